@@ -1,0 +1,80 @@
+"""Every error dagsim raises on purpose.
+
+    DagsimError
+    ├── InputError (ValueError)         something the user wrote is wrong: exit code 2, no traceback
+    │   ├── ModelError                  a GPU type, node, task, graph or job that cannot be
+    │   │   └── GraphError              a cycle, a dangling or doubled edge
+    │   ├── ConfigError                 YAML or --set: file, line, key, what is allowed
+    │   ├── TraceError                  a trace file: file:line and what is wrong with it
+    │   ├── WorkloadError               a synthetic workload that cannot be made
+    │   ├── UnknownName                 no policy, network, reader ... of that name
+    │   └── RunFolderError              a run folder or checkpoint that is missing, damaged or another's
+    └── SimulationError
+        ├── IllegalDecision             a policy decided what cannot be: task, time, reason
+        └── Stalled                     the policy waits and nothing is left to wait for
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "DagsimError",
+    "GraphError",
+    "IllegalDecision",
+    "InputError",
+    "ModelError",
+    "RunFolderError",
+    "SimulationError",
+    "Stalled",
+    "TraceError",
+    "UnknownName",
+    "WorkloadError",
+]
+
+
+class DagsimError(Exception):
+    """The root of everything dagsim raises on purpose."""
+
+
+class InputError(DagsimError, ValueError):
+    """Something the user wrote is wrong; the message says what, where and what is allowed."""
+
+
+class ModelError(InputError):
+    """A GPU type, node, cluster, task or job that cannot be."""
+
+
+class GraphError(ModelError):
+    """Tasks and edges that are no DAG; the message names the tasks."""
+
+
+class ConfigError(InputError):
+    """A configuration that does not hold; one line per fault, each with file, line and key."""
+
+
+class TraceError(InputError):
+    """A trace file that cannot be read; the message starts with ``file:line``."""
+
+
+class WorkloadError(InputError):
+    """A synthetic workload that cannot be made as asked."""
+
+
+class UnknownName(InputError):
+    """No such policy, network, reader ...; the message suggests the nearest name."""
+
+
+class RunFolderError(InputError):
+    """A run folder or checkpoint that is missing, damaged, or of another experiment."""
+
+
+class SimulationError(DagsimError):
+    """A simulation that went wrong while it ran."""
+
+
+class IllegalDecision(SimulationError):
+    """A policy decided what cannot be done; the message names task, time and reason."""
+
+
+class Stalled(SimulationError):
+    """Tasks are left, the policy waits, and nothing is pending that could change that."""

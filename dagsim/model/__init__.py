@@ -1,0 +1,34 @@
+"""Frozen values, standard library only: what the simulation is about and what is said of it."""
+
+from dagsim.model.cluster import Cluster, Node
+from dagsim.model.decision import Admit, Decision, Migrate, Placement, Preempt, Reject, Share, Start, Wait
+from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type
+from dagsim.model.graph import Edge, TaskGraph
+from dagsim.model.job import Demand, Job, Task
+from dagsim.model.record import JobFacts, Kind, Record, RejectReason
+
+__all__ = [
+    "GPU_TYPES",
+    "Admit",
+    "Cluster",
+    "Decision",
+    "Demand",
+    "Edge",
+    "GpuType",
+    "Job",
+    "JobFacts",
+    "Kind",
+    "Migrate",
+    "Node",
+    "Placement",
+    "Preempt",
+    "Record",
+    "Reject",
+    "RejectReason",
+    "Share",
+    "Start",
+    "Task",
+    "TaskGraph",
+    "Wait",
+    "gpu_type",
+]

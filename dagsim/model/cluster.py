@@ -1,0 +1,109 @@
+"""The cluster: nodes of one GPU type each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dagsim.errors import ModelError
+from dagsim.model.gpu import GpuType, gpu_type
+
+__all__ = ["Cluster", "Node"]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine: ``gpus`` GPUs of one type (``gpu=None`` and 0 for a CPU machine), CPU cores and memory.
+
+    Raises:
+        ModelError: A count or size is negative, or GPUs without a type (or a type without GPUs).
+    """
+
+    name: str
+    gpu: GpuType | None = None
+    gpus: int = 0
+    cpus: float = 0.0
+    memory_gb: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("gpus", "cpus", "memory_gb"):
+            if not getattr(self, name) >= 0:
+                raise ModelError(f"node {self.name!r}: {name} must not be negative, got {getattr(self, name)!r}")
+        if (self.gpu is None) != (self.gpus == 0):
+            raise ModelError(f"node {self.name!r}: a GPU type needs a GPU count above 0 and the other way round")
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Nodes, numbered in the order given; a node's number is its place in ``nodes``.
+
+    Raises:
+        ModelError: No nodes, two nodes of one name, or two different GPU types of one name.
+    """
+
+    nodes: tuple[Node, ...]
+    name: str = "cluster"
+
+    def __post_init__(self) -> None:
+        if not self.nodes:
+            raise ModelError(f"cluster {self.name!r} has no nodes")
+        if len({node.name for node in self.nodes}) != len(self.nodes):
+            seen: set[str] = set()
+            twice = next(node.name for node in self.nodes if node.name in seen or seen.add(node.name))  # type: ignore[func-returns-value]
+            raise ModelError(f"cluster {self.name!r} has two nodes called {twice!r}")
+        types: dict[str, GpuType] = {}
+        for node in self.nodes:
+            if node.gpu is not None and types.setdefault(node.gpu.name, node.gpu) != node.gpu:
+                raise ModelError(f"cluster {self.name!r} has two different GPU types called {node.gpu.name!r}")
+
+    @classmethod
+    def of(
+        cls,
+        gpus: Mapping[str, int],
+        *,
+        per_node: int = 8,
+        cpus_per_gpu: float = 12.0,
+        memory_gb_per_gpu: float = 128.0,
+        name: str = "cluster",
+    ) -> Cluster:
+        """A cluster from counts by GPU type, ``{"A100-40": 8, "T4": 16}``, on nodes of up to ``per_node`` GPUs."""
+        nodes = []
+        for type_name, count in gpus.items():
+            gpu = gpu_type(type_name)
+            for first in range(0, count, per_node):
+                size = min(per_node, count - first)
+                label = f"{gpu.name.lower()}-{first // per_node}"
+                nodes.append(Node(label, gpu, size, cpus_per_gpu * size, memory_gb_per_gpu * size))
+        return cls(tuple(nodes), name)
+
+    @property
+    def gpu_types(self) -> tuple[GpuType | None, ...]:
+        """The distinct node types in node order; ``None`` stands for CPU machines."""
+        return tuple(dict.fromkeys(node.gpu for node in self.nodes))
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs of the cluster."""
+        return sum(node.gpus for node in self.nodes)
+
+    @property
+    def cpus(self) -> float:
+        """All CPU cores of the cluster."""
+        return sum(node.cpus for node in self.nodes)
+
+    @property
+    def memory_gb(self) -> float:
+        """All memory of the cluster in GB."""
+        return sum(node.memory_gb for node in self.nodes)
+
+    def gpus_by_type(self) -> dict[str, int]:
+        """GPU counts by type name, in node order."""
+        counts: dict[str, int] = {}
+        for node in self.nodes:
+            if node.gpu is not None:
+                counts[node.gpu.name] = counts.get(node.gpu.name, 0) + node.gpus
+        return counts
+
+    def __str__(self) -> str:
+        parts = [f"{count} x {name}" for name, count in self.gpus_by_type().items()]
+        return f"{self.name} ({' + '.join(parts) or f'{self.cpus:g} CPUs'}, {len(self.nodes)} nodes)"

@@ -1,0 +1,123 @@
+"""GPU types as data: what a GPU can do, what it draws, and where each figure comes from.
+
+A single speed per GPU type is a simplification: measured against a T4, a V100 and an A100 train BERT
+1 : 2.6 : 5.2 times as fast but DeepSpeech2 1 : 2.3 : 1.5 (Sia, SOSP 2023, artifact profiles). Where it matters, give a
+task its own ``speeds`` or use the throughput table (``dagsim.sim.runtime``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dagsim.errors import ModelError
+
+__all__ = ["GPU_TYPES", "GpuType", "gpu_type"]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuType:
+    """One kind of GPU. Dense peak rates (no sparsity); ``None`` where the hardware has no such mode.
+
+    Raises:
+        ModelError: A rate, size or power is not positive, or ``idle_watts`` exceeds ``tdp_watts``.
+    """
+
+    name: str
+    fp32_tflops: float
+    memory_gb: float
+    bandwidth_gb_s: float
+    tdp_watts: float
+    idle_watts: float
+    tf32_tflops: float | None = None
+    fp16_tflops: float | None = None
+    nvlink_gb_s: float = 0.0
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        for name in ("fp32_tflops", "memory_gb", "bandwidth_gb_s", "tdp_watts"):
+            if not getattr(self, name) > 0:
+                raise ModelError(f"GPU type {self.name!r}: {name} must be positive, got {getattr(self, name)!r}")
+        for name in ("tf32_tflops", "fp16_tflops"):
+            rate = getattr(self, name)
+            if rate is not None and not rate > 0:
+                raise ModelError(f"GPU type {self.name!r}: {name} must be positive or left out, got {rate!r}")
+        if not 0 <= self.idle_watts <= self.tdp_watts:
+            raise ModelError(
+                f"GPU type {self.name!r}: idle_watts must lie in 0..tdp_watts ({self.tdp_watts}), got {self.idle_watts!r}"
+            )
+        if self.nvlink_gb_s < 0:
+            raise ModelError(f"GPU type {self.name!r}: nvlink_gb_s must not be negative, got {self.nvlink_gb_s!r}")
+
+    def tflops(self, precision: str = "fp32") -> float:
+        """Peak TFLOPS at ``precision`` (``fp32``, ``tf32`` or ``fp16``), or the next slower mode the GPU has."""
+        match precision:
+            case "fp32":
+                return self.fp32_tflops
+            case "tf32":
+                return self.tf32_tflops or self.fp32_tflops
+            case "fp16":
+                return self.fp16_tflops or self.tflops("tf32")
+            case _:
+                raise ModelError(f"unknown precision {precision!r}; allowed: fp32, tf32, fp16")
+
+
+_SPECS = "hmc-tech.com and sysrqmts.com specification pages"
+_IDLE = "nvidia-smi captures in public repositories, 0 MiB used, 0 % busy"
+
+
+def _sheet(gpu: str) -> str:
+    return f"NVIDIA {gpu} datasheet"
+
+
+def _sources(rates: str, idle: str) -> dict[str, str]:
+    names = ("fp32_tflops", "tf32_tflops", "fp16_tflops", "memory_gb", "bandwidth_gb_s", "nvlink_gb_s", "tdp_watts")
+    return {**dict.fromkeys(names, rates), "idle_watts": idle}
+
+
+# fmt: off
+_CATALOGUE = (
+    GpuType("A100-40", fp32_tflops=19.49, tf32_tflops=155.9, fp16_tflops=311.9, memory_gb=40, bandwidth_gb_s=1555,
+            nvlink_gb_s=600, tdp_watts=400, idle_watts=50, sources=_sources(_SPECS, f"{_IDLE} (median of 10)")),
+    GpuType("A100-80", fp32_tflops=19.49, tf32_tflops=155.9, fp16_tflops=311.9, memory_gb=80, bandwidth_gb_s=2039,
+            nvlink_gb_s=600, tdp_watts=400, idle_watts=50, sources=_sources(_sheet("A100 80GB SXM"), "assumed equal to A100-40")),
+    GpuType("V100-16", fp32_tflops=15.67, fp16_tflops=125.3, memory_gb=16, bandwidth_gb_s=900,
+            nvlink_gb_s=300, tdp_watts=300, idle_watts=42, sources=_sources(_SPECS, f"{_IDLE} (median of 10)")),
+    GpuType("V100-32", fp32_tflops=15.67, fp16_tflops=125.3, memory_gb=32, bandwidth_gb_s=900,
+            nvlink_gb_s=300, tdp_watts=300, idle_watts=42, sources=_sources(_SPECS, "assumed equal to V100-16")),
+    GpuType("T4", fp32_tflops=8.14, fp16_tflops=65.1, memory_gb=16, bandwidth_gb_s=320,
+            tdp_watts=70, idle_watts=9, sources=_sources(_SPECS, f"{_IDLE} (8 captures at P8)")),
+    GpuType("P100", fp32_tflops=10.6, fp16_tflops=21.2, memory_gb=16, bandwidth_gb_s=732,
+            nvlink_gb_s=160, tdp_watts=300, idle_watts=30, sources=_sources(_sheet("P100 SXM2"), "assumption: 10 % of TDP")),
+    # One of the two GPUs of a K80 board: half of the board's rate, memory and power.
+    GpuType("K80", fp32_tflops=4.37, memory_gb=12, bandwidth_gb_s=240,
+            tdp_watts=150, idle_watts=15, sources=_sources(_sheet("K80") + ", halved", "assumption: 10 % of TDP")),
+    GpuType("A10", fp32_tflops=31.2, tf32_tflops=62.5, fp16_tflops=125.0, memory_gb=24, bandwidth_gb_s=600,
+            tdp_watts=150, idle_watts=15, sources=_sources(_sheet("A10"), "assumption: 10 % of TDP")),
+    GpuType("H100", fp32_tflops=67.0, tf32_tflops=495.0, fp16_tflops=989.0, memory_gb=80, bandwidth_gb_s=3350,
+            nvlink_gb_s=900, tdp_watts=700, idle_watts=70, sources=_sources(_sheet("H100 SXM5"), "assumption: 10 % of TDP")),
+    GpuType("RTX-2080Ti", fp32_tflops=13.45, fp16_tflops=53.8, memory_gb=11, bandwidth_gb_s=616,
+            nvlink_gb_s=100, tdp_watts=250, idle_watts=15, sources=_sources("NVIDIA Turing whitepaper (FP16 with FP32 accumulate)", "assumption: 6 % of TDP")),
+    GpuType("RTX-4090", fp32_tflops=82.6, tf32_tflops=82.6, fp16_tflops=165.0, memory_gb=24, bandwidth_gb_s=1008,
+            tdp_watts=450, idle_watts=20, sources=_sources("NVIDIA Ada whitepaper (tensor rates with FP32 accumulate)", "assumption: 4 % of TDP")),
+)
+# fmt: on
+
+GPU_TYPES: Mapping[str, GpuType] = {gpu.name: gpu for gpu in _CATALOGUE}
+"""The catalogue by name. A name is a type with its memory size; new types come from YAML (``gpu_types:``)."""
+
+_ALIASES = {"A100": "A100-40", "V100": "V100-16", "V100M16": "V100-16", "V100M32": "V100-32"}
+
+
+def gpu_type(name: str) -> GpuType:
+    """The catalogue's GPU type called ``name``; ``A100`` and ``V100`` mean the smaller memory size.
+
+    Raises:
+        ModelError: No such type; the message lists the known ones.
+    """
+    try:
+        return GPU_TYPES[_ALIASES.get(name, name)]
+    except KeyError:
+        raise ModelError(f"unknown GPU type {name!r}; known: {', '.join(sorted(GPU_TYPES))}") from None
