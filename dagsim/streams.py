@@ -1,0 +1,26 @@
+"""Named streams of random numbers from one root seed, so that no use of chance disturbs another.
+
+Each concern (arrivals, shapes, failures, ...) draws from the stream of its own name. A new stream moves no other, and the
+episode or worker number goes in as ``index``, never as ``root + index``.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import numpy as np
+
+from dagsim.errors import InputError
+
+__all__ = ["stream"]
+
+
+def stream(root: int, name: str, index: int = 0) -> np.random.Generator:
+    """The generator called ``name`` (and numbered ``index``) under the seed ``root``; equal arguments, equal numbers.
+
+    Raises:
+        InputError: ``root`` or ``index`` is negative.
+    """
+    if root < 0 or index < 0:
+        raise InputError(f"a seed must be a whole number of 0 or more, got root {root!r}, index {index!r}")
+    return np.random.default_rng([root, crc32(name.encode()), index])
