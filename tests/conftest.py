@@ -1,0 +1,21 @@
+"""Fixtures that more than one test file uses."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder with ``traces/`` and ``golden/`` that the environment variable DAGSIM_DATA names."""
+    named = os.environ.get("DAGSIM_DATA")
+    if not named:
+        pytest.skip("DAGSIM_DATA is not set")
+    folder = Path(named)
+    for part in ("traces", "golden"):
+        if not (folder / part).is_dir():
+            pytest.fail(f"DAGSIM_DATA={named}: there is no folder {part}/ in it")
+    return folder

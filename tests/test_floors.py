@@ -1,0 +1,146 @@
+"""The floors of dagsim (ARCHITECTURE.md), read from its imports."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import dagsim
+
+ROOT = Path(dagsim.__file__).parent
+
+FLOORS = (
+    {"errors"},
+    {"model", "registry"},
+    {"log", "streams"},
+    {"schedule"},
+    {"metrics", "workload"},
+    {"sim"},
+    {"policies"},
+    {"envs"},
+    {"agents"},
+    {"testing"},
+    {"experiment"},
+    {"cli"},
+)
+"""Lowest first. Parts of one floor do not import each other; ``__init__`` gathers the public names of all."""
+
+OWNERS = {"gymnasium": "envs", "pydantic": "experiment", "simpy": "sim", "torch": "agents", "typer": "cli"}
+"""The one part that imports a foreign library."""
+
+LATE = {
+    "matplotlib": {"experiment"},
+    "numpy": {
+        "agents",
+        "envs",
+        "experiment",
+        "log",
+        "metrics",
+        "policies",
+        "schedule",
+        "sim",
+        "streams",
+        "testing",
+        "workload",
+    },
+    "pandas": set(),
+}
+"""The parts that may import a foreign library on their own import; all others only inside a function."""
+
+HEAVY = {"gymnasium", "matplotlib", "pandas", "scipy", "torch"}
+
+
+class Import(NamedTuple):
+    """An import of ``module`` in a file of dagsim; ``late`` if it stands in a function or is for type checking only."""
+
+    where: str
+    part: str
+    module: str
+    late: bool
+
+
+def imports() -> Iterator[Import]:
+    for path in sorted(ROOT.rglob("*.py")):
+        inside = path.relative_to(ROOT)
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        late = {id(node) for scope in ast.walk(tree) if is_late(scope) for node in ast.walk(scope)}
+        for node in ast.walk(tree):
+            for module in modules(node, path):
+                yield Import(
+                    f"dagsim/{inside}:{node.lineno}", inside.parts[0].removesuffix(".py"), module, id(node) in late
+                )
+
+
+def is_late(node: ast.AST) -> bool:
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+
+
+def modules(node: ast.AST, path: Path) -> list[str]:
+    match node:
+        case ast.Import():
+            return [alias.name for alias in node.names]
+        case ast.ImportFrom(level=0, module=str(module)):
+            return [f"dagsim.{alias.name}" for alias in node.names] if module == "dagsim" else [module]
+        case ast.ImportFrom():
+            raise AssertionError(f"{path}:{node.lineno}: imports are absolute")
+    return []
+
+
+def floor(part: str) -> int:
+    return next(height for height, parts in enumerate(FLOORS) if part in parts)
+
+
+def test_every_part_stands_on_a_floor() -> None:
+    parts = {path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert parts - {"__init__"} <= set().union(*FLOORS)
+
+
+def test_parts_import_downward_only() -> None:
+    upward = []
+    for entry in imports():
+        root, _, rest = entry.module.partition(".")
+        part = rest.split(".")[0]
+        if root != "dagsim" or entry.part in ("__init__", part):
+            continue
+        if not part or floor(part) >= floor(entry.part):
+            upward.append(f"{entry.where} imports {entry.module}")
+    assert not upward, "\n".join(upward)
+
+
+@pytest.mark.parametrize(("library", "owner"), OWNERS.items())
+def test_a_foreign_library_lives_on_one_floor(library: str, owner: str) -> None:
+    strays = [f"{entry.where} imports {entry.module}" for entry in imports() if foreign(entry) == library]
+    assert not [stray for stray in strays if not stray.startswith((f"dagsim/{owner}/", f"dagsim/{owner}.py"))]
+
+
+@pytest.mark.parametrize(("library", "parts"), LATE.items())
+def test_a_slow_library_is_imported_when_needed(library: str, parts: set[str]) -> None:
+    early = [entry for entry in imports() if foreign(entry) == library and not entry.late and entry.part not in parts]
+    assert not early, "\n".join(f"{entry.where} imports {library} at once" for entry in early)
+
+
+def foreign(entry: Import) -> str:
+    return entry.module.split(".")[0]
+
+
+@pytest.mark.parametrize(
+    ("statement", "heavy"),
+    [
+        ("import dagsim", HEAVY),
+        ("import dagsim.cli", HEAVY | {"numpy", "simpy"}),
+        ("from dagsim.cli import app; app(['--help'], standalone_mode=False)", HEAVY | {"numpy", "simpy"}),
+    ],
+    ids=["import dagsim", "import dagsim.cli", "dagsim --help"],
+)
+def test_start_up_loads_nothing_heavy(statement: str, heavy: set[str]) -> None:
+    script = f"{statement}\nimport sys; print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert not heavy & set(done.stderr.split())
