@@ -1,0 +1,75 @@
+"""What a user may choose about the reading of a trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import inf
+
+from dagsim.errors import ConfigError
+from dagsim.model import gpu_type
+
+__all__ = ["COMMON_OPTIONS", "TraceOptions"]
+
+COMMON_OPTIONS = frozenset({"time_scale", "load", "start", "limit", "strict"})
+"""Options that serve every format; the others are used by the readers that name them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceOptions:
+    """How to read a trace; every default takes it as it is.
+
+    Raises:
+        ConfigError: A value outside its range; the message names option, value and range.
+    """
+
+    gpus_per_task: float | None = None
+    """GPUs that each instance of a task of a CPU-only trace occupies; it then asks for nothing else."""
+    reference_gpu: str | None = None
+    """The GPU type that work is counted on: seconds measured on another known type are converted by peak FP32 rates."""
+    time_scale: float = 1.0
+    """Factor on the times between arrivals: 0.5 makes them come twice as fast."""
+    load: float | None = None
+    """Offered load that the arrivals are to be rescaled to (done by the replay, which knows the cluster)."""
+    start: int = 0
+    """Jobs left out at the beginning, counted among those that can be kept."""
+    limit: int | None = None
+    """Jobs kept at most."""
+    keep_partial: bool = False
+    """Keep what is usable of jobs that did not finish as a whole."""
+    strict: bool = False
+    """Make the first row that would be dropped an error."""
+    protocol: str | None = None
+    """The name of a published evaluation's own rules of reading, where a format knows some."""
+    processors: int | None = None
+    """Processors of the machine, where the trace does not say or says it wrong."""
+    floor_s: float = 0.0
+    """The least work of a task in seconds; shorter ones are raised to it."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        gpus = self.gpus_per_task
+        if gpus is not None and not (0 < gpus < inf and (gpus <= 1 or gpus == int(gpus))):
+            raise ConfigError(f"gpus_per_task must be a fraction up to 1 or a whole number, got {gpus!r}")
+        if self.reference_gpu is not None:
+            gpu_type(self.reference_gpu)
+        for name in ("time_scale", "load"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < inf:
+                raise ConfigError(f"{name} must be positive, got {value!r}")
+        for name, least in (("start", 0), ("limit", 1), ("processors", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ConfigError(f"{name} must be {least} or more, got {value!r}")
+        if not 0 <= self.floor_s < inf:
+            raise ConfigError(f"floor_s must be 0 or more, got {self.floor_s!r}")
+
+    def given(self) -> tuple[str, ...]:
+        """The options that differ from their defaults."""
+        return tuple([field.name for field in fields(self) if getattr(self, field.name) != field.default])
+
+    def on_reference(self, seconds: float, measured_on: str | None) -> float:
+        """Seconds measured on ``measured_on``, counted on ``reference_gpu``; as they are if one is unknown."""
+        if self.reference_gpu is None or measured_on is None:
+            return seconds
+        return seconds * gpu_type(measured_on).fp32_tflops / gpu_type(self.reference_gpu).fp32_tflops

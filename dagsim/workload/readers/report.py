@@ -1,0 +1,84 @@
+"""What was read from a trace, what was left out, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from dagsim.errors import TraceError
+
+__all__ = ["ReadReport"]
+
+_DETAILS = 100
+
+
+@dataclass(slots=True)
+class ReadReport:
+    """Counts that fill while a trace is read. Once it is read to its end, every row was kept, dropped or skipped.
+
+    A *dropped* row is dirty; a *noted* one is kept although something about it had to be tolerated; a *skipped* one is
+    in order but not asked for (outside the window, another kind of record).
+    """
+
+    strict: bool = False
+    full: bool = False
+    """Keep every detail instead of the first hundred."""
+    rows: int = 0
+    kept: int = 0
+    jobs: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    noted: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    details: list[str] = field(default_factory=list)
+    """``file:line: reason``, in the order met."""
+
+    def drop(self, reason: str, where: str, rows: int = 1, detail: str = "") -> None:
+        """Count ``rows`` dirty rows under ``reason``, a phrase that follows a number (``cyclic``, ``without end``).
+
+        ``where`` is the ``file:line`` of the first of them; ``detail`` says more of this very row.
+
+        Raises:
+            TraceError: In strict mode, always.
+        """
+        text = f"{reason}: {detail}" if detail else reason
+        if self.strict:
+            raise TraceError(f"{where}: {text} (strict reading stops at the first row that would be dropped)")
+        self.dropped[reason] += rows
+        self._detail(f"{where}: dropped, {text}")
+
+    def note(self, reason: str, where: str) -> None:
+        """Count something that was tolerated."""
+        self.noted[reason] += 1
+        self._detail(f"{where}: {reason}")
+
+    def skip(self, reason: str, rows: int = 1) -> None:
+        """Count rows that are in order but not asked for."""
+        self.skipped[reason] += rows
+
+    @property
+    def open(self) -> int:
+        """Rows read of which it is not decided yet whether they are kept."""
+        return self.rows - self.kept - self.dropped.total() - self.skipped.total()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The counts as plain data, for ``run.json``."""
+        return {
+            "rows": self.rows,
+            "kept": self.kept,
+            "jobs": self.jobs,
+            "dropped": dict(self.dropped.most_common()),
+            "noted": dict(self.noted.most_common()),
+            "skipped": dict(self.skipped.most_common()),
+        }
+
+    def __str__(self) -> str:
+        parts = [f"kept {self.kept:,}"]
+        for verb, counts in (("dropped", self.dropped), ("skipped", self.skipped), ("noted", self.noted)):
+            if counts:
+                parts.append(f"{verb} " + ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common()))
+        return f"read {self.rows:,} rows: " + "; ".join(parts)
+
+    def _detail(self, text: str) -> None:
+        if self.full or len(self.details) < _DETAILS:
+            self.details.append(text)

@@ -1,0 +1,84 @@
+"""A trace opened for reading: lazy jobs, what was read, and what had to be assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from dagsim.errors import TraceError
+from dagsim.model import Cluster, Job
+from dagsim.workload.readers.options import TraceOptions
+from dagsim.workload.readers.reader import Reader
+from dagsim.workload.readers.report import ReadReport
+from dagsim.workload.readers.source import Source
+
+__all__ = ["Trace"]
+
+
+class Trace:
+    """One trace through one reader. Nothing is read until ``jobs`` is iterated; ``report`` then fills."""
+
+    def __init__(self, source: Source, reader: Reader, options: TraceOptions, *, full_report: bool = False) -> None:
+        self.source = source
+        self.options = options
+        self.report = ReadReport(strict=options.strict, full=full_report)
+        self.meta: dict[str, Any] = {}
+        """``origin_s``: when the first kept job arrived on the trace's own clock (once it is read)."""
+        self._reader = reader
+        self._full = full_report
+
+    @property
+    def format(self) -> str:
+        """The name of the format."""
+        return self._reader.name
+
+    @property
+    def assumptions(self) -> dict[str, str]:
+        """What the trace does not say, and what is taken instead."""
+        return self._reader.assumptions(self.source, self.options)
+
+    def cluster(self) -> Cluster | None:
+        """The trace's own machines, or ``None`` where it lists none."""
+        return self._reader.cluster(self.source, self.options)
+
+    def jobs(self) -> Iterator[Job]:
+        """The jobs of the window in order of arrival, the first at 0 s. Each call reads anew and resets the report.
+
+        Raises:
+            TraceError: The file cannot be read, has no job to keep, or a row would be dropped in strict mode.
+        """
+        self.report.__init__(strict=self.options.strict, full=self._full)  # type: ignore[misc]
+        return self._windowed()
+
+    def _windowed(self) -> Iterator[Job]:
+        report, start, limit, scale = self.report, self.options.start, self.options.limit, self.options.time_scale
+        origin, kept, last = None, 0, 0.0
+        with closing(self._reader.read(self.source, self.options, report)) as jobs:  # type: ignore[type-var]
+            for index, job in enumerate(jobs):
+                rows, kept = report.kept - kept, report.kept
+                if index < start:
+                    report.skip("before the window", rows)
+                    kept = report.kept = report.kept - rows
+                    continue
+                if origin is None:
+                    origin = last = self.meta["origin_s"] = job.arrival_s
+                assert job.arrival_s >= last, f"{self.format}: job {job.id!r} out of order"
+                last = job.arrival_s
+                report.jobs += 1
+                yield _moved(job, origin, scale)
+                if limit is not None and report.jobs >= limit:
+                    break
+        if report.jobs == 0:
+            raise TraceError(f"{self.source}: no job to keep ({report})")
+        if report.open:
+            report.skip("after the window", report.open)
+
+
+def _moved(job: Job, origin: float, scale: float) -> Job:
+    """The job with its times counted from ``origin`` and stretched by ``scale``; a deadline keeps its distance."""
+    arrival = (job.arrival_s - origin) * scale
+    if arrival == job.arrival_s:
+        return job
+    deadline = None if job.deadline_s is None else arrival + (job.deadline_s - job.arrival_s)
+    return Job(job.id, job.graph, arrival, job.priority, job.tenant, deadline, job.weight)
