@@ -16,7 +16,7 @@ import dagsim
 ROOT = Path(dagsim.__file__).parent
 
 FLOORS = (
-    {"errors"},
+    {"errors", "scalar"},
     {"model", "registry"},
     {"log", "streams"},
     {"schedule"},

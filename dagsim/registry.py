@@ -1,0 +1,220 @@
+"""Registries: from ``"name"``, ``"name[param=value]"`` or ``"module:attr"`` to an object, and lists of what there is.
+
+Built-ins stand in a literal table (name, ``module:attr``, summary), so that listing them imports none of them; other
+packages add theirs by an entry point.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from dagsim.errors import ConfigError, UnknownName
+from dagsim.scalar import scalar
+
+__all__ = ["Entry", "Registry", "Spec", "nearest"]
+
+T = TypeVar("T")
+Factory = TypeVar("Factory", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a registry. ``target`` is what makes the object, or ``"module:attr"`` of it."""
+
+    name: str
+    target: str | Callable[..., object]
+    summary: str = ""
+    tags: tuple[str, ...] = ()
+
+
+class Spec(NamedTuple):
+    """A name and the parameters in brackets behind it."""
+
+    name: str
+    params: dict[str, object]
+
+    @classmethod
+    def parse(cls, text: str) -> Spec:
+        """Read ``name[param=value,other=3]``. Values are YAML scalars, ``[1,2]`` a tuple, quotes keep text as it is;
+        brackets nest: ``sticky[policy=sjf[strict=true]]``.
+
+        Raises:
+            ConfigError: Brackets or quotes that do not match, a parameter without ``=``, or one given twice.
+        """
+        name, bracket, rest = text.partition("[")
+        if not name.strip() or (bracket and not rest.rstrip().endswith("]")):
+            raise ConfigError(f"cannot read {text!r}: expected name or name[param=value,...]")
+        params: dict[str, object] = {}
+        for part in _split(rest.rstrip()[:-1], text):
+            param, equals, value = part.partition("=")
+            if not equals or not param.strip():
+                raise ConfigError(f"cannot read {part!r} in {text!r}: expected param=value")
+            if param.strip() in params:
+                raise ConfigError(f"{text!r} gives {param.strip()!r} twice")
+            params[param.strip()] = _value(value.strip(), text)
+        return cls(name.strip(), params)
+
+
+class Registry(Generic[T]):
+    """Everything of one kind that can be asked for by name. ``listing`` is the command that shows it."""
+
+    def __init__(
+        self, kind: str, builtins: Iterable[Entry] = (), *, group: str | None = None, listing: str | None = None
+    ) -> None:
+        self.kind = kind
+        self.group = group
+        self.listing = listing
+        self._entries = {entry.name: entry for entry in builtins}
+
+    def register(self, name: str, summary: str = "", tags: Iterable[str] = ()) -> Callable[[Factory], Factory]:
+        """Decorate a class or function that makes a ``T``; a name taken before is an error."""
+
+        def add(factory: Factory) -> Factory:
+            if name in self._entries:
+                raise ValueError(f"a {self.kind} called {name!r} is registered already")
+            self._entries[name] = Entry(name, factory, summary, tuple(tags))
+            return factory
+
+        return add
+
+    def create(self, spec: str, **defaults: object) -> T:
+        """The object that ``spec`` asks for. ``defaults`` go to parameters of those names that ``spec`` leaves open.
+
+        Raises:
+            UnknownName: No such name, module, attribute or parameter; the message suggests the nearest.
+            ConfigError: ``spec`` cannot be read, or a parameter is missing.
+        """
+        name, params = Spec.parse(spec)
+        target: Any = self.get(name)
+        if not callable(target):
+            if params:
+                raise ConfigError(f"{self.kind} {name!r} takes no parameters, got {', '.join(params)}")
+            return target  # type: ignore[no-any-return]
+        return target(**self._arguments(name, target, params, defaults))  # type: ignore[no-any-return]
+
+    def get(self, name: str) -> object:
+        """What makes the ``T`` called ``name``: a class, a function, or, of a user's own ``module:attr``, the object.
+
+        Raises:
+            UnknownName: No such name, module or attribute.
+        """
+        if ":" in name:
+            return self._import(name)
+        if name in self._entries:
+            target = self._entries[name].target
+            return _attribute(target) if isinstance(target, str) else target
+        plugin = self._plugins().get(name)
+        if plugin is None:
+            raise self._unknown(name)
+        return plugin.load()
+
+    def names(self) -> tuple[str, ...]:
+        """All names: built-ins as listed, then registered, then those of other packages."""
+        return tuple(entry.name for entry in self.describe())
+
+    def describe(self) -> tuple[Entry, ...]:
+        """All entries. Costs a search of the installed packages where there is an entry-point group."""
+        plugins = self._plugins().values()
+        return (*self._entries.values(), *(Entry(plugin.name, plugin.value, _origin(plugin)) for plugin in plugins))
+
+    def _plugins(self) -> dict[str, EntryPoint]:
+        """Entry points of other packages; none of them hides a name of ours."""
+        if self.group is None:
+            return {}
+        found = sorted(entry_points(group=self.group), key=lambda plugin: plugin.name)
+        return {plugin.name: plugin for plugin in found if plugin.name not in self._entries}
+
+    def _import(self, name: str) -> object:
+        try:
+            return _attribute(name)
+        except ModuleNotFoundError as error:
+            module = name.partition(":")[0]
+            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+                raise  # the module is there, and lacks something itself
+            raise UnknownName(f"{self.kind} {name!r}: there is no module {error.name!r}") from None
+        except AttributeError as error:
+            raise UnknownName(f"{self.kind} {name!r}: {error}") from None
+
+    def _arguments(
+        self, name: str, target: Callable[..., object], params: dict[str, object], defaults: dict[str, object]
+    ) -> dict[str, object]:
+        known = inspect.signature(target).parameters.values()
+        named = {p.name: p for p in known if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        if not any(p.kind is p.VAR_KEYWORD for p in known):
+            for param in params:
+                if param not in named:
+                    allowed = f"allowed: {', '.join(named)}" if named else "it takes none"
+                    raise UnknownName(
+                        f"{self.kind} {name!r} has no parameter {param!r}{nearest(param, named)}; {allowed}"
+                    )
+        given = {key: value for key, value in defaults.items() if key in named} | params
+        missing = [p.name for p in named.values() if p.default is p.empty and p.name not in given]
+        if missing:
+            example = ",".join(f"{param}=..." for param in missing)
+            raise ConfigError(f"{self.kind} {name!r} needs {', '.join(missing)}: {name}[{example}]")
+        return given
+
+    def _unknown(self, name: str) -> UnknownName:
+        names = self.names()
+        hint = nearest(name, names) or f"; known: {', '.join(names)}"
+        return UnknownName(f"unknown {self.kind} {name!r}{hint}" + (f" ({self.listing})" if self.listing else ""))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``"; did you mean 'heft'?"``, or nothing if no known name is near."""
+    close = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _attribute(path: str) -> object:
+    """The object at ``module:attr`` (``attr`` may have dots).
+
+    Raises:
+        ModuleNotFoundError, AttributeError: There is none.
+    """
+    module, _, attributes = path.partition(":")
+    found: object = import_module(module)
+    for attribute in attributes.split("."):
+        found = getattr(found, attribute)
+    return found
+
+
+def _origin(plugin: EntryPoint) -> str:
+    return f"from the package {plugin.dist.name}" if plugin.dist else plugin.value
+
+
+def _split(text: str, whole: str) -> Iterator[str]:
+    """The parts between commas, except those inside brackets or quotes."""
+    part, depth, quote = "", 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter == "," and not depth:
+            yield part.strip()
+            part = ""
+            continue
+        else:
+            depth += (letter == "[") - (letter == "]")
+        if depth < 0:
+            break
+        part += letter
+    if depth or quote:
+        raise ConfigError(f"cannot read {whole!r}: a bracket or quote does not match")
+    if part.strip():
+        yield part.strip()
+
+
+def _value(text: str, whole: str) -> object:
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    if text.startswith("[") and text.endswith("]"):
+        return tuple(_value(part, whole) for part in _split(text[1:-1], whole))
+    return scalar(text)

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import pytest
+
+from dagsim import registry
+from dagsim.errors import ConfigError, UnknownName
+from dagsim.registry import Entry, Registry, Spec
+
+
+class Order:
+    def __init__(self, seed: int = 0, *, strict: bool = False, placement: object = "best") -> None:
+        self.seed = seed
+        self.strict = strict
+        self.placement = placement
+
+
+def orders(**options: object) -> Registry[Order]:
+    known: Registry[Order] = Registry(
+        "policy", [Entry("heft", "not.imported:Heft", "earliest finish")], listing="dagsim list policies", **options
+    )
+    known.register("order", "an order", tags=["strict"])(Order)
+    return known
+
+
+def test_a_name_makes_an_object_with_the_defaults_given() -> None:
+    order = orders().create("order", seed=5)
+    assert (order.seed, order.strict) == (5, False)
+
+
+def test_parameters_in_brackets_win_over_defaults() -> None:
+    order = orders().create("order[seed=3, strict=true]", seed=5)
+    assert (order.seed, order.strict) == (3, True)
+
+
+def test_defaults_that_nobody_asked_for_are_left_out() -> None:
+    assert orders().create("order", cluster=None).seed == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("sjf", ("sjf", {})),
+        ("sjf[]", ("sjf", {})),
+        (" sjf [ a = 1 ] ", ("sjf", {"a": 1})),
+        ("x[alpha=3e-4,mode=off,on=false,none=~]", ("x", {"alpha": 3e-4, "mode": "off", "on": False, "none": None})),
+        ("x[policy=sjf[strict=true,k=2],n=1]", ("x", {"policy": "sjf[strict=true,k=2]", "n": 1})),
+        ("x[sizes=[1,2.5,big]]", ("x", {"sizes": (1, 2.5, "big")})),
+        ("x[name='a,b]',n=\"7\"]", ("x", {"name": "a,b]", "n": "7"})),
+    ],
+)
+def test_a_spec_reads_as_yaml_scalars(text: str, spec: tuple[str, dict[str, object]]) -> None:
+    assert Spec.parse(text) == spec
+
+
+@pytest.mark.parametrize("text", ["", "[a=1]", "x[a=1", "x[a]", "x[=1]", "x[a=1]]", "x[a=[1]", "x[a='1]", "x[a=1,a=2]"])
+def test_a_malformed_spec_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read|twice"):
+        Spec.parse(text)
+
+
+def test_a_miss_suggests_the_nearest_name() -> None:
+    with pytest.raises(UnknownName) as refused:
+        orders().create("hefft")
+    assert str(refused.value) == "unknown policy 'hefft'; did you mean 'heft'? (dagsim list policies)"
+
+
+def test_a_far_miss_lists_what_there_is() -> None:
+    with pytest.raises(UnknownName, match=r"unknown policy 'zzz'; known: heft, order"):
+        orders().create("zzz")
+
+
+def test_an_unknown_parameter_names_the_allowed_ones() -> None:
+    with pytest.raises(UnknownName) as refused:
+        orders().create("order[strikt=true]")
+    assert str(refused.value) == (
+        "policy 'order' has no parameter 'strikt'; did you mean 'strict'?; allowed: seed, strict, placement"
+    )
+
+
+def test_a_missing_parameter_is_named() -> None:
+    known: Registry[tuple[int, int]] = Registry("pair")
+    known.register("pair")(lambda a, b: (a, b))
+    with pytest.raises(ConfigError, match=r"pair 'pair' needs b: pair\[b=\.\.\.\]"):
+        known.create("pair[a=1]")
+
+
+def test_listing_imports_nothing() -> None:
+    assert orders().names() == ("heft", "order")
+    assert [(entry.summary, entry.tags) for entry in orders().describe()] == [
+        ("earliest finish", ()),
+        ("an order", ("strict",)),
+    ]
+    assert "not.imported" not in sys.modules
+
+
+def test_a_name_is_registered_once() -> None:
+    with pytest.raises(ValueError, match="'order' is registered already"):
+        orders().register("order")(Order)
+
+
+def test_a_users_own_class_is_found_by_module_and_attribute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_policies.py").write_text(
+        "class Mine:\n    def __init__(self, k=1):\n        self.k = k\nREADY = Mine(9)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert orders().create("own_policies:Mine[k=4]").k == 4  # type: ignore[attr-defined]
+    assert orders().create("own_policies:READY").k == 9  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match=r"'own_policies:READY' takes no parameters, got k"):
+        orders().create("own_policies:READY[k=4]")
+    with pytest.raises(UnknownName, match=r"'own_policies:Yours': module 'own_policies' has no attribute 'Yours'"):
+        orders().create("own_policies:Yours")
+    with pytest.raises(UnknownName, match=r"policy 'own_policy:Mine': there is no module 'own_policy'"):
+        orders().create("own_policy:Mine")
+
+
+def test_what_a_users_module_lacks_is_not_mistaken_for_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "needs_more.py").write_text("import not_installed_anywhere\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
+        orders().create("needs_more:Mine")
+
+
+def test_other_packages_add_names_by_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [EntryPoint("ours", f"{__name__}:Order", "g"), EntryPoint("heft", "theirs:Heft", "g")]
+    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints(points).select(group=group))
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[Order.__module__])
+    known = orders(group="g")
+    assert known.names() == ("heft", "order", "ours")  # no entry point hides a built-in
+    assert known.create("ours[seed=2]").seed == 2
