@@ -1,0 +1,200 @@
+"""YAML in and out: values as people mean them, and for each the place it came from.
+
+Plain words follow YAML 1.2 (``dagsim.scalar``); a key given twice is an error; mapping keys are text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+
+from dagsim.errors import ConfigError
+from dagsim.scalar import scalar
+
+__all__ = ["Document", "dump", "load", "read"]
+
+Key: TypeAlias = tuple[str | int, ...]
+"""The way to a value: mapping keys and list places from the top."""
+
+_TEXT = "tag:yaml.org,2002:str"
+
+
+@dataclass(slots=True)
+class Document:
+    """A YAML value, and where each of its parts stands (``file:line:column`` or ``--set key=value``)."""
+
+    value: Any
+    source: str
+    values: dict[Key, str] = field(default_factory=dict)
+    keys: dict[Key, str] = field(default_factory=dict)
+
+    def place(self, path: Key) -> str:
+        """Where the value at ``path`` stands, or else the nearest part around it."""
+        return _nearest(self.values, path) or self.source
+
+    def key_place(self, path: Key) -> str:
+        """Where the key that ends ``path`` stands, or else the nearest part around it."""
+        return self.keys.get(path) or self.place(path)
+
+    def override(self, setting: str, default: Any = None) -> None:
+        """Apply ``a.b=value`` (the text behind ``--set``); the value is read as YAML.
+
+        Parts on the way that the document leaves out are made, lists as they stand in ``default``.
+
+        Raises:
+            ConfigError: No ``=``, a value that is no YAML, or a path through what has no such part.
+        """
+        source = f"--set {setting}"
+        dotted, equals, text = setting.partition("=")
+        if not equals or not dotted.strip():
+            raise ConfigError(f"{source}: expected key=value, as in --set policy=sjf or --set cluster.groups.0.count=4")
+        path = tuple(int(key) if key.isdigit() else key for key in dotted.strip().split("."))
+        if not isinstance(self.value, dict):
+            self.value = {}
+        holder = self.value
+        for depth, (key, below) in enumerate(pairwise(path)):
+            _check_step(holder, key, path[:depth], source)
+            if isinstance(holder, dict) and holder.get(str(key)) is None:
+                holder[str(key)] = _at(default, path[: depth + 1]) if isinstance(below, int) else {}
+            holder = holder[str(key) if isinstance(holder, dict) else key]
+        _check_step(holder, path[-1], path[:-1], source)
+        try:
+            value = load(text, "value").value
+        except ConfigError as error:
+            raise ConfigError(f"{source}: {error}") from None
+        holder[str(path[-1]) if isinstance(holder, dict) else path[-1]] = value
+        for places in (self.values, self.keys):
+            for known in [known for known in places if known[: len(path)] == path]:
+                del places[known]
+            places[path] = source
+
+
+def read(path: Path) -> Document:
+    """The document in the file ``path``.
+
+    Raises:
+        ConfigError: It cannot be read, or as ``load``.
+    """
+    try:
+        return load(path.read_text(encoding="utf-8"), str(path))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def load(text: str, source: str) -> Document:
+    """The document that ``text`` holds; ``source`` is what errors call it.
+
+    Raises:
+        ConfigError: No YAML (with line and column), more than one document, a tag, or keys given twice (all of them).
+    """
+    try:
+        node = yaml.compose(text, Loader=yaml.BaseLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        at = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise ConfigError(
+            f"{source}{at}: not YAML: {', '.join(filter(None, (error.context, error.problem)))}"
+        ) from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise ConfigError(f"{source}: nested too deeply") from None
+    document = Document(None, source)
+    faults: list[str] = []
+    if node is not None:
+        document.value = _value(node, (), document, faults, ())
+    if faults:
+        raise ConfigError("\n".join(faults))
+    return document
+
+
+def dump(value: Any) -> str:
+    """``value`` (mappings, lists, text, numbers, truth values, ``None``) as YAML that ``load`` reads back equal."""
+    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that ``scalar`` would read as something else, and what no line of YAML can hold as it is."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)  # list items stand in from their key
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if not text.isprintable() else None if scalar(text) is text else "'"
+    return dumper.represent_scalar(_TEXT, text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _value(node: yaml.Node, path: Key, document: Document, faults: list[str], within: tuple[yaml.Node, ...]) -> Any:
+    """The value of ``node``. Notes the places of its parts in ``document``, and what is wrong in ``faults``."""
+    document.values[path] = place = _place(document.source, node)
+    if node in within:
+        faults.append(f"{place}: an alias leads back into itself")
+        return None
+    inside = (*within, node)
+    match node:
+        case yaml.ScalarNode() if node.tag == _TEXT:
+            return scalar(node.value) if node.style is None else node.value
+        case yaml.SequenceNode(tag="tag:yaml.org,2002:seq"):
+            return [_value(item, (*path, i), document, faults, inside) for i, item in enumerate(node.value)]
+        case yaml.MappingNode(tag="tag:yaml.org,2002:map"):
+            return {
+                key: _value(item, (*path, key), document, faults, inside)
+                for key, item in _items(node, path, document, faults)
+            }
+    faults.append(f"{place}: tags such as {node.tag.replace('tag:yaml.org,2002:', '!!')!r} are not read")
+    return None
+
+
+def _items(node: yaml.MappingNode, path: Key, document: Document, faults: list[str]) -> Iterator[tuple[str, yaml.Node]]:
+    lines: dict[str, int] = {}
+    for key, item in node.value:
+        place = _place(document.source, key)
+        if not isinstance(key, yaml.ScalarNode):
+            faults.append(f"{place}: a key must be a plain word")
+        elif key.value in lines:
+            faults.append(f"{place}: key {key.value!r} is given twice (first on line {lines[key.value]})")
+        else:
+            lines[key.value] = key.start_mark.line + 1
+            document.keys[*path, key.value] = place
+            yield key.value, item
+
+
+def _place(source: str, node: yaml.Node) -> str:
+    return f"{source}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
+
+
+def _nearest(places: dict[Key, str], path: Key) -> str | None:
+    return next((places[path[:end]] for end in range(len(path), -1, -1) if path[:end] in places), None)
+
+
+def _at(value: Any, path: Key) -> Any:
+    """The part of ``value`` at ``path``, copied (plain mappings and lists); an empty list if there is none."""
+    for key in path:
+        if not isinstance(value, dict) or key not in value:
+            return []
+        value = value[key]
+    return load(dump(value), "default").value
+
+
+def _check_step(holder: Any, key: str | int, path: Key, source: str) -> None:
+    if isinstance(holder, dict) or (isinstance(holder, list) and isinstance(key, int) and key < len(holder)):
+        return
+    at = ".".join(map(str, path))
+    if isinstance(holder, list):
+        allowed = f"a place in 0..{len(holder) - 1}" if holder else "none: the list is empty"
+        raise ConfigError(f"{source}: {at} is a list, and has no {key!r}; allowed: {allowed}")
+    raise ConfigError(f"{source}: {at} is {holder!r}, and has no part {key!r}")
