@@ -1,0 +1,82 @@
+"""Metrics: folds over a schedule, each defined once.
+
+They take a ``Schedule`` or, where several are wanted, its ``columns``, which are then made only once.
+"""
+
+from dagsim.metrics.columns import Columns, columns
+from dagsim.metrics.energy import Energy, PowerModel, Watts, energy, job_energy_j
+from dagsim.metrics.fairness import finish_time_fairness, isolated_s, jain, tenant_gpu_seconds, unfair_share
+from dagsim.metrics.groups import Distribution, GpuGroup, JobGroup
+from dagsim.metrics.jct import (
+    bounded_slowdown,
+    bounded_slowdown_hpc,
+    jct,
+    makespan,
+    running,
+    slowdown,
+    throughput,
+    wait,
+)
+from dagsim.metrics.queues import jobs_in_system, jobs_running, jobs_waiting, littles_law
+from dagsim.metrics.restarts import failures, node_failures, preemptions, restarts
+from dagsim.metrics.slo import slo_attainment, tardiness
+from dagsim.metrics.steps import Steps
+from dagsim.metrics.summary import Summary, glossary, summarize
+from dagsim.metrics.utilization import (
+    GpuSeconds,
+    availability,
+    flops_utilization,
+    gpu_seconds,
+    gpu_utilization,
+    gpus_held,
+    gpus_up,
+    utilization_by_type,
+)
+
+__all__ = [
+    "Columns",
+    "Distribution",
+    "Energy",
+    "GpuGroup",
+    "GpuSeconds",
+    "JobGroup",
+    "PowerModel",
+    "Steps",
+    "Summary",
+    "Watts",
+    "availability",
+    "bounded_slowdown",
+    "bounded_slowdown_hpc",
+    "columns",
+    "energy",
+    "failures",
+    "finish_time_fairness",
+    "flops_utilization",
+    "glossary",
+    "gpu_seconds",
+    "gpu_utilization",
+    "gpus_held",
+    "gpus_up",
+    "isolated_s",
+    "jain",
+    "jct",
+    "job_energy_j",
+    "jobs_in_system",
+    "jobs_running",
+    "jobs_waiting",
+    "littles_law",
+    "makespan",
+    "node_failures",
+    "preemptions",
+    "restarts",
+    "running",
+    "slo_attainment",
+    "slowdown",
+    "summarize",
+    "tardiness",
+    "tenant_gpu_seconds",
+    "throughput",
+    "unfair_share",
+    "utilization_by_type",
+    "wait",
+]

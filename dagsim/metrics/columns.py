@@ -1,0 +1,291 @@
+"""A schedule unrolled into columns: one array per fact of its jobs, runs and outages. Every metric starts here.
+
+A run that spans nodes has one row per node. All times are seconds; NaN says "not known (yet)" or "none".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dagsim.model import Cluster, Kind
+from dagsim.schedule import Schedule
+
+__all__ = ["Columns", "Flags", "Floats", "Ints", "Jobs", "Outages", "Phases", "Runs", "Source", "columns", "total"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
+
+_ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
+_STILL_RUNNING = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Jobs:
+    """One entry per job that arrived, in the order of ``Record.job``."""
+
+    ids: tuple[str, ...]
+    arrival_s: Floats
+    completed_s: Floats
+    """NaN where the job was rejected or is unfinished."""
+    rejected: Ints
+    """The ``RejectReason``, 0 where the job was let in."""
+    priority: Floats
+    tenant: tuple[str, ...]
+    deadline_s: Floats
+    weight: Floats
+    ideal_s: Floats
+    ideal_gpu_s: Floats
+    gpus: Floats
+
+    @property
+    def accepted(self) -> Flags:
+        """Not rejected."""
+        accepted: Flags = self.rejected == 0
+        return accepted
+
+    @property
+    def finished(self) -> Flags:
+        """Completed."""
+        return np.isfinite(self.completed_s)
+
+    @property
+    def unfinished(self) -> Flags:
+        """Let in, but not completed by the end of the log."""
+        return self.accepted & ~self.finished
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """One entry per run and node, in order of start; fields named as in ``Record`` mean the same."""
+
+    run: Ints
+    job: Ints
+    task: Ints
+    node: Ints
+    instances: Ints
+    gpus: Ints
+    held: Floats
+    """GPUs held on this node, a fraction where shared."""
+    start_s: Floats
+    computing_s: Floats
+    """When transfers and set-up were done; NaN where there were none, or the run was stopped before."""
+    end_s: Floats
+    """Where the run is still running: the end of the log."""
+    outcome: Ints
+    """``Kind.FINISHED``, ``PREEMPTED`` or ``FAILED``; -1 where the run is still running."""
+
+    @property
+    def running(self) -> Flags:
+        """Not ended by the end of the log."""
+        running: Flags = self.outcome == _STILL_RUNNING
+        return running
+
+    @property
+    def gpu_s(self) -> Floats:
+        """GPU-seconds held on this node."""
+        return self.held * (self.end_s - self.start_s)
+
+    def __len__(self) -> int:
+        return len(self.run)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outages:
+    """One entry per time a node was down; ``end_s`` is the end of the log where it never came back."""
+
+    node: Ints
+    start_s: Floats
+    end_s: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Phases:
+    """The life of every accepted job, cut where a run of it started or ended.
+
+    In each piece ``running`` entries of ``Runs`` ran. The pieces are longer than 0 s and cover a job's time in the
+    system without gap or overlap.
+    """
+
+    job: Ints
+    start_s: Floats
+    end_s: Floats
+    running: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """A schedule's columns, and the window, ``start_s`` to ``end_s``, of capacity, queues and energy."""
+
+    cluster: Cluster
+    jobs: Jobs
+    runs: Runs
+    outages: Outages
+    phases: Phases
+    start_s: float
+    end_s: float
+    log_end_s: float
+    """Where what is still open ends: the last completion if all jobs are done, else when the simulation stopped; or
+    ``end_s`` if that is later."""
+    decision_s: float
+    decisions: int
+
+    @classmethod
+    def of(cls, schedule: Schedule, *, start_s: float | None = None, end_s: float | None = None) -> Columns:
+        """Unroll ``schedule``, O(n log n) in its rows. The window is first arrival to end of log, unless given."""
+        rows = schedule.log.rows()
+        jobs = _jobs(schedule, rows)
+        last_s = _last_s(schedule, rows, jobs)
+        if start_s is None:
+            start_s = float(jobs.arrival_s.min()) if len(jobs) else 0.0
+        if end_s is None:
+            end_s = max(last_s, start_s)
+        log_end_s = max(last_s, end_s)
+        return cls(
+            cluster=schedule.cluster,
+            jobs=jobs,
+            runs=_runs(rows, len(schedule.cluster.nodes), log_end_s),
+            outages=_outages(rows, log_end_s),
+            phases=_phases(rows, jobs, log_end_s),
+            start_s=start_s,
+            end_s=end_s,
+            log_end_s=log_end_s,
+            decision_s=schedule.decision_s,
+            decisions=schedule.decisions,
+        )
+
+    @property
+    def horizon_s(self) -> float:
+        """The length of the window."""
+        return self.end_s - self.start_s
+
+    def within(self, start_s: Floats, end_s: Floats) -> Floats:
+        """The part of each interval that lies in the window, in seconds."""
+        return np.clip(end_s, self.start_s, self.end_s) - np.clip(start_s, self.start_s, self.end_s)
+
+    def at_horizon(self) -> Columns:
+        """These columns as if every unfinished job completed where the log ends: a lower bound of its JCT."""
+        completed_s = np.where(self.jobs.unfinished, self.log_end_s, self.jobs.completed_s)
+        return replace(self, jobs=replace(self.jobs, completed_s=completed_s))
+
+    def without_unfinished(self) -> Columns:
+        """These columns as if every unfinished job had been turned away (reason -1)."""
+        rejected = np.where(self.jobs.unfinished, -1, self.jobs.rejected)
+        return replace(self, jobs=replace(self.jobs, rejected=rejected))
+
+
+Source: TypeAlias = Schedule | Columns
+"""What metrics take: a schedule, or its columns where several metrics are wanted (they are then made only once)."""
+
+
+def columns(source: Source) -> Columns:
+    """The columns of ``source``; columns are returned as they are."""
+    return source if isinstance(source, Columns) else Columns.of(source)
+
+
+def total(keys: Ints, weight: Floats, count: int) -> Floats:
+    """The weights summed per key 0..``count`` - 1."""
+    return np.bincount(keys, weights=weight, minlength=count).astype(np.float64, copy=False)
+
+
+def _last_s(schedule: Schedule, rows: np.ndarray, jobs: Jobs) -> float:
+    """Repairs and other records after the last job is done do not prolong the schedule."""
+    if len(jobs) and not jobs.unfinished.any():
+        return float(rows["time_s"][rows["kind"] <= Kind.COMPLETED].max(initial=0.0))
+    return max(float(rows["time_s"].max(initial=0.0)), schedule.ended_s)
+
+
+def _jobs(schedule: Schedule, rows: np.ndarray) -> Jobs:
+    facts = schedule.jobs
+    count = len(facts)
+    completed_s, rejected = np.full(count, np.nan), np.zeros(count, np.int64)
+    completed = rows[rows["kind"] == Kind.COMPLETED]
+    completed_s[completed["job"]] = completed["time_s"]
+    turned_away = rows[rows["kind"] == Kind.REJECTED]
+    rejected[turned_away["job"]] = turned_away["value"].astype(np.int64)
+    return Jobs(
+        ids=tuple([job.id for job in facts]),
+        arrival_s=np.array([job.arrival_s for job in facts], float),
+        completed_s=completed_s,
+        rejected=rejected,
+        priority=np.array([job.priority for job in facts], float),
+        tenant=tuple([job.tenant for job in facts]),
+        deadline_s=np.array([job.deadline_s for job in facts], float),  # None becomes NaN
+        weight=np.array([job.weight for job in facts], float),
+        ideal_s=np.array([job.ideal_s for job in facts], float),
+        ideal_gpu_s=np.array([job.ideal_gpu_s for job in facts], float),
+        gpus=np.array([job.gpus for job in facts], float),
+    )
+
+
+def _runs(rows: np.ndarray, nodes: int, log_end_s: float) -> Runs:
+    started = rows[rows["kind"] == Kind.STARTED]
+    ended = rows[np.isin(rows["kind"], _ENDS)]
+    computing = rows[rows["kind"] == Kind.COMPUTING]
+    key = started["run"] * nodes + started["node"]
+    end = _pair(key, ended["run"] * nodes + ended["node"])
+    computes = _pair(key, computing["run"] * nodes + computing["node"])
+    return Runs(
+        run=np.ascontiguousarray(started["run"]),
+        job=started["job"].astype(np.int64),
+        task=started["task"].astype(np.int64),
+        node=started["node"].astype(np.int64),
+        instances=started["instances"].astype(np.int64),
+        gpus=np.ascontiguousarray(started["gpus"]),
+        held=np.ascontiguousarray(started["value"]),
+        start_s=np.ascontiguousarray(started["time_s"]),
+        computing_s=_look_up(computing["time_s"], computes, np.nan),
+        end_s=_look_up(ended["time_s"], end, log_end_s),
+        outcome=_look_up(ended["kind"].astype(np.int64), end, _STILL_RUNNING),
+    )
+
+
+def _outages(rows: np.ndarray, log_end_s: float) -> Outages:
+    down, up = rows[rows["kind"] == Kind.DOWN], rows[rows["kind"] == Kind.UP]
+    end_s = _look_up(up["time_s"], _pair(down["node"], up["node"]), log_end_s)
+    return Outages(down["node"].astype(np.int64), np.ascontiguousarray(down["time_s"]), end_s)
+
+
+def _phases(rows: np.ndarray, jobs: Jobs, log_end_s: float) -> Phases:
+    change = np.zeros(Kind.UP + 1, np.int64)
+    change[Kind.STARTED] = 1
+    change[list(_ENDS)] = -1
+    matters = np.isin(rows["kind"], (Kind.ARRIVED, Kind.COMPLETED, Kind.STARTED, *_ENDS))
+    rows = rows[matters]
+    rows = rows[np.argsort(rows["job"], kind="stable")]  # rows are in order of time, and stay so within each job
+    job, time_s = rows["job"].astype(np.int64), np.ascontiguousarray(rows["time_s"])
+
+    last = np.append(job[1:] != job[:-1], True)[: len(job)]
+    count = np.cumsum(change[rows["kind"]])
+    before = np.append(0, count[last])[:-1]  # what earlier jobs left running at the end of the log
+    running = count - np.repeat(before, np.diff(np.flatnonzero(last), prepend=-1))
+
+    gone = np.where(jobs.unfinished[job[last]], log_end_s, time_s[last])
+    end_s = np.append(time_s[1:], 0.0)[: len(job)]
+    end_s[last] = np.maximum(gone, time_s[last])
+    keep = (end_s > time_s) & jobs.accepted[job]
+    return Phases(job[keep], time_s[keep], end_s[keep], running[keep])
+
+
+def _pair(starts: Ints, ends: Ints) -> Ints:
+    """For each start the place of the end with the same key, or -1; where a key repeats, n-th goes with n-th."""
+    order, by_key = np.argsort(ends, kind="stable"), np.argsort(starts, kind="stable")
+    sorted_ends, sorted_starts = ends[order], starts[by_key]
+    repeat = np.arange(len(starts)) - np.searchsorted(sorted_starts, sorted_starts)
+    place = np.searchsorted(sorted_ends, sorted_starts) + repeat
+    found = place < np.searchsorted(sorted_ends, sorted_starts, side="right")
+    pairs = np.full(len(starts), -1, np.int64)
+    pairs[by_key[found]] = order[place[found]]
+    return pairs
+
+
+def _look_up(values: np.ndarray, places: Ints, missing: float) -> np.ndarray:
+    """``values[places]``, with ``missing`` where the place is -1."""
+    return np.append(values, missing)[places]

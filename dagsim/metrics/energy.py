@@ -1,0 +1,123 @@
+"""Energy: what the GPUs draw, folded over who holds them.
+
+P(u) = idle + (busy - idle) x u for a GPU of which the share u is held and worked, busy = busy_fraction x TDP. Nodes
+that are down draw nothing. Only GPUs are counted: no CPUs, memory, cooling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.errors import ModelError
+from dagsim.metrics.columns import Floats, Source, columns, total
+from dagsim.metrics.utilization import gpu_seconds, node_types
+from dagsim.model import GpuType
+
+__all__ = ["DEFAULT_POWER", "Energy", "PowerModel", "Watts", "energy", "job_energy_j"]
+
+_J_PER_KWH = 3.6e6
+
+
+class Watts(NamedTuple):
+    """What one GPU draws when no run holds it, and when runs hold all of it."""
+
+    idle: float
+    busy: float
+
+
+@dataclass(frozen=True, slots=True)
+class PowerModel:
+    """Watts per GPU type: idle from the type, busy = idle + (``busy_fraction`` x TDP - idle) x ``activity``.
+
+    ``busy_fraction``: what training draws of the TDP while it computes (0.75 to 0.9 for deep learning; an assumption,
+    so a parameter). ``activity``: the mean share of its time that a held GPU computes. ``watts`` overrides types by
+    name: ``{"T4": (9.0, 60.0)}``.
+
+    Raises:
+        ModelError: A fraction outside 0..1, or idle watts that are negative or above the busy ones.
+    """
+
+    busy_fraction: float = 0.8
+    activity: float = 1.0
+    watts: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not 0 < self.busy_fraction <= 1:
+            raise ModelError(f"power: busy_fraction must lie above 0 and up to 1, got {self.busy_fraction!r}")
+        if not 0 <= self.activity <= 1:
+            raise ModelError(f"power: activity must lie in 0..1, got {self.activity!r}")
+        for name, (idle, busy) in self.watts.items():
+            if not 0 <= idle <= busy:
+                raise ModelError(
+                    f"power: watts of {name!r} must be (idle, busy) with 0 <= idle <= busy, got {(idle, busy)!r}"
+                )
+
+    def of(self, gpu: GpuType) -> Watts:
+        """The watts of one GPU type.
+
+        Raises:
+            ModelError: ``busy_fraction`` of the type's TDP is less than it draws idle.
+        """
+        if gpu.name in self.watts:
+            return Watts(*self.watts[gpu.name])
+        working = self.busy_fraction * gpu.tdp_watts
+        if working < gpu.idle_watts:
+            raise ModelError(
+                f"power: busy_fraction {self.busy_fraction!r} of {gpu.name}'s TDP ({gpu.tdp_watts:g} W) lies below its "
+                f"idle {gpu.idle_watts:g} W"
+            )
+        return Watts(gpu.idle_watts, gpu.idle_watts + (working - gpu.idle_watts) * self.activity)
+
+
+DEFAULT_POWER = PowerModel()
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """Energy drawn in the window, in kWh."""
+
+    allocated_kwh: float
+    """By GPUs while runs held them (the share held of a shared GPU)."""
+    idle_kwh: float
+    """By GPUs that were up and held by nobody."""
+    by_type_kwh: dict[str, float]
+    """Both together, per GPU type."""
+
+    @property
+    def total_kwh(self) -> float:
+        """Allocated and idle together."""
+        return self.allocated_kwh + self.idle_kwh
+
+    @property
+    def total_j(self) -> float:
+        """The same in joules."""
+        return self.total_kwh * _J_PER_KWH
+
+
+def energy(source: Source, power: PowerModel = DEFAULT_POWER) -> Energy:
+    """The energy of the window: sum over GPU types of busy watts x GPU-seconds held + idle watts x GPU-seconds idle."""
+    spent = gpu_seconds(source)
+    idle_w, busy_w = _table(spent.types, power)
+    allocated, idle = spent.held * busy_w / _J_PER_KWH, spent.idle * idle_w / _J_PER_KWH
+    by_type = {gpu.name: float(kwh) for gpu, kwh in zip(spent.types, allocated + idle, strict=True)}
+    return Energy(float(allocated.sum()), float(idle.sum()), by_type)
+
+
+def job_energy_j(source: Source, power: PowerModel = DEFAULT_POWER) -> Floats:
+    """Joules each job's runs drew: busy watts x GPU-seconds held. They add up to the allocated energy."""
+    made = columns(source)
+    types, type_of = node_types(made.cluster)
+    busy_w = np.append(_table(types, power)[1], 0.0)  # the last entry serves CPU machines, type -1
+    drawn = made.runs.gpu_s * busy_w[type_of[made.runs.node]]
+    return total(made.runs.job, drawn, len(made.jobs))
+
+
+def _table(types: tuple[GpuType, ...], power: PowerModel) -> tuple[Floats, Floats]:
+    watts = [power.of(gpu) for gpu in types]
+    return np.array([each.idle for each in watts], float), np.array([each.busy for each in watts], float)

@@ -1,0 +1,73 @@
+"""Fairness: Jain's index, and finish-time fairness against an isolated share of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import numpy as np
+
+from dagsim.metrics.columns import Floats, Source, columns, total
+from dagsim.metrics.jct import jct
+from dagsim.metrics.queues import present
+
+__all__ = ["finish_time_fairness", "isolated_s", "jain", "tenant_gpu_seconds", "unfair_share"]
+
+
+def jain(values: Iterable[float]) -> float:
+    """Jain's index (sum x)^2 / (n sum x^2): 1 where all get the same, 1/n where one gets all (Jain, Chiu & Hawe 1984).
+
+    1 where all get nothing; NaN for no values.
+    """
+    x = np.fromiter(values, float)
+    if not len(x):
+        return float("nan")
+    squares = float(x @ x)
+    return float(x.sum()) ** 2 / (len(x) * squares) if squares else 1.0
+
+
+def tenant_gpu_seconds(source: Source) -> dict[str, float]:
+    """GPU-seconds held by each tenant that had a job let in, in order of first arrival."""
+    made = columns(source)
+    per_job = total(made.runs.job, made.runs.gpu_s, len(made.jobs))
+    totals: dict[str, float] = {}
+    for tenant, gpu_s, accepted in zip(made.jobs.tenant, per_job.tolist(), made.jobs.accepted.tolist(), strict=True):
+        if accepted:
+            totals[tenant] = totals.get(tenant, 0.0) + gpu_s
+    return totals
+
+
+def isolated_s(source: Source, contention: float | Literal["lifetime"] = "lifetime") -> Floats:
+    """Per job the time it would take alone on 1/N of the cluster: max(ideal time, ideal GPU-seconds x N / GPUs).
+
+    N, by ``contention``: ``"lifetime"`` is the time average of the jobs in the system while the job was in it (as
+    Themis, NSDI 2020, and Shockwave, NSDI 2023, contend); a number is that N for every job (a static partition, such as
+    the number of tenants). The ideal times are those of the fastest allowed GPU type, so on a mixed cluster this is a
+    lower bound.
+    """
+    made = columns(source)
+    jobs = made.jobs
+    if contention == "lifetime":
+        count, jct_s = present(made, 0.0, made.log_end_s), jct(made)
+        together = count.until(jobs.completed_s) - count.until(jobs.arrival_s)
+        share = np.divide(together, jct_s, out=np.ones(len(jobs)), where=jct_s > 0)
+    else:
+        share = np.full(len(jobs), float(contention))
+    return np.maximum(jobs.ideal_s, jobs.ideal_gpu_s * share / max(made.cluster.gpus, 1))
+
+
+def finish_time_fairness(source: Source, contention: float | Literal["lifetime"] = "lifetime") -> Floats:
+    """Finish-time fairness rho = JCT / ``isolated_s`` per job: above 1, its own share of the cluster had been better.
+
+    Systems differ in N and in the time alone; this is the variant of ``isolated_s``. NaN where rejected or unfinished.
+    """
+    alone_s, jct_s = isolated_s(source, contention), jct(source)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((jct_s == 0) & (alone_s == 0), 1.0, jct_s / alone_s)
+
+
+def unfair_share(rho: Floats) -> float:
+    """The fraction of jobs with rho above 1 (by more than rounding); NaN if any is NaN or there are none."""
+    if not len(rho) or np.isnan(rho).any():
+        return float("nan")
+    return float(np.mean(rho > 1 + 1e-9))

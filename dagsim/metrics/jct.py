@@ -1,0 +1,101 @@
+"""How long jobs take: completion time, waiting, slowdown, makespan, throughput.
+
+Per job, in the order of ``Record.job``; NaN where the job was rejected or is unfinished, so that a mean over unfinished
+jobs is NaN of itself (``summarize`` offers the alternatives).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dagsim.metrics.columns import Columns, Floats, Source, columns, total
+
+__all__ = [
+    "bounded_slowdown",
+    "bounded_slowdown_hpc",
+    "jct",
+    "makespan",
+    "running",
+    "slowdown",
+    "throughput",
+    "wait",
+]
+
+_TAU_S = 10.0
+"""Jobs shorter than this count as this long in bounded slowdowns (Feitelson et al. 1997)."""
+
+
+def jct(source: Source) -> Floats:
+    """Job completion time in s: completed - arrived."""
+    jobs = columns(source).jobs
+    return jobs.completed_s - jobs.arrival_s
+
+
+def wait(source: Source) -> Floats:
+    """Waiting time in s: how long the job was in the system with none of its runs running.
+
+    That is before its first run, between tasks and after a preemption; runs side by side count once (their union, not
+    their sum). A run that fetches its inputs or is being set up is running.
+    """
+    return _in_phase(columns(source), waiting=True)
+
+
+def running(source: Source) -> Floats:
+    """Running time in s: how long at least one run of the job was running; wait + running = JCT."""
+    return _in_phase(columns(source), waiting=False)
+
+
+def slowdown(source: Source) -> Floats:
+    """JCT / ideal time: the job's critical path with each task on its fastest allowed GPU type.
+
+    At least 1. Infinite for a job without work that had to wait; 1 for one that had not.
+    """
+    return _ratio(jct(source), columns(source).jobs.ideal_s)
+
+
+def bounded_slowdown(source: Source, tau_s: float = _TAU_S) -> Floats:
+    """max(1, JCT / max(ideal time, ``tau_s``)): slowdown of which short jobs cannot dominate the mean.
+
+    After Feitelson et al. 1997, with the ideal in place of the run time: running on a slow GPU counts as slow.
+    """
+    return _bounded(jct(source), columns(source).jobs.ideal_s, tau_s)
+
+
+def bounded_slowdown_hpc(source: Source, tau_s: float = _TAU_S) -> Floats:
+    """max(1, (wait + running) / max(running, ``tau_s``)): bounded slowdown as batch systems report it.
+
+    Feitelson et al. 1997, "Theory and practice in parallel job scheduling".
+    """
+    return _bounded(jct(source), running(source), tau_s)
+
+
+def makespan(source: Source) -> float:
+    """Last completion - first arrival in s, over the jobs let in; NaN while one is unfinished or if there are none."""
+    jobs = columns(source).jobs
+    completed_s = jobs.completed_s[jobs.accepted]
+    return float(completed_s.max() - jobs.arrival_s[jobs.accepted].min()) if len(completed_s) else float("nan")
+
+
+def throughput(source: Source) -> float:
+    """Jobs completed per hour of the window (first arrival to the end of the log)."""
+    made = columns(source)
+    done = made.jobs.completed_s[made.jobs.finished]
+    count = np.count_nonzero((done >= made.start_s) & (done <= made.end_s))
+    return float(3600.0 * count / made.horizon_s) if made.horizon_s > 0 else float("nan")
+
+
+def _in_phase(made: Columns, *, waiting: bool) -> Floats:
+    phases = made.phases
+    chosen = (phases.running == 0) == waiting
+    length = phases.end_s[chosen] - phases.start_s[chosen]
+    in_phase_s = total(phases.job[chosen], length, len(made.jobs))
+    return np.where(made.jobs.finished, in_phase_s, np.nan)
+
+
+def _ratio(above: Floats, below: Floats) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((above == 0) & (below == 0), 1.0, above / below)
+
+
+def _bounded(above: Floats, below: Floats, tau_s: float) -> Floats:
+    return np.maximum(1.0, above / np.maximum(below, tau_s))

@@ -1,0 +1,76 @@
+"""A quantity that changes in steps: GPUs held, jobs waiting, nodes up, over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dagsim.metrics.columns import Floats
+
+__all__ = ["Steps"]
+
+_DECIMALS = 9
+"""Values are rounded to this many decimals, so that fractions of GPUs taken and given back leave exactly 0."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """``value[i]`` holds from ``time_s[i]`` to ``time_s[i + 1]``, the last one to ``end_s``."""
+
+    time_s: Floats
+    value: Floats
+    end_s: float
+
+    @classmethod
+    def of(
+        cls,
+        start_s: Floats,
+        end_s: Floats,
+        weight: Floats | None = None,
+        *,
+        window: tuple[float, float],
+    ) -> Steps:
+        """How much weight (1 each, unless given) is on at each moment of ``window``, from intervals in any order.
+
+        O(n log n).
+        """
+        weight = np.ones(len(start_s)) if weight is None else weight
+        first, last = window
+        on, off = np.clip(start_s, first, last), np.clip(end_s, first, last)
+        longer = off > on
+        on, off, weight = on[longer], off[longer], weight[longer]
+        time_s = np.concatenate(([first], on, off))
+        change = np.concatenate(([0.0], weight, -weight))
+        order = np.argsort(time_s, kind="stable")
+        time_s, change = time_s[order], change[order]
+        new = np.append(True, time_s[1:] != time_s[:-1])
+        value = np.round(np.cumsum(np.add.reduceat(change, np.flatnonzero(new))), _DECIMALS)
+        time_s = time_s[new]
+        step = np.append(True, (value[1:] != value[:-1]) & (time_s[1:] < last))
+        return cls(time_s[step], value[step], last)
+
+    def integral(self) -> float:
+        """Value times time, over all of it."""
+        return float(self.value @ np.diff(self.time_s, append=self.end_s))
+
+    def mean(self) -> float:
+        """The time average; NaN over no time."""
+        length = self.end_s - float(self.time_s[0])
+        return self.integral() / length if length > 0 else float("nan")
+
+    def max(self) -> float:
+        """The highest value that held for some time."""
+        return float(self.value.max())
+
+    def until(self, time_s: Floats) -> Floats:
+        """Value times time from the first step up to each of the given moments."""
+        edges = np.append(self.time_s, self.end_s)
+        so_far = np.append(0.0, np.cumsum(self.value * np.diff(edges)))
+        reached: Floats = np.interp(time_s, edges, so_far)
+        return reached
+
+    def binned(self, edges_s: Floats) -> Floats:
+        """The time average between each two neighbouring edges."""
+        averages: Floats = np.diff(self.until(edges_s)) / np.diff(edges_s)
+        return averages

@@ -1,0 +1,206 @@
+"""The summary of a schedule: every metric as one number, overall and by priority, tenant and GPU type."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Annotated, Literal, NamedTuple, get_type_hints
+
+import numpy as np
+
+from dagsim.errors import InputError
+from dagsim.metrics.columns import Floats, Source, columns
+from dagsim.metrics.energy import DEFAULT_POWER, PowerModel, energy
+from dagsim.metrics.fairness import finish_time_fairness, jain, tenant_gpu_seconds, unfair_share
+from dagsim.metrics.groups import Distribution, GpuGroup, JobGroup, PerJob, gpu_groups, job_groups
+from dagsim.metrics.jct import bounded_slowdown_hpc, makespan, slowdown, throughput
+from dagsim.metrics.queues import jobs_in_system, jobs_waiting
+from dagsim.metrics.restarts import failures, node_failures, preemptions, restarts
+from dagsim.metrics.slo import slo_attainment
+from dagsim.metrics.utilization import (
+    availability,
+    flops_utilization,
+    gpu_utilization,
+)
+from dagsim.model import RejectReason
+
+__all__ = ["Summary", "Term", "Unfinished", "glossary", "summarize"]
+
+Unfinished = Literal["refuse", "horizon", "drop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Every metric of one schedule. ``glossary()`` lists the meaning and unit of each field.
+
+    What averages over jobs (JCT to slowdown, makespan, rho, joules per job) is NaN while jobs are unfinished, unless
+    the summary was asked to count them otherwise; ``unfinished`` says how, ``jobs_unfinished`` how many there are.
+    """
+
+    unfinished: Annotated[Unfinished, "", "how unfinished jobs were counted: refuse, horizon or drop"]
+    jobs_arrived: Annotated[int, "jobs", "jobs that arrived"]
+    jobs_completed: Annotated[int, "jobs", "jobs that completed"]
+    jobs_unfinished: Annotated[int, "jobs", "jobs let in but not completed by the end of the log"]
+    rejected_too_large: Annotated[int, "jobs", "jobs turned away: a task asks more than the empty cluster has"]
+    rejected_no_such_gpu: Annotated[int, "jobs", "jobs turned away: a task allows only GPU types the cluster lacks"]
+    rejected_by_policy: Annotated[int, "jobs", "jobs turned away by the policy"]
+    jct_s: Annotated[Distribution, "s", "job completion time, completed - arrived"]
+    weighted_jct_s: Annotated[float, "s", "sum of weight x JCT / sum of weights"]
+    wait_s: Annotated[Distribution, "s", "time in the system with no run of the job running"]
+    slowdown: Annotated[Distribution, "", "JCT / ideal time (critical path, each task on its fastest allowed GPU type)"]
+    bounded_slowdown: Annotated[Distribution, "", "max(1, JCT / max(ideal time, 10 s))"]
+    bounded_slowdown_hpc: Annotated[Distribution, "", "max(1, (wait + running) / max(running, 10 s))"]
+    makespan_s: Annotated[float, "s", "last completion - first arrival"]
+    horizon_s: Annotated[float, "s", "end of the log - first arrival"]
+    throughput_per_h: Annotated[float, "jobs/h", "jobs completed / horizon"]
+    utilization: Annotated[float, "", "GPU-seconds held / (GPUs x horizon)"]
+    flops_utilization: Annotated[float, "", "utilization with each GPU weighted by its FP32 TFLOPS"]
+    availability: Annotated[float, "", "GPU-seconds up / (GPUs x horizon)"]
+    queue_mean: Annotated[float, "jobs", "time average of the jobs in the system with no run running"]
+    queue_max: Annotated[float, "jobs", "most jobs waiting at once"]
+    in_system_mean: Annotated[float, "jobs", "time average of the jobs in the system"]
+    runs: Annotated[int, "runs", "runs started"]
+    preemptions: Annotated[int, "runs", "runs stopped by a decision"]
+    failures: Annotated[int, "runs", "runs stopped by the failure of a node"]
+    restarts: Annotated[int, "runs", "runs of a task that had a run preempted or failed before"]
+    node_failures: Annotated[int, "times", "times a node went down"]
+    energy_kwh: Annotated[float, "kWh", "energy drawn by all GPUs that were up"]
+    energy_allocated_kwh: Annotated[float, "kWh", "of it, by GPUs while runs held them"]
+    energy_idle_kwh: Annotated[float, "kWh", "of it, by GPUs held by nobody"]
+    joules_per_job: Annotated[float, "J", "energy drawn by all GPUs / jobs completed"]
+    jain: Annotated[float, "", "Jain's index over the tenants' GPU-seconds"]
+    rho_worst: Annotated[
+        float, "", "largest rho: JCT / time on 1/N of the cluster, N = mean jobs in the system meanwhile"
+    ]
+    rho_above_one: Annotated[float, "", "fraction of jobs with rho above 1"]
+    slo_attainment: Annotated[float, "", "jobs completed by their deadline / jobs that have one"]
+    scheduler_us: Annotated[float, "microseconds", "wall-clock time of the policy per decision carried out"]
+    by_priority: Annotated[dict[str, JobGroup], "", "per priority"]
+    by_tenant: Annotated[dict[str, JobGroup], "", "per tenant"]
+    by_gpu: Annotated[dict[str, GpuGroup], "", "per GPU type"]
+
+    def to_dict(self) -> dict[str, int | float | str | None]:
+        """Flat and safe for JSON: ``jct_s.p99``, ``tenant[ann].wait_s.mean``; NaN and infinity become None."""
+        return dict(_flat(self))
+
+
+def summarize(source: Source, *, unfinished: Unfinished = "refuse", power: PowerModel = DEFAULT_POWER) -> Summary:
+    """Every metric of a schedule, O(n log n) in the rows of its log.
+
+    ``unfinished`` says what becomes of jobs that were let in and have not completed: ``"refuse"`` makes every mean over
+    jobs NaN, ``"horizon"`` counts them as completed at the end of the log (a lower bound), ``"drop"`` leaves them out
+    (which favours schedulers that never finish the long ones).
+
+    Raises:
+        InputError: Another value of ``unfinished``.
+        ModelError: ``power`` does not fit a GPU type of the cluster.
+    """
+    made = columns(source)
+    match unfinished:
+        case "refuse":
+            seen = made
+        case "horizon":
+            seen = made.at_horizon()
+        case "drop":
+            seen = made.without_unfinished()
+        case _:
+            raise InputError(f"summary: unfinished must be refuse, horizon or drop, got {unfinished!r}")
+    jobs, counted = made.jobs, seen.jobs.accepted
+    completed = int(jobs.finished.sum())
+    per_job = PerJob.of(seen)
+    rho = finish_time_fairness(made if unfinished == "drop" else seen)[counted]
+    waiting, drawn = jobs_waiting(made), energy(made, power)
+    comparable = completed and np.isfinite(seen.jobs.completed_s[counted]).all()
+    return Summary(
+        unfinished=unfinished,
+        jobs_arrived=len(jobs),
+        jobs_completed=completed,
+        jobs_unfinished=int(jobs.unfinished.sum()),
+        rejected_too_large=int((jobs.rejected == RejectReason.TOO_LARGE).sum()),
+        rejected_no_such_gpu=int((jobs.rejected == RejectReason.NO_SUCH_GPU).sum()),
+        rejected_by_policy=int((jobs.rejected == RejectReason.BY_POLICY).sum()),
+        jct_s=Distribution.of(per_job.jct_s[counted]),
+        weighted_jct_s=_weighted_mean(per_job.jct_s[counted], jobs.weight[counted]),
+        wait_s=Distribution.of(per_job.wait_s[counted]),
+        slowdown=Distribution.of(slowdown(seen)[counted]),
+        bounded_slowdown=Distribution.of(per_job.bounded_slowdown[counted]),
+        bounded_slowdown_hpc=Distribution.of(bounded_slowdown_hpc(seen)[counted]),
+        makespan_s=makespan(seen),
+        horizon_s=made.horizon_s,
+        throughput_per_h=throughput(made),
+        utilization=gpu_utilization(made),
+        flops_utilization=flops_utilization(made),
+        availability=availability(made),
+        queue_mean=waiting.mean(),
+        queue_max=waiting.max(),
+        in_system_mean=jobs_in_system(made).mean(),
+        runs=len(np.unique(made.runs.run)),
+        preemptions=preemptions(made),
+        failures=failures(made),
+        restarts=restarts(made),
+        node_failures=node_failures(made),
+        energy_kwh=drawn.total_kwh,
+        energy_allocated_kwh=drawn.allocated_kwh,
+        energy_idle_kwh=drawn.idle_kwh,
+        joules_per_job=drawn.total_j / completed if comparable else math.nan,
+        jain=jain(tenant_gpu_seconds(made).values()),
+        rho_worst=float(rho.max()) if len(rho) else math.nan,
+        rho_above_one=unfair_share(rho),
+        slo_attainment=slo_attainment(made),
+        scheduler_us=1e6 * made.decision_s / made.decisions if made.decisions and made.decision_s else math.nan,
+        by_priority=job_groups(made, per_job, counted, jobs.priority.tolist()),
+        by_tenant=job_groups(made, per_job, counted, jobs.tenant),
+        by_gpu=gpu_groups(made, power),
+    )
+
+
+class Term(NamedTuple):
+    """One line of the glossary."""
+
+    name: str
+    unit: str
+    meaning: str
+
+
+def glossary() -> list[Term]:
+    """Every key of ``Summary.to_dict`` with its unit and meaning, in order; groups once, as ``priority[...]``."""
+    return list(_terms(Summary))
+
+
+_GROUP_OF = {"by_priority": ("priority", JobGroup), "by_tenant": ("tenant", JobGroup), "by_gpu": ("gpu", GpuGroup)}
+
+
+def _terms(of: type) -> Iterator[Term]:
+    for name, hint in get_type_hints(of, include_extras=True).items():
+        unit, meaning = hint.__metadata__
+        if name in _GROUP_OF:
+            label, group = _GROUP_OF[name]
+            for term in _terms(group):
+                yield Term(f"{label}[...].{term.name}", term.unit, f"{meaning}: {term.meaning}")
+        elif hint.__origin__ is Distribution:
+            for part in _terms(Distribution):
+                yield Term(f"{name}.{part.name}", unit, f"{part.meaning} of: {meaning}")
+        else:
+            yield Term(name, unit, meaning)
+
+
+def _flat(of: Summary | JobGroup | GpuGroup) -> Iterator[tuple[str, int | float | str | None]]:
+    for each in fields(of):
+        value = getattr(of, each.name)
+        if each.name in _GROUP_OF:
+            label, _ = _GROUP_OF[each.name]
+            for name, group in value.items():
+                yield from ((f"{label}[{name}].{key}", leaf) for key, leaf in _flat(group))
+        elif isinstance(value, Distribution):
+            yield from ((f"{each.name}.{part.name}", _json(getattr(value, part.name))) for part in fields(value))
+        else:
+            yield each.name, _json(value)
+
+
+def _json(value: float | str) -> int | float | str | None:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _weighted_mean(values: Floats, weights: Floats) -> float:
+    return float(values @ weights / weights.sum()) if len(values) else math.nan

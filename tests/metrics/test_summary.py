@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dagsim.errors import InputError
+from dagsim.metrics import Distribution, PowerModel, columns, glossary, summarize
+from dagsim.model import Cluster, Kind, RejectReason
+from dagsim.schedule import Schedule
+
+TWO_T4 = Cluster.of({"T4": 2})
+
+
+def three_jobs(made, *, last_completes=True, **rest):
+    """Jobs at 0, 0, 10 with JCT 10, 30, 20 (or the last unfinished when the simulation stops at 40), one rejected."""
+    plan = made(TWO_T4)
+    first = plan.job(0.0, ideal_s=10.0, completed_s=10.0, tenant="ann", priority=1.0, weight=3.0, deadline_s=10.0)
+    second = plan.job(0.0, ideal_s=15.0, completed_s=30.0, tenant="bob", deadline_s=20.0)
+    third = plan.job(10.0, ideal_s=10.0, completed_s=30.0 if last_completes else None, tenant="ann")
+    plan.run(first, 0.0, 10.0, {0: (0,)})
+    plan.run(second, 0.0, 5.0, {0: (1,)}, outcome=Kind.PREEMPTED)
+    plan.run(second, 15.0, 30.0, {0: (1,)})
+    plan.run(third, 10.0, 30.0 if last_completes else None, {0: (0,)})
+    plan.reject(plan.job(12.0, tenant="bob"), 12.0, RejectReason.TOO_LARGE)
+    return plan.schedule(ended_s=30.0 if last_completes else 40.0, **rest)
+
+
+def test_a_schedule_in_numbers(made):
+    summary = summarize(
+        three_jobs(made, decision_s=0.006, decisions=2000), power=PowerModel(watts={"T4": (10.0, 60.0)})
+    )
+    assert (summary.jobs_arrived, summary.jobs_completed, summary.jobs_unfinished) == (4, 3, 0)
+    assert (summary.rejected_too_large, summary.rejected_no_such_gpu, summary.rejected_by_policy) == (1, 0, 0)
+    assert summary.jct_s.mean == 20.0
+    assert summary.jct_s.p50 == 20.0
+    assert summary.jct_s.p95 == pytest.approx(29.0)  # between the 2nd and 3rd of 3, 0.9 of the way
+    assert summary.jct_s.p99 == pytest.approx(29.8)
+    assert summary.weighted_jct_s == (3 * 10 + 30 + 20) / 5
+    assert summary.wait_s.mean == pytest.approx(10 / 3)
+    assert summary.slowdown.mean == pytest.approx((1 + 2 + 2) / 3)
+    assert summary.bounded_slowdown_hpc.mean == pytest.approx((1 + 1.5 + 1) / 3)
+    assert (summary.makespan_s, summary.horizon_s, summary.throughput_per_h) == (30.0, 30.0, 360.0)
+    assert summary.utilization == 50 / 60
+    assert summary.queue_mean == pytest.approx(10 / 30)
+    assert summary.queue_max == 1.0
+    assert summary.in_system_mean == 2.0
+    assert (summary.runs, summary.preemptions, summary.failures, summary.restarts) == (4, 1, 0, 1)
+    assert summary.energy_kwh == pytest.approx((50 * 60 + 10 * 10) / 3.6e6)
+    assert summary.joules_per_job == pytest.approx(3100 / 3)
+    assert summary.jain == pytest.approx(50**2 / (2 * (30**2 + 20**2)))
+    assert summary.slo_attainment == 0.5
+    assert summary.scheduler_us == pytest.approx(3.0)
+
+
+def test_groups_split_the_jobs(made):
+    summary = summarize(three_jobs(made))
+    assert list(summary.by_priority) == ["0", "1"]
+    assert list(summary.by_tenant) == ["ann", "bob"]
+    ann, bob = summary.by_tenant["ann"], summary.by_tenant["bob"]
+    assert (ann.arrived, ann.completed, ann.rejected, ann.jct_s.mean) == (2, 2, 0, 15.0)
+    assert (bob.arrived, bob.completed, bob.rejected, bob.jct_s.mean) == (2, 1, 1, 30.0)
+    assert ann.gpu_hours == 30 / 3600
+    assert summary.by_gpu["T4"].gpus == 2
+    assert summary.by_gpu["T4"].utilization == summary.utilization
+
+
+def test_a_mean_over_unfinished_jobs_is_refused(made):
+    summary = summarize(three_jobs(made, last_completes=False))
+    assert summary.jobs_unfinished == 1
+    refused = (summary.jct_s, summary.wait_s, summary.slowdown, summary.bounded_slowdown, summary.bounded_slowdown_hpc)
+    for distribution in refused:
+        assert np.isnan([distribution.mean, distribution.p50, distribution.p95, distribution.p99]).all()
+    for value in (summary.makespan_s, summary.weighted_jct_s, summary.rho_worst, summary.joules_per_job):
+        assert math.isnan(value)
+    assert math.isnan(summary.by_tenant["ann"].jct_s.mean)
+    assert summary.by_tenant["bob"].jct_s.mean == 30.0
+    assert summary.utilization == pytest.approx(60 / 80)
+
+
+def test_unfinished_jobs_can_be_counted_to_the_horizon(made):
+    # the third job arrived at 10 and is there at 40: 30 s so far
+    summary = summarize(three_jobs(made, last_completes=False), unfinished="horizon")
+    assert summary.jct_s.mean == pytest.approx(70 / 3)
+    assert (summary.makespan_s, summary.jobs_completed, summary.jobs_unfinished) == (40.0, 2, 1)
+    assert summary.wait_s.mean == pytest.approx(10 / 3)
+
+
+def test_unfinished_jobs_can_be_dropped(made):
+    summary = summarize(three_jobs(made, last_completes=False), unfinished="drop")
+    assert summary.jct_s.mean == 20.0
+    assert (summary.makespan_s, summary.jobs_completed, summary.jobs_unfinished) == (30.0, 2, 1)
+    assert np.isfinite(summary.rho_worst)
+
+
+def test_another_way_of_counting_is_refused(made):
+    with pytest.raises(InputError, match="'ignore'"):
+        summarize(three_jobs(made), unfinished="ignore")
+
+
+def test_nothing_happened_is_a_summary_too():
+    summary = summarize(Schedule(TWO_T4))
+    assert summary.jobs_arrived == 0
+    assert math.isnan(summary.jct_s.mean)
+    assert summary.by_tenant == {}
+
+
+def test_a_summary_of_rejected_jobs_only(made):
+    plan = made(TWO_T4)
+    plan.reject(plan.job(3.0), 3.0, RejectReason.BY_POLICY)
+    summary = summarize(plan.schedule())
+    assert summary.rejected_by_policy == 1
+    assert math.isnan(summary.makespan_s)
+    assert math.isnan(summary.by_priority["0"].jct_s.mean)
+
+
+def test_the_dictionary_is_flat_and_safe_for_json(made):
+    flat = summarize(three_jobs(made, last_completes=False)).to_dict()
+    assert json.loads(json.dumps(flat, allow_nan=False)) == flat
+    assert flat["jct_s.p99"] is None
+    assert flat["tenant[bob].jct_s.mean"] == 30.0
+    assert flat["gpu[T4].gpus"] == 2
+    assert all(not isinstance(value, dict) for value in flat.values())
+
+
+def test_the_glossary_explains_every_key(made):
+    terms = {term.name: term for term in glossary()}
+    for key in summarize(three_jobs(made)).to_dict():
+        name = "".join((key.partition("[")[0], "[...]", key.partition("]")[2])) if "[" in key else key
+        assert terms[name].meaning
+    assert terms["jct_s.p99"].unit == "s"
+    assert len(terms) == len(glossary())
+
+
+def test_the_smallest_of_many_tenants_are_pooled(made):
+    plan = made(TWO_T4)
+    for tenant in range(40):
+        for _ in range(2 if tenant >= 8 else 1):
+            plan.job(0.0, completed_s=float(tenant), tenant=f"t{tenant:02}")
+    groups = summarize(plan.schedule()).by_tenant
+    assert list(groups) == [*(f"t{tenant:02}" for tenant in range(8, 40)), "(other)"]
+    assert groups["(other)"].arrived == 8
+    assert groups["(other)"].jct_s.mean == 3.5
+
+
+def test_priorities_are_in_the_order_of_numbers(made):
+    plan = made(TWO_T4)
+    for priority in (10.0, 2.0, 0.5, -1.0):
+        plan.job(0.0, completed_s=1.0, priority=priority)
+    assert list(summarize(plan.schedule()).by_priority) == ["-1", "0.5", "2", "10"]
+
+
+def test_columns_give_the_same_summary(random_schedule):
+    schedule = random_schedule(5, finish=True)
+    assert summarize(columns(schedule)) == summarize(schedule)
+
+
+def test_a_distribution_of_one_value_is_that_value():
+    assert Distribution.of(np.array([3.0])) == Distribution(3.0, 3.0, 3.0, 3.0)
