@@ -3,6 +3,7 @@
 They take a ``Schedule`` or, where several are wanted, its ``columns``, which are then made only once.
 """
 
+from dagsim.metrics.bootstrap import Ratio, paired_ratio, win_rate
 from dagsim.metrics.columns import Columns, columns
 from dagsim.metrics.energy import Energy, PowerModel, Watts, energy, job_energy_j
 from dagsim.metrics.fairness import finish_time_fairness, isolated_s, jain, tenant_gpu_seconds, unfair_share
@@ -41,6 +42,7 @@ __all__ = [
     "GpuSeconds",
     "JobGroup",
     "PowerModel",
+    "Ratio",
     "Steps",
     "Summary",
     "Watts",
@@ -67,6 +69,7 @@ __all__ = [
     "littles_law",
     "makespan",
     "node_failures",
+    "paired_ratio",
     "preemptions",
     "restarts",
     "running",
@@ -79,4 +82,5 @@ __all__ = [
     "unfair_share",
     "utilization_by_type",
     "wait",
+    "win_rate",
 ]
