@@ -23,6 +23,7 @@ from dagsim.metrics.restarts import failures, node_failures, preemptions, restar
 from dagsim.metrics.slo import slo_attainment, tardiness
 from dagsim.metrics.steps import Steps
 from dagsim.metrics.summary import Summary, glossary, summarize
+from dagsim.metrics.tables import jobs_table, runs_table, to_csv, to_pandas
 from dagsim.metrics.utilization import (
     GpuSeconds,
     availability,
@@ -65,6 +66,7 @@ __all__ = [
     "job_energy_j",
     "jobs_in_system",
     "jobs_running",
+    "jobs_table",
     "jobs_waiting",
     "littles_law",
     "makespan",
@@ -73,12 +75,15 @@ __all__ = [
     "preemptions",
     "restarts",
     "running",
+    "runs_table",
     "slo_attainment",
     "slowdown",
     "summarize",
     "tardiness",
     "tenant_gpu_seconds",
     "throughput",
+    "to_csv",
+    "to_pandas",
     "unfair_share",
     "utilization_by_type",
     "wait",

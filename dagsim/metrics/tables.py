@@ -1,0 +1,127 @@
+"""The jobs and the runs of a schedule as tables: columns by name, and CSV text of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from dagsim.metrics.columns import Columns, Ints, Source, columns, total
+from dagsim.metrics.jct import bounded_slowdown, jct, running, slowdown, wait
+from dagsim.model import Kind, RejectReason
+from dagsim.schedule import Schedule
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Table", "jobs_table", "runs_table", "to_csv", "to_pandas"]
+
+Table: TypeAlias = dict[str, Sequence[Any] | np.ndarray]
+"""Columns of one length by name, in order. NaN means: none, or not known."""
+
+_OUTCOMES = {Kind.FINISHED: "finished", Kind.PREEMPTED: "preempted", Kind.FAILED: "failed", -1: "running"}
+
+
+def jobs_table(source: Source) -> Table:
+    """One row per job in order of arrival.
+
+    ``start_s`` is the first start of a run; ``status`` is completed, rejected or unfinished; ``reason`` says why it was
+    rejected. Times that depend on completion are NaN without it; ``gpu_seconds`` is what was held up to the end of the
+    log.
+    """
+    made = columns(source)
+    jobs, runs = made.jobs, made.runs
+    start_s = np.full(len(jobs), np.inf)
+    np.minimum.at(start_s, runs.job, runs.start_s)
+    reasons = {0: "", **{int(reason): reason.name.lower() for reason in RejectReason}}
+    status = np.where(jobs.finished, "completed", np.where(jobs.accepted, "unfinished", "rejected"))
+    return {
+        "job": jobs.ids,
+        "arrival_s": jobs.arrival_s,
+        "start_s": np.where(np.isinf(start_s), np.nan, start_s),
+        "completed_s": jobs.completed_s,
+        "jct_s": jct(made),
+        "wait_s": wait(made),
+        "running_s": running(made),
+        "slowdown": slowdown(made),
+        "bounded_slowdown": bounded_slowdown(made),
+        "priority": jobs.priority,
+        "tenant": jobs.tenant,
+        "weight": jobs.weight,
+        "deadline_s": jobs.deadline_s,
+        "gpus": jobs.gpus,
+        "gpu_seconds": total(runs.job, runs.gpu_s, len(jobs)),
+        "ideal_s": jobs.ideal_s,
+        "ideal_gpu_s": jobs.ideal_gpu_s,
+        "preemptions": _runs_that(made, Kind.PREEMPTED),
+        "failures": _runs_that(made, Kind.FAILED),
+        "status": status.tolist(),
+        "reason": [reasons[reason] for reason in jobs.rejected.tolist()],
+    }
+
+
+def runs_table(schedule: Schedule) -> Table:
+    """One row per run and node in order of start.
+
+    ``gpus`` lists the places of the GPUs held on the node, ``0;1;3`` (empty where the log does not name them); ``held``
+    is how many, a fraction where shared. ``computing_s`` is NaN without set-up or transfers, ``end_s`` of a run still
+    running.
+    """
+    made = columns(schedule)
+    runs, nodes = made.runs, made.cluster.nodes
+    places = {mask: _places(mask) for mask in set(runs.gpus.tolist())}
+    names = [facts.tasks for facts in schedule.jobs]
+    job, node = runs.job.tolist(), runs.node.tolist()
+    return {
+        "job": [made.jobs.ids[number] for number in job],
+        "task": [names[number][task] for number, task in zip(job, runs.task.tolist(), strict=True)],
+        "run": runs.run,
+        "node": [nodes[number].name for number in node],
+        "gpu_type": [gpu.name if (gpu := nodes[number].gpu) else "" for number in node],
+        "gpus": [places[mask] for mask in runs.gpus.tolist()],
+        "held": runs.held,
+        "instances": runs.instances,
+        "start_s": runs.start_s,
+        "computing_s": runs.computing_s,
+        "end_s": np.where(runs.running, np.nan, runs.end_s),
+        "outcome": [_OUTCOMES[kind] for kind in runs.outcome.tolist()],
+    }
+
+
+def to_csv(table: Mapping[str, Sequence[Any] | np.ndarray]) -> str:
+    """The table as CSV text, equal tables to equal bytes: floats in their shortest exact form, NaN as nothing."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*(_cells(column) for column in table.values()), strict=True))
+    return text.getvalue()
+
+
+def to_pandas(table: Mapping[str, Sequence[Any] | np.ndarray]) -> pd.DataFrame:
+    """The table as a pandas ``DataFrame``."""
+    import pandas as pd
+
+    return pd.DataFrame(dict(table))
+
+
+def _cells(column: Sequence[Any] | np.ndarray) -> Sequence[Any]:
+    values = column.tolist() if isinstance(column, np.ndarray) else column
+    if isinstance(column, np.ndarray) and column.dtype.kind == "f":
+        return ["" if math.isnan(value) else repr(value) for value in values]
+    return values
+
+
+def _places(mask: int) -> str:
+    """The set bits of a mask: 11 is ``0;1;3``."""
+    return ";".join(str(bit) for bit in range(mask.bit_length()) if mask >> bit & 1)
+
+
+def _runs_that(made: Columns, outcome: Kind) -> Ints:
+    """Per job, how many of its runs ended so; a run that spans nodes counts once."""
+    ended = made.runs.outcome == outcome
+    _, first = np.unique(made.runs.run[ended], return_index=True)
+    return np.bincount(made.runs.job[ended][first], minlength=len(made.jobs))
