@@ -53,21 +53,21 @@ class Document:
         dotted, equals, text = setting.partition("=")
         if not equals or not dotted.strip():
             raise ConfigError(f"{source}: expected key=value, as in --set policy=sjf or --set cluster.groups.0.count=4")
-        path = tuple(int(key) if key.isdigit() else key for key in dotted.strip().split("."))
+        path: Key = ()
         if not isinstance(self.value, dict):
             self.value = {}
         holder = self.value
-        for depth, (key, below) in enumerate(pairwise(path)):
-            _check_step(holder, key, path[:depth], source)
-            if isinstance(holder, dict) and holder.get(str(key)) is None:
-                holder[str(key)] = _at(default, path[: depth + 1]) if isinstance(below, int) else {}
-            holder = holder[str(key) if isinstance(holder, dict) else key]
-        _check_step(holder, path[-1], path[:-1], source)
+        *way, last = dotted.strip().split(".")
+        for word, below in pairwise((*way, last)):
+            path = (*path, key := _step(holder, word, path, source))
+            if isinstance(holder, dict) and holder.get(word) is None:
+                holder[word] = _at(default, path) if below.isdigit() else {}
+            holder = holder[key]
+        path = (*path, key := _step(holder, last, path, source))
         try:
-            value = load(text, "value").value
+            holder[key] = load(text, "value").value
         except ConfigError as error:
             raise ConfigError(f"{source}: {error}") from None
-        holder[str(path[-1]) if isinstance(holder, dict) else path[-1]] = value
         for places in (self.values, self.keys):
             for known in [known for known in places if known[: len(path)] == path]:
                 del places[known]
@@ -190,11 +190,15 @@ def _at(value: Any, path: Key) -> Any:
     return load(dump(value), "default").value
 
 
-def _check_step(holder: Any, key: str | int, path: Key, source: str) -> None:
-    if isinstance(holder, dict) or (isinstance(holder, list) and isinstance(key, int) and key < len(holder)):
-        return
+def _step(holder: Any, word: str, path: Key, source: str) -> Any:
+    """The key or place in ``holder`` (at ``path``) that ``word`` means."""
     at = ".".join(map(str, path))
-    if isinstance(holder, list):
-        allowed = f"a place in 0..{len(holder) - 1}" if holder else "none: the list is empty"
-        raise ConfigError(f"{source}: {at} is a list, and has no {key!r}; allowed: {allowed}")
-    raise ConfigError(f"{source}: {at} is {holder!r}, and has no part {key!r}")
+    match holder:
+        case dict():
+            return word
+        case list() if word.isdigit() and int(word) < len(holder):
+            return int(word)
+        case list():
+            allowed = f"a place in 0..{len(holder) - 1}" if holder else "none: the list is empty"
+            raise ConfigError(f"{source}: {at} is a list, and has no {word!r}; allowed: {allowed}")
+    raise ConfigError(f"{source}: {at} is {holder!r}, and has no part {word!r}")

@@ -123,9 +123,9 @@ def test_a_setting_names_itself_as_the_source() -> None:
             "expected ',' or ']', but got '<stream end>'",
         ),
         ("a.b.c=1", "--set a.b.c=1: a.b is 1, and has no part 'c'"),
-        ("list.1.n=1", "--set list.1.n=1: list is a list, and has no 1; allowed: a place in 0..0"),
+        ("list.1.n=1", "--set list.1.n=1: list is a list, and has no '1'; allowed: a place in 0..0"),
         ("list.n=1", "--set list.n=1: list is a list, and has no 'n'; allowed: a place in 0..0"),
-        ("none.0=1", "--set none.0=1: none is a list, and has no 0; allowed: none: the list is empty"),
+        ("none.0=1", "--set none.0=1: none is a list, and has no '0'; allowed: none: the list is empty"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(setting: str, message: str) -> None:
