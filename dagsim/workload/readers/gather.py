@@ -1,0 +1,107 @@
+"""Rows gathered by job, jobs put in order of arrival: in memory if they are few, on disk if not."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from heapq import merge
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple, TypeAlias
+
+__all__ = ["Gathered", "gather"]
+
+_ROWS_IN_MEMORY = 1 << 18
+_PARTS = 64
+_BLOCK = 1 << 10  # jobs written and read back at once
+_SIZE_BYTES = 8
+
+
+class Gathered(NamedTuple):
+    """The rows of one job in the order read, and the earliest of their times."""
+
+    time: float
+    first: int
+    """The place of the job's first row among all rows: decides between equal times."""
+    job: str
+    rows: list[str]
+
+
+_Jobs: TypeAlias = dict[str, list[Any]]
+"""By job: time, first, and then its rows. One flat list, since the garbage collector counts every container."""
+
+_Piece: TypeAlias = tuple[float, int, str, str]
+"""Time, first, job, and its rows in one text: what goes to disk."""
+
+
+def gather(rows: Iterable[tuple[str, float, str]], rows_in_memory: int = _ROWS_IN_MEMORY) -> Iterator[Gathered]:
+    """Gather rows given as ``(job, time, row)``; yield the jobs by earliest time, then by first appearance.
+
+    ``time`` may be ``inf`` where a row has none; ``row`` is text without line ends. Up to ``rows_in_memory`` rows are
+    held in memory. More are sorted externally, in temporary files of about the input's size: split by job into 64
+    parts, each part gathered and sorted on its own (so that a huge trace needs memory for the 64th part of it), and the
+    parts merged.
+    """
+    jobs: _Jobs = {}
+    with ExitStack() as stack:
+        parts: list[IO[bytes]] = []
+        spilled = 0
+        for place, (job, time, row) in enumerate(rows):
+            collected = jobs.get(job)
+            if collected is None:
+                jobs[job] = [time, place, row]
+            else:
+                if time < collected[0]:
+                    collected[0] = time
+                collected.append(row)
+            if place - spilled >= rows_in_memory:
+                spilled = place
+                parts = parts or [stack.enter_context(TemporaryFile()) for _ in range(_PARTS)]
+                _spill(jobs, parts)
+        if not parts:
+            order = sorted([(collected[0], collected[1], job) for job, collected in jobs.items()])
+            yield from (Gathered(time, first, job, jobs.pop(job)[2:]) for time, first, job in order)
+            return
+        _spill(jobs, parts)
+        for part in parts:
+            _sort(part)
+        for time, first, job, text in merge(*map(_read, parts)):
+            yield Gathered(time, first, job, text.split("\n"))
+
+
+def _spill(jobs: _Jobs, parts: list[IO[bytes]]) -> None:
+    """Move the jobs gathered so far to the files of their parts."""
+    pieces: list[list[_Piece]] = [[] for _ in parts]
+    for job, (time, first, *rows) in jobs.items():
+        pieces[hash(job) % len(parts)].append((time, first, job, "\n".join(rows)))
+    jobs.clear()
+    for block, part in zip(pieces, parts, strict=True):
+        _write(part, block)
+
+
+def _sort(part: IO[bytes]) -> None:
+    """Replace the pieces of jobs in a file by whole jobs in order."""
+    jobs: dict[str, _Piece] = {}
+    for piece in _read(part):
+        job = piece[2]
+        if job in jobs:
+            time, first, _, text = jobs[job]
+            piece = min(time, piece[0]), first, job, f"{text}\n{piece[3]}"
+        jobs[job] = piece
+    order = sorted(jobs.values())
+    part.seek(0)
+    part.truncate()
+    for start in range(0, len(order), _BLOCK):
+        _write(part, order[start : start + _BLOCK])
+
+
+def _read(part: IO[bytes]) -> Iterator[_Piece]:
+    part.seek(0)
+    while size := part.read(_SIZE_BYTES):
+        yield from marshal.loads(part.read(int.from_bytes(size)))  # marshal.load(part) would read byte by byte
+
+
+def _write(part: IO[bytes], block: list[_Piece]) -> None:
+    data = marshal.dumps(block)
+    part.write(len(data).to_bytes(_SIZE_BYTES))
+    part.write(data)
