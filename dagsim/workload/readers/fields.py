@@ -1,0 +1,41 @@
+"""Fields of a trace's rows as numbers, or the reason why not."""
+
+from __future__ import annotations
+
+from math import inf
+
+__all__ = ["MOST_INSTANCES", "Dirty", "count", "number"]
+
+MOST_INSTANCES = 2**31 - 1
+"""More instances than this are a damaged field."""
+
+
+class Dirty(ValueError):
+    """Why a row cannot be used: a reason for ``ReadReport.drop``."""
+
+
+def number(text: str, field: str) -> float:
+    """The finite number that ``text`` spells.
+
+    Raises:
+        Dirty: It is empty or spells none.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        raise Dirty(f"without {field}" if not text.strip() else f"with a {field} that is no number") from None
+    if not -inf < value < inf:
+        raise Dirty(f"with a {field} that is no number")
+    return value
+
+
+def count(text: str, field: str, least: int = 1) -> int:
+    """The whole number that ``text`` spells, ``3`` or ``3.0``, from ``least`` to ``MOST_INSTANCES``.
+
+    Raises:
+        Dirty: It is empty, spells none, or lies outside.
+    """
+    value = int(text) if text.isdecimal() and len(text) < 10 else number(text, field)
+    if not least <= value <= MOST_INSTANCES or value != int(value):
+        raise Dirty(f"with an impossible {field}")
+    return int(value)
