@@ -1,0 +1,174 @@
+"""Where each run lies in a Gantt chart: a lane per GPU, nodes one under the other."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+
+from dagsim.metrics.columns import Columns, Floats, Ints
+
+__all__ = ["Bars", "Lanes", "bars_of", "lanes_of"]
+
+_GAP = 0.5
+"""Between nodes, in lanes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lanes:
+    """The first lane of each node, counted downwards from 0, and how many it has (GPUs, or one for a CPU machine)."""
+
+    first: Floats
+    count: Ints
+
+    @property
+    def total(self) -> int:
+        """All lanes."""
+        return int(self.count.sum())
+
+    @property
+    def height(self) -> float:
+        """From the top of the first lane to the bottom of the last."""
+        return float(self.first[-1] + self.count[-1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bars:
+    """Rectangles: which entry of ``Runs`` each shows, and its vertical extent in lanes. A run on GPUs that are not
+    neighbours has several."""
+
+    run: Ints
+    top: Floats
+    bottom: Floats
+
+
+def lanes_of(made: Columns) -> Lanes:
+    """The lanes of a cluster; CPU machines have one only where there is no GPU at all."""
+    gpus = np.array([node.gpus for node in made.cluster.nodes], np.int64)
+    count = gpus if gpus.any() else np.ones(len(gpus), np.int64)
+    gaps = np.where(count > 0, _GAP, 0.0)
+    return Lanes(np.append(0.0, np.cumsum(count + gaps)[:-1]), count)
+
+
+def bars_of(made: Columns, lanes: Lanes) -> Bars:
+    """The bars of all runs that took time, on the GPUs that the log names.
+
+    Shared GPUs are stacked by their shares. GPUs without a name (nodes of more than 62) and CPU machines get lanes by
+    interval colouring: the first that is free. O(n log n).
+    """
+    runs = made.runs
+    took_time = runs.end_s > runs.start_s
+    named = np.bitwise_count(runs.gpus)
+    whole = took_time & (named > 0) & (runs.held == named)
+    shared = took_time & (named > 0) & (runs.held < named)
+    unnamed = took_time & (named == 0) & (runs.held > 0)
+    parts = [_whole(made, lanes, whole), _shared(made, lanes, shared), _unnamed(made, lanes, unnamed)]
+    if not made.cluster.gpus:
+        parts.append(_on_cpus(made, lanes, took_time))
+    return Bars(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+_Part = tuple[Ints, Floats, Floats]
+
+
+def _whole(made: Columns, lanes: Lanes, chosen: np.ndarray) -> _Part:
+    entries = np.flatnonzero(chosen)
+    masks, which = np.unique(made.runs.gpus[entries], return_inverse=True)
+    stretches = [_stretches(mask) for mask in masks.tolist()]
+    bars_per_run = np.array([len(each) for each in stretches], np.int64)[which]
+    run = np.repeat(entries, bars_per_run)
+    extent = np.array([edges for mask in which.tolist() for edges in stretches[mask]], float).reshape(-1, 2)
+    first = lanes.first[made.runs.node[run]]
+    return run, first + extent[:, 0], first + extent[:, 1]
+
+
+def _stretches(mask: int) -> list[tuple[int, int]]:
+    """Runs of set bits as [first, last + 1): 0b1011 is (0, 2), (3, 4)."""
+    found, bit = [], 0
+    while mask >> bit:
+        bit += ((mask >> bit) & -(mask >> bit)).bit_length() - 1
+        length = (~(mask >> bit) & ((mask >> bit) + 1)).bit_length() - 1
+        found.append((bit, bit + length))
+        bit += length
+    return found
+
+
+def _shared(made: Columns, lanes: Lanes, chosen: np.ndarray) -> _Part:
+    """Each share at the lowest place of its GPU where it fits beside those that still run."""
+    runs = made.runs
+    there: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
+    run, top, bottom = [], [], []
+    for entry in _by_start(made, chosen):
+        start_s, end_s, node, mask = (
+            runs.start_s[entry],
+            runs.end_s[entry],
+            int(runs.node[entry]),
+            int(runs.gpus[entry]),
+        )
+        height = float(runs.held[entry]) / mask.bit_count()
+        for gpu in (bit for bit in range(mask.bit_length()) if mask >> bit & 1):
+            others = [other for other in there.get((node, gpu), ()) if other[2] > start_s]
+            place = 0.0
+            for low, high, _ in sorted(others):
+                if low - place >= height - 1e-9:
+                    break
+                place = max(place, high)
+            place = min(place, 1.0 - height)
+            there[node, gpu] = [*others, (place, place + height, float(end_s))]
+            run.append(entry)
+            top.append(float(lanes.first[node]) + gpu + place)
+            bottom.append(top[-1] + height)
+    return np.array(run, np.int64), np.array(top, float), np.array(bottom, float)
+
+
+def _unnamed(made: Columns, lanes: Lanes, chosen: np.ndarray) -> _Part:
+    runs = made.runs
+    need = np.ceil(runs.held).astype(np.int64)
+    run, top, bottom = [], [], []
+    for entry, slots in _coloured(made, chosen, need):
+        node = int(runs.node[entry])
+        for first, last in _stretches(sum(1 << slot % int(lanes.count[node]) for slot in slots)):
+            run.append(entry)
+            top.append(float(lanes.first[node]) + first)
+            bottom.append(float(lanes.first[node]) + last)
+    return np.array(run, np.int64), np.array(top, float), np.array(bottom, float)
+
+
+def _on_cpus(made: Columns, lanes: Lanes, chosen: np.ndarray) -> _Part:
+    placed = list(_coloured(made, chosen, np.ones(len(made.runs), np.int64)))
+    run = np.array([entry for entry, _ in placed], np.int64)
+    slot = np.array([slots[0] for _, slots in placed], float)
+    node = made.runs.node[run]
+    depth = np.ones(len(lanes.count))
+    np.maximum.at(depth, node, slot + 1)
+    top = lanes.first[node] + slot / depth[node]
+    return run, top, top + 1 / depth[node]
+
+
+def _coloured(made: Columns, chosen: np.ndarray, need: Ints) -> list[tuple[int, list[int]]]:
+    """(entry, its ``need`` slots), so that entries of one node that overlap in time share no slot."""
+    runs = made.runs
+    free: dict[int, list[int]] = {}
+    taken: dict[int, list[tuple[float, int]]] = {}
+    opened: dict[int, int] = {}
+    placed = []
+    for entry in _by_start(made, chosen):
+        node, start_s, end_s = int(runs.node[entry]), float(runs.start_s[entry]), float(runs.end_s[entry])
+        idle, busy = free.setdefault(node, []), taken.setdefault(node, [])
+        while busy and busy[0][0] <= start_s:
+            heapq.heappush(idle, heapq.heappop(busy)[1])
+        slots = []
+        for _ in range(int(need[entry])):
+            if not idle:
+                idle.append(opened.get(node, 0))
+                opened[node] = idle[0] + 1
+            slots.append(heapq.heappop(idle))
+            heapq.heappush(busy, (end_s, slots[-1]))
+        placed.append((entry, slots))
+    return placed
+
+
+def _by_start(made: Columns, chosen: np.ndarray) -> list[int]:
+    entries = np.flatnonzero(chosen)
+    return [int(entry) for entry in entries[np.argsort(made.runs.start_s[entries], kind="stable")]]

@@ -1,0 +1,152 @@
+"""The look of every plot: colours that colour-blind readers can tell apart, quiet axes, units on every label.
+
+Nothing here touches matplotlib's global settings; figures are drawn by the Agg backend, never through pyplot.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "BLUE",
+    "COLOURS",
+    "GREEN",
+    "GREY",
+    "INK",
+    "LINE",
+    "ORANGE",
+    "SHORTEST_S",
+    "Unit",
+    "dress",
+    "figure",
+    "headline",
+    "log_seconds",
+    "nothing",
+    "save",
+    "unit_of",
+    "whole_numbers",
+]
+
+# Okabe & Ito's palette ("Color universal design", 2008) without its yellow, which is too pale for lines.
+BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#56B4E9", "#D55E00", "#CC79A7"
+COLOURS = (BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE)
+INK, GREY, LINE, FAINT = "#222222", "#6b6b6b", "#bdbdbd", "#e9e9e9"
+
+SHORTEST_S = 1e-3
+"""Shorter times are drawn as this on a logarithmic axis."""
+
+_DPI = 150
+
+
+class Unit(NamedTuple):
+    """A unit of time: how many seconds it has, and its sign."""
+
+    seconds: float
+    sign: str
+
+
+_UNITS = (Unit(86400.0, "d"), Unit(3600.0, "h"), Unit(60.0, "min"), Unit(1.0, "s"))
+_MARKS = {
+    1e-3: "1 ms",
+    1e-2: "10 ms",
+    0.1: "0.1 s",
+    1.0: "1 s",
+    10.0: "10 s",
+    60.0: "1 min",
+    600.0: "10 min",
+    3600.0: "1 h",
+    36000.0: "10 h",
+    259200.0: "3 d",
+    2592000.0: "30 d",
+    31536000.0: "1 a",
+    315360000.0: "10 a",
+}
+"""Where an axis of logarithmic time has its ticks, in seconds."""
+_BETWEEN = {
+    3.0: "3 s",
+    30.0: "30 s",
+    180.0: "3 min",
+    1800.0: "30 min",
+    10800.0: "3 h",
+    86400.0: "1 d",
+    864000.0: "10 d",
+}
+"""And where it has more of them, if it is short."""
+
+
+def unit_of(span_s: float) -> Unit:
+    """The largest unit of which ``span_s`` is at least three."""
+    return next((unit for unit in _UNITS if span_s >= 3 * unit.seconds), _UNITS[-1])
+
+
+def figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches that keeps its labels from overlapping."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.12, hspace=0.06)
+    return Figure(figsize=(width, height), dpi=_DPI, layout=layout, facecolor="white")
+
+
+def dress(axes: Axes, x: str = "", y: str = "", grid: Literal["x", "y", "both", ""] = "y") -> None:
+    """Quiet axes: two thin spines, a faint grid behind the data, small labels."""
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(LINE)
+    axes.tick_params(colors=LINE, labelcolor=INK, labelsize=9, length=3)
+    axes.set_xlabel(x, fontsize=10, color=INK)
+    axes.set_ylabel(y, fontsize=10, color=INK)
+    axes.set_axisbelow(True)
+    if grid:
+        axes.grid(axis=grid, color=FAINT, linewidth=0.8)
+
+
+def headline(axes: Axes, text: str, note: str = "") -> None:
+    """A title flush left above the axes, and a quieter note behind it."""
+    axes.set_title(text, loc="left", fontsize=11, fontweight="bold", color=INK, pad=10)
+    if note:
+        axes.set_title(note, loc="right", fontsize=9, color=GREY, pad=10)
+
+
+def log_seconds(axes: Axes, which: Literal["x", "y"], low: float, high: float) -> None:
+    """A logarithmic axis of seconds around ``low`` to ``high``, with ticks at 1 s, 10 s, 1 min, ..., at least two."""
+    from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    (axes.set_xscale if which == "x" else axes.set_yscale)("log")
+    first, last = low / 1.2, high * 1.2
+    marks = _MARKS if last / first > 3e3 else dict(sorted({**_MARKS, **_BETWEEN}.items()))
+    if sum(first <= mark <= last for mark in marks) < 2:
+        first = max((mark for mark in marks if mark <= first), default=first)
+        last = min((mark for mark in marks if mark >= last), default=last)
+    shown = [mark for mark in marks if first <= mark <= last]
+    axis.set_major_locator(FixedLocator(shown))
+    axis.set_major_formatter(FixedFormatter([marks[mark] for mark in shown]))
+    axis.set_minor_locator(NullLocator())
+    (axes.set_xlim if which == "x" else axes.set_ylim)(first, last)
+
+
+def whole_numbers(axes: Axes) -> None:
+    """Ticks of the y axis at whole numbers only: there is no half job."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
+
+
+def nothing(axes: Axes, text: str) -> None:
+    """Says in the middle of empty axes why they are empty."""
+    axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, fontsize=11, color=GREY)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def save(drawn: Figure, path: Path) -> Path:
+    """Write the figure; equal figures give equal bytes under one version of matplotlib. Returns ``path``."""
+    drawn.savefig(path, metadata={"Software": None} if path.suffix == ".png" else None)
+    return path
