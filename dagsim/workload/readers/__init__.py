@@ -20,6 +20,7 @@ from dagsim.workload.readers.trace import Trace
 __all__ = ["READERS", "ReadReport", "Reader", "Source", "Trace", "TraceOptions", "open_trace", "reader", "recognise"]
 
 READERS: dict[str, str] = {
+    "alibaba2017": "dagsim.workload.readers.alibaba2017:Alibaba2017",
     "alibaba2018": "dagsim.workload.readers.alibaba2018:Alibaba2018",
 }
 """Every format by name, as ``module:class``; imported when first needed."""

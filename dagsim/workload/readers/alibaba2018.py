@@ -66,12 +66,8 @@ class Alibaba2018(Reader):
         return Cluster(tuple(nodes.values()), self.name)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        if options.gpus_per_task is None:
-            demand = "tasks need no GPU; an instance takes plan_cpu / 100 cores and plan_mem as GB of a 100 GB machine"
-        else:
-            demand = f"an instance takes {options.gpus_per_task:g} GPUs of any type and nothing else (--gpus-per-task)"
         return {
-            "demand": demand,
+            "demand": options.cpu_demand_text("plan_cpu / 100 cores and plan_mem as GB of a 100 GB machine"),
             "work": "end - max(start, latest end of the parents), in seconds; the same on every GPU type",
         }
 

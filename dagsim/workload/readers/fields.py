@@ -23,9 +23,9 @@ def number(text: str, field: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise Dirty(f"without {field}" if not text.strip() else f"with a {field} that is no number") from None
+        raise Dirty(f"without {field}" if not text.strip() else f"whose {field} is no number") from None
     if not -inf < value < inf:
-        raise Dirty(f"with a {field} that is no number")
+        raise Dirty(f"whose {field} is no number")
     return value
 
 
@@ -37,5 +37,5 @@ def count(text: str, field: str, least: int = 1) -> int:
     """
     value = int(text) if text.isdecimal() and len(text) < 10 else number(text, field)
     if not least <= value <= MOST_INSTANCES or value != int(value):
-        raise Dirty(f"with an impossible {field}")
+        raise Dirty(f"whose {field} is impossible")
     return int(value)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from heapq import merge
 from tempfile import TemporaryFile
 from typing import IO, Any, NamedTuple, TypeAlias
 
-__all__ = ["Gathered", "gather"]
+__all__ = ["Gathered", "gather", "pack", "unpack"]
 
 _ROWS_IN_MEMORY = 1 << 18
 _PARTS = 64
 _BLOCK = 1 << 10  # jobs written and read back at once
 _SIZE_BYTES = 8
+_SEPARATOR = "\x1f"
 
 
 class Gathered(NamedTuple):
@@ -67,6 +68,20 @@ def gather(rows: Iterable[tuple[str, float, str]], rows_in_memory: int = _ROWS_I
             _sort(part)
         for time, first, job, text in merge(*map(_read, parts)):
             yield Gathered(time, first, job, text.split("\n"))
+
+
+def pack(place: int, fields: Sequence[str]) -> str:
+    """A row's number and fields as one text without line ends, for ``gather``."""
+    text = _SEPARATOR.join((str(place), *fields))
+    if "\n" in text or text.count(_SEPARATOR) > len(fields):
+        text = _SEPARATOR.join((str(place), *[" ".join(field.replace(_SEPARATOR, " ").split()) for field in fields]))
+    return text
+
+
+def unpack(text: str) -> tuple[int, list[str]]:
+    """What ``pack`` packed; inner line ends and control characters have become blanks."""
+    place, *fields = text.split(_SEPARATOR)
+    return int(place), fields
 
 
 def _spill(jobs: _Jobs, parts: list[IO[bytes]]) -> None:

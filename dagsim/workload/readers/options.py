@@ -68,6 +68,16 @@ class TraceOptions:
         """The options that differ from their defaults."""
         return tuple([field.name for field in fields(self) if getattr(self, field.name) != field.default])
 
+    def cpu_demand(self, cpus: float, memory_gb: float) -> tuple[float, float, float]:
+        """GPUs, cores and memory that an instance of a CPU-only trace takes: its own, or ``gpus_per_task`` alone."""
+        return (0.0, cpus, memory_gb) if self.gpus_per_task is None else (self.gpus_per_task, 0.0, 0.0)
+
+    def cpu_demand_text(self, own: str) -> str:
+        """The same in words, where ``own`` says what the trace's own demand is."""
+        if self.gpus_per_task is None:
+            return f"tasks need no GPU; an instance takes {own}"
+        return f"an instance takes {self.gpus_per_task:g} GPUs of any type and nothing else (--gpus-per-task)"
+
     def on_reference(self, seconds: float, measured_on: str | None) -> float:
         """Seconds measured on ``measured_on``, counted on ``reference_gpu``; as they are if one is unknown."""
         if self.reference_gpu is None or measured_on is None:
