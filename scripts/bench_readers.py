@@ -1,0 +1,73 @@
+"""How fast the Alibaba 2018 reader turns rows into jobs: ``python scripts/bench_readers.py [--rows 2000000] [--gz]``.
+
+Writes a synthetic ``batch_task.csv`` (3.4 tasks per job on average, jobs in random order, rows of a job apart) into a
+temporary directory, reads it through ``open_trace`` and prints seconds, rows per second and peak memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from dagsim.workload.readers import open_trace
+
+
+def rows(count: int, seed: int = 1) -> Iterator[str]:
+    """Rows of jobs with 1 to 9 tasks; a window of a few hundred rows is shuffled."""
+    rng = random.Random(seed)
+    window: list[str] = []
+    for job in range(count):
+        start = rng.randrange(86_400, 8 * 86_400)
+        for task in range(1, 1 + min(9, int(rng.expovariate(0.34)) + 1)):
+            parents = sorted(rng.sample(range(1, task), min(task - 1, rng.choice((1, 1, 1, 2)))))
+            name = "_".join(map(str, (f"{rng.choice('MRJ')}{task}", *parents)))
+            end = start + rng.choice((0, 1, 3, 8, 40, 200))
+            instances, cpu = rng.choice((1, 1, 4, 80)), rng.choice((50, 100))
+            window.append(f"{name},{instances},j_{job},1,Terminated,{start},{end},{cpu},{rng.random():.2f}\n")
+            start = end
+        if len(window) > 300:
+            rng.shuffle(window)
+            while len(window) > 150:
+                yield window.pop()
+                count -= 1
+                if count == 0:
+                    return
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--gz", action="store_true", help="compress the file")
+    parser.add_argument("--trace", type=Path, help="read this file instead of a synthetic one")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = given.trace
+        if path is None:
+            path = Path(folder) / ("batch_task.csv.gz" if given.gz else "batch_task.csv")
+            with gzip.open(path, "wt", compresslevel=1) if given.gz else path.open("w") as file:
+                file.writelines(rows(given.rows))
+        trace = open_trace(path, None if given.trace else "alibaba2018")
+        began = time.perf_counter()
+        tasks = sum(len(job.graph.tasks) for job in trace.jobs())
+        seconds = time.perf_counter() - began
+    result = {
+        "rows": trace.report.rows,
+        "jobs": trace.report.jobs,
+        "tasks": tasks,
+        "seconds": round(seconds, 2),
+        "rows_per_s": round(trace.report.rows / seconds),
+        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000),
+    }
+    print(json.dumps(result) if given.json else "  ".join(f"{name} {value:,}" for name, value in result.items()))
+
+
+if __name__ == "__main__":
+    main()
