@@ -22,6 +22,7 @@ __all__ = ["READERS", "ReadReport", "Reader", "Source", "Trace", "TraceOptions",
 READERS: dict[str, str] = {
     "alibaba2017": "dagsim.workload.readers.alibaba2017:Alibaba2017",
     "alibaba2018": "dagsim.workload.readers.alibaba2018:Alibaba2018",
+    "openb2023": "dagsim.workload.readers.openb2023:Openb2023",
 }
 """Every format by name, as ``module:class``; imported when first needed."""
 

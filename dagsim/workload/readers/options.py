@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields
 from math import inf
 
 from dagsim.errors import ConfigError
-from dagsim.model import gpu_type
+from dagsim.model import GPU_TYPES, gpu_type
+from dagsim.model.gpu import canonical
 
 __all__ = ["COMMON_OPTIONS", "TraceOptions"]
 
@@ -79,7 +80,8 @@ class TraceOptions:
         return f"an instance takes {self.gpus_per_task:g} GPUs of any type and nothing else (--gpus-per-task)"
 
     def on_reference(self, seconds: float, measured_on: str | None) -> float:
-        """Seconds measured on ``measured_on``, counted on ``reference_gpu``; as they are if one is unknown."""
-        if self.reference_gpu is None or measured_on is None:
+        """Seconds measured on ``measured_on``, counted on ``reference_gpu``; unchanged if one is unknown."""
+        measured = GPU_TYPES.get(canonical(measured_on or ""))
+        if self.reference_gpu is None or measured is None:
             return seconds
-        return seconds * gpu_type(measured_on).fp32_tflops / gpu_type(self.reference_gpu).fp32_tflops
+        return seconds * measured.fp32_tflops / gpu_type(self.reference_gpu).fp32_tflops
