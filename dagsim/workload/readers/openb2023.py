@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import inf
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Job, Node, Task
 from dagsim.model.gpu import canonical
 from dagsim.workload.readers.fields import Dirty, count, number
-from dagsim.workload.readers.gather import gather, pack, unpack
 from dagsim.workload.readers.options import TraceOptions
 from dagsim.workload.readers.reader import Reader
 from dagsim.workload.readers.report import ReadReport
+from dagsim.workload.readers.rowwise import jobs_by_row
 from dagsim.workload.readers.source import Source
 
 __all__ = ["Openb2023", "read_nodes"]
@@ -45,22 +44,10 @@ class Openb2023(Reader):
         return source.head(1)[0].lower().startswith(",".join(_COLUMNS))
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        for group in gather(_rows(source, report)):
-            for nth, text in enumerate(group.rows):
-                place, row = unpack(text)
-                where = source.where(place)
-                try:
-                    if nth:
-                        raise Dirty("whose name another pod has")
-                    job = _job(row, options, report, where)
-                except Dirty as reason:
-                    report.drop(str(reason), where)
-                    continue
-                except ModelError as error:
-                    report.drop("with an impossible demand", where, detail=str(error))
-                    continue
-                report.kept += 1
-                yield job
+        rows = source.rows(report, _COLUMNS, _TIMES)
+        return jobs_by_row(
+            rows, source, report, id=0, time=8, make=lambda row, where: _job(row, options, report, where)
+        )
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The nodes of the first ``openb_node_list*`` beside the pods; ``read_nodes`` reads another."""
@@ -99,15 +86,6 @@ def read_nodes(source: Source) -> Cluster:
         return Cluster(tuple(nodes), "openb2023")
     except ModelError as error:
         raise TraceError(f"{source}:1: {error}") from None
-
-
-def _rows(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
-    for place, row in source.rows(report, _COLUMNS, _TIMES):
-        try:
-            created = number(row[8] or "0", "creation_time")
-        except Dirty:
-            created = inf  # the row meets its fate with the others
-        yield row[0], max(0.0, created), pack(place, row)
 
 
 def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) -> Job:

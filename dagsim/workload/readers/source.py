@@ -58,34 +58,30 @@ class Source:
 
     @cached_property
     def files(self) -> tuple[Source, ...]:
-        """The shards, sorted by name, those of directories inside included; a plain file is its own only one."""
-        if self.path.is_dir():
-            found = sorted(file for file in self.path.rglob("*") if file.is_file())
-            shards = [Source(file) for file in found if _is_data(file.relative_to(self.path).as_posix())]
-        elif self._is_archive():
-            below = (self.member or "").rstrip("/")
-            if below in (names := self._members()):
-                return (self,)
-            inside = sorted(name for name in names if _is_data(name) and (not below or name.startswith(f"{below}/")))
-            if below and not inside:
-                raise TraceError(f"{self}: no such member; the archive has {', '.join(sorted(names)[:8])} ...")
-            shards = [Source(self.path, name) for name in inside]
-        else:
+        """The shards, sorted by name, those of directories and archives in it included; a plain file is its own."""
+        if self._is_single():
             return (self,)
+        shards = tuple([shard for file in self._listed for shard in file.files])
         if not shards:
             raise TraceError(f"{self}: no files in it")
-        return tuple(shards)
+        return shards
 
     def select(self, *patterns: str) -> Source:
         """The same source with only those shards whose path or name matches one of ``patterns`` (perhaps none)."""
         chosen = Source(self.path, self.member)
-        chosen.files = tuple([file for file in self.files if file.matches(*patterns)])
+        listed = (self,) if self._is_single() else self._listed
+        chosen.files = tuple([shard for file in listed if file.matches(*patterns) for shard in file.files])
         return chosen
 
     def beside(self, *patterns: str) -> Source:
-        """The shards, or for a single file the files in its directory, whose name matches one of ``patterns``."""
-        together = Source(self.path.parent) if self._is_single() else self
-        return together.select(*patterns)
+        """The shards that match one of ``patterns``, or else such files in the directory of a file or archive."""
+        inside = self.select(*patterns)
+        folder = self.path.parent
+        if self.path.is_dir() or not folder.is_dir() or (inside.files and not self._is_single()):
+            return inside
+        around = Source(folder)
+        around._listed = tuple([Source(file) for file in sorted(folder.iterdir()) if file.is_file()])
+        return around.select(*patterns)
 
     def matches(self, *patterns: str) -> bool:
         """Whether the name, or the end of the path, matches one of ``patterns`` (as in a shell, case-insensitive)."""
@@ -107,20 +103,22 @@ class Source:
         columns: Sequence[str],
         optional: Sequence[str] = (),
         *,
+        names: Sequence[str] = (),
         delimiter: str = ",",
-        header: bool | None = None,
+        header: bool = False,
     ) -> Iterator[Row]:
         """The CSV rows as fields in the order ``columns + optional``; empty for optional columns that the file lacks.
 
         The first row of a shard is its header if it holds every name of ``columns`` (in any case and order); otherwise
-        the fields are taken in the order given. ``header=True`` insists on one. Quoted fields may hold line ends.
-        Counts the rows read and drops those with fewer or more fields than they should have. Passes over blank lines.
+        its fields are called ``names``, or ``columns + optional``, in this order. ``header=True`` insists on one.
+        Quoted fields may hold line ends. Counts the rows read and drops those with fewer or more fields than they
+        should have. Passes over blank lines.
 
         Raises:
             TraceError: As above, and where the header lacks columns (the message names them).
         """
         for place, file in enumerate(self.files):
-            yield from file._rows(place << _LINE_BITS, report, columns, optional, delimiter, header)
+            yield from file._rows(place << _LINE_BITS, report, columns, optional, names, delimiter, header)
 
     def where(self, number: int) -> str:
         """``file:line`` of the row or line with this number."""
@@ -148,6 +146,25 @@ class Source:
         return f"Source({str(self)!r})"
 
     @cached_property
+    def _listed(self) -> tuple[Source, ...]:
+        """The files of a directory, archives as such, or the members of an archive."""
+        if self.path.is_dir():
+            found = sorted(file for file in self.path.rglob("*") if file.is_file())
+            return tuple([Source(file) for file in found if _is_data(file.relative_to(self.path).as_posix())])
+        below = (self.member or "").rstrip("/")
+        names = self._members()
+        if below in names:
+            self.files = (self,)
+            return (self,)
+        inside = [name for name in sorted(names) if _is_data(name) and (not below or name.startswith(f"{below}/"))]
+        if below and not inside:
+            raise TraceError(f"{self}: no such member; the archive has {', '.join(sorted(names)[:8])} ...")
+        members = tuple([Source(self.path, name) for name in inside])
+        for member in members:
+            member.files = (member,)  # known to be a file: no need to search the archive for it
+        return members
+
+    @cached_property
     def _head(self) -> list[str]:
         with self.files[0].open_binary() as stream:
             return stream.read(_HEAD_BYTES).decode("utf-8-sig", errors="replace").splitlines()
@@ -170,8 +187,9 @@ class Source:
         report: ReadReport,
         columns: Sequence[str],
         optional: Sequence[str],
+        headless: Sequence[str],
         delimiter: str,
-        header: bool | None,
+        header: bool,
     ) -> Iterator[Row]:
         width, pick = 0, None
         for number, row in self._records(first, delimiter):
@@ -182,7 +200,8 @@ class Source:
                     lacking = ", ".join(map(repr, missing))
                     raise TraceError(f"{self}:{number - first}: the header lacks {lacking}; it has {', '.join(row)}")
                 if missing:
-                    names = [name.lower() for name in (*columns, *optional)[: max(len(row), len(columns))]]
+                    wanted = headless or (*columns, *optional)[: max(len(row), len(columns))]
+                    names = [name.lower() for name in wanted]
                 width, pick = len(names), _picker(names, [*columns, *optional])
                 if not missing:
                     continue
@@ -225,14 +244,13 @@ class Source:
                     yield file
             else:
                 with tarfile.open(self.path) as archive:
-                    inner = archive.extractfile(self.member)
+                    info = next((info for info in archive if info.name == self.member), None)  # stops at the first
+                    inner = archive.extractfile(info) if info else None
                     if inner is None:
-                        raise TraceError(f"{self}: not a file")
+                        raise TraceError(f"{self}: no such file in the archive")
                     yield cast(BufferedReader, inner)
         except FileNotFoundError:
             raise TraceError(f"{self}: no such file") from None
-        except KeyError:
-            raise TraceError(f"{self}: no such member of the archive") from None
         except OSError as error:
             if isinstance(error, gzip.BadGzipFile):
                 raise
