@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from dagsim.errors import RunFolderError
 from dagsim.model.record import Kind, Record
 
-__all__ = ["ROW", "ScheduleLog"]
+__all__ = ["ROW", "Row", "ScheduleLog"]
 
 ROW = np.dtype(
     [
@@ -27,24 +28,29 @@ ROW = np.dtype(
 )
 """A row: 49 bytes. Its fields are those of ``Record``."""
 
+Row: TypeAlias = tuple[int, float, int, int, int, int, int, int, float]
+"""One row as the kernel writes it: the fields of ``Record``, plain."""
+
 _CHUNK = 1 << 16
 
 
 class ScheduleLog:
-    """Rows in the order things happened. Appending costs a tuple; full chunks are packed into ``ROW`` arrays."""
+    """Rows in the order things happened. Appending costs a tuple; ``pack`` turns full chunks into ``ROW`` arrays."""
 
-    __slots__ = ("_packed", "_packed_rows", "_tail")
+    __slots__ = ("_packed", "_packed_rows", "_tail", "append")
+
+    append: Callable[[Row], None]
+    """Add one row."""
 
     def __init__(self) -> None:
         self._packed: list[np.ndarray] = []
         self._packed_rows = 0
-        self._tail: list[tuple[int, float, int, int, int, int, int, int, float]] = []
+        self._tail: list[Row] = []
+        self.append = self._tail.append
 
-    def append(self, row: tuple[int, float, int, int, int, int, int, int, float]) -> None:
-        """Add one row, in the field order of ``Record``."""
-        tail = self._tail
-        tail.append(row)
-        if len(tail) >= _CHUNK:
+    def pack(self) -> None:
+        """Make long tails compact (49 bytes a row); call it now and then while writing."""
+        if len(self._tail) >= _CHUNK:
             self._pack()
 
     def rows(self) -> np.ndarray:
@@ -54,11 +60,11 @@ class ScheduleLog:
             self._packed = [np.concatenate(self._packed)]
         return self._packed[0] if self._packed else np.empty(0, ROW)
 
-    def since(self, row: int) -> list[tuple[int, float, int, int, int, int, int, int, float]]:
+    def since(self, row: int) -> list[Row]:
         """The rows from number ``row`` on, as tuples: what a live fold (a reward) has not seen yet."""
         if row >= self._packed_rows:
             return self._tail[row - self._packed_rows :]
-        return [tuple(record) for record in self.rows()[row:].tolist()]
+        return list(self.rows()[row:].tolist())
 
     def save(self, path: Path) -> None:
         """Write the rows to ``path`` (NumPy ``.npy``)."""
@@ -93,7 +99,7 @@ class ScheduleLog:
         log = ScheduleLog()
         log._packed = list(self._packed)
         log._packed_rows = self._packed_rows
-        log._tail = list(self._tail)
+        log._tail.extend(self._tail)
         return log
 
     def __len__(self) -> int:
@@ -114,4 +120,4 @@ class ScheduleLog:
         if self._tail:
             self._packed.append(np.array(self._tail, ROW))
             self._packed_rows += len(self._tail)
-            self._tail = []
+            self._tail.clear()

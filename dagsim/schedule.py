@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dagsim.log import ScheduleLog
 from dagsim.model import Cluster, JobFacts
@@ -22,3 +22,9 @@ class Schedule:
     """Wall-clock seconds the policy took to decide, summed (0 where it was not measured)."""
     decisions: int = 0
     """Decisions carried out."""
+    ended_s: float = 0.0
+    """When the simulation stopped: its last event, or the time it was run until."""
+
+    def copy(self) -> Schedule:
+        """An equal schedule that grows on its own."""
+        return replace(self, jobs=list(self.jobs), log=self.log.copy())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from dagsim.errors import ModelError
 
-__all__ = ["GPU_TYPES", "GpuType", "gpu_type"]
+__all__ = ["GPU_TYPES", "GpuType", "canonical", "gpu_type"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,11 @@ GPU_TYPES: Mapping[str, GpuType] = {gpu.name: gpu for gpu in _CATALOGUE}
 _ALIASES = {"A100": "A100-40", "V100": "V100-16", "V100M16": "V100-16", "V100M32": "V100-32"}
 
 
+def canonical(name: str) -> str:
+    """The catalogue's name for ``name``: ``A100`` and ``V100`` mean the smaller memory size."""
+    return _ALIASES.get(name, name)
+
+
 def gpu_type(name: str) -> GpuType:
     """The catalogue's GPU type called ``name``; ``A100`` and ``V100`` mean the smaller memory size.
 
@@ -118,6 +123,6 @@ def gpu_type(name: str) -> GpuType:
         ModelError: No such type; the message lists the known ones.
     """
     try:
-        return GPU_TYPES[_ALIASES.get(name, name)]
+        return GPU_TYPES[canonical(name)]
     except KeyError:
         raise ModelError(f"unknown GPU type {name!r}; known: {', '.join(sorted(GPU_TYPES))}") from None

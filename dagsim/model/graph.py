@@ -103,6 +103,11 @@ class TaskGraph:
         """The longest path through the graph with ``seconds`` per task."""
         return max(self.upward_rank(seconds))
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tasks, in order."""
+        return tuple([task.name for task in self.tasks])
+
     def depth(self) -> int:
         """Tasks on the longest chain."""
         return int(self.critical_path([1.0] * len(self.tasks)))

@@ -1,0 +1,28 @@
+"""The placement axis: on which type and nodes a chosen task starts."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dagsim.model import Placement
+from dagsim.sim.frontier import ActiveTask
+from dagsim.sim.policy import View
+
+__all__ = ["BestFit", "Placing"]
+
+
+class Placing(Protocol):
+    """Finds room for a task."""
+
+    def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
+        """Where the task's waiting instances go now, on the GPU type ``type_`` (a place in ``View.gpu_types``) or on whichever the
+        rule prefers; ``None`` if there is no room."""
+        ...
+
+
+class BestFit:
+    """The fastest type with room for the task, on it the node with the fewest idle GPUs that take it; gangs on one node if they
+    fit, else on as few as possible. Cost O(1) without CPU and memory demands, else O(nodes of the type)."""
+
+    def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
+        return view.fit(task, type_)

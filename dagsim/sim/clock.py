@@ -1,0 +1,50 @@
+"""The clock: a SimPy environment that also takes absolute times, and the order of what happens inside one instant."""
+
+from __future__ import annotations
+
+from heapq import heappush
+from typing import Any
+
+from simpy import Environment
+from simpy.events import Event
+
+__all__ = ["ARRIVALS", "COMPLETIONS", "DISTURBANCES", "Clock", "Timer"]
+
+COMPLETIONS = 1
+"""Ends of runs, transfers and set-ups come first in their instant (SimPy's own interrupts, 0, come before everything)."""
+DISTURBANCES = 2
+"""Then repairs and failures."""
+ARRIVALS = 3
+"""Then arriving jobs. After them the policy is asked."""
+
+
+class Clock(Environment):
+    """SimPy's environment with absolute times: ``now + (t - now)`` is not always ``t`` in floating point, and a job must
+    arrive at its own time to the last bit."""
+
+    def at(self, time_s: float, order: int, event: Event) -> None:
+        """Let the already triggered ``event`` happen at ``time_s``, in the place inside the instant that ``order`` says."""
+        heappush(self._queue, (time_s, order, next(self._eid), event))  # type: ignore[arg-type]
+
+    def settle(self) -> float:
+        """Let everything due at the next instant happen, including what it brings about in that instant; returns its time."""
+        queue, step = self._queue, self.step
+        now = queue[0][0]
+        step()
+        while queue and queue[0][0] == now:
+            step()
+        return now
+
+    def scheduled(self) -> list[Event]:
+        """All events still to happen, in the order they will."""
+        return [event for *_, event in sorted(self._queue, key=lambda entry: entry[:3])]
+
+
+class Timer(Event):
+    """An event that happens at an absolute time and place in its instant; processes yield it."""
+
+    def __init__(self, clock: Clock, time_s: float, order: int = COMPLETIONS, value: Any = None) -> None:
+        super().__init__(clock)
+        self._ok = True
+        self._value = value
+        clock.at(max(time_s, clock.now), order, self)

@@ -1,0 +1,130 @@
+"""The seam between kernel and policies: a view of the present, and what decides on it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+
+from dagsim.model import Cluster, Decision, GpuType, Placement
+from dagsim.sim.frontier import ActiveJob, ActiveTask, Frontier, Key, Queue, TypedKey, TypedQueue
+from dagsim.sim.machines import Machines
+
+if TYPE_CHECKING:
+    from dagsim.sim.run import Run
+    from dagsim.sim.simulation import Simulation
+
+__all__ = ["Policy", "View"]
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Decides. Heuristics, trained agents and users' own all look like this.
+
+    A policy object serves one simulation at a time and may keep state about it; what it keeps must be deep-copyable, so that
+    look-ahead can fork it.
+    """
+
+    def decide(self, view: View) -> Iterable[Decision]:
+        """Decisions for this instant, carried out one by one as they are yielded; the view shows each at once. Asked again until
+        the answer is empty (or only ``Wait``), which means: wait for the next change."""
+        ...
+
+
+class View:
+    """The present, as a policy may see it: live, read-only, O(1) to hand over. It never shows true durations (where estimates
+    are not exact), nor arrivals to come."""
+
+    __slots__ = ("_frontier", "_machines", "_simulation")
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._frontier: Frontier = simulation.frontier
+        self._machines: Machines = simulation.machines
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self._simulation.now
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster as configured."""
+        return self._simulation.schedule.cluster
+
+    @property
+    def machines(self) -> Machines:
+        """What is free where. Read only."""
+        return self._machines
+
+    @property
+    def gpu_types(self) -> tuple[GpuType | None, ...]:
+        """The GPU types of the cluster, as ``ActiveTask.seconds`` counts them; ``None`` for CPU machines."""
+        return self._machines.types
+
+    @property
+    def ready(self) -> Collection[ActiveTask]:
+        """Ready tasks with waiting instances, in the order they became ready."""
+        return self._frontier.ready.keys()
+
+    @property
+    def jobs(self) -> Mapping[int, ActiveJob]:
+        """Jobs in the system, by number."""
+        return self._frontier.jobs
+
+    @property
+    def running(self) -> Mapping[int, Run]:
+        """Runs under way, by id."""
+        return self._simulation.running
+
+    @property
+    def applicants(self) -> Mapping[int, ActiveJob]:
+        """Jobs that wait to be admitted or rejected, by number (empty unless the simulation asks for admission)."""
+        return self._simulation.applicants
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything is still to happen by itself, so that waiting makes sense."""
+        return self._simulation.pending
+
+    def queue(self, key: Key) -> Queue:
+        """Ready tasks indexed by ``key``, kept up to date by the kernel; pass the same function each time."""
+        known = self._frontier.queues.get(key)
+        if known is None:
+            self._frontier.build(known := Queue(key, self._machines), key)
+        return known  # type: ignore[return-value]
+
+    def typed_queue(self, key: TypedKey) -> TypedQueue:
+        """Pairs of ready task and GPU type indexed by ``key``; pass the same function each time."""
+        known = self._frontier.queues.get(key)
+        if known is None:
+            self._frontier.build(known := TypedQueue(key, self._machines), key)
+        return known  # type: ignore[return-value]
+
+    def fits(self, task: ActiveTask) -> bool:
+        """Whether an instance of the task (a gang: all of it) could start now."""
+        return self._machines.fits(task.demand)
+
+    def fit(self, task: ActiveTask, type_: int | None = None) -> Placement | None:
+        """Where the task's waiting instances could go now: the fastest type that has room (or the given one), on it best fit; of
+        independent instances as many as one machine takes. ``None`` if there is no room."""
+        demand, machines = task.demand, self._machines
+        types = demand.types
+        if type_ is not None:
+            return machines.fit(demand, type_, task.waiting)
+        if len(types) == 1:
+            return machines.fit(demand, types[0], task.waiting)
+        for type_ in sorted(types, key=task.seconds.__getitem__):
+            placement = machines.fit(demand, type_, task.waiting)
+            if placement is not None:
+                return placement
+        return None
+
+    def stream(self, name: str) -> np.random.Generator:
+        """The named random stream of this simulation, for policies that draw."""
+        return self._simulation.stream(name)
+
+    def fork(self) -> Simulation:
+        """An equal simulation at this instant that goes its own way: what if?"""
+        return self._simulation.fork()
