@@ -44,30 +44,39 @@ class Document:
     def override(self, setting: str, default: Any = None) -> None:
         """Apply ``a.b=value`` (the text behind ``--set``); the value is read as YAML.
 
+        Raises:
+            ConfigError: No ``=``, a value that is no YAML, or as ``put``.
+        """
+        source = f"--set {setting}"
+        key, equals, text = setting.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{source}: expected key=value, as in --set policy=sjf or --set cluster.groups.0.count=4")
+        try:
+            value = load(text, "value").value
+        except ConfigError as error:
+            raise ConfigError(f"{source}: {error}") from None
+        self.put(key.strip(), value, source, default)
+
+    def put(self, key: str, value: Any, source: str, default: Any = None) -> None:
+        """Set the part at ``key`` (``a.b.0.c``), which comes from ``source``.
+
         Parts on the way that the document leaves out are made, lists as they stand in ``default``.
 
         Raises:
-            ConfigError: No ``=``, a value that is no YAML, or a path through what has no such part.
+            ConfigError: The way leads through what has no such part.
         """
-        source = f"--set {setting}"
-        dotted, equals, text = setting.partition("=")
-        if not equals or not dotted.strip():
-            raise ConfigError(f"{source}: expected key=value, as in --set policy=sjf or --set cluster.groups.0.count=4")
-        path: Key = ()
         if not isinstance(self.value, dict):
             self.value = {}
         holder = self.value
-        *way, last = dotted.strip().split(".")
+        path: Key = ()
+        *way, last = key.split(".")
         for word, below in pairwise((*way, last)):
-            path = (*path, key := _step(holder, word, path, source))
+            path = (*path, step := _step(holder, word, path, source))
             if isinstance(holder, dict) and holder.get(word) is None:
                 holder[word] = _at(default, path) if below.isdigit() else {}
-            holder = holder[key]
-        path = (*path, key := _step(holder, last, path, source))
-        try:
-            holder[key] = load(text, "value").value
-        except ConfigError as error:
-            raise ConfigError(f"{source}: {error}") from None
+            holder = holder[step]
+        path = (*path, step := _step(holder, last, path, source))
+        holder[step] = value
         for places in (self.values, self.keys):
             for known in [known for known in places if known[: len(path)] == path]:
                 del places[known]

@@ -1,0 +1,215 @@
+"""The configuration of an experiment: YAML and ``--set`` in, frozen objects out, every fault named at once.
+
+The sections of lower floors (runtime, network, estimates ...) are their own dataclasses; which of several is meant says
+``kind``. All defaults live here, so that everything runs without a file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import model_validator as after_all
+
+from dagsim.errors import ConfigError, ModelError
+from dagsim.experiment import yaml
+from dagsim.experiment.faults import explain
+from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, gpu_type
+from dagsim.model.gpu import canonical
+from dagsim.registry import nearest
+from dagsim.sim.disturbance import Maintenance, NodeFailures
+from dagsim.sim.estimates import Estimates
+from dagsim.sim.network import Uniform
+from dagsim.sim.preemption import Preemption
+from dagsim.sim.runtime import Flops, Recorded, Throughput
+from dagsim.sim.setup import MovingDelay
+from dagsim.workload.kinds import ByKind
+
+__all__ = ["ClusterSection", "Config", "Group", "Setting", "config_hash", "dump_config", "json_schema", "load_config"]
+
+
+Runtime: TypeAlias = Annotated[Flops | Recorded | Throughput, ByKind("recorded")]
+Disturbance: TypeAlias = Annotated[NodeFailures | Maintenance, ByKind("node_failures")]
+
+
+class Section(BaseModel):
+    """A part of the configuration: frozen, and without keys of your own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Group(Section):
+    """``count`` equal nodes, called ``<name>-0``, ``<name>-1`` ..."""
+
+    name: str
+    """Begins the names of its nodes."""
+    count: int = Field(default=1, ge=1)
+    """Nodes of this group."""
+    gpu: str | None = None
+    """GPU type: one of ``dagsim list gpus`` or of ``gpu_types``; left out for CPU machines."""
+    gpus: int = Field(default=0, ge=0)
+    """GPUs per node."""
+    cpus: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """CPU cores per node."""
+    memory_gb: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Memory per node in GB."""
+
+    @field_validator("gpu")
+    @classmethod
+    def _known(cls, gpu: str | None, info: ValidationInfo) -> str | None:
+        own = (info.context or {}).get("gpu_types")
+        if gpu is None or own is None or gpu in own or canonical(gpu) in GPU_TYPES:
+            return gpu
+        known = [*own, *sorted(GPU_TYPES)]
+        raise ModelError(f"unknown GPU type {gpu!r}{nearest(gpu, known)}; known: {', '.join(known)}")
+
+    @after_all(mode="after")
+    def _whole(self) -> Group:
+        if (self.gpu is None) != (self.gpus == 0):
+            raise ModelError("gpu (a type) and gpus (how many per node) belong together: give both or neither")
+        return self
+
+
+class ClusterSection(Section):
+    """The cluster, as groups of equal nodes."""
+
+    name: str = "cluster"
+    groups: tuple[Group, ...] = (
+        Group(name="a100-40", gpu="A100-40", gpus=8, cpus=96, memory_gb=1024),
+        Group(name="v100-16", gpu="V100-16", gpus=8, cpus=96, memory_gb=1024),
+        Group(name="t4", count=2, gpu="T4", gpus=8, cpus=96, memory_gb=1024),
+    )
+
+    @after_all(mode="after")
+    def _distinct(self) -> ClusterSection:
+        if not self.groups:
+            raise ModelError("groups: a cluster needs at least one")
+        names = [f"{group.name}-{index}" for group in self.groups for index in range(group.count)]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ModelError(f"groups: two nodes would be called {twice!r}; give each group a name of its own")
+        return self
+
+
+class Config(Section):
+    """An experiment: a cluster, a workload, the models of everything that takes time, a policy, and seeds."""
+
+    cluster: ClusterSection = ClusterSection()
+    gpu_types: tuple[GpuType, ...] = ()
+    """GPU types beside those of ``dagsim list gpus``, for use in ``cluster``."""
+    runtime: Runtime = Recorded()
+    """How work becomes seconds on each GPU type."""
+    network: Uniform | None = None
+    """How outputs reach the nodes of the next tasks; left out: at once."""
+    setup: MovingDelay | None = None
+    """Time that a run spends on its GPUs before it computes; left out: none."""
+    preemption: Preemption = Preemption()
+    """What a preempted run keeps, and what coming back costs."""
+    disturbances: tuple[Disturbance, ...] = ()
+    """What takes nodes down and brings them back."""
+    policy: str = "fifo"
+    """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``)."""
+    estimates: Estimates = Estimates()
+    """What the policy may know of durations."""
+    seed: int = Field(default=0, ge=0)
+    """Root of all chance."""
+    seeds: int = Field(default=10, ge=1)
+    """How many times the experiment is run, each time on another workload."""
+
+    def build_cluster(self) -> Cluster:
+        """The cluster that the section describes."""
+        own = {gpu.name: gpu for gpu in self.gpu_types}
+        return Cluster(
+            tuple(
+                Node(f"{group.name}-{index}", gpu, group.gpus, group.cpus, group.memory_gb)
+                for group in self.cluster.groups
+                for gpu in [None if group.gpu is None else own.get(group.gpu) or gpu_type(group.gpu)]
+                for index in range(group.count)
+            ),
+            self.cluster.name,
+        )
+
+
+class Setting(NamedTuple):
+    """One key set from the command line: ``source`` is the option as given, ``key`` as in ``--set``."""
+
+    source: str
+    key: str
+    value: Any
+
+
+def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()) -> Config:
+    """The configuration in the YAML file ``path`` (or the defaults), with ``settings`` (``a.b=value``) applied to it.
+
+    Raises:
+        ConfigError: Anything wrong with it: all faults, one per line.
+    """
+    document = yaml.Document({}, "defaults") if path is None else yaml.read(path)
+    for setting in settings:
+        if isinstance(setting, str):
+            document.override(setting, _defaults())
+        else:
+            document.put(setting.key, setting.value, setting.source, _defaults())
+    return _validate(document)
+
+
+def dump_config(config: Config) -> str:
+    """The whole configuration as YAML; ``load_config`` reads it back equal."""
+    return yaml.dump(plain(config))
+
+
+def config_hash(config: Config) -> str:
+    """SHA-256 over all values, as hex digits; comments and the order of keys do not count."""
+    return sha256(json.dumps(plain(config), sort_keys=True).encode()).hexdigest()
+
+
+@cache
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of the configuration, for editors (``# yaml-language-server: $schema=...``)."""
+    schema = Config.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_any_of(schema)}
+
+
+def _validate(document: yaml.Document) -> Config:
+    value = {} if document.value is None else document.value
+    own = value.get("gpu_types") if isinstance(value, dict) else None
+    names = [gpu.get("name") for gpu in own if isinstance(gpu, dict)] if isinstance(own, list) else []
+    try:
+        return Config.model_validate(value, context={"gpu_types": [name for name in names if isinstance(name, str)]})
+    except ValidationError as error:
+        raise ConfigError(explain(error, document, json_schema())) from None
+
+
+def _defaults() -> Any:
+    return plain(Config())
+
+
+def plain(value: Any) -> Any:
+    """Models, dataclasses and tuples as what YAML knows; ``kind`` first, so that people see what they look at."""
+    match value:
+        case BaseModel():
+            return {name: plain(getattr(value, name)) for name in type(value).model_fields}
+        case Mapping():
+            return {str(key): plain(part) for key, part in value.items()}
+        case tuple() | list():
+            return [plain(part) for part in value]
+        case _ if is_dataclass(value):
+            names = [field.name for field in fields(value) if field.init]
+            return {name: plain(getattr(value, name)) for name in sorted(names, key="kind".__ne__)}
+    return value
+
+
+def _any_of(schema: Any) -> Any:
+    """The schema with ``oneOf`` loosened: without a ``kind``, more than one branch can hold."""
+    match schema:
+        case dict():
+            return {"anyOf" if key == "oneOf" else key: _any_of(part) for key, part in schema.items()}
+        case list():
+            return [_any_of(part) for part in schema]
+    return schema

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagsim.errors import ConfigError
+from dagsim.experiment.config import Config, config_hash, dump_config, json_schema, load_config
+from dagsim.model import Cluster
+from dagsim.sim.disturbance import Maintenance, NodeFailures
+from dagsim.sim.network import Uniform
+from dagsim.sim.runtime import Recorded, Throughput
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "x.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def faults(folder: Path, text: str, *settings: str) -> list[str]:
+    path = write(folder, text)
+    with pytest.raises(ConfigError) as refused:
+        load_config(path, settings)
+    return [line.removeprefix(f"{folder}/") for line in str(refused.value).splitlines()]
+
+
+def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
+    assert load_config(write(tmp_path, "# nothing\n")) == load_config() == Config()
+
+
+def test_the_default_cluster_has_eight_a100_eight_v100_and_sixteen_t4() -> None:
+    assert load_config().build_cluster() == Cluster.of({"A100-40": 8, "V100-16": 8, "T4": 16})
+
+
+def test_groups_become_numbered_nodes(tmp_path: Path) -> None:
+    text = "cluster:\n  groups:\n  - {name: big, count: 2, gpu: A100, gpus: 4, cpus: 32}\n  - {name: cpu, cpus: 64}\n"
+    cluster = load_config(write(tmp_path, text)).build_cluster()
+    assert [(node.name, node.gpus, node.cpus) for node in cluster.nodes] == [
+        ("big-0", 4, 32),
+        ("big-1", 4, 32),
+        ("cpu-0", 0, 64),
+    ]
+
+
+def test_own_gpu_types_can_be_used(tmp_path: Path) -> None:
+    text = (
+        "gpu_types: [{name: X1, fp32_tflops: 5, memory_gb: 8, bandwidth_gb_s: 100, tdp_watts: 50, idle_watts: 5}]\n"
+        "cluster: {groups: [{name: x, gpu: X1, gpus: 2}]}\n"
+    )
+    assert load_config(write(tmp_path, text)).build_cluster().gpus_by_type() == {"X1": 2}
+
+
+def test_kind_chooses_the_model(tmp_path: Path) -> None:
+    text = (
+        "runtime: {kind: throughput, missing: flops}\n"
+        "network: {bandwidth_gb_s: 1.25}\n"
+        "disturbances: [{mean_up_s: 1e5, mean_down_s: 600}, {kind: maintenance, nodes: [0], start_s: 0, end_s: 9}]\n"
+    )
+    config = load_config(write(tmp_path, text))
+    assert config.runtime == Throughput(missing="flops")
+    assert config.network == Uniform(1.25)
+    assert config.disturbances == (NodeFailures(1e5, 600), Maintenance((0,), 0, 9))
+
+
+def test_without_a_kind_the_default_model_is_meant(tmp_path: Path) -> None:
+    assert load_config(write(tmp_path, "runtime: {reference: T4}\n")).runtime == Recorded("T4")
+
+
+def test_settings_come_after_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "seed: 1\npolicy: sjf\n")
+    config = load_config(path, ["seed=7", "network.latency_s=3e-4", "cluster.groups.0.count=4"])
+    assert (config.seed, config.policy) == (7, "sjf")
+    assert config.network == Uniform(latency_s=3e-4)
+    assert config.build_cluster().gpus_by_type() == {"A100-40": 32, "V100-16": 8, "T4": 16}
+
+
+def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
+    text = """\
+cluster:
+  groups:
+    - {name: big, count: two, gpu: A1000, gpus: 8}
+    - name: small
+      gpus: 4
+    - gpu: T4
+seed: -1
+runtime: {kind: recorded, scale: fp23}
+network: {bandwith_gb_s: 3}
+disturbances:
+  - {mean_up_s: 100}
+  - {kind: maintenence, nodes: [0]}
+estimates: {sigma: -1}
+polcy: off
+preemption: no
+"""
+    known = "A10, A100-40, A100-80, H100, K80, P100, RTX-2080Ti, RTX-4090, T4, V100-16, V100-32"
+    found = faults(tmp_path, text, "seeds=many", "setup.kind=x")
+    assert sorted(line for line in found if "polcy" not in line) == sorted(
+        [
+            "x.yaml:3:26: cluster.groups.0.count: should be a valid integer (got 'two')",
+            f"x.yaml:3:36: cluster.groups.0.gpu: unknown GPU type 'A1000'; did you mean 'A100-80'?; known: {known}",
+            "x.yaml:5:13: cluster.groups.1.gpus: "
+            "gpu (a type) and gpus (how many per node) belong together: give both or neither",
+            "x.yaml:6:7: cluster.groups.2.name: is missing",
+            "x.yaml:7:7: seed: should be greater than or equal to 0 (got -1)",
+            "x.yaml:8:34: runtime.scale: should be 'fp32', 'tf32', 'fp16' or 'none' (got 'fp23'); did you mean 'fp32'?",
+            "x.yaml:9:11: network.bandwith_gb_s: "
+            "there is no such key; did you mean 'bandwidth_gb_s'?; allowed: bandwidth_gb_s, kind, latency_s",
+            "x.yaml:11:5: disturbances.0.mean_down_s: is missing",
+            "x.yaml:12:12: disturbances.1.kind: "
+            "there is no such kind (got 'maintenence'); did you mean 'maintenance'?; "
+            "allowed: node_failures, maintenance",
+            "x.yaml:13:20: estimates.sigma: estimates: sigma must be 0 or more, got -1.0",
+            "x.yaml:15:13: preemption: should be a mapping of keys to values (got 'no')",
+            "--set seeds=many: seeds: should be a valid integer (got 'many')",
+            "--set setup.kind=x: setup.kind: should be 'moving_delay' (got 'x')",
+        ]
+    )
+    assert [
+        line for line in found if line.startswith("x.yaml:14:1: polcy: there is no such key; did you mean 'policy'?;")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[1, 2]\n", "x.yaml:1:1: the file: should be a mapping of keys to values (got [1, 2])"),
+        (
+            "cluster: {groups: []}\n",
+            "x.yaml:1:19: cluster.groups: groups: a cluster needs at least one",
+        ),
+        (
+            "cluster: {groups: [{name: a, cpus: 1}, {name: a, cpus: 2}]}\n",
+            "x.yaml:1:19: cluster.groups: groups: two nodes would be called 'a-0'; give each group a name of its own",
+        ),
+        ("runtime: {reference: T5}\n", "x.yaml:1:22: runtime.reference: unknown GPU type 'T5'; known: "),
+    ],
+)
+def test_a_fault_names_its_place(tmp_path: Path, text: str, fault: str) -> None:
+    assert faults(tmp_path, text)[0].startswith(fault)
+
+
+def test_what_is_dumped_is_read_back_equal(tmp_path: Path) -> None:
+    text = (
+        "cluster: {name: 'off', groups: [{name: '1e3', gpu: A100, gpus: 4}]}\n"
+        "network: {latency_s: 1e-7}\n"
+        "disturbances: [{kind: maintenance, nodes: [0], start_s: 0, end_s: 9}]\n"
+        "policy: 'sjf[placement=spread]'\n"
+    )
+    config = load_config(write(tmp_path, text))
+    assert load_config(write(tmp_path, dump_config(config))) == config
+
+
+def test_the_hash_follows_values_not_spelling(tmp_path: Path) -> None:
+    one = load_config(write(tmp_path, "seed: 3 # three\nruntime: {kind: recorded}\n"))
+    assert config_hash(one) == config_hash(load_config(None, ["seed=3"])) != config_hash(Config())
+
+
+def test_the_schema_accepts_kinds_and_refuses_other_keys() -> None:
+    schema = json_schema()
+    assert schema["additionalProperties"] is False
+    assert schema["$defs"]["Recorded"]["properties"]["kind"]["const"] == "recorded"
+    assert schema["properties"]["policy"]["description"].startswith("The scheduler")
