@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from dagsim.model import Decision, Start
-from dagsim.policies.placement import BestFit, Placing
-from dagsim.sim.frontier import Key, ActiveTask, TypedKey
+from dagsim.policies.placement import Placing, placing
+from dagsim.sim.frontier import ActiveTask, Key, TypedKey
 from dagsim.sim.policy import View
 
 __all__ = ["Ordered", "TypedOrdered"]
 
 
 class Ordered:
-    """Start the first task by ``key`` that fits, until none does. With ``strict`` the first task blocks all behind it until it
+    """Start the first task by ``key`` that fits, until none does; with ``strict`` the first task blocks all behind it until it
     fits. Cost per decision: O(log tasks + demand classes)."""
 
-    def __init__(self, key: Key, placement: Placing | None = None, *, strict: bool = False) -> None:
+    def __init__(self, key: Key, placement: str | Placing = "best-fit", *, strict: bool = False) -> None:
         self.key = key
-        self.placement: Placing = placement if placement is not None else BestFit()
+        self.placement = placing(placement)
         self.strict = strict
 
     def decide(self, view: View) -> Iterable[Decision]:
@@ -42,21 +42,24 @@ class TypedOrdered:
     """Start the first pair of task and GPU type by ``key`` that fits, until none does: for orders that depend on where a task
     would run. Cost per decision: O(types x (log tasks + demand classes))."""
 
-    def __init__(self, key: TypedKey, placement: Placing | None = None) -> None:
+    def __init__(self, key: TypedKey, placement: str | Placing = "best-fit") -> None:
         self.key = key
-        self.placement: Placing = placement if placement is not None else BestFit()
+        self.placement = placing(placement)
 
     def decide(self, view: View) -> Iterable[Decision]:
-        queue = view.typed_queue(self.key)
+        choose = view.typed_queue(self.key).first_fit
+        pair = choose()
+        return () if pair is None else self._starts(view, choose, pair)
+
+    def _starts(
+        self, view: View, choose: Callable[[], tuple[ActiveTask, int] | None], first: tuple[ActiveTask, int]
+    ) -> Iterator[Decision]:
         place = self.placement.place
-        while (pair := queue.first_fit()) is not None:
+        pair: tuple[ActiveTask, int] | None = first
+        while pair is not None:
             task, type_ = pair
             placement = place(view, task, type_)
             if placement is None:
                 return
             yield Start(task, placement)
-
-
-def by_arrival(task: ActiveTask) -> float:
-    """First come, first served."""
-    return task.order
+            pair = choose()

@@ -1,14 +1,15 @@
-"""The placement axis: on which type and nodes a chosen task starts."""
+"""The placement axis: on which GPU type and nodes a chosen task starts."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from dagsim.model import Placement
+from dagsim.registry import Entry, Registry
 from dagsim.sim.frontier import ActiveTask
 from dagsim.sim.policy import View
 
-__all__ = ["BestFit", "Placing"]
+__all__ = ["PLACEMENTS", "BestFit", "Placing", "placing"]
 
 
 class Placing(Protocol):
@@ -26,3 +27,16 @@ class BestFit:
 
     def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
         return view.fit(task, type_)
+
+
+PLACEMENTS: Registry[Placing] = Registry(
+    "placement",
+    [Entry("best-fit", "dagsim.policies.placement:BestFit", "fastest type, then the fullest node that takes it")],
+    group="dagsim.placements",
+    listing="dagsim list placements",
+)
+
+
+def placing(placement: str | Placing) -> Placing:
+    """The placement itself, or the one of that name."""
+    return PLACEMENTS.create(placement) if isinstance(placement, str) else placement

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from heapq import heappop, heappush
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from dagsim.model import Job, Task
 from dagsim.sim.machines import DemandClass, Machines
 
-__all__ = ["ActiveJob", "ActiveTask", "Frontier", "Key", "Queue", "TypedKey", "TypedQueue"]
+__all__ = ["ActiveJob", "ActiveTask", "Frontier", "Index", "Key", "Queue", "TypedKey", "TypedQueue"]
 
 
 class ActiveJob:
@@ -145,6 +145,14 @@ TypedKey: TypeAlias = Callable[[ActiveTask, int], float]
 _Entry: TypeAlias = tuple[float, int, ActiveTask]
 
 
+class Index(Protocol):
+    """What the frontier keeps up to date for a policy."""
+
+    def push(self, task: ActiveTask) -> None:
+        """Take in a task that became ready. Tasks with none ``waiting`` any more are for the index to drop."""
+        ...
+
+
 class Queue:
     """Ready tasks by ``(key, order)`` within each demand class: the first that fits is found without touching the others.
 
@@ -251,7 +259,7 @@ class Frontier:
 
     def __init__(self, machines: Machines) -> None:
         self._machines = machines
-        self.queues: dict[object, Queue | TypedQueue] = {}
+        self.queues: dict[object, Index] = {}
         self.jobs: dict[int, ActiveJob] = {}
         self.ready: dict[ActiveTask, None] = {}
         """Ready tasks, in the order they became ready."""
@@ -264,11 +272,12 @@ class Frontier:
         for queue in self.queues.values():
             queue.push(task)
 
-    def build(self, queue: Queue | TypedQueue, key: object) -> None:
+    def build(self, index: Index, key: object) -> Index:
         """Fill a new index with what is ready and keep it up to date from now on."""
-        self.queues[key] = queue
+        self.queues[key] = index
         for task in self.ready:
-            queue.push(task)
+            index.push(task)
+        return index
 
     def copy(self, machines: Machines) -> Frontier:
         """An equal frontier on ``machines``; policies build their indexes anew."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from dagsim.model import Cluster, Decision, GpuType, Placement
-from dagsim.sim.frontier import ActiveJob, ActiveTask, Frontier, Key, Queue, TypedKey, TypedQueue
+from dagsim.sim.frontier import ActiveJob, ActiveTask, Frontier, Index, Key, Queue, TypedKey, TypedQueue
 from dagsim.sim.machines import Machines
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dagsim.sim.simulation import Simulation
 
 __all__ = ["Policy", "View"]
+
+I = TypeVar("I", bound=Index)
 
 
 @runtime_checkable
@@ -92,14 +94,21 @@ class View:
         """Ready tasks indexed by ``key``, kept up to date by the kernel; pass the same function each time."""
         known = self._frontier.queues.get(key)
         if known is None:
-            self._frontier.build(known := Queue(key, self._machines), key)
+            known = self._frontier.build(Queue(key, self._machines), key)
         return known  # type: ignore[return-value]
 
     def typed_queue(self, key: TypedKey) -> TypedQueue:
         """Pairs of ready task and GPU type indexed by ``key``; pass the same function each time."""
         known = self._frontier.queues.get(key)
         if known is None:
-            self._frontier.build(known := TypedQueue(key, self._machines), key)
+            known = self._frontier.build(TypedQueue(key, self._machines), key)
+        return known  # type: ignore[return-value]
+
+    def index(self, key: object, make: Callable[[], I]) -> I:
+        """A policy's own index of the ready tasks: made once, then pushed every task that becomes ready (and all that are)."""
+        known = self._frontier.queues.get(key)
+        if known is None:
+            known = self._frontier.build(make(), key)
         return known  # type: ignore[return-value]
 
     def fits(self, task: ActiveTask) -> bool:

@@ -1,0 +1,56 @@
+"""The lower bound of policies: anything that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dagsim.model import Decision, Start
+from dagsim.policies.placement import Placing, placing
+from dagsim.sim.frontier import ActiveTask
+from dagsim.sim.machines import DemandClass
+from dagsim.sim.policy import View
+
+__all__ = ["RandomFeasible"]
+
+
+class RandomFeasible:
+    """Uniform over all pairs of ready task and GPU type that could start now, until none could. Draws from the simulation's
+    stream ``policy``. Not clairvoyant. O(demand classes x types) per decision."""
+
+    def __init__(self, placement: str | Placing = "best-fit") -> None:
+        self.placement = placing(placement)
+
+    def decide(self, view: View) -> Iterator[Decision]:
+        bags = view.index(RandomFeasible, _Bags)
+        rng = view.stream("policy")
+        fits_on = view.machines.fits_on
+        while True:
+            pairs = [(bag, type_) for demand, bag in bags.by_demand.items() for type_ in demand.types if fits_on(demand, type_)]
+            pairs = [(bag, type_) for bag, type_ in pairs if bag]
+            total = sum(len(bag) for bag, _ in pairs)
+            if not total:
+                return
+            at = int(rng.integers(total))
+            for bag, type_ in pairs:
+                if at < len(bag):
+                    break
+                at -= len(bag)
+            task = bag[at]
+            if not task.waiting:  # started before: forget it and draw again, which keeps the choice uniform
+                bag[at] = bag[-1]
+                bag.pop()
+                continue
+            placement = self.placement.place(view, task, type_)
+            if placement is None:
+                return
+            yield Start(task, placement)
+
+
+class _Bags:
+    """Ready tasks by demand class, in no order."""
+
+    def __init__(self) -> None:
+        self.by_demand: dict[DemandClass, list[ActiveTask]] = {}
+
+    def push(self, task: ActiveTask) -> None:
+        self.by_demand.setdefault(task.demand, []).append(task)
