@@ -12,16 +12,28 @@ from pathlib import Path
 
 from dagsim.errors import ConfigError, TraceError, UnknownName
 from dagsim.workload.readers.options import COMMON_OPTIONS, TraceOptions
-from dagsim.workload.readers.reader import Reader
+from dagsim.workload.readers.reader import Downtime, Reader
 from dagsim.workload.readers.report import ReadReport
 from dagsim.workload.readers.source import Source
 from dagsim.workload.readers.trace import Trace
 
-__all__ = ["READERS", "ReadReport", "Reader", "Source", "Trace", "TraceOptions", "open_trace", "reader", "recognise"]
+__all__ = [
+    "READERS",
+    "Downtime",
+    "ReadReport",
+    "Reader",
+    "Source",
+    "Trace",
+    "TraceOptions",
+    "open_trace",
+    "reader",
+    "recognise",
+]
 
 READERS: dict[str, str] = {
     "alibaba2017": "dagsim.workload.readers.alibaba2017:Alibaba2017",
     "alibaba2018": "dagsim.workload.readers.alibaba2018:Alibaba2018",
+    "google2011": "dagsim.workload.readers.google2011:Google2011",
     "openb2023": "dagsim.workload.readers.openb2023:Openb2023",
     "pai2020": "dagsim.workload.readers.pai2020:Pai2020",
 }

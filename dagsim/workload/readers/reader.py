@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from dagsim.model import Cluster, Job
 from dagsim.workload.readers.options import TraceOptions
 from dagsim.workload.readers.report import ReadReport
 from dagsim.workload.readers.source import Source
 
-__all__ = ["Reader"]
+__all__ = ["Downtime", "Reader"]
+
+
+class Downtime(NamedTuple):
+    """A node of the trace's cluster (its place in it) is not there from ``start_s`` to ``end_s``, perhaps ``inf``."""
+
+    node: int
+    start_s: float
+    end_s: float
 
 
 class Reader(Protocol):
@@ -42,6 +50,10 @@ class Reader(Protocol):
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The trace's own machines, where it lists them."""
         return None
+
+    def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
+        """When nodes of ``cluster`` come later, leave or are away, on the clock of ``read``."""
+        return ()
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         """What the trace does not say and what is taken instead: a word for the question, a sentence for the answer."""

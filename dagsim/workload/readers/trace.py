@@ -9,7 +9,7 @@ from typing import Any
 from dagsim.errors import TraceError
 from dagsim.model import Cluster, Job
 from dagsim.workload.readers.options import TraceOptions
-from dagsim.workload.readers.reader import Reader
+from dagsim.workload.readers.reader import Downtime, Reader
 from dagsim.workload.readers.report import ReadReport
 from dagsim.workload.readers.source import Source
 
@@ -41,6 +41,23 @@ class Trace:
     def cluster(self) -> Cluster | None:
         """The trace's own machines, or ``None`` where it lists none."""
         return self._reader.cluster(self.source, self.options)
+
+    def downtimes(self) -> tuple[Downtime, ...]:
+        """When nodes of ``cluster()`` are not there, on the clock of the jobs: known once the first job was read.
+
+        Raises:
+            TraceError: No job was read yet, or the trace's list of machines cannot be read.
+        """
+        if "origin_s" not in self.meta:
+            raise TraceError(
+                f"{self.source}: the times of its machines count from the first job, which is not read yet"
+            )
+        origin, scale = self.meta["origin_s"], self.options.time_scale
+        moved = [
+            Downtime(node, max(0.0, (start - origin) * scale), (end - origin) * scale)
+            for node, start, end in self._reader.downtimes(self.source, self.options)
+        ]
+        return tuple([downtime for downtime in moved if downtime.start_s < downtime.end_s])
 
     def jobs(self) -> Iterator[Job]:
         """The jobs of the window in order of arrival, the first at 0 s. Each call reads anew and resets the report.
