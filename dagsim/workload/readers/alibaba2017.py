@@ -67,6 +67,9 @@ class Alibaba2017(Reader):
 def _rows(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
     """Job, creation and text (led by its number) of every row; creation is never for what did not terminate."""
     for place, row in source.rows(report, _COLUMNS):
+        if not row[2]:
+            report.drop("without job_id", source.where(place))
+            continue
         try:
             created = number(row[0], "create_timestamp") if row[5] == "Terminated" else inf
         except Dirty:

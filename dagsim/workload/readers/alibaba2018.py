@@ -88,6 +88,9 @@ def _rows(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]
         if fields[0] == "task_name":
             continue
         report.rows += 1
+        if not fields[2]:
+            report.drop("without job_name", source.where(place))
+            continue
         try:
             start = float(fields[5]) if fields[4] == "Terminated" else inf
         except ValueError:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
+from typing import TypeAlias
 
-from dagsim.errors import ConfigError, ModelError
+from dagsim.errors import ConfigError, GraphError, ModelError
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph
 from dagsim.workload.readers.attempts import Attempts, Event
 from dagsim.workload.readers.fields import Dirty, number
@@ -25,6 +26,13 @@ AFTER_US = 2**63 - 1
 USES = frozenset({"gpus_per_task", "keep_partial", "floor_s", "protocol"})
 _WINDOW_STARTS_US = 600_000_000
 _PROTOCOLS = ("last-attempt", "all-attempts")
+
+Graph: TypeAlias = Callable[[list[Task], Callable[[str], None]], TaskGraph]
+"""Makes the graph of a job from its tasks; may note what it had to tolerate."""
+
+
+def _bag(tasks: list[Task], note: Callable[[str], None]) -> TaskGraph:
+    return TaskGraph(tuple(tasks))
 
 
 @dataclass(slots=True)
@@ -60,12 +68,14 @@ def jobs_of_events(
     band: Callable[[str], float],
     options: TraceOptions,
     report: ReadReport,
+    graph: Graph = _bag,
 ) -> Iterator[Job]:
-    """One job per job id, one task per task index, its attempts folded into one; no GPUs and no DAG.
+    """One job per job id, one task per task index, its attempts folded into one; no GPUs.
 
     Work is how long the last attempt ran (``protocol="last-attempt"``), since an evicted task begins anew, or all of
     them together (``"all-attempts"``). A job with a task that is alive at the end of the trace is dropped;
-    ``keep_partial`` keeps it and cuts such a task there. Tasks that died before they ever ran are left out.
+    ``keep_partial`` keeps it and cuts such a task there. Tasks that died before they ever ran are left out. The tasks
+    of a job wait for none unless ``graph`` says otherwise.
 
     Raises:
         ConfigError: Another protocol than these.
@@ -74,7 +84,7 @@ def jobs_of_events(
         raise ConfigError(f"unknown protocol {options.protocol!r} for Google traces; known: {', '.join(_PROTOCOLS)}")
     for group in gather(rows):
         lives = _Lives.of(group, where, report)
-        if lives.tasks and (job := lives.job(happened.end_us, where, band, options, report)):
+        if lives.tasks and (job := lives.job(happened.end_us, where, band, options, report, graph)):
             yield job
 
 
@@ -158,6 +168,7 @@ class _Lives:
         band: Callable[[str], float],
         options: TraceOptions,
         report: ReadReport,
+        graph: Graph,
     ) -> Job | None:
         """The job, or ``None`` and its events dropped for a reason."""
         if not options.keep_partial and any(life.alive for life in self.tasks.values()):
@@ -178,8 +189,16 @@ class _Lives:
                 report.drop(str(reason), at, life.rows)
             except ModelError as error:
                 report.drop("of tasks that ask for what cannot be", at, life.rows, str(error))
+        if not tasks:
+            return None
+        at = where(next(iter(self.first.values())))
+        try:
+            made = graph(tasks, lambda what: report.note(what, at))
+        except GraphError as error:
+            report.drop("cyclic", at, kept, f"job {self.id}: {error}")
+            return None
         report.kept += kept
-        return Job(self.id, TaskGraph(tuple(tasks)), self.arrival_s, band(self.priority), self.user) if tasks else None
+        return Job(self.id, made, self.arrival_s, band(self.priority), self.user)
 
 
 _EVENTS = {event.value: event for event in Event}

@@ -86,6 +86,8 @@ def _rows(source: Source, tasks: Source, happened: Happened, report: ReadReport)
                 raise Dirty("of an unknown event type")
             if not (time.isdecimal() and len(time) < 20):
                 raise Dirty("whose time is no number")
+            if not job:
+                raise Dirty("without job id")
         except Dirty as reason:
             report.drop(str(reason), tasks.where(place))
             continue

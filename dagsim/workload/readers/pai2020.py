@@ -145,11 +145,11 @@ class _Tables:
     def rows(self, report: ReadReport) -> Iterator[tuple[str, float, str]]:
         """Job, submission and text of the rows of all tables, the text led by which table it is from."""
         for place, row in _rows(self.task, "task", report):
-            yield row[0], inf if self.job else _time(row[4]), pack(place, ["task", *row])
+            yield row[0] or f"row {place}", inf if self.job else _time(row[4]), pack(place, ["task", *row])
         if self.job:
             submitted = self._submitted(report) if self.tags is None else self._tagged(self.tags, report)
             for place, row in submitted:
-                yield row[0], _time(row[4]), pack(place, ["job", *row])
+                yield row[0] or f"row {place}", _time(row[4]), pack(place, ["job", *row])
         if self.instance:
             for place, row in _rows(self.instance, "instance", report):
                 report.skip("joined from the instance table")

@@ -29,12 +29,14 @@ def jobs_by_row(
     ``id`` and ``time`` are the places of the fields that name a job and say when it arrives (nothing: at 0). A row
     for which ``make`` raises ``Dirty`` or ``ModelError`` is dropped; so are all rows of one id but the earliest.
     """
-    for group in gather((row[id], _arrival(row[time]), pack(place, row)) for place, row in rows):
+    for group in gather((row[id] or f"row {place}", _arrival(row[time]), pack(place, row)) for place, row in rows):
         packed = [unpack(text) for text in group.rows]
         (first, row), *others = sorted(packed, key=lambda each: _arrival(each[1][time]))
         for place, other in others:
             report.drop("given twice" if other == row else "whose id another row has", source.where(place))
         try:
+            if not row[id]:
+                raise Dirty("without an id")
             job = make(row, source.where(first))
         except Dirty as reason:
             report.drop(str(reason), source.where(first))
