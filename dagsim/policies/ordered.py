@@ -1,12 +1,15 @@
-"""List scheduling: an order over ready tasks and a placement for the one chosen."""
+"""List scheduling: an order over ready tasks and a placement for the one chosen.
+
+One task is started per answer; the kernel asks again until nothing more fits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 
 from dagsim.model import Decision, Start
 from dagsim.policies.placement import Placing, placing
-from dagsim.sim.frontier import ActiveTask, Key, TypedKey
+from dagsim.sim.frontier import Key, TypedKey
 from dagsim.sim.policy import View
 
 __all__ = ["Ordered", "TypedOrdered"]
@@ -18,24 +21,16 @@ class Ordered:
 
     def __init__(self, key: Key, placement: str | Placing = "best-fit", *, strict: bool = False) -> None:
         self.key = key
-        self.placement = placing(placement)
+        self._place = placing(placement).place
         self.strict = strict
 
     def decide(self, view: View) -> Iterable[Decision]:
         queue = view.queue(self.key)
-        choose = queue.first if self.strict else queue.first_fit
-        task = choose()
-        return () if task is None else self._starts(view, choose, task)
-
-    def _starts(self, view: View, choose: Callable[[], ActiveTask | None], first: ActiveTask) -> Iterator[Decision]:
-        place = self.placement.place
-        task: ActiveTask | None = first
-        while task is not None:
-            placement = place(view, task)
-            if placement is None:
-                return
-            yield Start(task, placement)
-            task = choose()
+        task = queue.first() if self.strict else queue.first_fit()
+        if task is None:
+            return ()
+        placement = self._place(view, task)
+        return () if placement is None else (Start(task, placement),)
 
 
 class TypedOrdered:
@@ -44,22 +39,12 @@ class TypedOrdered:
 
     def __init__(self, key: TypedKey, placement: str | Placing = "best-fit") -> None:
         self.key = key
-        self.placement = placing(placement)
+        self._place = placing(placement).place
 
     def decide(self, view: View) -> Iterable[Decision]:
-        choose = view.typed_queue(self.key).first_fit
-        pair = choose()
-        return () if pair is None else self._starts(view, choose, pair)
-
-    def _starts(
-        self, view: View, choose: Callable[[], tuple[ActiveTask, int] | None], first: tuple[ActiveTask, int]
-    ) -> Iterator[Decision]:
-        place = self.placement.place
-        pair: tuple[ActiveTask, int] | None = first
-        while pair is not None:
-            task, type_ = pair
-            placement = place(view, task, type_)
-            if placement is None:
-                return
-            yield Start(task, placement)
-            pair = choose()
+        pair = view.typed_queue(self.key).first_fit()
+        if pair is None:
+            return ()
+        task, type_ = pair
+        placement = self._place(view, task, type_)
+        return () if placement is None else (Start(task, placement),)

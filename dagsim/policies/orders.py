@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from dagsim.policies.ordered import Ordered, TypedOrdered
 from dagsim.policies.placement import Placing
 from dagsim.sim.frontier import ActiveTask
 
-__all__ = ["critical_path", "fifo", "fifo_fit", "sjf"]
+__all__ = ["by_arrival", "by_seconds", "critical_path", "fifo", "fifo_fit", "sjf"]
+
+by_arrival = attrgetter("order")
+"""First come, first served."""
 
 
 def fifo(placement: str | Placing = "best-fit") -> Ordered:
@@ -28,10 +33,6 @@ def sjf(placement: str | Placing = "best-fit") -> TypedOrdered:
 def critical_path(placement: str | Placing = "best-fit") -> Ordered:
     """Highest level first: the ready task with the longest path to the end of its job (Hu 1961; HLFET). Clairvoyant. O(log n)."""
     return Ordered(by_rank, placement)
-
-
-def by_arrival(task: ActiveTask) -> float:
-    return task.order
 
 
 def by_seconds(task: ActiveTask, type_: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from dagsim.model import Decision, Preempt
@@ -28,22 +28,29 @@ class Srtf:
         """A heap of ``(-end, run)`` over all runs seen; those that ended are dropped when they come up."""
         self._seen = -1
 
-    def decide(self, view: View) -> Iterator[Decision]:
-        yield from self._start.decide(view)
+    def decide(self, view: View) -> Iterable[Decision]:
+        return self._start.decide(view) or self._take_over(view)
+
+    def _take_over(self, view: View) -> list[Decision]:
+        """Preempt for the task with the least time left, if the run with the most has more."""
+        pair = view.typed_queue(by_seconds).first()
+        if pair is None:
+            return []
         self._look_at_new_runs(view)
-        tried = view.queue(_by_best).first()
-        if tried is None:
-            return
-        for run in self._victims_of(view, tried):
-            yield Preempt(run)
+        victims, running = self._victims, view.running
+        while victims and victims[0][1] not in running:
+            heappop(victims)
+        if not victims or -victims[0][0] - view.now <= pair[0].best_s:
+            return []
+        return [Preempt(run) for run in self._victims_of(view, pair[0])]
 
     def _look_at_new_runs(self, view: View) -> None:
-        for id_ in reversed(view.running):  # newest first: ids count starts
-            if id_ <= self._seen:
+        running, seen = view.running, self._seen
+        for id_ in reversed(running):  # newest first: ids count starts
+            if id_ <= seen:
                 break
-            heappush(self._victims, (-view.running[id_].estimated_end_s(view.now), id_))
-        if view.running:
-            self._seen = max(self._seen, next(reversed(view.running)))
+            self._seen = max(self._seen, id_)
+            heappush(self._victims, (-running[id_].estimated_end_s(view.now), id_))
 
     def _victims_of(self, view: View, task: ActiveTask) -> list[int]:
         """The runs that must go so that ``task`` fits, or none if the longest ones that may go do not suffice."""
@@ -83,10 +90,6 @@ class Srtf:
         return sum(machines.list[i].room(task.demand) for i in untouched) + sum(
             free for node, free in room.items() if machines.list[node].type == type_
         )
-
-
-def _by_best(task: ActiveTask) -> float:
-    return task.best_s
 
 
 def _free(run: Run, view: View, freed: dict[int, Machine]) -> list[int]:

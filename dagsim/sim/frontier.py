@@ -230,6 +230,17 @@ class TypedQueue:
             heappush(heap, (self._key(task, type_), task.order, task))
         self._quiet = -1
 
+    def first(self) -> tuple[ActiveTask, int] | None:
+        """The first pair of all, whether it fits now or not."""
+        best: _Entry | None = None
+        on = -1
+        for (_, type_), heap in self._heaps.items():
+            while heap and not heap[0][2].waiting:
+                heappop(heap)
+            if heap and (best is None or heap[0] < best):
+                best, on = heap[0], type_
+        return None if best is None else (best[2], on)
+
     def first_fit(self) -> tuple[ActiveTask, int] | None:
         """The first pair of task and type among those that fit now."""
         machines = self._machines

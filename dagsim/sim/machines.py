@@ -236,11 +236,19 @@ class Machines:
     def fit(self, demand: DemandClass, type_: int, waiting: int) -> Placement | None:
         """A placement on ``type_`` by best fit: one machine with as many of ``waiting`` instances as it has room for; a gang
         whole, on the fullest single machine that takes it, else on as few machines as possible. ``None`` if no room."""
-        if demand.gang:
+        if demand.plain:  # as ``best``, without the call: this is asked for every single start
+            levels = self.by_gpus[type_]
+            used = levels.used >> demand.whole << demand.whole
+            if not used:
+                return None
+            bits = levels.sets[(used & -used).bit_length() - 1]
+            index = (bits & -bits).bit_length() - 1
+        elif demand.gang:
             return self._fit_gang(demand, type_)
-        index = self.best(demand, type_)
-        if index < 0:
-            return None
+        else:
+            index = self.best(demand, type_)
+            if index < 0:
+                return None
         if waiting == 1:
             return self._alone[index]
         return (Share(index, min(waiting, self.list[index].room(demand))),)
@@ -248,16 +256,16 @@ class Machines:
     def take(self, machine: Machine, demand: DemandClass, count: int, gpu: int | None) -> tuple[int, tuple[int, ...]]:
         """Occupy ``machine`` with ``count`` instances; ``Machine.room`` must allow it. Returns the bit mask of the GPUs held and,
         for a fractional demand, the GPU of each instance."""
-        mask, on = 0, ()
+        mask: int = 0
+        on: tuple[int, ...] = ()
         if demand.whole:
             needed = demand.whole * count
             free = machine.free
-            if needed == 1:
-                mask = free & -free
-            elif needed == machine.idle:
+            if needed == machine.idle:
                 mask = free
             else:
-                for _ in range(needed):
+                mask = free & -free
+                for _ in range(needed - 1):
                     mask |= (free ^ mask) & -(free ^ mask)
             machine.free = free ^ mask
             self._set_idle(machine, machine.idle - needed)

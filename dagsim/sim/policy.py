@@ -30,7 +30,7 @@ class Policy(Protocol):
 
     def decide(self, view: View) -> Iterable[Decision]:
         """Decisions for this instant, carried out one by one as they are yielded; the view shows each at once. Asked again until
-        the answer is empty (or only ``Wait``), which means: wait for the next change."""
+        the answer is empty (or only ``Wait``), which means: wait for the next change; or until nothing waits any more."""
         ...
 
 

@@ -65,8 +65,11 @@ class _ByType(ABC):
             rates = self._rates(task, gpus, task.speeds)
         else:
             key = task.demand if task.model is None else (task.demand, task.model, task.batch)
-            rates = held[1].get(key) or held[1].setdefault(key, self._rates(task, gpus, {}))
+            known = held[1].get(key)
+            rates = known if known is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
         work = task.work
+        if len(rates) == 1:
+            return (work / rates[0] if rates[0] else inf,)
         return tuple([work / rate if rate else inf for rate in rates])
 
     def _adopt(self, gpus: Gpus) -> tuple[Gpus, dict[Hashable, _Rates]]:

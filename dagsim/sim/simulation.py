@@ -155,10 +155,11 @@ class Simulation:
             return self.schedule
 
     def decisions(self, until_s: float = inf) -> Generator[View, Iterable[Decision] | None, None]:
-        """Yield a view whenever something has changed, take decisions for it (``None``: none), and so on until the end."""
+        """Yield a view whenever something has changed, take decisions for it (``None``: none), again until the answer is empty
+        or nothing waits any more; then let time pass, and so on until the end."""
         clock = self.clock
         settle, peek = clock.settle, clock.peek
-        view, start, carry_out = View(self), self._start, self._carry_out
+        view, start, carry_out, ready = View(self), self._start, self._carry_out, self.frontier.ready
         while True:
             if self._changed:
                 if self._wake_s <= self.now:
@@ -172,6 +173,8 @@ class Simulation:
                             answered = True
                         else:
                             answered = carry_out(decision) or answered
+                    if not (ready or self.applicants):
+                        break
                 self._changed = False
             if not self.running:
                 if self.done:
@@ -249,16 +252,18 @@ class Simulation:
         self._arrived += 1
         self._changed = True
         graph, schedule, types = job.graph, self.schedule, self.machines.types
-        runtime, compile_ = self._runtime.seconds, self.machines.compile
+        runtime, known, compile_ = self._runtime.seconds, self.machines.classes.get, self.machines.compile
         active = ActiveJob(job, number)
         tasks = active.tasks
         gpu_s, gpus_most, rejected = 0.0, 0.0, None
+        parents = graph.parents
         for index, task in enumerate(graph.tasks):
             instances = task.instances
-            demand = compile_(task.demand, instances if task.gang else 0)
-            entry = ActiveTask(active, index, task, demand, runtime(task, types), len(graph.parents[index]))
+            demand = (None if task.gang else known(task.demand)) or compile_(task.demand, instances if task.gang else 0)
+            entry = ActiveTask(active, index, task, demand, runtime(task, types), len(parents[index]))
             tasks.append(entry)
-            rejected = rejected or demand.rejected
+            if demand.rejected is not None:
+                rejected = demand.rejected
             gpus = task.gpus * instances
             gpu_s += gpus * entry.best_s if gpus else 0.0
             if gpus > gpus_most:
@@ -324,12 +329,8 @@ class Simulation:
         machines, take = self.machines.list, self.machines.take
         for node, instances, gpu in placement:
             machine = machines[node]
-            if (
-                gpu is not None
-                or not 0 < instances <= task.waiting
-                or machine.type not in demand.types
-                or machine.room(demand) < instances
-            ):
+            room = machine.idle // demand.whole if demand.plain and machine.up else machine.room(demand)
+            if not 0 < instances <= task.waiting or instances > room or gpu is not None or machine.type not in demand.types:
                 self._check(task, machine, instances, gpu)
             mask, on = take(machine, demand, instances, gpu)
             self._launch(task, instances, ((machine, instances, mask, on),))

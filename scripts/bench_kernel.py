@@ -1,0 +1,197 @@
+"""How much the kernel costs: CPU microseconds per task, beside a bare ``heapq`` loop that makes the same schedule.
+
+    python scripts/bench_kernel.py [--tasks 100000] [--repeats 3] [--large] [--json]
+
+The bare loop (``bare_fifo``) has no engine, no policy seam and no checks: arrays of numbers, three heaps (events, ready tasks, free
+GPUs) and one row per start and end. It decides as ``fifo`` does and must end with the same start, end and GPU for every task, which
+is asserted. Both run in turn in one process, so that the ratio holds when the machine's speed drifts; the median is printed.
+``--large`` adds ten times as many tasks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import random
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from heapq import heappop, heappush
+from statistics import median
+
+from dagsim.model import Cluster, Edge, Job, Kind, Task, TaskGraph
+from dagsim.policies import POLICIES
+from dagsim.schedule import Schedule
+from dagsim.sim import MovingDelay, NodeFailures, Simulation, Uniform
+
+TASKS_PER_JOB = 8
+GPUS = 32
+MEAN_S = 100.0
+
+
+def dag_jobs(tasks: int, *, instances: int = 1, load: float = 0.9, bytes_: float = 0.0, at_once: bool = False) -> list[Job]:
+    """Random layered DAG jobs of single-GPU tasks with one or two parents each, Poisson arrivals at ``load``."""
+    rng = random.Random(1)
+    mean_gap_s = TASKS_PER_JOB * instances * MEAN_S / (load * GPUS)
+    jobs, now = [], 0.0
+    for number in range(tasks // TASKS_PER_JOB):
+        now += rng.expovariate(1 / mean_gap_s)
+        listed = tuple(Task(str(i), rng.expovariate(1 / MEAN_S), instances=instances) for i in range(TASKS_PER_JOB))
+        edges = tuple(
+            Edge(parent, child, bytes_)
+            for child in range(1, TASKS_PER_JOB)
+            for parent in rng.sample(range(child), min(child, rng.randint(1, 2)))
+        )
+        jobs.append(Job(f"j{number}", TaskGraph(listed, edges), 0.0 if at_once else now))
+    return jobs
+
+
+def single_jobs(tasks: int) -> list[Job]:
+    """Independent single-GPU tasks that all arrive at once: everything is pending."""
+    rng = random.Random(2)
+    return [Job.single(f"j{number}", Task("t", rng.expovariate(1 / MEAN_S))) for number in range(tasks)]
+
+
+def bare_fifo(jobs: list[Job]) -> list[tuple[float, int, int, int, int]]:
+    """The same schedule as ``fifo`` on one node, by nothing but heaps: rows (time, started or finished, job, task, GPU)."""
+    work = [[task.work for task in job.graph.tasks] for job in jobs]
+    children = [job.graph.children for job in jobs]
+    missing = [[len(parents) for parents in job.graph.parents] for job in jobs]
+    arrivals = [job.arrival_s for job in jobs]
+    events: list[tuple[float, int, int, int, int]] = []
+    ready: list[tuple[int, int]] = []
+    free = list(range(GPUS))
+    rows: list[tuple[float, int, int, int, int]] = []
+    arrived, started, count = 0, 0, len(jobs)
+    while arrived < count or events:
+        if arrived < count and (not events or arrivals[arrived] < events[0][0]):
+            now = arrivals[arrived]
+            for task, open_parents in enumerate(missing[arrived]):
+                if not open_parents:
+                    heappush(ready, (arrived, task))
+            arrived += 1
+        else:
+            now, _, job, task, gpu = heappop(events)
+            heappush(free, gpu)
+            rows.append((now, 1, job, task, gpu))
+            open_parents_of = missing[job]
+            for child in children[job][task]:
+                open_parents_of[child] -= 1
+                if not open_parents_of[child]:
+                    heappush(ready, (job, child))
+        while free and ready:
+            job, task = heappop(ready)
+            gpu = heappop(free)
+            rows.append((now, 0, job, task, gpu))
+            heappush(events, (now + work[job][task], started, job, task, gpu))
+            started += 1
+    return rows
+
+
+def cpu_us(run: Callable[[], object], tasks: int) -> float:
+    """CPU microseconds per task of one call."""
+    gc.collect()
+    begun = time.process_time()
+    run()
+    return (time.process_time() - begun) / tasks * 1e6
+
+
+def one_node() -> Cluster:
+    """All GPUs on one node, so that the lowest free GPU is the one both loops take."""
+    return Cluster.of({"V100": GPUS}, per_node=GPUS)
+
+
+def simulate(jobs: list[Job], policy: str, cluster: Cluster | None = None, **models: object) -> Schedule:
+    """One run with full records."""
+    simulation = Simulation(cluster or one_node(), jobs, **models)  # type: ignore[arg-type]
+    return simulation.run(POLICIES.create(policy))
+
+
+def same_schedule(schedule: Schedule, rows: list[tuple[float, int, int, int, int]]) -> bool:
+    """Whether every task started and ended at the same time on the same GPU in both."""
+    log = [
+        (row.time_s, int(row.kind == Kind.FINISHED), row.job, row.task, row.gpus.bit_length() - 1)
+        for row in schedule.log
+        if row.kind in (Kind.STARTED, Kind.FINISHED)
+    ]
+    return sorted(log) == sorted(rows)
+
+
+def against_bare(tasks: int, repeats: int) -> dict[str, float]:
+    """The DAG replay of the title, kernel and bare loop in turn."""
+    jobs = dag_jobs(tasks)
+    assert same_schedule(simulate(jobs, "fifo"), bare_fifo(jobs)), "the bare loop made another schedule"
+    gc.freeze()
+    pairs = [
+        (cpu_us(lambda: bare_fifo(jobs), tasks), cpu_us(lambda: simulate(jobs, "fifo"), tasks)) for _ in range(repeats)
+    ]
+    gc.unfreeze()
+    return {
+        "bare_us": median(bare for bare, _ in pairs),
+        "kernel_us": median(kernel for _, kernel in pairs),
+        "ratio": median(kernel / bare for bare, kernel in pairs),
+    }
+
+
+def bytes_per_task(tasks: int) -> float:
+    """Peak memory of a run per task, the jobs themselves included (they are made lazily, as a reader would)."""
+    tracemalloc.start()
+    jobs = iter(dag_jobs(tasks))
+    Simulation(one_node(), jobs).run(POLICIES.create("fifo"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak / tasks
+
+
+def measure(tasks: int, repeats: int, large: bool) -> dict[str, float]:
+    """Every figure, by name."""
+    out: dict[str, float] = {}
+    sizes = {"": tasks, "_10x": 10 * tasks} if large else {"": tasks}
+    for suffix, size in sizes.items():
+        for name, value in against_bare(size, repeats if size == tasks else 1).items():
+            out[f"dag_fifo{suffix}_{name}"] = value
+
+    def middle(jobs: list[Job], policy: str, count: int = tasks, **models: object) -> float:
+        return median(cpu_us(lambda: simulate(jobs, policy, **models), count) for _ in range(repeats))  # type: ignore[arg-type]
+
+    jobs = dag_jobs(tasks)
+    for policy in ("fifo-fit", "sjf", "srtf", "eft-wait"):
+        out[f"dag_{policy}_us"] = middle(jobs, policy)
+    pending = single_jobs(tasks)
+    for policy in ("fifo", "sjf", "srtf"):
+        out[f"pending_{policy}_us"] = middle(pending, policy)
+    out["pending_spread"] = max(out[f"pending_{p}_us"] for p in ("fifo", "sjf", "srtf")) / min(
+        out[f"pending_{p}_us"] for p in ("fifo", "sjf", "srtf")
+    )
+    wide = dag_jobs(tasks // 10, instances=20)
+    out["instances20_us_per_instance"] = middle(wide, "fifo", tasks // 10 * 20)
+    out["instances20_share_of_single"] = out["instances20_us_per_instance"] / out["dag_fifo_kernel_us"]
+    four = Cluster.of({"V100": GPUS})
+    out["setup_us"] = middle(jobs, "fifo", setup=MovingDelay(2.0), cluster=four)
+    heavy = dag_jobs(tasks, bytes_=1e9)
+    out["network_us"] = middle(heavy, "fifo", network=Uniform(), cluster=four)
+    out["failures_us"] = middle(jobs, "fifo", disturbances=(NodeFailures(1e5, 1e3),), cluster=four)
+    out["bytes_per_task"] = bytes_per_task(tasks)
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=100_000, help="tasks per run (default 100000)")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each case (default 3)")
+    parser.add_argument("--large", action="store_true", help="also ten times as many tasks")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    args = parser.parse_args()
+    figures = measure(args.tasks, args.repeats, args.large)
+    if args.json:
+        json.dump(figures, sys.stdout, indent=1)
+        print()
+        return
+    for name, value in figures.items():
+        print(f"{name:34s} {value:10.2f}")
+
+
+if __name__ == "__main__":
+    main()
