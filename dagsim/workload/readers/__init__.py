@@ -37,6 +37,7 @@ READERS: dict[str, str] = {
     "google2019": "dagsim.workload.readers.google2019:Google2019",
     "openb2023": "dagsim.workload.readers.openb2023:Openb2023",
     "pai2020": "dagsim.workload.readers.pai2020:Pai2020",
+    "plain": "dagsim.workload.readers.plain:Plain",
 }
 """Every format by name, as ``module:class``; imported when first needed."""
 
