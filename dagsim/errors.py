@@ -1,17 +1,17 @@
 """Every error dagsim raises on purpose.
 
-    DagsimError
-    ├── InputError (ValueError)         something the user wrote is wrong: exit code 2, no traceback
-    │   ├── ModelError                  a GPU type, node, task, graph or job that cannot be
-    │   │   └── GraphError              a cycle, a dangling or doubled edge
-    │   ├── ConfigError                 YAML or --set: file, line, key, what is allowed
-    │   ├── TraceError                  a trace file: file:line and what is wrong with it
-    │   ├── WorkloadError               a synthetic workload that cannot be made
-    │   ├── UnknownName                 no policy, network, reader ... of that name
-    │   └── RunFolderError              a run folder or checkpoint that is missing, damaged or another's
-    └── SimulationError
-        ├── IllegalDecision             a policy decided what cannot be: task, time, reason
-        └── Stalled                     the policy waits and nothing is left to wait for
+DagsimError
+├── InputError (ValueError)         something the user wrote is wrong: exit code 2, no traceback
+│   ├── ModelError                  a GPU type, node, task, graph or job that cannot be
+│   │   └── GraphError              a cycle, a dangling or doubled edge
+│   ├── ConfigError                 YAML or --set: file, line, key, what is allowed
+│   ├── TraceError                  a trace file: file:line and what is wrong with it
+│   ├── WorkloadError               a synthetic workload that cannot be made
+│   ├── UnknownName                 no policy, network, reader ... of that name
+│   └── RunFolderError              a run folder or checkpoint that is missing, damaged or another's
+└── SimulationError
+    ├── IllegalDecision             a policy decided what cannot be: task, time, reason
+    └── Stalled                     the policy waits and nothing is left to wait for
 """
 
 from __future__ import annotations

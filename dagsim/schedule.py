@@ -1,4 +1,5 @@
-"""A schedule: the cluster, the jobs that arrived, and the log of what happened. Every metric and plot is made of these three."""
+"""A schedule: the cluster, the jobs that arrived, and the log of what happened. Every metric and plot is made of these
+three."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ __all__ = ["Schedule"]
 
 @dataclass(slots=True)
 class Schedule:
-    """What a simulation leaves behind, live or read back from a run folder. ``jobs[n]`` belongs to ``Record.job == n``."""
+    """What a simulation leaves behind, live or read back from a run folder. ``jobs[n]`` belongs to ``Record.job ==
+    n``."""
 
     cluster: Cluster
     jobs: list[JobFacts] = field(default_factory=list)

@@ -2,10 +2,10 @@
 
     python scripts/bench_kernel.py [--tasks 100000] [--repeats 3] [--large] [--json]
 
-The bare loop (``bare_fifo``) has no engine, no policy seam and no checks: arrays of numbers, three heaps (events, ready tasks, free
-GPUs) and one row per start and end. It decides as ``fifo`` does and must end with the same start, end and GPU for every task, which
-is asserted. Both run in turn in one process, so that the ratio holds when the machine's speed drifts; the median is printed.
-``--large`` adds ten times as many tasks.
+The bare loop (``bare_fifo``) has no engine, no policy seam and no checks: arrays of numbers, three heaps (events, ready
+tasks, free GPUs) and one row per start and end. It decides as ``fifo`` does and must end with the same start, end and
+GPU for every task, which is asserted. Both run in turn in one process, so that the ratio holds when the machine's speed
+drifts; the median is printed. ``--large`` adds ten times as many tasks.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ GPUS = 32
 MEAN_S = 100.0
 
 
-def dag_jobs(tasks: int, *, instances: int = 1, load: float = 0.9, bytes_: float = 0.0, at_once: bool = False) -> list[Job]:
+def dag_jobs(
+    tasks: int, *, instances: int = 1, load: float = 0.9, bytes_: float = 0.0, at_once: bool = False
+) -> list[Job]:
     """Random layered DAG jobs of single-GPU tasks with one or two parents each, Poisson arrivals at ``load``."""
     rng = random.Random(1)
     mean_gap_s = TASKS_PER_JOB * instances * MEAN_S / (load * GPUS)
@@ -44,7 +46,7 @@ def dag_jobs(tasks: int, *, instances: int = 1, load: float = 0.9, bytes_: float
             for child in range(1, TASKS_PER_JOB)
             for parent in rng.sample(range(child), min(child, rng.randint(1, 2)))
         )
-        jobs.append(Job(f"j{number}", TaskGraph(listed, edges), 0.0 if at_once else now))
+        jobs.append(Job(f"j{number}", TaskGraph(listed, edges), now))
     return jobs
 
 
@@ -55,7 +57,8 @@ def single_jobs(tasks: int) -> list[Job]:
 
 
 def bare_fifo(jobs: list[Job]) -> list[tuple[float, int, int, int, int]]:
-    """The same schedule as ``fifo`` on one node, by nothing but heaps: rows (time, started or finished, job, task, GPU)."""
+    """The same schedule as ``fifo`` on one node, by nothing but heaps: rows (time, started or finished, job, task,
+    GPU)."""
     work = [[task.work for task in job.graph.tasks] for job in jobs]
     children = [job.graph.children for job in jobs]
     missing = [[len(parents) for parents in job.graph.parents] for job in jobs]

@@ -27,7 +27,8 @@ Placement: TypeAlias = tuple[Share, ...]
 
 
 class Start(NamedTuple):
-    """Start waiting instances of a ready task. A gang must be placed whole; of independent instances, as many as you like."""
+    """Start waiting instances of a ready task. A gang must be placed whole; of independent instances, as many as you
+    like."""
 
     task: Waiting
     placement: Placement

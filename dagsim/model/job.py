@@ -41,11 +41,11 @@ def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ..
 class Task:
     """A vertex of a job's DAG: ``instances`` identical parallel pieces of ``work`` each.
 
-    ``work`` is per instance and in the unit of the runtime model: TFLOP, or seconds on the reference GPU. ``speeds`` is the
-    task's own rate by GPU type in units of work per second and overrides the model's. ``gpus`` per instance is 0 (CPU
-    only), a fraction of one GPU, or a whole number on one node; what spans nodes is a ``gang``, whose instances start
-    together, on one GPU type. ``model`` and ``batch`` name a row of the throughput table. ``estimate`` is what the user
-    claimed the work to be (a batch system's requested time), for policies that may not see the truth.
+    ``work`` is per instance and in the unit of the runtime model: TFLOP, or seconds on the reference GPU. ``speeds`` is
+    the task's own rate by GPU type in units of work per second and overrides the model's. ``gpus`` per instance is 0
+    (CPU only), a fraction of one GPU, or a whole number on one node; what spans nodes is a ``gang``, whose instances
+    start together, on one GPU type. ``model`` and ``batch`` name a row of the throughput table. ``estimate`` is what
+    the user claimed the work to be (a batch system's requested time), for policies that may not see the truth.
 
     Raises:
         ModelError: Negative or non-finite work, no instances, impossible demands.
@@ -99,7 +99,9 @@ class Job:
         if not 0 <= self.arrival_s < inf:
             raise ModelError(f"job {self.id!r}: arrival_s must be 0 or more, got {self.arrival_s!r}")
         if self.deadline_s is not None and not self.deadline_s >= self.arrival_s:
-            raise ModelError(f"job {self.id!r}: deadline_s {self.deadline_s!r} lies before its arrival {self.arrival_s!r}")
+            raise ModelError(
+                f"job {self.id!r}: deadline_s {self.deadline_s!r} lies before its arrival {self.arrival_s!r}"
+            )
         if not 0 < self.weight < inf:
             raise ModelError(f"job {self.id!r}: weight must be positive, got {self.weight!r}")
 

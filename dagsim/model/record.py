@@ -49,8 +49,9 @@ class RejectReason(IntEnum):
 class Record(NamedTuple):
     """One row of the log. Fields that a kind does not use are -1 (``instances``, ``gpus``: 0).
 
-    ``job`` counts arrivals from 0; ``task`` is the place in the job's graph; ``run`` counts starts from 0; ``node`` is the place
-    in the cluster; ``gpus`` is the set of GPUs held on that node as a bit mask (0 where a node has more than 62).
+    ``job`` counts arrivals from 0; ``task`` is the place in the job's graph; ``run`` counts starts from 0; ``node`` is
+    the place in the cluster; ``gpus`` is the set of GPUs held on that node as a bit mask (0 where a node has more than
+    62).
     """
 
     kind: int

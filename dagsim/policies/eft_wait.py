@@ -18,13 +18,13 @@ __all__ = ["EftWait"]
 
 
 class EftWait:
-    """Shortest pair of ready task and GPU type first, but a pair is passed over if waiting for the task's fastest type would
-    finish it sooner: if ``eta + p_best < theta * p_here``. Waits if all are passed over.
+    """Shortest pair of ready task and GPU type first, but a pair is passed over if waiting for the task's fastest type
+    would finish it sooner: if ``eta + p_best < theta * p_here``. Waits if all are passed over.
 
-    ``eta`` is when enough GPUs of the fastest type are expected to be free, by the estimates of what runs there. ``theta`` below 1
-    waits less readily. On one GPU type it is SJF. Clairvoyant, not preemptive. O(speed profiles x types) per decision plus
-    O(GPUs asked) per ``eta``; a speed profile is a set of tasks with the same ratios between types. The rule is TetriSched's
-    plan-ahead (Tumanov et al., EuroSys 2016) reduced to one alternative.
+    ``eta`` is when enough GPUs of the fastest type are expected to be free, by the estimates of what runs there.
+    ``theta`` below 1 waits less readily. On one GPU type it is SJF. Clairvoyant, not preemptive. O(speed profiles x
+    types) per decision plus O(GPUs asked) per ``eta``; a speed profile is a set of tasks with the same ratios between
+    types. The rule is TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) reduced to one alternative.
     """
 
     def __init__(self, theta: float = 1.0, placement: str | Placing = "best-fit") -> None:
@@ -75,22 +75,18 @@ class EftWait:
     def _look_at_new_runs(self, view: View) -> None:
         while len(self._ends) < len(view.gpu_types):
             self._ends.append([])
-        running = view.running
-        for id_ in reversed(running):  # newest first: ids count starts
-            if id_ <= self._seen:
-                break
-            run = running[id_]
-            insort(self._ends[run.type], (run.estimated_end_s(view.now), id_, run.gpus))
-        if running:
-            self._seen = max(self._seen, next(reversed(running)))
+        last = self._seen
+        for run in view.runs_after(last):
+            self._seen = max(self._seen, run.id)
+            insort(self._ends[run.type], (run.estimated_end_s(view.now), run.id, run.gpus))
 
 
 _Group: TypeAlias = tuple[DemandClass, int, tuple[float, ...]]
 
 
 class _Profiles:
-    """Ready tasks by time on a type, within demand class, type and speed profile. Inside such a group a longer task is passed over
-    whenever a shorter one is, so that only the heads need looking at."""
+    """Ready tasks by time on a type, within demand class, type and speed profile. Inside such a group a longer task is
+    passed over whenever a shorter one is, so that only the heads need looking at."""
 
     def __init__(self, machines: Machines) -> None:
         self._machines = machines

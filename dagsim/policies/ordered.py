@@ -16,8 +16,8 @@ __all__ = ["Ordered", "TypedOrdered"]
 
 
 class Ordered:
-    """Start the first task by ``key`` that fits, until none does; with ``strict`` the first task blocks all behind it until it
-    fits. Cost per decision: O(log tasks + demand classes)."""
+    """Start the first task by ``key`` that fits, until none does; with ``strict`` the first task blocks all behind it
+    until it fits. Cost per decision: O(log tasks + demand classes)."""
 
     def __init__(self, key: Key, placement: str | Placing = "best-fit", *, strict: bool = False) -> None:
         self.key = key
@@ -34,8 +34,8 @@ class Ordered:
 
 
 class TypedOrdered:
-    """Start the first pair of task and GPU type by ``key`` that fits, until none does: for orders that depend on where a task
-    would run. Cost per decision: O(types x (log tasks + demand classes))."""
+    """Start the first pair of task and GPU type by ``key`` that fits, until none does: for orders that depend on where
+    a task would run. Cost per decision: O(types x (log tasks + demand classes))."""
 
     def __init__(self, key: TypedKey, placement: str | Placing = "best-fit") -> None:
         self.key = key

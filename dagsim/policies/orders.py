@@ -1,4 +1,5 @@
-"""Non-preemptive orders: what is started first. Each is list scheduling with its own key; ties go first come, first served."""
+"""Non-preemptive orders: what is started first. Each is list scheduling with its own key; ties go first come, first
+served."""
 
 from __future__ import annotations
 
@@ -25,13 +26,14 @@ def fifo_fit(placement: str | Placing = "best-fit") -> Ordered:
 
 
 def sjf(placement: str | Placing = "best-fit") -> TypedOrdered:
-    """Shortest job first: of all pairs of ready task and GPU type with room, the one that takes the least time. Clairvoyant.
-    O(types x log n)."""
+    """Shortest job first: of all pairs of ready task and GPU type with room, the one that takes the least time.
+    Clairvoyant. O(types x log n)."""
     return TypedOrdered(by_seconds, placement)
 
 
 def critical_path(placement: str | Placing = "best-fit") -> Ordered:
-    """Highest level first: the ready task with the longest path to the end of its job (Hu 1961; HLFET). Clairvoyant. O(log n)."""
+    """Highest level first: the ready task with the longest path to the end of its job (Hu 1961; HLFET). Clairvoyant.
+    O(log n)."""
     return Ordered(by_rank, placement)
 
 

@@ -16,14 +16,14 @@ class Placing(Protocol):
     """Finds room for a task."""
 
     def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
-        """Where the task's waiting instances go now, on the GPU type ``type_`` (a place in ``View.gpu_types``) or on whichever the
-        rule prefers; ``None`` if there is no room."""
+        """Where the task's waiting instances go now, on the GPU type ``type_`` (a place in ``View.gpu_types``) or on
+        whichever the rule prefers; ``None`` if there is no room."""
         ...
 
 
 class BestFit:
-    """The fastest type with room for the task, on it the node with the fewest idle GPUs that take it; gangs on one node if they
-    fit, else on as few as possible. Cost O(1) without CPU and memory demands, else O(nodes of the type)."""
+    """The fastest type with room for the task, on it the node with the fewest idle GPUs that take it; gangs on one node
+    if they fit, else on as few as possible. Cost O(1) without CPU and memory demands, else O(nodes of the type)."""
 
     place = staticmethod(View.fit)
 

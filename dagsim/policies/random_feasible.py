@@ -14,8 +14,8 @@ __all__ = ["RandomFeasible"]
 
 
 class RandomFeasible:
-    """Uniform over all pairs of ready task and GPU type that could start now, until none could. Draws from the simulation's
-    stream ``policy``. Not clairvoyant. O(demand classes x types) per decision."""
+    """Uniform over all pairs of ready task and GPU type that could start now, until none could. Draws from the
+    simulation's stream ``policy``. Not clairvoyant. O(demand classes x types) per decision."""
 
     def __init__(self, placement: str | Placing = "best-fit") -> None:
         self.placement = placing(placement)
@@ -25,13 +25,13 @@ class RandomFeasible:
         rng = view.stream("policy")
         fits_on = view.machines.fits_on
         while True:
-            pairs = [(bag, type_) for demand, bag in bags.by_demand.items() for type_ in demand.types if fits_on(demand, type_)]
-            pairs = [(bag, type_) for bag, type_ in pairs if bag]
-            total = sum(len(bag) for bag, _ in pairs)
+            fitting = [(demand, type_) for demand in bags.by_demand for type_ in demand.types if fits_on(demand, type_)]
+            total = sum(len(bags.by_demand[demand]) for demand, _ in fitting)
             if not total:
                 return
             at = int(rng.integers(total))
-            for bag, type_ in pairs:
+            for demand, type_ in fitting:
+                bag = bags.by_demand[demand]
                 if at < len(bag):
                     break
                 at -= len(bag)

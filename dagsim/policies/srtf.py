@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from dagsim.model import Decision, Preempt
-from dagsim.policies.orders import by_seconds
 from dagsim.policies.ordered import TypedOrdered
+from dagsim.policies.orders import by_seconds
 from dagsim.policies.placement import Placing
 from dagsim.sim.frontier import ActiveTask
 from dagsim.sim.machines import Machine
@@ -18,9 +18,9 @@ __all__ = ["Srtf"]
 
 
 class Srtf:
-    """Shortest job first by remaining time; a ready task that does not fit takes the place of the runs with the most time left,
-    as long as each of them has more left than it needs there. Clairvoyant, preemptive. O(log n) per decision plus
-    O(log running) per victim looked at (Schrage 1968, for one machine)."""
+    """Shortest job first by remaining time; a ready task that does not fit takes the place of the runs with the most
+    time left, as long as each of them has more left than it needs there. Clairvoyant, preemptive. O(log n) per decision
+    plus O(log running) per victim looked at (Schrage 1968, for one machine)."""
 
     def __init__(self, placement: str | Placing = "best-fit") -> None:
         self._start = TypedOrdered(by_seconds, placement)
@@ -45,12 +45,10 @@ class Srtf:
         return [Preempt(run) for run in self._victims_of(view, pair[0])]
 
     def _look_at_new_runs(self, view: View) -> None:
-        running, seen = view.running, self._seen
-        for id_ in reversed(running):  # newest first: ids count starts
-            if id_ <= seen:
-                break
-            self._seen = max(self._seen, id_)
-            heappush(self._victims, (-running[id_].estimated_end_s(view.now), id_))
+        last = self._seen
+        for run in view.runs_after(last):
+            self._seen = max(self._seen, run.id)
+            heappush(self._victims, (-run.estimated_end_s(view.now), run.id))
 
     def _victims_of(self, view: View, task: ActiveTask) -> list[int]:
         """The runs that must go so that ``task`` fits, or none if the longest ones that may go do not suffice."""

@@ -11,7 +11,8 @@ from simpy.events import Event
 __all__ = ["ARRIVALS", "COMPLETIONS", "DISTURBANCES", "Clock", "Timer"]
 
 COMPLETIONS = 1
-"""Ends of runs, transfers and set-ups come first in their instant (SimPy's own interrupts, 0, come before everything)."""
+"""Ends of runs, transfers and set-ups come first in their instant (SimPy's own interrupts, 0, come before
+everything)."""
 DISTURBANCES = 2
 """Then repairs and failures."""
 ARRIVALS = 3
@@ -19,15 +20,18 @@ ARRIVALS = 3
 
 
 class Clock(Environment):
-    """SimPy's environment with absolute times: ``now + (t - now)`` is not always ``t`` in floating point, and a job must
-    arrive at its own time to the last bit."""
+    """SimPy's environment with absolute times: ``now + (t - now)`` is not always ``t`` in floating point, and a job
+    must arrive at its own time to the last bit."""
 
     def at(self, time_s: float, order: int, event: Event) -> None:
-        """Let the already triggered ``event`` happen at ``time_s``, in the place inside the instant that ``order`` says."""
-        heappush(self._queue, (time_s, order, next(self._eid), event))  # type: ignore[arg-type]
+        """Let the already triggered ``event`` happen at ``time_s``, in the place inside the instant that ``order``
+        says."""
+        entry: Any = (time_s, order, next(self._eid), event)
+        heappush(self._queue, entry)
 
     def settle(self) -> float:
-        """Let everything due at the next instant happen, including what it brings about in that instant; returns its time."""
+        """Let everything due at the next instant happen, including what it brings about in that instant; returns its
+        time."""
         queue, step = self._queue, self.step
         now = queue[0][0]
         step()

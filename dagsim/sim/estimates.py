@@ -18,9 +18,10 @@ __all__ = ["Estimates"]
 class Estimates:
     """How the durations that a policy sees follow from the true ones.
 
-    ``exact``: the truth. ``noisy``: the truth times a log-normal factor per task with median 1 and ``sigma`` of its logarithm, the same
-    on every type. ``predicted``: ``Task.estimate`` instead of ``Task.work`` (a batch system's requested time), scaled alike on every
-    type. ``hidden``: 1 s everywhere, so that every order by duration falls back on first come, first served.
+    ``exact``: the truth. ``noisy``: the truth times a log-normal factor per task with median 1 and ``sigma`` of its
+    logarithm, the same on every type. ``predicted``: ``Task.estimate`` instead of ``Task.work`` (a batch system's
+    requested time), scaled alike on every type. ``hidden``: 1 s everywhere, so that every order by duration falls back
+    on first come, first served.
 
     Raises:
         ModelError: An unknown kind or a negative sigma; with ``predicted``, at arrival, a task without an estimate.
@@ -38,7 +39,8 @@ class Estimates:
             raise ModelError(f"estimates: sigma must be 0 or more, got {self.sigma!r}")
 
     def apply(self, active: ActiveJob, seed: int) -> None:
-        """Replace the truth on the job's tasks by what policies may know. Depends on nothing but job, number and seed."""
+        """Replace the truth on the job's tasks by what policies may know. Depends on nothing but job, number and
+        seed."""
         if self.kind == "exact":
             return
         factors = self._factors(active, seed)

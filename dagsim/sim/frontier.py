@@ -49,12 +49,14 @@ class ActiveJob:
 
 
 class ActiveTask:
-    """A task of a job in the system; *ready* once its parents are done (``missing`` is 0), and then what a policy chooses from.
+    """A task of a job in the system; *ready* once its parents are done (``missing`` is 0), and then what a policy
+    chooses from.
 
-    ``seconds[type]`` is the *estimate* of what one instance still takes on ``Machines.types[type]`` (``inf`` where it may not
-    run), ``best_s`` its least, and ``rank_s`` the estimated longest path from the start of this task to the end of its job,
-    everything on its fastest type. ``order`` sorts by arrival of the job, then by place in its graph: first come, first
-    served. Instances that were preempted come back as a further *piece* of the task, with ``left`` of their work to do.
+    ``seconds[type]`` is the *estimate* of what one instance still takes on ``Machines.types[type]`` (``inf`` where it
+    may not run), ``best_s`` its least, and ``rank_s`` the estimated longest path from the start of this task to the end
+    of its job, everything on its fastest type. ``order`` sorts by arrival of the job, then by place in its graph: first
+    come, first served. Instances that were preempted come back as a further *piece* of the task, with ``left`` of their
+    work to do.
     """
 
     __slots__ = (
@@ -102,6 +104,8 @@ class ActiveTask:
         """The fraction of the work still to do."""
         self.restore_s = 0.0
         """Set-up seconds owed because of a preemption."""
+        self.ready_s = 0.0
+        """When it became ready."""
         self.piece = 0
         """0 for the instances that became ready with the task."""
 
@@ -111,8 +115,8 @@ class ActiveTask:
         return f"{self.job.job.id}/{self.task.name}"
 
     def piece_of(self, piece: int, waiting: int, left: float, restore_s: float) -> ActiveTask:
-        """``waiting`` preempted instances of this task, with the fraction ``left`` of the work still to do and ``restore_s``
-        seconds of set-up owed."""
+        """``waiting`` preempted instances of this task, with the fraction ``left`` of the work still to do and
+        ``restore_s`` seconds of set-up owed."""
         twin = copy(self)
         twin.piece, twin.waiting, twin.restore_s = piece, waiting, restore_s
         if left != self.left:
@@ -154,7 +158,8 @@ class Index(Protocol):
 
 
 class Queue:
-    """Ready tasks by ``(key, order)`` within each demand class: the first that fits is found without touching the others.
+    """Ready tasks by ``(key, order)`` within each demand class: the first that fits is found without touching the
+    others.
 
     Cost: O(log n) per task that comes or goes, O(demand classes) per question.
     """
@@ -264,7 +269,8 @@ class TypedQueue:
 
 
 class Frontier:
-    """Everything that waits: jobs in the system, ready tasks in the order they became ready, and the policy's indexes."""
+    """Everything that waits: jobs in the system, ready tasks in the order they became ready, and the policy's
+    indexes."""
 
     __slots__ = ("_machines", "jobs", "queues", "ready")
 
@@ -276,8 +282,8 @@ class Frontier:
         """Ready tasks, in the order they became ready."""
 
     def add(self, task: ActiveTask, now: float) -> None:
-        """A task became ready, or instances came back. A task with none left waiting is taken out of ``ready`` by whoever
-        starts them; the indexes drop it when they next see it."""
+        """A task became ready, or instances came back. A task with none left waiting is taken out of ``ready`` by
+        whoever starts them; the indexes drop it when they next see it."""
         task.ready_s = now
         self.ready[task] = None
         for queue in self.queues.values():

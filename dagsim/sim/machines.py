@@ -11,7 +11,8 @@ from dagsim.model.record import RejectReason
 __all__ = ["DemandClass", "Levels", "Machine", "Machines"]
 
 MICRO = 1_000_000
-"""CPUs, memory and shares of a GPU are counted in whole millionths, so that taking and giving back leaves no residue."""
+"""CPUs, memory and shares of a GPU are counted in whole millionths, so that taking and giving back leaves no
+residue."""
 NAMED_GPUS = 62
 """The log names the GPUs a run holds on machines with up to this many (a signed 64-bit mask)."""
 
@@ -23,7 +24,19 @@ class DemandClass:
     ``Machines.types`` that may run it. ``rejected`` says why the empty cluster could never run it, if it could not.
     """
 
-    __slots__ = ("blocked_at", "cpus", "demand", "gang", "memory", "number", "plain", "rejected", "share", "types", "whole")
+    __slots__ = (
+        "blocked_at",
+        "cpus",
+        "demand",
+        "gang",
+        "memory",
+        "number",
+        "plain",
+        "rejected",
+        "share",
+        "types",
+        "whole",
+    )
 
     def __init__(self, demand: Demand, gang: int, types: tuple[int, ...], number: int) -> None:
         self.demand = demand
@@ -97,7 +110,21 @@ class Machine:
     """One node and what is free on it. ``idle`` GPUs are wholly free (``free`` is their bit mask), ``shares`` maps each
     partly used GPU to its free millionths."""
 
-    __slots__ = ("bit", "cpus", "free", "gpus", "idle", "index", "levels", "memory", "named", "node", "shares", "type", "up")
+    __slots__ = (
+        "bit",
+        "cpus",
+        "free",
+        "gpus",
+        "idle",
+        "index",
+        "levels",
+        "memory",
+        "named",
+        "node",
+        "shares",
+        "type",
+        "up",
+    )
 
     def __init__(self, index: int, node: Node, type_: int) -> None:
         self.index = index
@@ -222,8 +249,8 @@ class Machines:
         return -1
 
     def candidates(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[int]:
-        """Machines of ``type_`` that may have room, least (or most) free first: GPUs by whole idle ones (machines with a
-        partly used GPU ahead of all for a fractional demand), CPU-only demands by free cores. CPUs and memory are not
+        """Machines of ``type_`` that may have room, least (or most) free first: GPUs by whole idle ones (machines with
+        a partly used GPU ahead of all for a fractional demand), CPU-only demands by free cores. CPUs and memory are not
         checked: ask ``Machine.room``."""
         if demand.whole:
             levels, least = self.by_gpus[type_], demand.whole
@@ -234,8 +261,9 @@ class Machines:
         return levels.from_most(least) if most_free_first else levels.from_least(least)
 
     def fit(self, demand: DemandClass, type_: int, waiting: int) -> Placement | None:
-        """A placement on ``type_`` by best fit: one machine with as many of ``waiting`` instances as it has room for; a gang
-        whole, on the fullest single machine that takes it, else on as few machines as possible. ``None`` if no room."""
+        """A placement on ``type_`` by best fit: one machine with as many of ``waiting`` instances as it has room for; a
+        gang whole, on the fullest single machine that takes it, else on as few machines as possible. ``None`` if no
+        room."""
         if demand.plain:  # as ``best``, without the call: this is asked for every single start
             levels = self.by_gpus[type_]
             used = levels.used >> demand.whole << demand.whole
@@ -254,8 +282,8 @@ class Machines:
         return (Share(index, min(waiting, self.list[index].room(demand))),)
 
     def take(self, machine: Machine, demand: DemandClass, count: int, gpu: int | None) -> tuple[int, tuple[int, ...]]:
-        """Occupy ``machine`` with ``count`` instances; ``Machine.room`` must allow it. Returns the bit mask of the GPUs held and,
-        for a fractional demand, the GPU of each instance."""
+        """Occupy ``machine`` with ``count`` instances; ``Machine.room`` must allow it. Returns the bit mask of the GPUs
+        held and, for a fractional demand, the GPU of each instance."""
         mask: int = 0
         on: tuple[int, ...] = ()
         if demand.whole:
@@ -337,7 +365,7 @@ class Machines:
         return twin
 
     def _compile(self, demand: Demand, gang: int) -> DemandClass:
-        types = range(len(self.types))
+        types = list(range(len(self.types)))
         if demand.gpus > 0:
             types = [index for index in types if self.types[index] is not None]
         if demand.gpu_types is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -17,26 +17,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Policy", "View"]
 
-I = TypeVar("I", bound=Index)
+AnyIndex = TypeVar("AnyIndex", bound=Index)
 
 
 @runtime_checkable
 class Policy(Protocol):
     """Decides. Heuristics, trained agents and users' own all look like this.
 
-    A policy object serves one simulation at a time and may keep state about it; what it keeps must be deep-copyable, so that
-    look-ahead can fork it.
+    A policy object serves one simulation at a time and may keep state about it; what it keeps must be deep-copyable, so
+    that look-ahead can fork it.
     """
 
     def decide(self, view: View) -> Iterable[Decision]:
-        """Decisions for this instant, carried out one by one as they are yielded; the view shows each at once. Asked again until
-        the answer is empty (or only ``Wait``), which means: wait for the next change; or until nothing waits any more."""
+        """Decisions for this instant, carried out one by one as they are yielded; the view shows each at once. Asked
+        again until the answer is empty (or only ``Wait``), which means: wait for the next change; or until nothing
+        waits any more."""
         ...
 
 
 class View:
-    """The present, as a policy may see it: live, read-only, O(1) to hand over. It never shows true durations (where estimates
-    are not exact), nor arrivals to come."""
+    """The present, as a policy may see it: live, read-only, O(1) to hand over. It never shows true durations (where
+    estimates are not exact), nor arrivals to come."""
 
     __slots__ = ("_frontier", "_machines", "_simulation")
 
@@ -80,6 +81,14 @@ class View:
         """Runs under way, by id."""
         return self._simulation.running
 
+    def runs_after(self, last: int) -> Iterator[Run]:
+        """The runs under way with ids above ``last``, newest first: ids count starts."""
+        running = self._simulation.running
+        for id_ in reversed(running):
+            if id_ <= last:
+                return
+            yield running[id_]
+
     @property
     def applicants(self) -> Mapping[int, ActiveJob]:
         """Jobs that wait to be admitted or rejected, by number (empty unless the simulation asks for admission)."""
@@ -104,8 +113,9 @@ class View:
             known = self._frontier.build(TypedQueue(key, self._machines), key)
         return known  # type: ignore[return-value]
 
-    def index(self, key: object, make: Callable[[], I]) -> I:
-        """A policy's own index of the ready tasks: made once, then pushed every task that becomes ready (and all that are)."""
+    def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
+        """A policy's own index of the ready tasks: made once, then pushed every task that becomes ready (and all that
+        are)."""
         known = self._frontier.queues.get(key)
         if known is None:
             known = self._frontier.build(make(), key)
@@ -116,8 +126,8 @@ class View:
         return self._machines.fits(task.demand)
 
     def fit(self, task: ActiveTask, type_: int | None = None) -> Placement | None:
-        """Where the task's waiting instances could go now: the fastest type that has room (or the given one), on it best fit; of
-        independent instances as many as one machine takes. ``None`` if there is no room."""
+        """Where the task's waiting instances could go now: the fastest type that has room (or the given one), on it
+        best fit; of independent instances as many as one machine takes. ``None`` if there is no room."""
         demand, machines = task.demand, self._machines
         types = demand.types
         if type_ is not None:
@@ -135,5 +145,5 @@ class View:
         return self._simulation.stream(name)
 
     def fork(self) -> Simulation:
-        """An equal simulation at this instant that goes its own way: what if?"""
+        """An equal simulation at this instant that goes its own way, to ask what if."""
         return self._simulation.fork()

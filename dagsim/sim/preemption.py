@@ -14,10 +14,10 @@ __all__ = ["Preemption"]
 class Preemption:
     """``on_resume="resume"`` keeps the work done (checkpoint on preemption), ``"restart"`` loses it.
 
-    A run that comes back pays ``restart_s`` plus, if it resumes, ``checkpoint_s_per_gb`` for each GB of its task's memory (saving and
-    loading together), as set-up before it computes. ``on_failure`` says the same for runs killed by a node's failure, where
-    nothing could be saved in time; the default is to start over. Measured restart costs are 25 to 250 s per model (Sia,
-    SOSP 2023, artifact).
+    A run that comes back pays ``restart_s`` plus, if it resumes, ``checkpoint_s_per_gb`` for each GB of its task's
+    memory (saving and loading together), as set-up before it computes. ``on_failure`` says the same for runs killed by
+    a node's failure, where nothing could be saved in time; the default is to start over. Measured restart costs are 25
+    to 250 s per model (Sia, SOSP 2023, artifact).
 
     Raises:
         ModelError: An unknown mode or a negative cost.

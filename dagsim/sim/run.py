@@ -15,15 +15,16 @@ from dagsim.sim.network.base import Flow
 __all__ = ["Held", "Run"]
 
 Held: TypeAlias = tuple[Machine, int, int, tuple[int, ...]]
-"""What a run holds on one machine: the machine, instances, the GPUs' bit mask and, where shared, the GPU of each instance."""
+"""What a run holds on one machine: the machine, instances, the GPUs' bit mask and, where shared, the GPU of each
+instance."""
 
 
 class Run(Event):
     """Instances of one task that run together, and the SimPy event of the end of its present phase.
 
     Its phases are fetching inputs (where there is a network), set-up, computing; one without the first two is a single
-    timeout. Everything but the waiting is plain data: ``computing_s`` is when it started to compute (``None`` before), ``ends_s`` when the
-    present phase ends (``inf`` while only the network knows).
+    timeout. Everything but the waiting is plain data: ``computing_s`` is when it started to compute (``None`` before),
+    ``ends_s`` when the present phase ends (``inf`` while only the network knows).
     """
 
     __slots__ = (
@@ -59,7 +60,7 @@ class Run(Event):
         self.held = held
         self.seconds = task.truth[held[0][0].type] * task.left
         """Its true computing time; policies look at ``estimate_s``."""
-        self.started_s = started_s
+        self.started_s = self.ends_s = started_s
         self.setup_s = 0.0
         self.computing_s: float | None = None
         self.flows: Sequence[Flow] = ()

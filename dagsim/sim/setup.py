@@ -15,8 +15,8 @@ class Setup(Protocol):
     """The seam where set-up costs attach."""
 
     def seconds(self, task: Task, job: int, previous: tuple[int, ...]) -> float:
-        """Seconds before a run of ``task`` computes. ``previous`` holds the job number that each GPU the run now holds served
-        last, -1 for none."""
+        """Seconds before a run of ``task`` computes. ``previous`` holds the job number that each GPU the run now holds
+        served last, -1 for none."""
         ...
 
 

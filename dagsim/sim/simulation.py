@@ -1,8 +1,8 @@
 """The kernel: DAG jobs on a cluster, on SimPy's clock.
 
 ``Simulation.decisions()`` is a generator: it lets everything due at an instant settle (completions, then repairs and
-failures, then arrivals), yields a ``View`` and is sent decisions, until the answer is empty; then time moves on. ``run`` and the Gymnasium
-environment are two short drivers of it.
+failures, then arrivals), yields a ``View`` and is sent decisions, until the answer is empty; then time moves on.
+``run`` and the Gymnasium environment are two short drivers of it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import copy
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import tee
 from math import inf
+from typing import cast
 
 import numpy as np
 from simpy import Interrupt
@@ -36,7 +37,7 @@ from dagsim.schedule import Schedule
 from dagsim.sim.clock import ARRIVALS, COMPLETIONS, Clock, Timer
 from dagsim.sim.disturbance import Disturbance, Disturbing
 from dagsim.sim.estimates import Estimates
-from dagsim.sim.frontier import ActiveJob, Frontier, ActiveTask
+from dagsim.sim.frontier import ActiveJob, ActiveTask, Frontier
 from dagsim.sim.machines import Machine, Machines
 from dagsim.sim.network.base import Flow, Network
 from dagsim.sim.policy import Policy, View
@@ -71,9 +72,10 @@ class NodeFailed:
 class Simulation:
     """One cluster, one stream of jobs, and the models of everything that takes time.
 
-    ``jobs`` must come in order of arrival and is read lazily: only the next job and those in the system are in memory. ``runtime`` turns work into seconds,
-    ``setup``, ``network``, ``preemption`` and ``disturbances`` default to none of it, ``estimates`` to the truth. ``admission=True`` makes every arrival wait for
-    ``Admit`` or ``Reject``. The same arguments and ``seed`` give the same log, byte for byte.
+    ``jobs`` must come in order of arrival and is read lazily: only the next job and those in the system are in memory.
+    ``runtime`` turns work into seconds, ``setup``, ``network``, ``preemption`` and ``disturbances`` default to none of
+    it, ``estimates`` to the truth. ``admission=True`` makes every arrival wait for ``Admit`` or ``Reject``. The same
+    arguments and ``seed`` give the same log, byte for byte.
     """
 
     def __init__(
@@ -155,8 +157,8 @@ class Simulation:
             return self.schedule
 
     def decisions(self, until_s: float = inf) -> Generator[View, Iterable[Decision] | None, None]:
-        """Yield a view whenever something has changed, take decisions for it (``None``: none), again until the answer is empty
-        or nothing waits any more; then let time pass, and so on until the end."""
+        """Yield a view whenever something has changed, take decisions for it (``None``: none), again until the answer
+        is empty or nothing waits any more; then let time pass, and so on until the end."""
         clock = self.clock
         settle, peek = clock.settle, clock.peek
         view, start, carry_out, ready = View(self), self._start, self._carry_out, self.frontier.ready
@@ -330,7 +332,12 @@ class Simulation:
         for node, instances, gpu in placement:
             machine = machines[node]
             room = machine.idle // demand.whole if demand.plain and machine.up else machine.room(demand)
-            if not 0 < instances <= task.waiting or instances > room or gpu is not None or machine.type not in demand.types:
+            if (
+                not 0 < instances <= task.waiting
+                or instances > room
+                or gpu is not None
+                or machine.type not in demand.types
+            ):
                 self._check(task, machine, instances, gpu)
             mask, on = take(machine, demand, instances, gpu)
             self._launch(task, instances, ((machine, instances, mask, on),))
@@ -342,7 +349,9 @@ class Simulation:
         total = sum(share.instances for share in placement)
         nodes = {share.node for share in placement}
         if total != task.waiting or len(nodes) != len(placement) or len({machines[node].type for node in nodes}) != 1:
-            self._illegal(task, f"a gang of {task.waiting} starts whole, on distinct nodes of one type; got {placement}")
+            self._illegal(
+                task, f"a gang of {task.waiting} starts whole, on distinct nodes of one type; got {placement}"
+            )
         held = tuple(
             (machines[node], count, *take(machines[node], task.demand, count, gpu)) for node, count, gpu in placement
         )
@@ -407,7 +416,7 @@ class Simulation:
         if until_s < self._wake_s:
             self._wake_s = until_s
             timer = Timer(self.clock, until_s, ARRIVALS)
-            timer.callbacks.append(self._wake)  # type: ignore[union-attr]
+            timer.callbacks.append(self._wake)
 
     def _wake(self, _: Event) -> None:
         self._changed = True
@@ -539,7 +548,8 @@ class Simulation:
         return self._setup.seconds(run.task.task, number, tuple(previous))
 
     def _flows(self, run: Run) -> list[Flow]:
-        """What the run must read: each parent's bytes from where its instances ran, in proportion to their number there."""
+        """What the run must read: each parent's bytes from where its instances ran, in proportion to their number
+        there."""
         active, index = run.task.job, run.task.index
         graph = active.job.graph
         share_here = {machine.index: count / graph.tasks[index].instances for machine, count, _, _ in run.held}
@@ -596,7 +606,7 @@ class Simulation:
             wake_s, self._wake_s = self._wake_s, inf
             if wake_s > self.now:
                 self._wait(wake_s)
-        self.running = dict.fromkeys(origin.running)  # type: ignore[arg-type]
+        self.running = cast(dict[int, Run], dict.fromkeys(origin.running))
         for event in origin.clock.scheduled():  # runs that end together must do so in the same order again
             if isinstance(event, Run) and event.id in origin.running:
                 self._copy_run(event)

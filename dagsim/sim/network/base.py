@@ -13,8 +13,8 @@ __all__ = ["Flow", "Network"]
 
 
 class Flow:
-    """Bytes on their way from one node to another. ``ends_s`` is set by the network once it knows: a transfer under way is
-    plain data, so that a forked simulation can go on with it."""
+    """Bytes on their way from one node to another. ``ends_s`` is set by the network once it knows: a transfer under way
+    is plain data, so that a forked simulation can go on with it."""
 
     __slots__ = ("destination", "ends_s", "size", "source")
 
@@ -34,6 +34,6 @@ class Network(Protocol):
     """Carries flows. Links with contention are SimPy resources inside the network, held by the process that fetches."""
 
     def fetch(self, clock: Clock, flows: Sequence[Flow]) -> Generator[Event, object, None]:
-        """Part of the SimPy process of a run: wait until every flow has arrived. Called again on copies of the same flows in
-        a forked simulation; may be interrupted at any wait."""
+        """Part of the SimPy process of a run: wait until every flow has arrived. Called again on copies of the same
+        flows in a forked simulation; may be interrupted at any wait."""
         ...
