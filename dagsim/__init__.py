@@ -1,0 +1,102 @@
+"""dagsim: DAG jobs on heterogeneous GPU clusters, simulated; schedulers compared with error bars.
+
+The public names below are loaded when first used, so that ``import dagsim`` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dagsim.errors import DagsimError
+    from dagsim.experiment.direct import Outcome, simulate
+    from dagsim.metrics import Summary, summarize
+    from dagsim.model import (
+        Admit,
+        Cluster,
+        Edge,
+        GpuType,
+        Job,
+        Migrate,
+        Node,
+        Preempt,
+        Reject,
+        Share,
+        Start,
+        Task,
+        TaskGraph,
+        Wait,
+    )
+    from dagsim.policies import POLICIES
+    from dagsim.schedule import Schedule
+    from dagsim.sim import Policy, Simulation, View
+    from dagsim.workload import PRESETS, Synthetic
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "dagsim.errors": ("DagsimError",),
+    "dagsim.experiment.direct": ("Outcome", "simulate"),
+    "dagsim.metrics": ("Summary", "summarize"),
+    "dagsim.model": (
+        "Admit",
+        "Cluster",
+        "Edge",
+        "GpuType",
+        "Job",
+        "Migrate",
+        "Node",
+        "Preempt",
+        "Reject",
+        "Share",
+        "Start",
+        "Task",
+        "TaskGraph",
+        "Wait",
+    ),
+    "dagsim.policies": ("POLICIES",),
+    "dagsim.schedule": ("Schedule",),
+    "dagsim.sim": ("Policy", "Simulation", "View"),
+    "dagsim.workload": ("PRESETS", "Synthetic"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "POLICIES",
+    "PRESETS",
+    "Admit",
+    "Cluster",
+    "DagsimError",
+    "Edge",
+    "GpuType",
+    "Job",
+    "Migrate",
+    "Node",
+    "Outcome",
+    "Policy",
+    "Preempt",
+    "Reject",
+    "Schedule",
+    "Share",
+    "Simulation",
+    "Start",
+    "Summary",
+    "Synthetic",
+    "Task",
+    "TaskGraph",
+    "View",
+    "Wait",
+    "simulate",
+    "summarize",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        return getattr(import_module(_HOME_OF[name]), name)
+    raise AttributeError(f"module 'dagsim' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
