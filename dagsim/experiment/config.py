@@ -6,7 +6,6 @@ The sections of lower floors (runtime, network, estimates ...) are their own dat
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -14,12 +13,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic import model_validator as after_all
 
-from dagsim.errors import ConfigError, ModelError
+from dagsim.errors import ConfigError, ModelError, WorkloadError
 from dagsim.experiment import yaml
 from dagsim.experiment.faults import explain
+from dagsim.experiment.shipped import shipped
+from dagsim.experiment.source import TraceFile, Workload
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.registry import nearest
@@ -30,11 +31,13 @@ from dagsim.sim.preemption import Preemption
 from dagsim.sim.runtime import Flops, Recorded, Throughput
 from dagsim.sim.setup import MovingDelay
 from dagsim.workload.kinds import ByKind
+from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
+from dagsim.workload.synthetic import Synthetic
 
 __all__ = ["ClusterSection", "Config", "Group", "Setting", "config_hash", "dump_config", "json_schema", "load_config"]
 
 
-Runtime: TypeAlias = Annotated[Flops | Recorded | Throughput, ByKind("recorded")]
+Runtime: TypeAlias = Annotated[Flops | Recorded | Throughput, ByKind("throughput")]
 Disturbance: TypeAlias = Annotated[NodeFailures | Maintenance, ByKind("node_failures")]
 
 
@@ -97,14 +100,32 @@ class ClusterSection(Section):
         return self
 
 
+def _spelled_out(workload: Any) -> Any:
+    """A workload given by name: that of a preset or a file, with the keys beside it changed."""
+    if isinstance(workload, str):
+        workload = {"preset": workload}
+    if not isinstance(workload, dict) or "preset" not in workload:
+        return workload
+    name, changes = str(workload["preset"]), {key: value for key, value in workload.items() if key != "preset"}
+    if name in PRESETS:
+        return plain(PRESETS[name].workload) | changes
+    path = Path(name) if Path(name).exists() else shipped("workloads").get(name)
+    if path is not None:
+        return {"kind": "trace", "path": str(path)} | changes
+    hint = nearest(name, PRESETS)
+    raise WorkloadError(f"no workload {name!r}{hint}; allowed: {', '.join(PRESETS)}, or a file (dagsim list workloads)")
+
+
 class Config(Section):
     """An experiment: a cluster, a workload, the models of everything that takes time, a policy, and seeds."""
 
     cluster: ClusterSection = ClusterSection()
     gpu_types: tuple[GpuType, ...] = ()
     """GPU types beside those of ``dagsim list gpus``, for use in ``cluster``."""
-    runtime: Runtime = Recorded()
-    """How work becomes seconds on each GPU type."""
+    workload: Annotated[Workload, BeforeValidator(_spelled_out)] = PRESETS[DEFAULT_WORKLOAD].workload
+    """The jobs: ``synthetic`` (all of it, or what differs from a ``preset``), a ``trace``, or the name of either."""
+    runtime: Runtime = Field(default_factory=lambda known: _runtime_of(known["workload"]))
+    """How work becomes seconds on each GPU type; left out: by measured throughputs, and of a trace as recorded."""
     network: Uniform | None = None
     """How outputs reach the nodes of the next tasks; left out: at once."""
     setup: MovingDelay | None = None
@@ -136,6 +157,12 @@ class Config(Section):
         )
 
 
+def _runtime_of(workload: Synthetic | TraceFile) -> Recorded | Throughput:
+    if isinstance(workload, TraceFile):
+        return Recorded(workload.options.reference_gpu)
+    return Throughput()
+
+
 class Setting(NamedTuple):
     """One key set from the command line: ``source`` is the option as given, ``key`` as in ``--set``."""
 
@@ -152,28 +179,32 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
     """
     document = yaml.Document({}, "defaults") if path is None else yaml.read(path)
     for setting in settings:
+        defaults = _defaults(document)
         if isinstance(setting, str):
-            document.override(setting, _defaults())
+            document.override(setting, defaults)
         else:
-            document.put(setting.key, setting.value, setting.source, _defaults())
+            document.put(setting.key, setting.value, setting.source, defaults)
     return _validate(document)
 
 
 def dump_config(config: Config) -> str:
-    """The whole configuration as YAML; ``load_config`` reads it back equal."""
-    return yaml.dump(plain(config))
+    """The whole configuration as YAML; ``load_config`` reads it back equal, and equal ones give equal text."""
+    # Read again, so that a default that the code writes as 20 is 20.0 like one that was read from a file.
+    return yaml.dump(plain(Config.model_validate(plain(config))))
 
 
 def config_hash(config: Config) -> str:
-    """SHA-256 over all values, as hex digits; comments and the order of keys do not count."""
-    return sha256(json.dumps(plain(config), sort_keys=True).encode()).hexdigest()
+    """SHA-256 of ``dump_config``, as hex digits: comments and spelling do not count."""
+    return sha256(dump_config(config).encode()).hexdigest()
 
 
 @cache
 def json_schema() -> dict[str, Any]:
     """The JSON schema of the configuration, for editors (``# yaml-language-server: $schema=...``)."""
-    schema = Config.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_any_of(schema)}
+    schema: dict[str, Any] = _any_of(Config.model_json_schema())
+    schema["$defs"]["Synthetic"]["properties"]["preset"] = {"enum": list(PRESETS)}
+    schema["properties"]["workload"]["anyOf"].append({"type": "string"})
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _validate(document: yaml.Document) -> Config:
@@ -186,8 +217,16 @@ def _validate(document: yaml.Document) -> Config:
         raise ConfigError(explain(error, document, json_schema())) from None
 
 
-def _defaults() -> Any:
-    return plain(Config())
+def _defaults(document: yaml.Document) -> Any:
+    """What the parts that ``document`` leaves out are; a workload given by name is made a mapping that has it."""
+    defaults = plain(Config())
+    if isinstance(document.value, dict):
+        if isinstance(document.value.get("workload"), str):
+            document.value["workload"] = {"preset": document.value["workload"]}
+        match document.value.get("workload"):
+            case {"preset": str(name)} if name in PRESETS:
+                defaults["workload"] = plain(PRESETS[name].workload)
+    return defaults
 
 
 def plain(value: Any) -> Any:

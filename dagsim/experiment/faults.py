@@ -26,7 +26,8 @@ def explain(error: ValidationError, document: Document, schema: Schema) -> str:
 
     ``schema`` is the JSON schema that the document was held against.
     """
-    return "\n".join(dict.fromkeys(_line(fault, document, schema) for fault in error.errors(include_url=False)))
+    faults = (fault for fault in error.errors(include_url=False) if fault["type"] != "default_factory_not_called")
+    return "\n".join(dict.fromkeys(_line(fault, document, schema) for fault in faults))
 
 
 def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:

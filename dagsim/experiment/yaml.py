@@ -6,6 +6,7 @@ Plain words follow YAML 1.2 (``dagsim.scalar``); a key given twice is an error; 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -60,7 +61,8 @@ class Document:
     def put(self, key: str, value: Any, source: str, default: Any = None) -> None:
         """Set the part at ``key`` (``a.b.0.c``), which comes from ``source``.
 
-        Parts on the way that the document leaves out are made, lists as they stand in ``default``.
+        Parts on the way that the document leaves out start as they stand in ``default``. Another ``kind`` drops what
+        the part held for the old one.
 
         Raises:
             ConfigError: The way leads through what has no such part.
@@ -71,11 +73,14 @@ class Document:
         path: Key = ()
         *way, last = key.split(".")
         for word, below in pairwise((*way, last)):
-            path = (*path, step := _step(holder, word, path, source))
+            step = _step(holder, word, path, source)
+            path, default = (*path, step), _part(default, holder, word)
             if isinstance(holder, dict) and holder.get(word) is None:
-                holder[word] = _at(default, path) if below.isdigit() else {}
+                holder[word] = deepcopy(default) if default is not None else [] if below.isdigit() else {}
             holder = holder[step]
         path = (*path, step := _step(holder, last, path, source))
+        if last == "kind" and isinstance(holder, dict) and holder.get("kind", value) != value:
+            holder.clear()
         holder[step] = value
         for places in (self.values, self.keys):
             for known in [known for known in places if known[: len(path)] == path]:
@@ -190,13 +195,13 @@ def _nearest(places: dict[Key, str], path: Key) -> str | None:
     return next((places[path[:end]] for end in range(len(path), -1, -1) if path[:end] in places), None)
 
 
-def _at(value: Any, path: Key) -> Any:
-    """The part of ``value`` at ``path``, copied (plain mappings and lists); an empty list if there is none."""
-    for key in path:
-        if not isinstance(value, dict) or key not in value:
-            return []
-        value = value[key]
-    return load(dump(value), "default").value
+def _part(default: Any, holder: Any, word: str) -> Any:
+    """The part ``word`` of ``default``; ``None`` if there is none, or if ``holder`` is of another kind."""
+    if not isinstance(default, dict):
+        return None
+    if isinstance(holder, dict) and "kind" in holder and holder["kind"] != default.get("kind"):
+        return None
+    return default.get(word)
 
 
 def _step(holder: Any, word: str, path: Key, source: str) -> Any:

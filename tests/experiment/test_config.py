@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dagsim.errors import ConfigError
 from dagsim.experiment.config import Config, config_hash, dump_config, json_schema, load_config
+from dagsim.experiment.source import TraceFile
 from dagsim.model import Cluster
 from dagsim.sim.disturbance import Maintenance, NodeFailures
 from dagsim.sim.network import Uniform
-from dagsim.sim.runtime import Recorded, Throughput
+from dagsim.sim.runtime import Flops, Recorded, Throughput
+from dagsim.workload.arrivals import Bursty
+from dagsim.workload.presets import PRESETS
+from dagsim.workload.sizes import Correlated
+from dagsim.workload.synthetic import Synthetic
 
 
 def write(folder: Path, text: str) -> Path:
@@ -64,7 +70,40 @@ def test_kind_chooses_the_model(tmp_path: Path) -> None:
 
 
 def test_without_a_kind_the_default_model_is_meant(tmp_path: Path) -> None:
-    assert load_config(write(tmp_path, "runtime: {reference: T4}\n")).runtime == Recorded("T4")
+    assert load_config(write(tmp_path, "runtime: {reference: T4}\n")).runtime == Throughput("T4")
+
+
+def test_the_runtime_follows_the_workload(tmp_path: Path) -> None:
+    text = "workload: {kind: trace, path: x.csv, options: {reference_gpu: P100}}\n"
+    assert load_config(write(tmp_path, text)).runtime == Recorded("P100")
+    assert load_config(write(tmp_path, text + "runtime: {kind: flops}\n")).runtime == Flops()
+    assert load_config().runtime == Throughput()
+
+
+def test_a_workload_can_be_named(tmp_path: Path) -> None:
+    trace = write(tmp_path, "")
+    assert load_config(None, ["workload=steady"]).workload == PRESETS["steady"].workload
+    assert load_config(None, [f"workload={trace}"]).workload == TraceFile(str(trace))
+    # sizes and all else as the preset has them
+    assert load_config(None, ["workload=steady", "workload.load=0.5"]).workload == replace(
+        PRESETS["steady"].workload, load=0.5
+    )
+    named = write(tmp_path, "workload: {preset: correlated, count: 7}\n")
+    assert load_config(named).workload == replace(PRESETS["correlated"].workload, count=7)
+    assert load_config(named, ["workload.sizes.most_gpus=4"]).workload == replace(
+        PRESETS["correlated"].workload, count=7, sizes=Correlated(most_gpus=4)
+    )
+
+
+def test_a_setting_changes_one_key_of_what_is_shown() -> None:
+    shown, changed = load_config().workload, load_config(None, ["workload.arrivals.bursts=8"]).workload
+    assert isinstance(shown, Synthetic)
+    assert isinstance(shown.arrivals, Bursty)
+    assert changed == replace(shown, arrivals=replace(shown.arrivals, bursts=8))
+
+
+def test_another_kind_drops_the_keys_of_the_old_one() -> None:
+    assert load_config(None, ["runtime.kind=recorded", "runtime.scale=none"]).runtime == Recorded(scale="none")
 
 
 def test_settings_come_after_the_file(tmp_path: Path) -> None:
@@ -133,6 +172,15 @@ preemption: no
             "cluster: {groups: [{name: a, cpus: 1}, {name: a, cpus: 2}]}\n",
             "x.yaml:1:19: cluster.groups: groups: two nodes would be called 'a-0'; give each group a name of its own",
         ),
+        (
+            "workload: stedy\n",
+            "x.yaml:1:11: workload: no workload 'stedy'; did you mean 'steady'?; allowed: heterogeneous,",
+        ),
+        ("workload: {preset: stedy, count: 3}\n", "x.yaml:1:20: workload.preset: no workload 'stedy'"),
+        ("workload: {preset: [1]}\n", "x.yaml:1:1"),
+        ("workload: {cuont: 3}\n", "x.yaml:1:12: workload.cuont: there is no such key; did you mean 'count'?"),
+        ("workload: {preset: steady, arrivals: {kind: bursty, burst: 3}}\n", "x.yaml:1:53: workload.arrivals.burst: "),
+        ("workload: {load: 0}\n", "x.yaml:1:18: workload.load: workload: load must be above 0, got 0.0"),
         ("runtime: {reference: T5}\n", "x.yaml:1:22: runtime.reference: unknown GPU type 'T5'; known: "),
     ],
 )
@@ -152,7 +200,7 @@ def test_what_is_dumped_is_read_back_equal(tmp_path: Path) -> None:
 
 
 def test_the_hash_follows_values_not_spelling(tmp_path: Path) -> None:
-    one = load_config(write(tmp_path, "seed: 3 # three\nruntime: {kind: recorded}\n"))
+    one = load_config(write(tmp_path, "seed: 3 # three\nruntime: {kind: throughput}\n"))
     assert config_hash(one) == config_hash(load_config(None, ["seed=3"])) != config_hash(Config())
 
 

@@ -87,6 +87,9 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "latin.yaml")
 
 
+DEFAULT = {"more": [{"n": 5, "m": 6}], "net": {"kind": "x", "rate": 1, "delay": 1}}
+
+
 @pytest.mark.parametrize(
     ("settings", "value"),
     [
@@ -95,13 +98,16 @@ def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
         (["list.0.n=3e-4"], {"a": {"b": 1, "c": 3}, "list": [{"n": 3e-4}]}),
         (["a=[1, {x: y}]"], {"a": [1, {"x": "y"}], "list": [{"n": 1}]}),
         (["a=", "a.b=4"], {"a": {"b": 4}, "list": [{"n": 1}]}),
+        (["net.rate=2"], {"a": {"b": 1, "c": 3}, "list": [{"n": 1}], "net": {"kind": "x", "rate": 2, "delay": 1}}),
+        (["net.kind=y", "net.k=2"], {"a": {"b": 1, "c": 3}, "list": [{"n": 1}], "net": {"kind": "y", "k": 2}}),
         (["more.0.n=7"], {"a": {"b": 1, "c": 3}, "list": [{"n": 1}], "more": [{"n": 7, "m": 6}]}),
     ],
 )
 def test_settings_are_applied_in_order(settings: list[str], value: object) -> None:
     document = load("a: {b: 1, c: 3}\nlist: [{n: 1}]\n", "x.yaml")
     for setting in settings:
-        document.override(setting, default={"more": [{"n": 5, "m": 6}]})
+        document.override(setting, DEFAULT)
+    assert DEFAULT == {"more": [{"n": 5, "m": 6}], "net": {"kind": "x", "rate": 1, "delay": 1}}
     assert document.value == value
 
 

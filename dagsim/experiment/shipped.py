@@ -1,0 +1,56 @@
+"""Configurations and workloads by name: those of the current folder, then those that come with dagsim."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import dagsim
+from dagsim.errors import ConfigError, UnknownName
+from dagsim.registry import nearest
+
+__all__ = ["find_config", "shipped", "summary_of"]
+
+Kind: TypeAlias = Literal["configs", "workloads"]
+
+
+def shipped(kind: Kind) -> dict[str, Path]:
+    """The files of ``configs/`` or ``workloads/`` by name without endings."""
+    package = Path(dagsim.__file__).parent
+    found: dict[str, Path] = {}
+    for folder in (Path(kind), package / kind, package.parent / kind):
+        if folder.is_dir():
+            for path in sorted(folder.glob("**/*.yaml" if kind == "configs" else "*.jsonl*")):
+                name = path.relative_to(folder).as_posix().partition(".")[0]
+                found.setdefault(name, path)
+    return found
+
+
+def find_config(text: str) -> Path:
+    """The file that ``--config`` means: a file, the configuration of a run folder, or a shipped one by name.
+
+    Raises:
+        UnknownName: No such file or name.
+        ConfigError: A folder without a configuration.
+    """
+    path = Path(text)
+    if path.is_dir():
+        if not (path / "config.yaml").is_file():
+            raise ConfigError(f"{path}: there is no config.yaml in this folder")
+        return path / "config.yaml"
+    if path.exists():
+        return path
+    known = shipped("configs")
+    if text in known:
+        return known[text]
+    raise UnknownName(f"no configuration {text!r}: no such file{nearest(text, known)} (dagsim list configs)")
+
+
+def summary_of(path: Path) -> str:
+    """What a configuration says of itself: its first comment that is not for editors."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        if "yaml-language-server" not in line and line.strip("# "):
+            return line.strip("# ")
+    return ""

@@ -1,0 +1,130 @@
+"""Where the jobs of an experiment come from: a synthetic workload or a real trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from math import inf, isfinite
+from typing import Annotated, Any, Literal, TypeAlias
+
+from dagsim.errors import WorkloadError
+from dagsim.model import Cluster, Job
+from dagsim.sim.runtime import Runtime
+from dagsim.workload.kinds import ByKind
+from dagsim.workload.load import Load, LoadMeter, offered_load
+from dagsim.workload.readers import Source, Trace, TraceOptions, open_trace, reader, recognise
+from dagsim.workload.synthetic import Synthetic
+
+__all__ = ["Supply", "TraceFile", "Workload"]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """The jobs of the real trace at ``path``, the same on every seed; ``format`` is recognised if left out."""
+
+    path: str
+    format: str | None = None
+    options: TraceOptions = field(default_factory=TraceOptions)
+    kind: Literal["trace"] = "trace"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def open(self, cluster: Cluster, runtime: Runtime) -> Trace:
+        """The trace, its arrivals scaled to the load asked for (which costs a first reading).
+
+        Raises:
+            TraceError: It cannot be read.
+            WorkloadError: A load is asked of jobs that offer none, or that all come at once.
+        """
+        name, options = self._chosen()
+        if options.load is not None:
+            scale = options.time_scale * self._offered(name, options, cluster, runtime) / options.load
+            options = replace(options, load=None, time_scale=scale)
+        return open_trace(self.path, name, options)
+
+    def check(self) -> None:
+        """Look at the first lines, and whether the format has a use for the options.
+
+        Raises:
+            TraceError: It cannot be read or is not recognised.
+            UnknownName, ConfigError: The format or an option is wrong.
+        """
+        self.source.head()
+        name, options = self._chosen()
+        open_trace(self.path, name, options)
+
+    def _chosen(self) -> tuple[str, TraceOptions]:
+        """The format, and the options that are its reader's business."""
+        name = self.format or recognise(self.path)
+        if "reference_gpu" in reader(name).uses:
+            return name, self.options
+        return name, replace(self.options, reference_gpu=None)  # the runtime model takes the seconds as measured on it
+
+    def _offered(self, name: str, options: TraceOptions, cluster: Cluster, runtime: Runtime) -> float:
+        """The load that the jobs offer as they are."""
+        jobs = open_trace(self.path, name, replace(options, load=None)).jobs()
+        offered = offered_load(jobs, cluster, runtime).offered
+        if not 0 < offered < inf:
+            raise WorkloadError(f"{self.path}: its jobs offer a load of {offered:g}, which cannot be scaled")
+        return offered
+
+    @property
+    def source(self) -> Source:
+        """The file or files that it is read from."""
+        return Source(self.path)
+
+
+Workload: TypeAlias = Annotated[Synthetic | TraceFile, ByKind("synthetic")]
+
+
+class Supply:
+    """The jobs of one run, and what they turned out to be."""
+
+    def __init__(self, workload: Synthetic | TraceFile, cluster: Cluster, runtime: Runtime, seed: int) -> None:
+        self._trace: Trace | None = None
+        match workload:
+            case Synthetic():
+                self._jobs = workload.jobs(cluster, runtime, seed)
+            case TraceFile():
+                self._trace = workload.open(cluster, runtime)
+                self._jobs = self._trace.jobs()
+        self._meter = LoadMeter(cluster, runtime)
+        self._first_s = self._last_s = 0.0
+        self.count = 0
+        """Jobs so far."""
+
+    def jobs(self) -> Iterator[Job]:
+        """The jobs in order of arrival, once; their load is added up on the way."""
+        add = self._meter.add
+        for job in self._jobs:
+            if not self.count:
+                self._first_s = job.arrival_s
+            self._last_s = job.arrival_s
+            self.count += 1
+            for task in job.graph.tasks:
+                add(task)
+            yield job
+
+    @property
+    def load(self) -> Load:
+        """The load of the jobs so far."""
+        return self._meter.over(self._last_s - self._first_s, self.count)
+
+    def facts(self) -> dict[str, Any]:
+        """What is known of the jobs so far, as plain values."""
+        load = self.load
+        facts: dict[str, Any] = {
+            "jobs": load.jobs,
+            "span_s": load.span_s,
+            "gpu_load": load.gpu_load if isfinite(load.gpu_load) else None,
+            "cpu_load": load.cpu_load if isfinite(load.cpu_load) else None,
+            "warning": load.warning,
+        }
+        if (trace := self._trace) is not None:
+            facts["trace"] = {
+                "format": trace.format,
+                "read": str(trace.report),
+                "assumptions": trace.assumptions,
+                **trace.report.to_dict(),
+            }
+        return facts
