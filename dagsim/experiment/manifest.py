@@ -1,0 +1,73 @@
+"""What a run was made with: versions, commit, platform, and the hash of its trace."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from datetime import datetime
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import dagsim
+
+__all__ = ["SCHEMA", "file_hash", "manifest"]
+
+SCHEMA = 1
+"""The layout of run folders; one of another number is not read."""
+
+_PACKAGES = ("dagsim", "numpy", "pandas", "pydantic", "scipy", "simpy", "torch", "gymnasium")
+
+
+def manifest(
+    command: str, created: datetime, config_sha256: str, seeds: tuple[int, ...], trace: Path | None
+) -> dict[str, Any]:
+    """The manifest of a run, as plain values for JSON."""
+    return {
+        "schema": SCHEMA,
+        "command": command,
+        "created": created.isoformat(timespec="seconds"),
+        "seeds": list(seeds),
+        "config_sha256": config_sha256,
+        "trace": None if trace is None else {"path": str(trace), "sha256": file_hash(trace)},
+        "git_commit": _commit(Path(dagsim.__file__).parent.parent),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {name: number for name in _PACKAGES if (number := _version(name))},
+    }
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file, or of a folder's files in order of their names, as hex digits."""
+    total = sha256()
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if file.is_file():
+            with file.open("rb") as stream:
+                while chunk := stream.read(1 << 20):
+                    total.update(chunk)
+    return total.hexdigest()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit(checkout: Path) -> str | None:
+    """The commit that dagsim runs from, ``-dirty`` if files differ from it; ``None`` if it is no checkout."""
+    if not (checkout / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None

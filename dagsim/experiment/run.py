@@ -1,0 +1,153 @@
+"""Running experiments: policies over paired seeds, one result at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from dagsim.errors import UnknownName
+from dagsim.experiment.config import Config
+from dagsim.experiment.source import Supply, TraceFile
+from dagsim.metrics import Summary, summarize
+from dagsim.model import Decision, Job
+from dagsim.policies import POLICIES
+from dagsim.schedule import Schedule
+from dagsim.sim.policy import Policy, View
+from dagsim.sim.simulation import Simulation
+from dagsim.streams import stream
+
+__all__ = ["Result", "Step", "Timed", "check", "evaluate", "replicate_seeds", "simulate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One policy on one workload."""
+
+    policy: str
+    seed: int
+    workload: Mapping[str, Any]
+    """What the jobs turned out to be: their number, load, and of a trace what was read and dropped."""
+    schedule: Schedule
+    summary: Summary
+    wall_s: float
+    """Seconds that the simulation took by the clock on the wall."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How far an experiment is."""
+
+    policy: str
+    seed: int
+    done: int
+    """Runs finished."""
+    runs: int
+    """Runs in all."""
+    jobs: int
+    """Jobs that arrived in the run under way."""
+
+
+Watch = Callable[[Step], None]
+
+_JOBS_PER_STEP = 500
+
+
+def evaluate(config: Config, policies: Sequence[str], watch: Watch | None = None) -> Iterator[Result]:
+    """Run each policy on each seed, lazily; all policies see the same jobs. ``watch`` is told how far it is.
+
+    Raises:
+        InputError, SimulationError: As ``check`` and ``simulate``.
+    """
+    seeds = replicate_seeds(config.seed, config.seeds)
+    runs = [(policy, seed) for seed in seeds for policy in policies]
+    for done, (policy, seed) in enumerate(runs):
+
+        def tell(jobs: int, step: tuple[str, int, int] = (policy, seed, done)) -> None:
+            if watch is not None:
+                watch(Step(*step, len(runs), jobs))
+
+        yield simulate(config, policy, seed, tell)
+
+
+def simulate(config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None) -> Result:
+    """One run of ``policy``; ``tell`` is called with the number of jobs that arrived, now and then.
+
+    Raises:
+        InputError: The cluster, the workload or the policy cannot be made.
+        SimulationError: The policy decided what cannot be, or waits for nothing.
+    """
+    supply = Supply(config.workload, config.build_cluster(), config.runtime, seed)
+    simulation = _simulation(config, _told(supply, tell), seed)
+    timed = Timed(POLICIES.create(policy, seed=seed))
+    began = perf_counter()
+    schedule = simulation.run(timed)
+    wall_s = perf_counter() - began
+    schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
+    return Result(policy, seed, supply.facts(), schedule, summarize(schedule), wall_s)
+
+
+def check(config: Config, policies: Iterable[str]) -> None:
+    """Make everything that an experiment needs, and throw it away.
+
+    Raises:
+        InputError: Something cannot be made.
+    """
+    _simulation(config, (), config.seed)
+    if isinstance(config.workload, TraceFile):
+        config.workload.check()
+    for policy in policies:
+        made = POLICIES.create(policy)
+        if not isinstance(made, Policy):
+            raise UnknownName(f"policy {policy!r}: {made!r} has no method decide(view)")
+
+
+def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
+    """The seeds of ``count`` replicates: ``root`` itself, so that one run is what it says, then numbers drawn from it.
+
+    Never ``root + 1``: the experiments of root 0 and root 1 would share all but one of their workloads.
+    """
+    drawn = stream(root, "replicates").integers(2**32, size=count - 1)
+    return (root, *map(int, drawn))
+
+
+class Timed:
+    """A policy with a stopwatch: what its decisions cost, without what the kernel does between them."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.decision_s = 0.0
+        self.decisions = 0
+
+    def decide(self, view: View) -> Iterator[Decision]:
+        """What the policy decides, as it comes."""
+        before = perf_counter()
+        for decision in self.policy.decide(view):
+            self.decision_s += perf_counter() - before
+            self.decisions += 1
+            yield decision
+            before = perf_counter()
+        self.decision_s += perf_counter() - before
+
+
+def _simulation(config: Config, jobs: Iterable[Job], seed: int) -> Simulation:
+    return Simulation(
+        config.build_cluster(),
+        jobs,
+        runtime=config.runtime,
+        setup=config.setup,
+        network=config.network,
+        preemption=config.preemption,
+        disturbances=config.disturbances,
+        estimates=config.estimates,
+        seed=seed,
+    )
+
+
+def _told(supply: Supply, tell: Callable[[int], None] | None) -> Iterator[Job]:
+    """The jobs; ``tell`` hears now and then how many have come."""
+    for job in supply.jobs():
+        if tell is not None and supply.count % _JOBS_PER_STEP == 1:
+            tell(supply.count - 1)
+        yield job

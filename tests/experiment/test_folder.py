@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from dagsim.errors import RunFolderError
+from dagsim.experiment.config import load_config
+from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.run import Result, replicate_seeds
+from dagsim.metrics import summarize
+from dagsim.model import Decision, Job, Start, Task
+from dagsim.sim.policy import View
+from dagsim.sim.simulation import Simulation
+
+NOW = datetime(2026, 11, 20, 19, 30, tzinfo=UTC)
+CONFIG = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 2}]", "seeds=2"])
+JOBS = {"jobs": 3, "warning": None}
+
+
+class Greedy:
+    def decide(self, view: View) -> Iterator[Decision]:
+        for task in list(view.ready):
+            placement = view.fit(task)
+            if placement is not None:
+                yield Start(task, placement)
+
+
+def result(seed: int) -> Result:
+    # Two GPUs, three jobs of 10, 20 and 30 s that come at once: the last waits for the first and ends at 40 s.
+    jobs = [Job.single(f"j{n}", Task("t", 10.0 * n + seed), tenant="a,b") for n in (1, 2, 3)]
+    schedule = Simulation(CONFIG.build_cluster(), jobs, seed=seed).run(Greedy())
+    return Result("greedy", seed, JOBS, schedule, summarize(schedule), 0.5)
+
+
+def make(root: Path) -> RunFolder:
+    folder = RunFolder.create(root, "eval", CONFIG, argv=["dagsim", "eval", "--set", "a=b c"], now=NOW)
+    for seed in (0, 1):
+        folder.add(result(seed))
+    folder.finish()
+    return folder
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with gzip.open(path, "rt", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_name_says_when_what_and_which_seed(tmp_path: Path) -> None:
+    name = make(tmp_path).path.name
+    assert name.startswith("20261120T193000Z-eval-fifo-s0-")
+    assert len(name.rpartition("-")[2]) == 6
+
+
+def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
+    first, second = make(tmp_path), make(tmp_path)
+    assert second.path.name == first.path.name + "-2"
+
+
+def test_the_same_run_writes_the_same_bytes(tmp_path: Path) -> None:
+    first, second = make(tmp_path).path, make(tmp_path).path
+    same = ["config.yaml", "runs.jsonl", "summary.json", "jobs.csv.gz", "tasks.csv.gz"]
+    same += [f"schedules/00{n}.{kind}" for n in (0, 1) for kind in ("npy", "json.gz")]
+    for name in same:
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
+
+
+def test_lines_are_read_back_with_what_the_clock_said(tmp_path: Path) -> None:
+    made, read = result(1), RunFolder.open(make(tmp_path).path).lines()[1]
+    assert (read.policy, read.seed, read.workload, read.metrics) == ("greedy", 1, JOBS, made.summary.to_dict())
+
+
+def test_the_tables_hold_all_seeds(tmp_path: Path) -> None:
+    path = make(tmp_path).path
+    jobs = rows(path / "jobs.csv.gz")
+    assert [(row["policy"], row["seed"], row["job"], row["completed_s"]) for row in jobs] == [
+        ("greedy", "0", "j1", "10.0"),
+        ("greedy", "0", "j2", "20.0"),
+        ("greedy", "0", "j3", "40.0"),
+        ("greedy", "1", "j1", "11.0"),
+        ("greedy", "1", "j2", "21.0"),
+        ("greedy", "1", "j3", "42.0"),
+    ]
+    assert jobs[0]["tenant"] == "a,b"
+    assert [row["start_s"] for row in rows(path / "tasks.csv.gz")] == ["0.0", "0.0", "10.0", "0.0", "0.0", "11.0"]
+
+
+def test_the_summary_is_the_mean_over_seeds(tmp_path: Path) -> None:
+    summary = json.loads((make(tmp_path).path / "summary.json").read_text())
+    assert summary["greedy"]["seeds"] == 2
+    # (10 + 20 + 40) / 3 and (11 + 21 + 42) / 3
+    assert summary["greedy"]["jct_s.mean"] == pytest.approx((70 / 3 + 74 / 3) / 2)
+
+
+def test_what_was_given_is_kept(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    manifest = json.loads((folder.path / "manifest.json").read_text())
+    assert (folder.path / "command.txt").read_text() == "dagsim eval --set 'a=b c'\n"
+    assert load_config(folder.path / "config.yaml") == CONFIG
+    assert manifest["seeds"] == list(replicate_seeds(0, 2))
+    assert manifest["created"] == "2026-11-20T19:30:00+00:00"
+    assert {"numpy", "simpy"} <= set(manifest["versions"])
+
+
+def test_the_trace_is_known_by_its_hash(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_bytes(b"abc")
+    config = load_config(None, [f"workload={trace}"])
+    folder = RunFolder.create(tmp_path, "replay", config, argv=[])
+    # SHA-256 of "abc", FIPS 180-2, appendix B.1
+    abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert folder.manifest["trace"] == {"path": str(trace), "sha256": abc}
+
+
+def test_a_schedule_is_read_back_equal(tmp_path: Path) -> None:
+    made = result(1).schedule
+    read = RunFolder.open(make(tmp_path).path).schedule(1)
+    assert (read.cluster, read.jobs, read.log, read.seed, read.ended_s) == (
+        made.cluster,
+        made.jobs,
+        made.log,
+        made.seed,
+        made.ended_s,
+    )
+
+
+def test_the_state_follows_the_run(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "eval", CONFIG, argv=[])
+    assert folder.state == "running"
+    folder.finish("interrupted")
+    assert RunFolder.open(folder.path).state == "interrupted"
+    assert not [path for path in folder.path.iterdir() if path.name.startswith(".")]
+
+
+def damage(path: Path, name: str, content: bytes | None) -> None:
+    (path / name).unlink()
+    if content is not None:
+        (path / name).write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("manifest.json", None, r"manifest\.json: not readable as JSON"),
+        ("manifest.json", b'{"schema": 99}', r"manifest\.json: not of a run folder of this version \(schema 1\)"),
+        ("manifest.json", b"[", r"manifest\.json: not readable as JSON"),
+        ("config.yaml", b"sed: 1\n", r"its configuration cannot be read:\n.*did you mean 'seed'"),
+        ("config.yaml", b"seed: 1\n", r"config\.yaml: was changed after the run"),
+        ("runs.jsonl", b"{", r"runs\.jsonl: not readable as lines of JSON"),
+        ("runs.jsonl", b'{"policy": "x"}\n', r"runs\.jsonl and timing\.jsonl are not of this version \('seed'\)"),
+        ("schedules/000.npy", b"\x93NUMPY", r"000\.npy: not a readable schedule log"),
+        ("schedules/000.json.gz", b"\x1f\x8b", r"000\.json\.gz: not a readable list of jobs"),
+        ("schedules/000.json.gz", None, r"000\.json\.gz: not a readable list of jobs"),
+        ("schedules/000.json.gz", gzip.compress(b'{"fields": ["id"]}'), r"of another version \(its fields are id\)"),
+        ("status.json", b"", r"status\.json: not readable as JSON"),
+        ("status.json", b"[]", r"status\.json: its state is none of running, done, failed, interrupted"),
+    ],
+)
+def test_damage_is_refused_with_the_file(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    path = make(tmp_path).path
+    damage(path, name, content)
+    with pytest.raises(RunFolderError, match=message):
+        read_all(path)
+
+
+def read_all(path: Path) -> None:
+    folder = RunFolder.open(path)
+    assert folder.state
+    folder.lines()
+    folder.schedule(0)
+
+
+def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="no such run folder"):
+        RunFolder.open(tmp_path / "none")
+
+
+def test_an_unwritable_root_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunFolderError, match="cannot be written to"):
+        RunFolder.create(tmp_path / "file", "eval", CONFIG, argv=[])
