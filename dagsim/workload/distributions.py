@@ -1,0 +1,270 @@
+"""Distributions of one number, as plain values: what arrivals, sizes, priorities and deadlines are drawn from.
+
+``draw(rng, count)`` gives ``count`` numbers (float64). Those with ``low`` and ``high`` clip what falls outside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, isfinite, log
+from typing import Annotated, Literal, TypeAlias
+
+import numpy as np
+
+from dagsim.errors import WorkloadError
+from dagsim.workload.kinds import ByKind
+
+__all__ = [
+    "Choice",
+    "Constant",
+    "Distribution",
+    "LogNormal",
+    "LogUniform",
+    "Mixture",
+    "Pareto",
+    "Part",
+    "Quantiles",
+    "Simple",
+    "Uniform",
+    "Whole",
+]
+
+_FORBID = {"extra": "forbid"}
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """Always ``value``."""
+
+    value: float = 0.0
+    kind: Literal["constant"] = "constant"
+
+    __pydantic_config__ = _FORBID
+
+    def __post_init__(self) -> None:
+        _finite(self.kind, "value", self.value)
+
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        return np.full(count, float(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """Evenly between ``low`` and ``high``."""
+
+    low: float = 0.0
+    high: float = 1.0
+    kind: Literal["uniform"] = "uniform"
+
+    __pydantic_config__ = _FORBID
+
+    def __post_init__(self) -> None:
+        _range(self.kind, self.low, self.high, -inf)
+
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        return rng.uniform(self.low, self.high, count)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Every whole number from ``low`` to ``high`` equally often."""
+
+    low: int = 1
+    high: int = 8
+    kind: Literal["whole"] = "whole"
+
+    __pydantic_config__ = _FORBID
+
+    def __post_init__(self) -> None:
+        _range(self.kind, self.low, self.high, -inf)
+
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        return rng.integers(self.low, self.high, count, endpoint=True).astype(float)
+
+
+@dataclass(frozen=True, slots=True)
+class LogUniform:
+    """Its logarithm lies evenly between those of ``low`` and ``high``."""
+
+    low: float = 1.0
+    high: float = 10.0
+    kind: Literal["log_uniform"] = "log_uniform"
+
+    __pydantic_config__ = _FORBID
+
+    def __post_init__(self) -> None:
+        _range(self.kind, self.low, self.high, 0.0)
+
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        return np.exp(rng.uniform(log(self.low), log(self.high), count))
+
+
+@dataclass(frozen=True, slots=True)
+class LogNormal:
+    """``median`` times e to the power of a normal number of standard deviation ``sigma``, clipped."""
+
+    median: float = 1.0
+    sigma: float = 1.0
+    low: float = 0.0
+    high: float | None = None
+    kind: Literal["log_normal"] = "log_normal"
+
+    __pydantic_config__ = _FORBID
+
+    def __post_init__(self) -> None:
+        _positive(self.kind, "median", self.median)
+        _positive(self.kind, "sigma", self.sigma)
+        _clip(self.kind, self.low, self.high)
+
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        return np.clip(self.median * np.exp(self.sigma * rng.standard_normal(count)), self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Pareto:
+    """At least ``scale``; above ``x`` with probability ``(scale / x) ** alpha``, clipped to ``high``.
+
+    The smaller ``alpha``, the heavier the tail: without ``high`` the variance is infinite up to 2, the mean up to 1.
+    """
+
+    scale: float = 1.0
+    alpha: float = 1.5
+    high: float | None = None
+    kind: Literal["pareto"] = "pareto"
+
+    __pydantic_config__ = _FORBID
+
+    def __post_init__(self) -> None:
+        _positive(self.kind, "scale", self.scale)
+        _positive(self.kind, "alpha", self.alpha)
+        _clip(self.kind, self.scale, self.high)
+
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        return np.clip(self.scale * (1.0 + rng.pareto(self.alpha, count)), None, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of ``values``, with the probabilities ``weights`` (need not sum to 1; left out: equal)."""
+
+    values: tuple[float, ...]
+    weights: tuple[float, ...] = ()
+    kind: Literal["choice"] = "choice"
+
+    __pydantic_config__ = _FORBID
+
+    def __post_init__(self) -> None:
+        if not self.values or not all(map(isfinite, self.values)):
+            raise WorkloadError(f"choice: values must be at least one number, got {self.values!r}")
+        _weights(self.kind, self.weights or (1.0,) * len(self.values), len(self.values))
+
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        picked = _pick(rng, self.weights or (1.0,) * len(self.values), count)
+        return np.take(np.asarray(self.values, float), picked)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Given by published percentiles: ``points`` are (probability, value), from probability 0 to 1.
+
+    Between two points the value grows geometrically if both are above 0, else evenly. ``whole`` rounds up, so that
+    the value at a probability stays what was published and counts stay counts.
+    """
+
+    points: tuple[tuple[float, float], ...]
+    whole: bool = False
+    kind: Literal["quantiles"] = "quantiles"
+
+    __pydantic_config__ = _FORBID
+
+    def __post_init__(self) -> None:
+        chances, values = [point[0] for point in self.points], [point[1] for point in self.points]
+        if len(self.points) < 2 or chances[0] != 0 or chances[-1] != 1:
+            raise WorkloadError(f"quantiles: points must lead from probability 0 to 1, got {self.points!r}")
+        if chances != sorted(chances) or values != sorted(values) or values[0] < 0 or values[-1] == inf:
+            raise WorkloadError(f"quantiles: points must rise in probability and value, from 0 up, got {self.points!r}")
+
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        chances, values = np.array(self.points, float).T
+        uniform = rng.random(count)
+        upper = np.clip(np.searchsorted(chances, uniform, "right"), 1, len(chances) - 1)
+        left, right = values[upper - 1], values[upper]
+        part = (uniform - chances[upper - 1]) / (chances[upper] - chances[upper - 1])
+        evenly = left + part * (right - left)
+        drawn = np.where(left > 0, np.where(left > 0, left, 1) ** (1 - part) * right**part, evenly)
+        return np.asarray(np.ceil(drawn - 1e-9) if self.whole else drawn)
+
+
+Simple: TypeAlias = Annotated[
+    Constant | Uniform | Whole | LogUniform | LogNormal | Pareto | Choice | Quantiles, ByKind("constant")
+]
+"""Any distribution but a mixture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a mixture: with probability ``weight`` (relative to the others) a number ``of`` this distribution."""
+
+    weight: float
+    of: Simple
+
+    __pydantic_config__ = _FORBID
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Each number from one of ``parts``, chosen by their weights."""
+
+    parts: tuple[Part, ...]
+    kind: Literal["mixture"] = "mixture"
+
+    __pydantic_config__ = _FORBID
+
+    def __post_init__(self) -> None:
+        _weights(self.kind, tuple(part.weight for part in self.parts), len(self.parts))
+
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        picked = _pick(rng, tuple(part.weight for part in self.parts), count)
+        drawn = np.empty(count)
+        for number, part in enumerate(self.parts):
+            mine = picked == number
+            drawn[mine] = part.of.draw(rng, int(mine.sum()))
+        return drawn
+
+
+Distribution: TypeAlias = Annotated[
+    Constant | Uniform | Whole | LogUniform | LogNormal | Pareto | Choice | Quantiles | Mixture, ByKind("constant")
+]
+"""Any distribution; in YAML ``kind`` says which (without it, ``value`` is a constant)."""
+
+
+def _pick(rng: np.random.Generator, weights: tuple[float, ...], count: int) -> np.ndarray:
+    """Places in ``weights``, drawn by them."""
+    bounds = np.cumsum(weights)
+    return np.asarray(np.searchsorted(bounds, rng.random(count) * bounds[-1], "right"))
+
+
+def _finite(kind: str, name: str, value: float) -> None:
+    if not isfinite(value):
+        raise WorkloadError(f"{kind}: {name} must be a finite number, got {value!r}")
+
+
+def _positive(kind: str, name: str, value: float) -> None:
+    if not 0 < value < inf:
+        raise WorkloadError(f"{kind}: {name} must be above 0, got {value!r}")
+
+
+def _range(kind: str, low: float, high: float, above: float) -> None:
+    if not (above < low <= high < inf):
+        more = "" if above == -inf else f" and above {above:g}"
+        raise WorkloadError(f"{kind}: low must be at most high{more}, got low {low!r} and high {high!r}")
+
+
+def _clip(kind: str, low: float, high: float | None) -> None:
+    if not 0 <= low < inf or not (high is None or low <= high < inf):
+        raise WorkloadError(f"{kind}: high must be a number of at least {low:g} or left out, got {high!r}")
+
+
+def _weights(kind: str, weights: tuple[float, ...], count: int) -> None:
+    if len(weights) != count or not all(0 <= weight < inf for weight in weights) or not sum(weights) > 0:
+        raise WorkloadError(f"{kind}: weights must be {count} numbers of 0 or more, not all 0, got {weights!r}")
