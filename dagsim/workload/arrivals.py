@@ -1,0 +1,123 @@
+"""When jobs arrive: patterns over a span whose length follows from the offered load (``dagsim.workload.load``).
+
+``times(rng, count, span_s)`` gives ``count`` sorted arrival times in seconds (float64), spread over ``span_s``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, pi
+from typing import Annotated, Literal, TypeAlias
+
+import numpy as np
+
+from dagsim.errors import WorkloadError
+from dagsim.workload.kinds import ByKind
+
+__all__ = ["Arrivals", "Batch", "Bursty", "Diurnal", "Poisson"]
+
+_FORBID = {"extra": "forbid"}
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson:
+    """Independent exponential gaps; the last arrival is near ``span_s``, not at it."""
+
+    kind: Literal["poisson"] = "poisson"
+
+    __pydantic_config__ = _FORBID
+
+    def times(self, rng: np.random.Generator, count: int, span_s: float) -> np.ndarray:
+        return np.cumsum(rng.exponential(span_s / count, count))
+
+
+@dataclass(frozen=True, slots=True)
+class Bursty:
+    """``share`` of the jobs in ``bursts`` Gaussian bursts, the rest evenly spread.
+
+    Burst centres lie anywhere in the span; ``width`` is the standard deviation of a burst as a part of the span. What
+    falls outside is mirrored back. The defaults are those of MohammedYaseen97/gpu-optimizer.
+
+    Raises:
+        WorkloadError: No bursts, a share outside 0..1, or a width that is not positive.
+    """
+
+    bursts: int = 6
+    share: float = 0.8
+    width: float = 0.03
+    kind: Literal["bursty"] = "bursty"
+
+    __pydantic_config__ = _FORBID
+
+    def __post_init__(self) -> None:
+        if self.bursts < 1:
+            raise WorkloadError(f"arrivals bursty: bursts must be at least 1, got {self.bursts!r}")
+        if not 0 <= self.share <= 1:
+            raise WorkloadError(f"arrivals bursty: share must lie in 0..1, got {self.share!r}")
+        if not 0 < self.width < 1:
+            raise WorkloadError(f"arrivals bursty: width must lie between 0 and 1, got {self.width!r}")
+
+    def times(self, rng: np.random.Generator, count: int, span_s: float) -> np.ndarray:
+        centres = rng.random(self.bursts)
+        floor = rng.random(count)
+        burst = centres[rng.integers(self.bursts, size=count)] + self.width * rng.standard_normal(count)
+        place = np.where(rng.random(count) < self.share, burst, floor)
+        place = np.clip(1 - np.abs(1 - np.abs(place)), 0, 1)  # mirrored at both ends
+        return np.sort(place) * span_s
+
+
+@dataclass(frozen=True, slots=True)
+class Diurnal:
+    """A Poisson process whose rate swings like a cosine with the time of day.
+
+    The highest rate is ``peak_to_trough`` times the lowest and comes ``peak_s`` after the start of each period.
+
+    Raises:
+        WorkloadError: A ratio below 1 or a period that is not positive.
+    """
+
+    peak_to_trough: float = 3.0
+    period_s: float = 86400.0
+    peak_s: float = 50400.0
+    kind: Literal["diurnal"] = "diurnal"
+
+    __pydantic_config__ = _FORBID
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.peak_to_trough < inf:
+            raise WorkloadError(f"arrivals diurnal: peak_to_trough must be at least 1, got {self.peak_to_trough!r}")
+        if not 0 < self.period_s < inf:
+            raise WorkloadError(f"arrivals diurnal: period_s must be above 0, got {self.period_s!r}")
+
+    def times(self, rng: np.random.Generator, count: int, span_s: float) -> np.ndarray:
+        total = float(self._arrived(np.array([span_s]))[0])
+        wanted = np.sort(rng.random(count)) * total
+        low, high = np.zeros(count), np.full(count, float(span_s))
+        for _ in range(60):  # bisection; the span halves to nothing
+            middle = (low + high) / 2
+            early = self._arrived(middle) < wanted
+            low, high = np.where(early, middle, low), np.where(early, high, middle)
+        return high
+
+    def _arrived(self, time_s: np.ndarray) -> np.ndarray:
+        """The integral of the rate from 0, with a mean rate of 1."""
+        swing = (self.peak_to_trough - 1) / (self.peak_to_trough + 1)
+        turn = 2 * pi / self.period_s
+        ahead = np.sin(turn * (time_s - self.peak_s)) + np.sin(turn * self.peak_s)
+        return np.asarray(time_s + swing / turn * ahead)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """All at time 0, whatever the load."""
+
+    kind: Literal["batch"] = "batch"
+
+    __pydantic_config__ = _FORBID
+
+    def times(self, rng: np.random.Generator, count: int, span_s: float) -> np.ndarray:
+        return np.zeros(count)
+
+
+Arrivals: TypeAlias = Annotated[Poisson | Bursty | Diurnal | Batch, ByKind("bursty")]
+"""Any pattern of arrivals; in YAML ``kind`` says which."""
