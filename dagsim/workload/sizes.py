@@ -1,0 +1,166 @@
+"""What tasks ask for: work, instances, GPUs, CPUs, memory, and the model that they train.
+
+``draw(rng, tasks)`` gives columns with an entry per task. ``rng`` maps a name to the generator of that name, one per
+quantity, so that a change to one leaves the others alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from dagsim.errors import WorkloadError
+from dagsim.workload.distributions import (
+    Choice,
+    Constant,
+    Distribution,
+    LogNormal,
+    LogUniform,
+    Mixture,
+    Part,
+    Uniform,
+)
+from dagsim.workload.kinds import ByKind
+
+__all__ = ["MEASURED_MODELS", "Columns", "Correlated", "Draws", "Independent", "Sizes"]
+
+Draws: TypeAlias = Callable[[str], np.random.Generator]
+
+MEASURED_MODELS = ("bert", "cifar10", "deepspeech2", "imagenet", "yolov3")
+"""The models whose throughput was measured on A100, V100 and T4 (``dagsim.sim.throughput``)."""
+
+GANGS = Choice((1, 2, 4, 8), (0.65, 0.17, 0.14, 0.04))
+"""Instances of a task: most have one, few have eight."""
+
+_SECONDS = LogNormal(600.0, 1.3, 20.0, 20000.0)
+_SHORT_AND_LONG = Mixture((Part(0.85, Uniform(100.0, 800.0)), Part(0.15, LogUniform(800.0, 10000.0))))
+_ONE, _NONE = Constant(1.0), Constant(0.0)
+
+_FORBID = {"extra": "forbid"}
+
+
+class Columns(NamedTuple):
+    """Drawn sizes, an entry per task, and what is the same for all; ``priority`` only where sizes decide on it."""
+
+    work: list[float]
+    instances: list[int]
+    gpus: list[float]
+    cpus: list[float]
+    memory_gb: list[float]
+    model: list[str | None]
+    estimate: list[float | None]
+    priority: list[float] | None = None
+    gang: bool = True
+    gpu_types: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Independent:
+    """Each quantity from its own distribution.
+
+    ``work`` is in the unit of the runtime model: seconds on its reference GPU type, or TFLOP. ``gpus``, ``cpus`` and
+    ``memory_gb`` are per instance; ``gang`` says that the instances of a task start together. ``models`` are equally
+    likely. ``claim`` is what users say of the work, as a multiple of it (a requested time).
+
+    Raises:
+        WorkloadError: When drawn, negative sizes or no instances.
+    """
+
+    work: Distribution = _SECONDS
+    instances: Distribution = GANGS
+    gang: bool = True
+    gpus: Distribution = _ONE
+    cpus: Distribution = _NONE
+    memory_gb: Distribution = _NONE
+    models: tuple[str, ...] = MEASURED_MODELS
+    gpu_types: tuple[str, ...] | None = None
+    claim: Distribution | None = None
+    kind: Literal["independent"] = "independent"
+
+    __pydantic_config__ = _FORBID
+
+    def draw(self, rng: Draws, tasks: int) -> Columns:
+        work = _sizes("work", self.work, rng, tasks)
+        return Columns(
+            work.tolist(),
+            _counts(_sizes("instances", self.instances, rng, tasks)),
+            _sizes("gpus", self.gpus, rng, tasks).tolist(),
+            _sizes("cpus", self.cpus, rng, tasks).tolist(),
+            _sizes("memory_gb", self.memory_gb, rng, tasks).tolist(),
+            _models(self.models, rng, tasks),
+            [None] * tasks if self.claim is None else (work * _sizes("claim", self.claim, rng, tasks)).tolist(),
+            None,
+            self.gang,
+            self.gpu_types,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Correlated:
+    """Long tasks take more GPUs and have lower priority, as in MohammedYaseen97/gpu-optimizer.
+
+    With x = work / ``longest``, capped at 1: GPUs are ``gpus_follow`` parts of 1 + floor(x ** 0.6 * (most_gpus - 1))
+    and for the rest a whole number from 1 to ``most_gpus``; the priority is ``priority_follows`` parts of
+    1 + floor((1 - x) ** 0.8 * (top_priority - 1)) and for the rest one from 1 to ``top_priority``; both rounded. GPUs
+    form a gang of instances with one GPU each. A job has the priority of its first task.
+
+    Raises:
+        WorkloadError: A part outside 0..1, or a bound below 1; when drawn, negative work.
+    """
+
+    work: Distribution = _SHORT_AND_LONG
+    longest: float = 10000.0
+    most_gpus: int = 8
+    gpus_follow: float = 0.7
+    top_priority: int = 10
+    priority_follows: float = 0.6
+    models: tuple[str, ...] = MEASURED_MODELS
+    kind: Literal["correlated"] = "correlated"
+
+    __pydantic_config__ = _FORBID
+
+    def __post_init__(self) -> None:
+        for name in ("gpus_follow", "priority_follows"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise WorkloadError(f"sizes correlated: {name} must lie in 0..1, got {getattr(self, name)!r}")
+        for name in ("longest", "most_gpus", "top_priority"):
+            if not getattr(self, name) >= 1:
+                raise WorkloadError(f"sizes correlated: {name} must be at least 1, got {getattr(self, name)!r}")
+
+    def draw(self, rng: Draws, tasks: int) -> Columns:
+        work = _sizes("work", self.work, rng, tasks)
+        part = np.minimum(work / self.longest, 1.0)
+        wide = 1 + np.floor(part**0.6 * (self.most_gpus - 1))
+        urgent = 1 + np.floor((1 - part) ** 0.8 * (self.top_priority - 1))
+        any_gpus = rng("sizes/gpus").integers(1, self.most_gpus, tasks, endpoint=True)
+        any_priority = rng("sizes/priority").integers(1, self.top_priority, tasks, endpoint=True)
+        gpus = np.rint(self.gpus_follow * wide + (1 - self.gpus_follow) * any_gpus)
+        priority = np.rint(self.priority_follows * urgent + (1 - self.priority_follows) * any_priority)
+        ones, zeros = [1.0] * tasks, [0.0] * tasks
+        models = _models(self.models, rng, tasks)
+        return Columns(work.tolist(), _counts(gpus), ones, zeros, zeros, models, [None] * tasks, priority.tolist())
+
+
+Sizes: TypeAlias = Annotated[Independent | Correlated, ByKind("independent")]
+"""Any rule for sizes; in YAML ``kind`` says which."""
+
+
+def _sizes(name: str, distribution: Distribution, rng: Draws, count: int) -> np.ndarray:
+    drawn = distribution.draw(rng(f"sizes/{name}"), count)
+    if count and not drawn.min() >= 0:
+        raise WorkloadError(f"sizes: {name} must be 0 or more, and {distribution!r} gave {float(drawn.min())!r}")
+    return drawn
+
+
+def _counts(drawn: np.ndarray) -> list[int]:
+    """Whole numbers of at least 1."""
+    return np.maximum(np.rint(drawn), 1).astype(int).tolist()  # type: ignore[no-any-return]
+
+
+def _models(models: tuple[str, ...], rng: Draws, count: int) -> list[str | None]:
+    if not models:
+        return [None] * count
+    return [models[place] for place in rng("sizes/models").integers(len(models), size=count).tolist()]
