@@ -1,0 +1,119 @@
+"""Offered load: how much of a cluster's time the jobs that arrive ask for.
+
+The offered load of GPUs is the sum over all tasks of
+
+    instances * GPUs per instance / sum over GPUs it may use of (1 / seconds of one instance there)
+
+divided by the seconds between the first and the last arrival: the fraction of that span for which the whole cluster
+would be busy if all GPUs that a task may use worked on it, each at its own speed. On a cluster of one GPU type that is
+GPU-seconds / (GPUs * span). The load of CPU cores is the same sum with cores in place of GPUs. The offered load is the
+larger of the two; above 1 the queue grows for as long as jobs arrive, whatever the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Protocol
+
+from dagsim.model import Cluster, GpuType, Job, Task
+
+__all__ = ["Load", "LoadMeter", "Runtime", "offered_load"]
+
+
+class Runtime(Protocol):
+    """What workloads need to know of a runtime model (``dagsim.sim.runtime``)."""
+
+    def seconds(self, task: Task, gpus: tuple[GpuType | None, ...]) -> tuple[float, ...]:
+        """Seconds that one instance of ``task`` takes on each of ``gpus``; ``inf`` where it cannot run."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The load that ``jobs`` jobs offered over ``span_s``; ``cpu_load`` and ``gpu_load`` are ``inf`` if that is 0."""
+
+    gpu_load: float
+    cpu_load: float
+    span_s: float
+    jobs: int
+
+    @property
+    def offered(self) -> float:
+        """The load of what is scarcer, GPUs or cores."""
+        return max(self.gpu_load, self.cpu_load)
+
+    @property
+    def warning(self) -> str | None:
+        """What to tell people of a load above 1."""
+        if self.offered <= 1 + 1e-9:  # rounding of a load of exactly 1
+            return None
+        if self.offered == inf:
+            return "all jobs arrive at once: the offered load has no meaning"
+        return (
+            f"the offered load {self.offered:.3g} is above 1: while jobs arrive the queue grows whatever the policy, "
+            "and mean completion times depend on how many jobs there are"
+        )
+
+    def __str__(self) -> str:
+        of = "GPUs" if self.gpu_load >= self.cpu_load else "CPU cores"
+        if self.offered == inf:
+            return f"{self.jobs} jobs at once"
+        return f"offered load {self.offered:.3f} of the {of}: {self.jobs} jobs over {self.span_s / 3600:.2f} h"
+
+
+class LoadMeter:
+    """Adds up for how long tasks would keep the whole cluster busy. Costs about 2 microseconds a task."""
+
+    def __init__(self, cluster: Cluster, runtime: Runtime) -> None:
+        self.gpu_s = 0.0
+        """Seconds for which all GPUs would be busy."""
+        self.cpu_s = 0.0
+        """Seconds for which all cores would be busy."""
+        self._runtime = runtime
+        self._types = cluster.gpu_types
+        self._gpus = [float(sum(node.gpus for node in cluster.nodes if node.gpu == gpu)) for gpu in self._types]
+        self._cpus = [sum(node.cpus for node in cluster.nodes if node.gpu == gpu) for gpu in self._types]
+
+    def add(self, task: Task) -> None:
+        """Count ``task`` in. A task that can run nowhere here offers no load: its job will be rejected."""
+        if task.gpus or task.cpus:
+            seconds = self._runtime.seconds(task, self._types)
+            if task.gpus:
+                self.gpu_s += _busy(task.instances * task.gpus, self._gpus, seconds)
+            if task.cpus:
+                self.cpu_s += _busy(task.instances * task.cpus, self._cpus, seconds)
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds for which what is scarcer would be busy."""
+        return max(self.gpu_s, self.cpu_s)
+
+    def over(self, span_s: float, jobs: int) -> Load:
+        """The load of what was added, had it arrived over ``span_s``."""
+        return Load(_per(self.gpu_s, span_s), _per(self.cpu_s, span_s), span_s, jobs)
+
+
+def offered_load(jobs: Iterable[Job], cluster: Cluster, runtime: Runtime) -> Load:
+    """The load that ``jobs`` offer to ``cluster``."""
+    meter = LoadMeter(cluster, runtime)
+    first, last, count = inf, 0.0, 0
+    for job in jobs:
+        first, last, count = min(first, job.arrival_s), max(last, job.arrival_s), count + 1
+        for task in job.graph.tasks:
+            meter.add(task)
+    return meter.over(max(last - first, 0.0), count)
+
+
+def _busy(amount: float, capacity: Sequence[float], seconds: Sequence[float]) -> float:
+    speed = 0.0
+    for units, each in zip(capacity, seconds, strict=True):
+        if each == 0:
+            return 0.0
+        speed += units / each
+    return amount / speed if speed else 0.0
+
+
+def _per(busy_s: float, span_s: float) -> float:
+    return busy_s / span_s if span_s else (inf if busy_s else 0.0)
