@@ -28,6 +28,7 @@ FLOORS = (
     {"testing"},
     {"experiment"},
     {"cli"},
+    {"__main__"},
 )
 """Lowest first. Parts of one floor do not import each other; ``__init__`` gathers the public names of all."""
 

@@ -1,0 +1,5 @@
+"""``python -m dagsim`` is ``dagsim``."""
+
+from dagsim.cli import main
+
+main()

@@ -1,0 +1,53 @@
+"""Every command and every piece of Python in the README runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def commands() -> list[str]:
+    lines = [line for block in blocks("console") for line in block.splitlines()]
+    return [line.removeprefix("$ ").partition("   #")[0].strip() for line in lines if line.startswith("$ ")]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_command_runs_from_an_empty_directory(command: str, tmp_path: Path) -> None:
+    (tmp_path / "workloads").symlink_to(ROOT / "workloads")
+    argv = [sys.executable, "-m", "dagsim", *shlex.split(command)[1:]]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("code", blocks("python"), ids=["simulate", "own_policy"])
+def test_python_runs_as_printed(code: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out.strip()
+
+
+def test_a_policy_of_the_readme_runs_by_its_module(tmp_path: Path) -> None:
+    code = next(code for code in blocks("python") if "FewestInstancesFirst" in code)
+    (tmp_path / "my_module.py").write_text(code.partition("\n\nprint(")[0], encoding="utf-8")
+    argv = [sys.executable, "-m", "dagsim", "eval", "--algo", "my_module:FewestInstancesFirst", "--seeds", "1"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_first_command_is_what_ci_runs() -> None:
+    install, test = blocks("bash")[0].strip().splitlines()
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert install in script
+    assert test in script
