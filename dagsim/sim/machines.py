@@ -16,6 +16,9 @@ residue."""
 NAMED_GPUS = 62
 """The log names the GPUs a run holds on machines with up to this many (a signed 64-bit mask)."""
 
+_LOOK_BACK = 256
+"""How many releases a demand class that did not fit looks back at, before it searches all machines again."""
+
 
 class DemandClass:
     """All tasks that ask for the same, compiled against one cluster: they fit or do not fit together.
@@ -174,7 +177,7 @@ class Machine:
 class Machines:
     """All machines of a cluster, the indexes over them, and the demand classes compiled against them."""
 
-    __slots__ = ("_alone", "by_cpus", "by_gpus", "classes", "list", "released", "shared", "types")
+    __slots__ = ("_alone", "by_cpus", "by_gpus", "classes", "list", "recent", "released", "shared", "types")
 
     def __init__(self, cluster: Cluster) -> None:
         self.types: tuple[GpuType | None, ...] = cluster.gpu_types
@@ -188,6 +191,8 @@ class Machines:
         """Per type, machines by whole free CPU cores; kept only once a CPU-only task has been seen."""
         self.released = 0
         """Counts releases; a demand class that did not fit need not be tried again until it moves."""
+        self.recent: list[Machine] = []
+        """The machines of the last releases, latest last: only they can have room for what did not fit before."""
         self.classes: dict[object, DemandClass] = {}
         self._alone: list[Placement] = [(Share(index),) for index in range(len(self.list))]
         for machine in self.list:
@@ -210,6 +215,10 @@ class Machines:
             by_gpus, whole = self.by_gpus, demand.whole
             for type_ in demand.types:
                 if by_gpus[type_].used >> whole:
+                    return True
+        elif not demand.gang and 0 <= demand.blocked_at and (since := self.released - demand.blocked_at) <= _LOOK_BACK:
+            for machine in self.recent[-since:]:
+                if machine.type in demand.types and machine.room(demand):
                     return True
         else:
             for type_ in demand.types:
@@ -310,7 +319,7 @@ class Machines:
 
     def give(self, machine: Machine, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> None:
         """Give back what ``take`` took."""
-        self.released += 1
+        self._release(machine)
         if demand.whole:
             machine.free |= mask
             self._set_idle(machine, machine.idle + demand.whole * count)
@@ -336,7 +345,7 @@ class Machines:
         """Put a repaired machine back into the indexes."""
         bit = 1 << machine.index
         machine.up = True
-        self.released += 1
+        self._release(machine)
         self.by_gpus[machine.type].add(bit, machine.idle)
         if machine.shares:
             self.shared[machine.type] |= bit
@@ -357,12 +366,19 @@ class Machines:
             machine.levels = twin.by_gpus[machine.type]
         twin.shared = list(self.shared)
         twin.by_cpus = None if self.by_cpus is None else [levels.copy() for levels in self.by_cpus]
-        twin.released = 0
+        twin.released, twin.recent = 0, []
         twin.classes = {}
         for key, known in self.classes.items():
             again = twin.classes[key] = DemandClass(known.demand, known.gang, known.types, known.number)
             again.rejected = known.rejected
         return twin
+
+    def _release(self, machine: Machine) -> None:
+        self.released += 1
+        recent = self.recent
+        recent.append(machine)
+        if len(recent) > 4 * _LOOK_BACK:
+            del recent[:-_LOOK_BACK]
 
     def _compile(self, demand: Demand, gang: int) -> DemandClass:
         types = list(range(len(self.types)))
