@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf, isfinite, log
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 
 from dagsim.errors import WorkloadError
+from dagsim.workload.exactly import exp
 from dagsim.workload.kinds import ByKind
 
 __all__ = [
@@ -96,7 +98,7 @@ class LogUniform:
         _range(self.kind, self.low, self.high, 0.0)
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        return np.exp(rng.uniform(log(self.low), log(self.high), count))
+        return self.low * exp(log(self.high / self.low) * rng.random(count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class LogNormal:
         _clip(self.kind, self.low, self.high)
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        return np.clip(self.median * np.exp(self.sigma * rng.standard_normal(count)), self.low, self.high)
+        return np.clip(self.median * exp(self.sigma * rng.standard_normal(count)), self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,7 @@ class Pareto:
         _clip(self.kind, self.scale, self.high)
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        return np.clip(self.scale * (1.0 + rng.pareto(self.alpha, count)), None, self.high)
+        return np.clip(self.scale * exp(rng.standard_exponential(count) / self.alpha), None, self.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +190,11 @@ class Quantiles:
         chances, values = np.array(self.points, float).T
         uniform = rng.random(count)
         upper = np.clip(np.searchsorted(chances, uniform, "right"), 1, len(chances) - 1)
-        left, right = values[upper - 1], values[upper]
         part = (uniform - chances[upper - 1]) / (chances[upper] - chances[upper - 1])
-        evenly = left + part * (right - left)
-        drawn = np.where(left > 0, np.where(left > 0, left, 1) ** (1 - part) * right**part, evenly)
+        left, right = values[upper - 1], values[upper]
+        growth = np.array([log(high) - log(low) if low > 0 else 0.0 for low, high in pairwise(values.tolist())])
+        geometric = np.clip(left * exp(part * growth[upper - 1]), left, right)
+        drawn = np.where(left > 0, geometric, part * right)
         return np.asarray(np.ceil(drawn - 1e-9) if self.whole else drawn)
 
 

@@ -129,7 +129,7 @@ class Synthetic:
             outputs = None
             if self.output_gb is not None:
                 edges = sum(len(parents) for shape in shapes for parents in shape)
-                outputs = iter((1e9 * self.output_gb.draw(rng("outputs"), edges)).tolist())
+                outputs = iter(np.rint(1e9 * self.output_gb.draw(rng("outputs"), edges)).tolist())
             place = 0
             for job, shape in enumerate(shapes):
                 start, place = place, place + len(shape)
