@@ -1,0 +1,159 @@
+"""Jobs as plain records and back: what a line of a workload file says.
+
+The keys of a job and of a task are the fields of ``dagsim.model.Job`` and ``Task``; those at their default are left
+out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from dagsim.model import Edge, Job, Task, TaskGraph
+
+__all__ = ["WrongRecord", "job_of", "record_of", "short"]
+
+
+class WrongRecord(Exception):
+    """A record that is no job; the message begins with the field."""
+
+
+def record_of(job: Job) -> dict[str, Any]:
+    """``job`` as a record of plain values."""
+    record = _given(job, _JOB_DEFAULTS)
+    record["tasks"] = [_given(task, _TASK_DEFAULTS) for task in job.graph.tasks]
+    for task, into in zip(job.graph.tasks, record["tasks"], strict=True):
+        if task.speeds is not None:
+            into["speeds"] = dict(task.speeds)
+    if job.graph.edges:
+        record["edges"] = [edge if edge.bytes else edge[:2] for edge in job.graph.edges]
+    return record
+
+
+def job_of(record: dict[str, Any]) -> Job:
+    """The job that ``record`` says; uses the record up.
+
+    Raises:
+        WrongRecord: A field that is missing, not known, or of another type.
+        ModelError: A job that cannot be.
+    """
+    tasks, edges = record.pop("tasks", None), record.pop("edges", [])
+    for name, value in (("tasks", tasks), ("edges", edges)):
+        if not isinstance(value, list):
+            raise WrongRecord(f"{name}: should be a list, got {short(value)}")
+    _check(record, _JOB_FIELDS, ("id",), "")
+    graph = TaskGraph(
+        tuple([_task(task, place) for place, task in enumerate(tasks)]),
+        tuple([_edge(edge, place) for place, edge in enumerate(edges)]),
+    )
+    return Job(graph=graph, **record)
+
+
+def short(value: object) -> str:
+    """``value`` for a message: its ``repr``, cut off."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _task(record: Any, place: int) -> Task:
+    if not isinstance(record, dict):
+        raise WrongRecord(f"tasks[{place}]: should be a task, got {short(record)}")
+    _check(record, _TASK_FIELDS, ("name", "work"), f"tasks[{place}].")
+    if record.get("gpu_types") is not None:
+        record["gpu_types"] = tuple(record["gpu_types"])
+    return Task(**record)
+
+
+def _edge(record: Any, place: int) -> Edge:
+    match record:
+        case [parent, child] if _is_whole(parent) and _is_whole(child):
+            return Edge(parent, child)
+        case [parent, child, size] if _is_whole(parent) and _is_whole(child) and _is_number(size):
+            return Edge(parent, child, size)
+    raise WrongRecord(f"edges[{place}]: should be [parent, child] or [parent, child, bytes], got {short(record)}")
+
+
+class _Field(NamedTuple):
+    holds: Callable[[Any], bool]
+    what: str
+
+
+def _check(record: Mapping[str, Any], known: Mapping[str, _Field], needed: Iterable[str], where: str) -> None:
+    for name, value in record.items():
+        if name not in known:
+            raise WrongRecord(f"{where}{name}: there is no such field; known: {', '.join(known)}")
+        if not known[name].holds(value):
+            raise WrongRecord(f"{where}{name}: should be {known[name].what}, got {short(value)}")
+    for name in needed:
+        if name not in record:
+            raise WrongRecord(f"{where}{name}: is missing")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_number, value.values()))
+
+
+def _optional(holds: Callable[[Any], bool], what: str) -> _Field:
+    return _Field(lambda value: value is None or holds(value), f"{what} or null")
+
+
+_TEXT = _Field(_is_text, "a text")
+_NUMBER = _Field(_is_number, "a finite number")
+_WHOLE = _Field(_is_whole, "a whole number")
+_TRUTH = _Field(lambda value: isinstance(value, bool), "true or false")
+
+_JOB_FIELDS = {
+    "id": _TEXT,
+    "arrival_s": _NUMBER,
+    "priority": _NUMBER,
+    "tenant": _TEXT,
+    "deadline_s": _optional(_is_number, "a finite number"),
+    "weight": _NUMBER,
+}
+_TASK_FIELDS = {
+    "name": _TEXT,
+    "work": _NUMBER,
+    "instances": _WHOLE,
+    "gang": _TRUTH,
+    "gpus": _NUMBER,
+    "cpus": _NUMBER,
+    "memory_gb": _NUMBER,
+    "gpu_types": _optional(_are_texts, "a list of names"),
+    "speeds": _optional(_are_numbers, "finite numbers by GPU type"),
+    "model": _optional(_is_text, "a text"),
+    "batch": _optional(_is_whole, "a whole number"),
+    "estimate": _optional(_is_number, "a finite number"),
+}
+
+
+def _defaults(of: type[Job] | type[Task], known: Iterable[str]) -> tuple[tuple[str, Any], ...]:
+    """The known fields in order with their defaults; those without one get a mark that no value equals."""
+    names = set(known)
+    return tuple([(field.name, field.default) for field in fields(of) if field.name in names])
+
+
+_JOB_DEFAULTS = _defaults(Job, _JOB_FIELDS)
+_TASK_DEFAULTS = _defaults(Task, _TASK_FIELDS.keys() - {"speeds"})
+
+
+def _given(value: Job | Task, defaults: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    """The fields of ``value`` that are not at their default."""
+    return {name: own for name, default in defaults if (own := getattr(value, name)) != default}
