@@ -1,0 +1,181 @@
+"""What a workload is like: statistics of any jobs, synthetic or from a trace."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dagsim.model import Cluster, Job, TaskGraph
+from dagsim.workload.load import Load, LoadMeter, Runtime
+
+__all__ = ["Spread", "WorkloadInfo", "workload_info"]
+
+_HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A distribution in seven numbers; percentiles are values that occurred."""
+
+    mean: float
+    p50: float
+    p75: float
+    p90: float
+    p95: float
+    p99: float
+    max: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Spread:
+        """The spread of ``values``, of which there must be one."""
+        known = np.fromiter(values, float)
+        levels = np.quantile(known, (0.5, 0.75, 0.9, 0.95, 0.99, 1.0), method="inverted_cdf")
+        return cls(float(known.mean()), *map(float, levels))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadInfo:
+    """Statistics of a workload. Spreads are over jobs or over tasks; ``None`` where there are no jobs."""
+
+    jobs: int
+    tasks: int
+    edges: int
+    instances: int
+    gangs: int
+    """Tasks whose instances start together."""
+    first_arrival_s: float
+    span_s: float
+    """From the first arrival to the last."""
+    tasks_per_job: Spread | None
+    depth: Spread | None
+    """Tasks on the longest chain of a job."""
+    width: Spread | None
+    """The most tasks of a job with equally many tasks before them on their longest chain."""
+    work: Spread | None
+    """Work of an instance, in the unit of the runtime model."""
+    critical_path_s: Spread | None
+    """Seconds that a job would take alone on the fastest machines; jobs that cannot run here are left out."""
+    instances_per_task: Spread | None
+    gpus_per_instance: Mapping[str, int]
+    """Tasks by the GPUs that an instance asks for."""
+    gpus_per_job: Spread | None
+    """The most GPUs that any one task of a job can hold at once."""
+    models: Mapping[str, int]
+    """Tasks by the model that they train; ``""`` for none."""
+    tenants: Mapping[str, int]
+    """Jobs by tenant."""
+    priorities: Mapping[str, int]
+    """Jobs by priority."""
+    arrivals_by_hour: tuple[int, ...]
+    """Jobs by hour of the day, where time 0 is midnight."""
+    load: Load | None
+    """Offered to the cluster that was given, if one was."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values, ready for JSON, with the load's ``offered`` beside its parts."""
+        plain = asdict(self)
+        if self.load is not None:
+            plain["load"]["offered"] = self.load.offered
+        plain["arrivals_by_hour"] = list(self.arrivals_by_hour)
+        return plain
+
+
+def workload_info(jobs: Iterable[Job], cluster: Cluster | None = None, runtime: Runtime | None = None) -> WorkloadInfo:
+    """Statistics of ``jobs``, with load and critical paths where a cluster and a runtime model are given.
+
+    One pass; keeps a few numbers per job and per task.
+    """
+    count = _Count(cluster, runtime)
+    for job in jobs:
+        count.add(job)
+    return count.info()
+
+
+class _Count:
+    """Everything that is counted on the way."""
+
+    def __init__(self, cluster: Cluster | None, runtime: Runtime | None) -> None:
+        self.runtime, self.types = runtime, () if cluster is None else cluster.gpu_types
+        self.meter = None if cluster is None or runtime is None else LoadMeter(cluster, runtime)
+        self.edges = self.gangs = 0
+        self.by_gpus: Counter[float] = Counter()
+        self.by_model: Counter[str] = Counter()
+        self.by_tenant: Counter[str] = Counter()
+        self.by_priority: Counter[float] = Counter()
+        self.by_hour: Counter[int] = Counter()
+        self.arrivals, self.tasks, self.depths, self.widths, self.most, self.paths = (array("d") for _ in range(6))
+        self.work, self.instances = array("d"), array("d")
+
+    def add(self, job: Job) -> None:
+        tasks, graph = job.graph.tasks, job.graph
+        levels = _level_sizes(graph)
+        self.arrivals.append(job.arrival_s)
+        self.tasks.append(len(tasks))
+        self.edges += len(graph.edges)
+        self.depths.append(len(levels))
+        self.widths.append(max(levels))
+        self.most.append(max([task.instances * task.gpus for task in tasks]))
+        self.by_tenant[job.tenant] += 1
+        self.by_priority[job.priority] += 1
+        self.by_hour[int(job.arrival_s // _HOUR_S) % 24] += 1
+        for task in tasks:
+            self.work.append(task.work)
+            self.instances.append(task.instances)
+            self.gangs += task.gang
+            self.by_gpus[task.gpus] += 1
+            self.by_model[task.model or ""] += 1
+        if self.meter is not None and self.runtime is not None:
+            for task in tasks:
+                self.meter.add(task)
+            self.paths.append(graph.critical_path([min(self.runtime.seconds(task, self.types)) for task in tasks]))
+
+    def info(self) -> WorkloadInfo:
+        first_s = min(self.arrivals, default=0.0)
+        span_s = max(self.arrivals, default=0.0) - first_s
+        return WorkloadInfo(
+            jobs=len(self.arrivals),
+            tasks=len(self.work),
+            edges=self.edges,
+            instances=int(sum(self.instances)),
+            gangs=self.gangs,
+            first_arrival_s=first_s,
+            span_s=span_s,
+            tasks_per_job=_spread(self.tasks),
+            depth=_spread(self.depths),
+            width=_spread(self.widths),
+            work=_spread(self.work),
+            critical_path_s=_spread([path for path in self.paths if path < float("inf")]),
+            instances_per_task=_spread(self.instances),
+            gpus_per_instance=_sorted(self.by_gpus),
+            gpus_per_job=_spread(self.most),
+            models=dict(sorted(self.by_model.items())),
+            tenants=dict(sorted(self.by_tenant.items())),
+            priorities=_sorted(self.by_priority),
+            arrivals_by_hour=tuple([self.by_hour[hour] for hour in range(24)]),
+            load=None if self.meter is None else self.meter.over(span_s, len(self.arrivals)),
+        )
+
+
+def _level_sizes(graph: TaskGraph) -> list[int]:
+    """How many tasks have 0, 1, 2 ... tasks before them on their longest chain."""
+    level = [0] * len(graph.tasks)
+    for task in graph.order:
+        level[task] = max([level[parent] + 1 for parent in graph.parents[task]], default=0)
+    sizes = [0] * (max(level) + 1)
+    for one in level:
+        sizes[one] += 1
+    return sizes
+
+
+def _spread(values: Iterable[float]) -> Spread | None:
+    known = list(values)
+    return Spread.of(known) if known else None
+
+
+def _sorted(counts: Mapping[float, int]) -> dict[str, int]:
+    return {f"{value:g}": counts[value] for value in sorted(counts)}
