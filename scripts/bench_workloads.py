@@ -1,0 +1,48 @@
+"""How fast workloads are made, written and read: python scripts/bench_workloads.py [JOBS]. CPU seconds, peak memory."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import process_time
+
+from dagsim.model import Cluster, Job
+from dagsim.sim.runtime import Throughput
+from dagsim.workload import PRESETS, read_jobs, write_jobs
+
+CLUSTER = Cluster.of({"A100-40": 8, "V100-16": 8, "T4": 16})
+RUNTIME = Throughput()
+
+
+def report(what: str, jobs: Iterable[Job]) -> None:
+    began = process_time()
+    count = tasks = 0
+    for job in jobs:
+        count, tasks = count + 1, tasks + len(job.graph.tasks)
+    seconds = process_time() - began
+    print(f"{what:<28} {count:>9,} jobs {tasks:>10,} tasks {seconds:7.2f} s {1e6 * seconds / tasks:6.2f} us per task")
+
+
+def main(jobs: int) -> None:
+    for name in ("heterogeneous", "heterogeneous-dag", "map-reduce", "alibaba"):
+        report(name, replace(PRESETS[name].workload, count=jobs).jobs(CLUSTER, RUNTIME))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "workload.jsonl"
+        began = process_time()
+        write_jobs(path, replace(PRESETS["heterogeneous"].workload, count=jobs).jobs(CLUSTER, RUNTIME))
+        print(f"{'make and write JSON Lines':<28} {jobs:>9,} jobs {process_time() - began:26.2f} s")
+        report("read JSON Lines", read_jobs(path))
+    for count in (jobs // 10, jobs):
+        tracemalloc.start()
+        for _ in replace(PRESETS["heterogeneous"].workload, count=count).jobs(CLUSTER, RUNTIME):
+            pass
+        print(f"peak memory of {count:>9,} jobs {tracemalloc.get_traced_memory()[1] / 1e6:10.1f} MB")
+        tracemalloc.stop()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
