@@ -46,10 +46,11 @@ class Alibaba2017(Reader):
     uses = frozenset({"gpus_per_task", "keep_partial", "floor_s"})
 
     def recognises(self, source: Source) -> bool:
-        rows = [line.split(",") for line in source.head()]
+        rows = [line.split(",") for line in _tasks(source).head()]
         return any(len(row) == 8 and row[5] in _STATUSES and row[2].isdigit() for row in rows)
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+        source = _tasks(source)
         for group in gather(_rows(source, report)):
             job = _job(group, source, options, report)
             if job is not None:
@@ -62,6 +63,12 @@ class Alibaba2017(Reader):
             "work": "modify - create, in seconds; the same on every GPU type",
             "graph": "the tasks of a job are independent (the trace leaves its DAGs out)",
         }
+
+
+def _tasks(source: Source) -> Source:
+    """The task table, if ``source`` is the directory of all tables."""
+    tables = source.select("batch_task.*") if source.path.is_dir() else source
+    return tables if tables.files else source
 
 
 def _rows(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:

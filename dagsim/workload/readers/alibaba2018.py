@@ -42,10 +42,11 @@ class Alibaba2018(Reader):
     uses = frozenset({"gpus_per_task", "keep_partial", "floor_s"})
 
     def recognises(self, source: Source) -> bool:
-        rows = [line.split(",") for line in source.head()]
+        rows = [line.split(",") for line in _tasks(source).head()]
         return any(len(row) == 9 and row[4] in _STATUSES and not row[0].isdigit() for row in rows)
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+        source = _tasks(source)
         for group in gather(_rows(source, report)):
             job = _job(group, source, options, report)
             if job is not None:
@@ -74,6 +75,12 @@ class Alibaba2018(Reader):
 
 _Row: TypeAlias = tuple[int, str, int | None, tuple[int, ...], int, float, float, float, float]
 """Where, name, number, parents, instances, start, end, cores, memory; a plain tuple, for there are millions."""
+
+
+def _tasks(source: Source) -> Source:
+    """The task table, if ``source`` is the directory of all tables."""
+    tables = source.select("batch_task.*") if source.path.is_dir() else source
+    return tables if tables.files else source
 
 
 def _rows(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:

@@ -16,6 +16,7 @@ _PARTS = 64
 _BLOCK = 1 << 10  # jobs written and read back at once
 _SIZE_BYTES = 8
 _SEPARATOR = "\x1f"
+_REPLACED = "\ufffd"  # no part of any number, so that a field that was none does not become one
 
 
 class Gathered(NamedTuple):
@@ -74,12 +75,13 @@ def pack(place: int, fields: Sequence[str]) -> str:
     """A row's number and fields as one text without line ends, for ``gather``."""
     text = _SEPARATOR.join((str(place), *fields))
     if "\n" in text or text.count(_SEPARATOR) > len(fields):
-        text = _SEPARATOR.join((str(place), *[" ".join(field.replace(_SEPARATOR, " ").split()) for field in fields]))
+        clean = [field.replace(_SEPARATOR, _REPLACED).replace("\n", _REPLACED) for field in fields]
+        text = _SEPARATOR.join((str(place), *clean))
     return text
 
 
 def unpack(text: str) -> tuple[int, list[str]]:
-    """What ``pack`` packed; inner line ends and control characters have become blanks."""
+    """What ``pack`` packed, with a replacement character for every line end and separator inside a field."""
     place, *fields = text.split(_SEPARATOR)
     return int(place), fields
 

@@ -59,7 +59,7 @@ class Google2011(Reader):
         return found and found[0]
 
     def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
-        found = _machines(source)
+        found = None if options.gpus_per_task is not None else _machines(source)
         return found[1] if found else ()
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:

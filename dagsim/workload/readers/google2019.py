@@ -91,7 +91,7 @@ class Google2019(Reader):
         return found[0] if found else lists.shapes_beside(source)
 
     def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
-        found = _machines(source)
+        found = None if options.gpus_per_task is not None else _machines(source)
         return found[1] if found else ()
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:

@@ -29,6 +29,7 @@ _KAGGLE = (*_COMMON, "resource_request", "priority", "alloc_collection_id", "sta
 _KAGGLE_ONLY = {"instance_events_type", "collections_events_type", "start_time", "end_time"}
 _REQUESTS = (*_COMMON, "cpus", "ram")
 _SHAPES = ("cpus", "ram", "machine_count")
+_MOST_MACHINES = 1_000_000
 
 
 def recognises(source: Source) -> bool:
@@ -70,7 +71,9 @@ def shapes_beside(source: Source) -> Cluster | None:
     for place, (cpus, ram, machines) in found.rows(ReadReport(strict=True), _SHAPES, header=True):
         try:
             size = number(cpus, "cpus"), number(ram, "ram")
-            for nth in range(count(machines, "machine_count", 0)):
+            if (many := count(machines, "machine_count", 0)) > _MOST_MACHINES:
+                raise Dirty(f"of more than {_MOST_MACHINES:,} machines")
+            for nth in range(many):
                 nodes.append(Node(f"{cpus}-{ram}-{nth}", None, 0, *size))
         except (Dirty, ModelError) as error:
             raise TraceError(f"{found.where(place)}: a machine shape {error}") from None

@@ -23,6 +23,7 @@ class Trace:
         self.source = source
         self.options = options
         self.report = ReadReport(strict=options.strict, full=full_report)
+        """What the last call of ``jobs`` read so far."""
         self.meta: dict[str, Any] = {}
         """``origin_s``: when the first kept job arrived on the trace's own clock (once it is read)."""
         self._reader = reader
@@ -60,16 +61,16 @@ class Trace:
         return tuple([downtime for downtime in moved if downtime.start_s < downtime.end_s])
 
     def jobs(self) -> Iterator[Job]:
-        """The jobs of the window in order of arrival, the first at 0 s. Each call reads anew and resets the report.
+        """The jobs of the window in order of arrival, the first at 0 s. Each call reads anew, with a new ``report``.
 
         Raises:
             TraceError: The file cannot be read, has no job to keep, or a row would be dropped in strict mode.
         """
-        self.report.__init__(strict=self.options.strict, full=self._full)  # type: ignore[misc]
-        return self._windowed()
+        self.report = ReadReport(strict=self.options.strict, full=self._full)
+        return self._windowed(self.report)
 
-    def _windowed(self) -> Iterator[Job]:
-        report, start, limit, scale = self.report, self.options.start, self.options.limit, self.options.time_scale
+    def _windowed(self, report: ReadReport) -> Iterator[Job]:
+        start, limit, scale = self.options.start, self.options.limit, self.options.time_scale
         origin, kept, last = None, 0, 0.0
         with closing(self._reader.read(self.source, self.options, report)) as jobs:  # type: ignore[type-var]
             for index, job in enumerate(jobs):
