@@ -35,6 +35,7 @@ READERS: dict[str, str] = {
     "alibaba2018": "dagsim.workload.readers.alibaba2018:Alibaba2018",
     "google2011": "dagsim.workload.readers.google2011:Google2011",
     "google2019": "dagsim.workload.readers.google2019:Google2019",
+    "jsonl": "dagsim.workload.readers.jsonl:JsonLines",
     "openb2023": "dagsim.workload.readers.openb2023:Openb2023",
     "pai2020": "dagsim.workload.readers.pai2020:Pai2020",
     "plain": "dagsim.workload.readers.plain:Plain",
