@@ -13,7 +13,7 @@ __all__ = ["Gathered", "gather", "pack", "unpack"]
 
 _ROWS_IN_MEMORY = 1 << 18
 _PARTS = 64
-_BLOCK = 1 << 10  # jobs written and read back at once
+_BLOCK = 1 << 8  # jobs written and read back at once
 _SIZE_BYTES = 8
 _SEPARATOR = "\x1f"
 _REPLACED = "\ufffd"  # no part of any number, so that a field that was none does not become one
