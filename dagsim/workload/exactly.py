@@ -25,4 +25,4 @@ def exp(x: np.ndarray) -> np.ndarray:
     for term in _TAYLOR:
         power = power * rest + term
     with np.errstate(over="ignore", under="ignore"):
-        return np.ldexp(power, doublings.astype(np.int32))
+        return np.asarray(np.ldexp(power, doublings.astype(np.int32)))

@@ -106,8 +106,7 @@ class Synthetic:
             drafts = self._drafts(_streams(seed), self.count) if kept is None else kept
             busy_s = _busy_s(drafts, cluster, runtime)
         else:
-            expected = _expected_s if isinstance(runtime, Hashable) else _expected_s.__wrapped__
-            busy_s = self.count * expected(self, cluster, runtime)
+            busy_s = self.count * _expected_s(self, cluster, runtime)
         if not busy_s > 0:
             raise WorkloadError(f"workload: {cluster} can do nothing of this work, so that it has no load to set")
         span_s = busy_s / self.load
@@ -157,9 +156,15 @@ def _tasks(columns: Columns, shapes: list[Parents]) -> list[Task]:
     ]
 
 
-@lru_cache(maxsize=16)
 def _expected_s(workload: Synthetic, cluster: Cluster, runtime: Runtime) -> float:
-    """Seconds for which an average job keeps the cluster busy."""
+    """Seconds for which an average job keeps the cluster busy; remembered where the runtime model can be a key."""
+    if isinstance(runtime, Hashable):
+        return _piloted_s(workload, cluster, runtime)
+    return _piloted_s.__wrapped__(workload, cluster, runtime)
+
+
+@lru_cache(maxsize=16)
+def _piloted_s(workload: Synthetic, cluster: Cluster, runtime: Runtime) -> float:
     return _busy_s(workload._drafts(_streams(0, "pilot/"), _PILOT), cluster, runtime) / _PILOT
 
 

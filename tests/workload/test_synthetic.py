@@ -212,3 +212,14 @@ def test_another_runtime_model_of_one_s_own():
 
     made = jobs(Synthetic(10), runtime=Sleepy())
     assert offered_load(made, CLUSTER, Sleepy()).offered == pytest.approx(0.9, rel=1e-9)
+
+
+def test_a_runtime_model_that_cannot_be_a_key_has_an_expected_load_too():
+    class Unhashable:
+        __hash__ = None
+
+        def seconds(self, task: Task, gpus):
+            return tuple(task.work for _ in gpus)
+
+    workload = Synthetic(50, 0.9, "expected")
+    assert jobs(workload, runtime=Unhashable()) == jobs(workload, runtime=Recorded())
