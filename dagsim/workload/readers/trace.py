@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 from dagsim.errors import TraceError
@@ -72,21 +71,20 @@ class Trace:
     def _windowed(self, report: ReadReport) -> Iterator[Job]:
         start, limit, scale = self.options.start, self.options.limit, self.options.time_scale
         origin, kept, last = None, 0, 0.0
-        with closing(self._reader.read(self.source, self.options, report)) as jobs:  # type: ignore[type-var]
-            for index, job in enumerate(jobs):
-                rows, kept = report.kept - kept, report.kept
-                if index < start:
-                    report.skip("before the window", rows)
-                    kept = report.kept = report.kept - rows
-                    continue
-                if origin is None:
-                    origin = last = self.meta["origin_s"] = job.arrival_s
-                assert job.arrival_s >= last, f"{self.format}: job {job.id!r} out of order"
-                last = job.arrival_s
-                report.jobs += 1
-                yield _moved(job, origin, scale)
-                if limit is not None and report.jobs >= limit:
-                    break
+        for index, job in enumerate(self._reader.read(self.source, self.options, report)):
+            rows, kept = report.kept - kept, report.kept
+            if index < start:
+                report.skip("before the window", rows)
+                kept = report.kept = report.kept - rows
+                continue
+            if origin is None:
+                origin = last = self.meta["origin_s"] = job.arrival_s
+            assert job.arrival_s >= last, f"{self.format}: job {job.id!r} out of order"
+            last = job.arrival_s
+            report.jobs += 1
+            yield _moved(job, origin, scale)
+            if limit is not None and report.jobs >= limit:
+                break
         if report.jobs == 0:
             raise TraceError(f"{self.source}: no job to keep ({report})")
         if report.open:

@@ -101,7 +101,7 @@ def test_what_is_no_trace_gets_its_own_message(tmp_path: Path, content: bytes, m
 def test_a_truncated_gzip_names_the_line_where_it_ends(tmp_path: Path) -> None:
     whole = packed("".join(f"{line * 7919 % 10007}\n" for line in range(20000)))
     (tmp_path / "t.csv.gz").write_bytes(whole[: len(whole) // 2])
-    read = []
+    read: list[tuple[int, str]] = []
     with pytest.raises(TraceError) as caught:
         read.extend(line for line in Source(tmp_path / "t.csv.gz").lines())
     assert str(caught.value).startswith(f"{tmp_path}/t.csv.gz:")
