@@ -3,7 +3,8 @@
 Headerless: ``task_name, instance_num, job_name, task_type, status, start_time, end_time, plan_cpu, plan_mem``. ``M1``
 is task 1, ``R4_2`` task 4 which waits for task 2, ``task_<code>`` a task that waits for none. Seconds; ``plan_cpu`` 100
 is a core per instance, ``plan_mem`` a percentage of a machine. The official file is sorted neither by job nor by time:
-rows are gathered by job and jobs sorted by arrival, externally beyond 262,144 rows (see ``gather``).
+rows are gathered by job and jobs sorted by arrival, externally beyond 262,144 rows (see ``gather``). A table with a
+header that has ``mean_instance_duration_s`` (terminated tasks joined with their instances) is read likewise.
 """
 
 from __future__ import annotations
@@ -27,6 +28,16 @@ __all__ = ["Alibaba2018"]
 
 _STATUSES = ("Terminated", "Running", "Failed", "Waiting", "Ready", "Cancelled", "Interrupted", "Unknown")
 _NUMBERED = re.compile(r"[A-Za-z]+(\d{1,9})((?:_.*)?)")
+_JOINED = (
+    "task_name",
+    "instance_num",
+    "job_name",
+    "start_time",
+    "end_time",
+    "plan_cpu",
+    "plan_mem",
+    "mean_instance_duration_s",
+)
 _MACHINE_COLUMNS = ("machine_id", "time_stamp", "failure_domain_1", "failure_domain_2", "cpu_num", "mem_size", "status")
 
 
@@ -43,11 +54,11 @@ class Alibaba2018(Reader):
 
     def recognises(self, source: Source) -> bool:
         rows = [line.split(",") for line in _tasks(source).head()]
-        return any(len(row) == 9 and row[4] in _STATUSES and not row[0].isdigit() for row in rows)
+        return _is_joined(source) or any(len(row) == 9 and row[4] in _STATUSES and not row[0].isdigit() for row in rows)
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         source = _tasks(source)
-        for group in gather(_rows(source, report)):
+        for group in gather(_joined_rows(source, report) if _is_joined(source) else _rows(source, report)):
             job = _job(group, source, options, report)
             if job is not None:
                 report.kept += len(job.graph.tasks)
@@ -103,6 +114,21 @@ def _rows(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]
         except ValueError:
             start = inf
         yield fields[2], start if start >= 0 else inf, f"{place},{line}"
+
+
+def _is_joined(source: Source) -> bool:
+    return not source.path.is_dir() and set(_JOINED) <= set(source.head(1)[0].split(","))
+
+
+def _joined_rows(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
+    """The rows of a table joined with instances, as ``_rows`` gives those of the official one."""
+    for place, (task, instances, job, start, end, cpu, mem, _) in source.rows(report, _JOINED, header=True):
+        try:
+            arrival = max(0.0, number(start, "start_time"))
+        except Dirty:
+            arrival = inf  # the row meets its fate with its job
+        fields = (place, task, instances, job, "", "Terminated", start, end, cpu, mem)
+        yield job, arrival, ",".join([str(field).replace(",", " ").replace("\n", " ") for field in fields])
 
 
 def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadReport) -> Job | None:

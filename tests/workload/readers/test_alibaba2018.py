@@ -140,6 +140,27 @@ def test_an_option_of_other_formats_is_refused(samples: Path) -> None:
         open_trace(samples / "alibaba2018" / "batch_task.csv", options=TraceOptions(protocol="rlscheduler"))
 
 
+def test_a_table_joined_with_instances_reads_as_the_tasks_alone(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "measured.csv").write_text(
+        "job_name,task_name,instance_num,start_time,end_time,task_span_s,mean_instance_duration_s,plan_cpu,more,plan_mem\n"
+        "j_1,R2_1,2,105,150,45,20,50,7,0.25\n"
+        "j_1,M1,4,100,130,30,25,100,7,0.5\n"
+    )
+    (job,) = read(tmp_path / "measured.csv").jobs
+    assert [(task.name, task.work, task.instances, task.cpus) for task in job.tasks] == [
+        ("R2_1", 20, 2, 0.5),
+        ("M1", 30, 4, 1),
+    ]
+
+
+@pytest.mark.data
+def test_the_measured_table_holds_the_same_jobs_as_the_official_one(read: Reading, data: Path) -> None:
+    folder = data / "traces" / "alibaba-v2018"
+    measured, official = (read(folder / f"{name}.csv.gz") for name in ("medium3690_measured", "batch_task_medium3690"))
+    assert len(measured.jobs) == len(official.jobs) == 3690
+    assert sorted(span(job) for job in measured.jobs) == sorted(span(job) for job in official.jobs)
+
+
 @pytest.mark.data
 def test_the_published_spans_on_an_infinite_cluster(read: Reading, data: Path) -> None:
     random6600 = read(data / "traces" / "alibaba-v2018" / "batch_task_random6600.csv.gz")
