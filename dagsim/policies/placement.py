@@ -30,7 +30,24 @@ class BestFit:
 
 PLACEMENTS: Registry[Placing] = Registry(
     "placement",
-    [Entry("best-fit", "dagsim.policies.placement:BestFit", "fastest type, then the fullest node that takes it")],
+    [
+        Entry("best-fit", "dagsim.policies.placement:BestFit", "fastest type, then the fullest node that takes it"),
+        Entry("fastest", "dagsim.policies.placement:BestFit", "another name of best-fit"),
+        Entry("first-fit", "dagsim.policies.placement_nodes:FirstFit", "the first node of all that takes it"),
+        Entry("worst-fit", "dagsim.policies.placement_nodes:WorstFit", "fastest type, then the emptiest node"),
+        Entry("random", "dagsim.policies.placement_nodes:RandomNode", "any type and node with room"),
+        Entry("consolidate", "dagsim.policies.placement_gangs:Consolidate", "as few nodes as possible"),
+        Entry("spread", "dagsim.policies.placement_gangs:Spread", "as many nodes as possible"),
+        Entry(
+            "comparative-advantage",
+            "dagsim.policies.placement_types:ComparativeAdvantage",
+            "the type where it loses less than others do",
+        ),
+        Entry("dot-product", "dagsim.policies.placement_nodes:DotProduct", "the node most aligned with the demand"),
+        Entry("gpu-packing", "dagsim.policies.placement_nodes:GpuPacking", "GPUs, then nodes in use first"),
+        Entry("gpu-clustering", "dagsim.policies.placement_nodes:GpuClustering", "beside tasks with the same demand"),
+        Entry("fgd", "dagsim.policies.placement_fgd:Fgd", "where fragmentation grows least"),
+    ],
     group="dagsim.placements",
     listing="dagsim list placements",
 )
