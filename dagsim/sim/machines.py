@@ -188,7 +188,7 @@ class Machines:
         self.shared = [0] * len(self.types)
         """Per type, the bit set of machines with a partly used GPU."""
         self.by_cpus: list[Levels] | None = None
-        """Per type, machines by whole free CPU cores; kept only once a CPU-only task has been seen."""
+        """Per type, machines by whole free CPU cores (up to a limit); kept only once a CPU-only task has been seen."""
         self.released = 0
         """Counts releases; a demand class that did not fit need not be tried again until it moves."""
         self.recent: list[Machine] = []
@@ -266,7 +266,7 @@ class Machines:
         elif demand.share:
             return self._share_candidates(type_, most_free_first)
         else:
-            levels, least = self._cpu_levels()[type_], demand.cpus // MICRO
+            levels, least = self._cpu_levels()[type_], _cores(demand.cpus)
         return levels.from_most(least) if most_free_first else levels.from_least(least)
 
     def fit(self, demand: DemandClass, type_: int, waiting: int) -> Placement | None:
@@ -338,7 +338,7 @@ class Machines:
         self.by_gpus[machine.type].remove(bit, machine.idle)
         self.shared[machine.type] &= ~bit
         if self.by_cpus is not None:
-            self.by_cpus[machine.type].remove(bit, machine.cpus // MICRO)
+            self.by_cpus[machine.type].remove(bit, _cores(machine.cpus))
         machine.up = False
 
     def bring_up(self, machine: Machine) -> None:
@@ -350,7 +350,7 @@ class Machines:
         if machine.shares:
             self.shared[machine.type] |= bit
         if self.by_cpus is not None:
-            self.by_cpus[machine.type].add(bit, machine.cpus // MICRO)
+            self.by_cpus[machine.type].add(bit, _cores(machine.cpus))
 
     def idle_gpus(self, type_: int) -> int:
         """Wholly idle GPUs of one type, over all machines that are up."""
@@ -463,10 +463,10 @@ class Machines:
         machine.idle = idle
 
     def _set_cpus(self, machine: Machine, cpus: int) -> None:
-        if self.by_cpus is not None and machine.up and machine.cpus // MICRO != cpus // MICRO:
+        if self.by_cpus is not None and machine.up and (was := _cores(machine.cpus)) != (will := _cores(cpus)):
             levels = self.by_cpus[machine.type]
-            levels.remove(1 << machine.index, machine.cpus // MICRO)
-            levels.add(1 << machine.index, cpus // MICRO)
+            levels.remove(machine.bit, was)
+            levels.add(machine.bit, will)
         machine.cpus = cpus
 
     def _cpu_levels(self) -> list[Levels]:
@@ -474,7 +474,7 @@ class Machines:
             self.by_cpus = [Levels() for _ in self.types]
             for machine in self.list:
                 if machine.up:
-                    self.by_cpus[machine.type].add(1 << machine.index, machine.cpus // MICRO)
+                    self.by_cpus[machine.type].add(machine.bit, _cores(machine.cpus))
         return self.by_cpus
 
     def _take_share(self, machine: Machine, share: int, gpu: int | None) -> int:
@@ -501,3 +501,8 @@ class Machines:
             self._set_idle(machine, machine.idle + 1)
             if not machine.shares:
                 self.shared[machine.type] &= ~(1 << machine.index)
+
+
+def _cores(cpus: int) -> int:
+    """The level of a machine with ``cpus`` free: whole cores. A level is a bit, so machines above 4,095 share the last."""
+    return min(cpus // MICRO, 4095)
