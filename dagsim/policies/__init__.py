@@ -9,6 +9,7 @@ from dagsim.sim.policy import Policy
 __all__ = ["PLACEMENTS", "POLICIES", "Placing"]
 
 _KNOWS = ("clairvoyant",)
+_STOPS = ("preemptive",)
 
 POLICIES: Registry[Policy] = Registry(
     "policy",
@@ -19,6 +20,10 @@ POLICIES: Registry[Policy] = Registry(
         Entry("sjf", "dagsim.policies.orders:sjf", "shortest pair of task and GPU type first", _KNOWS),
         Entry("srtf", "dagsim.policies.srtf:srtf", "shortest remaining time first", ("clairvoyant", "preemptive")),
         Entry("srsf", "dagsim.policies.srtf:srsf", "least GPUs x remaining time first", ("clairvoyant", "preemptive")),
+        Entry("round-robin", "dagsim.policies.round_robin:RoundRobin", "everyone in turn for a slice", _STOPS),
+        Entry("las", "dagsim.policies.attained:las", "least seconds of service first, in rounds", _STOPS),
+        Entry("2d-las", "dagsim.policies.attained:las_2d", "least GPU-seconds of service first, in rounds", _STOPS),
+        Entry("tiresias", "dagsim.policies.attained:tiresias", "2D-LAS in levels, with promotion", _STOPS),
         Entry("ljf", "dagsim.policies.orders:ljf", "longest task first", _KNOWS),
         Entry("saf", "dagsim.policies.orders:saf", "smallest GPUs x time first", _KNOWS),
         Entry("wspt", "dagsim.policies.orders:wspt", "shortest per weight first", _KNOWS),

@@ -14,7 +14,6 @@ from dagsim.policies.orders import by_rank
 from dagsim.policies.placement import Placing, placing
 from dagsim.sim.frontier import ActiveJob
 from dagsim.sim.policy import View
-from dagsim.sim.run import Run
 
 __all__ = ["JobOrdered", "scpt", "sjf_cp", "srpt_work"]
 
@@ -27,8 +26,8 @@ class JobOrdered:
     def __init__(self, job_key: JobKey, placement: str | Placing = "best-fit") -> None:
         self._key = job_key
         self._place = placing(placement).place
-        self._under_way: dict[int, Run] = {}
-        """Runs of jobs with several tasks: when they end, their job's key moves."""
+        self._under_way: dict[int, int] = {}
+        """Runs of jobs with several tasks, and the job: when they end, its key moves."""
         self._seen = -1
         self._released = -1
 
@@ -46,12 +45,14 @@ class JobOrdered:
         for run in view.runs_after(last):
             self._seen = max(self._seen, run.id)
             if len(run.job.tasks) > 1:
-                self._under_way[run.id] = run
+                self._under_way[run.id] = run.job.number
         if self._released == view.machines.released:
             return
         self._released = view.machines.released
         for ended in self._under_way.keys() - view.running.keys():
-            queue.refresh(self._under_way.pop(ended).job)
+            job = view.jobs.get(self._under_way.pop(ended))
+            if job is not None:
+                queue.refresh(job)
 
 
 def scpt(placement: str | Placing = "best-fit") -> JobOrdered:

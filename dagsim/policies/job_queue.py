@@ -31,28 +31,25 @@ class JobQueue:
         self._task_key = task_key
         self._heaps: dict[DemandClass, list[_Entry]] = {}
         self._keys: dict[int, float] = {}
-        self._tasks: dict[int, list[ActiveTask]] = {}
+        self._tasks: dict[int, dict[ActiveTask, None]] = {}
 
     def push(self, task: ActiveTask) -> None:
         """Take in a task that became ready."""
         self.refresh(task.job)
-        waiting = self._tasks.setdefault(task.job.number, [])
-        waiting.append(task)
-        self._enter(task, self._keys.setdefault(task.job.number, self._job_key(task.job)))
+        number = task.job.number
+        if number not in self._keys:
+            self._keys[number] = self._job_key(task.job)
+        self._tasks.setdefault(number, {})[task] = None
+        self._enter(task, self._keys[number])
 
     def refresh(self, job: ActiveJob) -> None:
         """The job's key may have moved."""
-        number = job.number
-        known = self._tasks.get(number)
+        known = self._keys.get(job.number)
         if known is None:
             return
-        waiting = self._tasks[number] = [task for task in known if task.waiting]
-        if not waiting:
-            del self._tasks[number], self._keys[number]
-            return
-        key = self._job_key(job)
-        if key != self._keys[number]:
-            self._keys[number] = key
+        waiting = [task for task in self._tasks[job.number] if task.waiting]
+        if waiting and (key := self._job_key(job)) != known:
+            self._keys[job.number] = key
             for task in waiting:
                 self._enter(task, key)
 
@@ -61,7 +58,7 @@ class JobQueue:
         first = []
         for heap in self._heaps.values():
             while heap and self._stale(heap[0]):
-                heappop(heap)
+                self._forget(heappop(heap)[-1])
             if heap:
                 first.append(heap[0])
         for entry in sorted(first):
@@ -70,6 +67,14 @@ class JobQueue:
     def _enter(self, task: ActiveTask, key: float) -> None:
         heap = self._heaps.setdefault(task.demand, [])
         heappush(heap, (key, self._task_key(task), task.order, task.piece, task))
+
+    def _forget(self, task: ActiveTask) -> None:
+        """Drop a task that is not waiting any more, and its job's key with the last of them."""
+        number = task.job.number
+        if not task.waiting and number in self._tasks:
+            self._tasks[number].pop(task, None)
+            if not self._tasks[number]:
+                del self._tasks[number], self._keys[number]
 
     def _stale(self, entry: _Entry) -> bool:
         task = entry[-1]

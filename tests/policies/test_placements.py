@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from dagsim.model import Cluster, Demand, GpuType, Job, Node, Task
 from dagsim.model.record import Kind
 from dagsim.policies import PLACEMENTS, POLICIES
-from dagsim.policies.placement_fgd import Fgd, fragmentation
 from dagsim.policies.orders import fifo
+from dagsim.policies.placement_fgd import Fgd, fragmentation
 from dagsim.sim import Simulation
 from dagsim.sim.machines import Machines
 
