@@ -23,6 +23,9 @@ POLICIES: Registry[Policy] = Registry(
         Entry("round-robin", "dagsim.policies.round_robin:RoundRobin", "everyone in turn for a slice", _STOPS),
         Entry("las", "dagsim.policies.attained:las", "least seconds of service first, in rounds", _STOPS),
         Entry("2d-las", "dagsim.policies.attained:las_2d", "least GPU-seconds of service first, in rounds", _STOPS),
+        Entry(
+            "2d-gittins", "dagsim.policies.gittins:gittins_2d", "likeliest to be done soonest, by past sizes", _STOPS
+        ),
         Entry("tiresias", "dagsim.policies.attained:tiresias", "2D-LAS in levels, with promotion", _STOPS),
         Entry("ljf", "dagsim.policies.orders:ljf", "longest task first", _KNOWS),
         Entry("saf", "dagsim.policies.orders:saf", "smallest GPUs x time first", _KNOWS),

@@ -85,6 +85,7 @@ class Rounds:
             placement = self._place(view, task) if view.fits(task) else None
             if placement is not None:
                 yield Start(task, placement)
+                self._service.see_starts(view)
                 return
 
     def _compete(self, view: View, queue: JobQueue) -> Iterator[Decision]:
@@ -107,6 +108,7 @@ class Rounds:
                 stuck.add(task.demand)
             else:
                 yield Start(task, placement)
+                self._service.see_starts(view)
 
     def _behind(self, view: View, task: ActiveTask, last_first: list[tuple[tuple[float, int], int]]) -> Iterator[Run]:
         """Runs of other jobs that rank behind ``task``, last first."""

@@ -6,7 +6,7 @@ task has done so far is not taken off.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 from dagsim.model import Decision, Start
 from dagsim.policies.job_queue import JobKey, JobQueue
@@ -31,21 +31,24 @@ class JobOrdered:
         self._seen = -1
         self._released = -1
 
-    def decide(self, view: View) -> Iterable[Decision]:
+    def decide(self, view: View) -> Iterator[Decision]:
         queue = view.index(self._key, lambda: JobQueue(self._key, by_rank))
         self._rank_again(view, queue)
         for task in queue.heads():
-            if view.fits(task):
-                placement = self._place(view, task)
-                return () if placement is None else (Start(task, placement),)
-        return ()
+            placement = self._place(view, task) if view.fits(task) else None
+            if placement is not None:
+                yield Start(task, placement)
+                self._see_starts(view)
+                return
 
-    def _rank_again(self, view: View, queue: JobQueue) -> None:
+    def _see_starts(self, view: View) -> None:
         last = self._seen
         for run in view.runs_after(last):
             self._seen = max(self._seen, run.id)
             if len(run.job.tasks) > 1:
                 self._under_way[run.id] = run.job.number
+
+    def _rank_again(self, view: View, queue: JobQueue) -> None:
         if self._released == view.machines.released:
             return
         self._released = view.machines.released

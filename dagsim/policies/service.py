@@ -41,12 +41,7 @@ class Service:
     def look(self, view: View) -> dict[int, None]:
         """Bring it up to date; returns the jobs of which a run has ended."""
         self.now = view.now
-        last = self._seen
-        for run in view.runs_after(last):
-            self._seen = max(self._seen, run.id)
-            number = run.job.number
-            self._job[run.id] = number
-            self._runs.setdefault(number, {})[run.id] = (run.gpus, run.started_s)
+        self.see_starts(view)
         jobs: dict[int, None] = {}
         if self._released != view.machines.released:
             self._released = view.machines.released
@@ -54,6 +49,15 @@ class Service:
                 jobs[self._job[run_id]] = None
                 self.end(run_id)
         return jobs
+
+    def see_starts(self, view: View) -> None:
+        """Note what has started; to be called after every start, as a run may end before the next decision."""
+        last = self._seen
+        for run in view.runs_after(last):
+            self._seen = max(self._seen, run.id)
+            number = run.job.number
+            self._job[run.id] = number
+            self._runs.setdefault(number, {})[run.id] = (run.gpus, run.started_s)
 
     def end(self, run: int) -> None:
         """The run ends now."""
