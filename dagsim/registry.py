@@ -144,7 +144,10 @@ class Registry(Generic[T]):
     def _arguments(
         self, name: str, target: Callable[..., object], params: dict[str, object], defaults: dict[str, object]
     ) -> dict[str, object]:
-        known = inspect.signature(target).parameters.values()
+        try:
+            known = inspect.signature(target).parameters.values()
+        except (TypeError, ValueError):
+            raise ConfigError(f"{self.kind} {name!r}: {target!r} cannot make one") from None
         named = {p.name: p for p in known if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
         if not any(p.kind is p.VAR_KEYWORD for p in known):
             for param in params:

@@ -88,6 +88,11 @@ def test_a_missing_parameter_is_named() -> None:
         known.create("pair[a=1]")
 
 
+def test_what_cannot_make_anything_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"policy 'dagsim.errors:InputError': <class .*> cannot make one"):
+        orders().create("dagsim.errors:InputError")
+
+
 def test_listing_imports_nothing() -> None:
     assert orders().names() == ("heft", "order")
     assert [(entry.summary, entry.tags) for entry in orders().describe()] == [
