@@ -13,10 +13,19 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic import model_validator as after_all
 
-from dagsim.errors import ConfigError, ModelError, WorkloadError
+from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.experiment import yaml
 from dagsim.experiment.faults import explain
 from dagsim.experiment.shipped import shipped
@@ -157,10 +166,18 @@ class Config(Section):
         )
 
 
-def _runtime_of(workload: Synthetic | TraceFile) -> Recorded | Throughput:
-    if isinstance(workload, TraceFile):
+def _runtime_of(workload: Synthetic | TraceFile) -> Runtime:
+    """By measured throughputs; of a trace, the seconds that it recorded, or what was saved with it."""
+    if isinstance(workload, Synthetic):
+        return Throughput()
+    saved = workload.saved_with("runtime")
+    if saved is None:
         return Recorded(workload.options.reference_gpu)
-    return Throughput()
+    try:
+        runtime: Runtime = TypeAdapter(Runtime).validate_python(saved)
+    except ValidationError as error:
+        raise TraceError(f"{workload.path}:1: the runtime that was saved with it: {error.errors()[0]['msg']}") from None
+    return runtime
 
 
 class Setting(NamedTuple):

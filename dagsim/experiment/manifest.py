@@ -10,8 +10,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import dagsim
-
 __all__ = ["SCHEMA", "file_hash", "manifest"]
 
 SCHEMA = 1
@@ -31,7 +29,7 @@ def manifest(
         "seeds": list(seeds),
         "config_sha256": config_sha256,
         "trace": None if trace is None else {"path": str(trace), "sha256": file_hash(trace)},
-        "git_commit": _commit(Path(dagsim.__file__).parent.parent),
+        "git_commit": _commit(Path(__file__).parents[2]),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "versions": {name: number for name in _PACKAGES if (number := _version(name))},

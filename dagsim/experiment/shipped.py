@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-import dagsim
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.registry import nearest
 
@@ -16,7 +15,7 @@ Kind: TypeAlias = Literal["configs", "workloads"]
 
 def shipped(kind: Kind) -> dict[str, Path]:
     """The files of ``configs/`` or ``workloads/`` by name without endings."""
-    package = Path(dagsim.__file__).parent
+    package = Path(__file__).parents[1]
     found: dict[str, Path] = {}
     for folder in (Path(kind), package / kind, package.parent / kind):
         if folder.is_dir():

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from dagsim.errors import WorkloadError
 from dagsim.model import Cluster, Job
 from dagsim.sim.runtime import Runtime
+from dagsim.workload.jsonl import read_meta
 from dagsim.workload.kinds import ByKind
 from dagsim.workload.load import Load, LoadMeter, offered_load
 from dagsim.workload.readers import Source, Trace, TraceOptions, open_trace, reader, recognise
@@ -41,6 +43,13 @@ class TraceFile:
             scale = options.time_scale * self._offered(name, options, cluster, runtime) / options.load
             options = replace(options, load=None, time_scale=scale)
         return open_trace(self.path, name, options)
+
+    def saved_with(self, key: str) -> Any:
+        """What ``dagsim workload save`` noted under ``key``; ``None`` if it was not saved by that."""
+        path = Path(self.path)
+        if ".jsonl" not in path.suffixes or not path.is_file():
+            return None
+        return read_meta(path).get(key)
 
     def check(self) -> None:
         """Look at the first lines, and whether the format has a use for the options.
