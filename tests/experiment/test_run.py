@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dagsim.errors import InputError, ModelError, TraceError, UnknownName
+from dagsim.experiment.config import load_config
+from dagsim.experiment.run import Step, Timed, check, evaluate, replicate_seeds, simulate
+from dagsim.model import Decision, Job, Start, Task
+from dagsim.sim.policy import View
+from dagsim.sim.simulation import Simulation
+
+SMALL = ["cluster.groups=[{name: t4, gpu: T4, gpus: 4}]", "workload.count=20", "seeds=2"]
+
+
+def test_the_first_replicate_is_the_root_itself() -> None:
+    assert replicate_seeds(7, 1) == (7,)
+    assert replicate_seeds(7, 3)[0] == 7
+
+
+def test_more_replicates_leave_the_first_as_they_are() -> None:
+    assert replicate_seeds(7, 10)[:3] == replicate_seeds(7, 3)
+
+
+def test_neighbouring_roots_share_no_replicate() -> None:
+    assert not set(replicate_seeds(0, 100)) & set(replicate_seeds(1, 100))
+
+
+def test_all_policies_see_the_same_jobs() -> None:
+    results = list(evaluate(load_config(None, SMALL), ("fifo", "sjf")))
+    seeds = replicate_seeds(0, 2)
+    assert [(result.policy, result.seed) for result in results] == [
+        ("fifo", seeds[0]),
+        ("sjf", seeds[0]),
+        ("fifo", seeds[1]),
+        ("sjf", seeds[1]),
+    ]
+    one, other, next_one, _ = (result.schedule.jobs for result in results)
+    assert one == other != next_one
+
+
+def test_a_replicate_runs_alone_as_it_ran_among_others() -> None:
+    among = list(evaluate(load_config(None, SMALL), ("sjf",)))[1]
+    alone = next(evaluate(load_config(None, [*SMALL, "seeds=1", f"seed={among.seed}"]), ("sjf",)))
+    assert alone.schedule.log == among.schedule.log
+
+
+def test_the_offered_load_is_told() -> None:
+    workload = simulate(load_config(None, [*SMALL, "workload.load=0.8"]), "fifo", 0).workload
+    assert workload["jobs"] == 20
+    assert workload["gpu_load"] == pytest.approx(0.8)
+    assert workload["warning"] is None
+    assert "above 1" in simulate(load_config(None, [*SMALL, "workload.load=1.5"]), "fifo", 0).workload["warning"]
+
+
+def test_progress_is_told_at_the_start_of_each_run_and_now_and_then() -> None:
+    steps: list[Step] = []
+    config = load_config(None, [*SMALL, "workload.count=1100", "seeds=1"])
+    list(evaluate(config, ("fifo", "sjf"), steps.append))
+    assert [(step.policy, step.done, step.runs, step.jobs) for step in steps] == [
+        *(("fifo", 0, 2, jobs) for jobs in (0, 500, 1000)),
+        *(("sjf", 1, 2, jobs) for jobs in (0, 500, 1000)),
+    ]
+
+
+class Greedy:
+    def decide(self, view: View) -> Iterator[Decision]:
+        for task in list(view.ready):
+            placement = view.fit(task)
+            if placement is not None:
+                yield Start(task, placement)
+
+
+def test_a_stopwatch_changes_nothing_and_counts_decisions() -> None:
+    cluster = load_config(None, SMALL).build_cluster()
+    jobs = [Job.single(f"j{n}", Task("t", 10.0), arrival_s=float(n)) for n in range(30)]
+    timed = Timed(Greedy())
+    assert Simulation(cluster, jobs).run(timed).log == Simulation(cluster, jobs).run(Greedy()).log
+    assert timed.decisions == 30
+    assert timed.decision_s > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "policy", "fault", "message"),
+    [
+        ([], "sfj", UnknownName, "unknown policy 'sfj'; did you mean 'sjf'"),
+        ([], "fractions:Fraction", UnknownName, "has no method decide"),
+        (["disturbances=[{kind: maintenance, nodes: [9], start_s: 1, end_s: 2}]"], "fifo", ModelError, "nodes"),
+        (["workload={kind: trace, path: none.csv}"], "fifo", TraceError, "none.csv: no such file"),
+    ],
+)
+def test_what_cannot_be_is_found_before_anything_runs(
+    settings: list[str], policy: str, fault: type[InputError], message: str
+) -> None:
+    with pytest.raises(fault, match=message):
+        check(load_config(None, SMALL + settings), (policy,))
+
+
+def test_a_network_a_set_up_and_failures_are_used() -> None:
+    models = [
+        "network.latency_s=5",
+        "setup.delay_s=30",
+        "disturbances=[{mean_up_s: 2000, mean_down_s: 100}]",
+        "workload.output_gb={value: 1}",
+    ]
+    config: Any = load_config(None, [*SMALL, *models])
+    summary = simulate(config, "fifo", 0).summary
+    assert summary.node_failures > 0
+    assert summary.jct_s.mean > simulate(load_config(None, SMALL), "fifo", 0).summary.jct_s.mean
