@@ -1,0 +1,101 @@
+"""A session: an experiment run into a folder, stopped or not, and drawn."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from dagsim.errors import InputError
+from dagsim.experiment.compare import standings
+from dagsim.experiment.config import Config
+from dagsim.experiment.folder import RunFolder, RunLine
+from dagsim.experiment.plots import comparison, draw_all, save
+from dagsim.experiment.run import Watch, evaluate
+
+__all__ = ["draw", "run_into"]
+
+
+def run_into(folder: RunFolder, config: Config, policies: Sequence[str], watch: Watch | None = None) -> list[RunLine]:
+    """Run the policies and keep each result in ``folder`` as soon as it is there; its state says how it ended.
+
+    Raises:
+        KeyboardInterrupt: The user stopped it; what was finished is kept.
+        DagsimError: As ``evaluate``; what was finished is kept.
+    """
+    try:
+        with _CtrlC() as ctrl_c:
+            for result in evaluate(config, policies, watch):
+                ctrl_c.hold()
+                folder.add(result)
+                ctrl_c.release()
+    except KeyboardInterrupt:
+        folder.finish("interrupted")
+        raise
+    except Exception as error:
+        folder.finish("failed", f"{type(error).__name__}: {error}")
+        raise
+    folder.finish("done")
+    return folder.lines()
+
+
+def draw(folder: RunFolder, number: int | None = None, out: Path | None = None) -> list[Path]:
+    """Draw finished run ``number``, by default the first, or, where several policies ran, how they compare.
+
+    The plots go to ``out``, by default ``plots/`` in the folder.
+
+    Raises:
+        InputError: There is no such run.
+        RunFolderError: It cannot be read.
+    """
+    lines, out = folder.lines(), out or folder.path / "plots"
+    if number is None and len({line.policy for line in lines}) > 1:
+        out.mkdir(parents=True, exist_ok=True)
+        ratios = {standing.policy: standing.ratio for standing in standings(lines)}
+        return [save(comparison(ratios, lines[0].policy), out / "comparison.png")]
+    chosen = number or 0
+    if chosen >= len(lines):
+        raise InputError(f"{folder.path}: there is no run {chosen}; finished runs: {len(lines)}, counted from 0")
+    return draw_all(folder.schedule(chosen), out, f"{lines[chosen].policy}, seed {lines[chosen].seed}")
+
+
+class _CtrlC:
+    """Ctrl-C for as long as the block runs: held back while a result is written, and never lost.
+
+    NumPy drops an exception that arises while it looks for attributes (of an enum, say), a KeyboardInterrupt included.
+    So it is noted, too, and raised at the latest when the run is through. Off the main thread nothing happens.
+    """
+
+    def __init__(self) -> None:
+        self._held = False
+        self._pressed = False
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._press)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def hold(self) -> None:
+        """From now on only note it."""
+        self._held = True
+
+    def release(self) -> None:
+        """Raise it again, at once if it was pressed meanwhile."""
+        self._held = False
+        self._raise_if_pressed()
+
+    def _press(self, *_: object) -> None:
+        self._pressed = True
+        if not self._held:
+            raise KeyboardInterrupt
+
+    def _raise_if_pressed(self) -> None:
+        if self._pressed:
+            raise KeyboardInterrupt

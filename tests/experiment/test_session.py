@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from dagsim.experiment.config import load_config
+from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.run import Step
+from dagsim.experiment.session import run_into
+
+CONFIG = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "workload.count=5", "seeds=4"])
+
+
+def at_run(number: int, act: Callable[[], None]) -> Callable[[Step], None]:
+    return lambda step: act() if step.done == number else None
+
+
+def press() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def press_unheard() -> None:
+    with suppress(KeyboardInterrupt):  # as NumPy does
+        press()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder.create(tmp_path, "eval", CONFIG, argv=[])
+
+
+def test_every_result_is_kept_and_the_run_is_done(folder: RunFolder) -> None:
+    lines = run_into(folder, CONFIG, ("fifo",))
+    assert [line.seed for line in lines] == folder.manifest["seeds"]
+    assert folder.state == "done"
+
+
+@pytest.mark.parametrize("ctrl_c", [press, press_unheard])
+def test_ctrl_c_keeps_what_is_finished(folder: RunFolder, ctrl_c: Callable[[], None]) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        run_into(folder, CONFIG, ("fifo",), at_run(2, ctrl_c))
+    # Heard at once, run 2 is lost; dropped on its way, it stops the experiment once run 2 is written.
+    assert len(folder.lines()) == (2 if ctrl_c is press else 3)
+    assert folder.state == "interrupted"
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_waits_until_a_result_is_written(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = RunFolder.add
+
+    def pressed_meanwhile(self: RunFolder, result: object) -> None:
+        press()
+        add(self, result)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RunFolder, "add", pressed_meanwhile)
+    with pytest.raises(KeyboardInterrupt):
+        run_into(folder, CONFIG, ("fifo",))
+    assert len(folder.lines()) == 1
+
+
+def test_a_fault_keeps_what_is_finished(folder: RunFolder) -> None:
+    def fail() -> None:
+        raise RuntimeError("out of luck")
+
+    with pytest.raises(RuntimeError, match="out of luck"):
+        run_into(folder, CONFIG, ("fifo",), at_run(1, fail))
+    assert len(folder.lines()) == 1
+    assert folder.state == "failed"
+    assert "RuntimeError: out of luck" in (folder.path / "status.json").read_text()
