@@ -1,0 +1,166 @@
+"""Results as tables for the terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any
+
+from dagsim.experiment.compare import Line, Mean, mean, standings
+from dagsim.metrics import glossary
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dagsim.workload.info import Spread, WorkloadInfo
+
+__all__ = ["comparison_table", "info_tables", "number", "summary_table", "workload_notes"]
+
+_SHOWN = (
+    "jct_s.mean",
+    "jct_s.p50",
+    "jct_s.p95",
+    "jct_s.p99",
+    "wait_s.mean",
+    "bounded_slowdown.mean",
+    "makespan_s",
+    "throughput_per_h",
+    "utilization",
+    "queue_mean",
+    "energy_kwh",
+    "joules_per_job",
+    "jain",
+    "slo_attainment",
+    "scheduler_us",
+)
+"""The metrics of the table; the run folder has all."""
+
+_IF_ANY = (
+    "jobs_unfinished",
+    "rejected_too_large",
+    "rejected_no_such_gpu",
+    "rejected_by_policy",
+    "preemptions",
+    "failures",
+    "node_failures",
+)
+"""Shown where one is not 0."""
+
+_BESIDE = ("jct_s.p99", "wait_s.mean", "bounded_slowdown.mean", "utilization", "energy_kwh", "jain", "scheduler_us")
+"""The metrics beside the mean JCT in a comparison."""
+
+_SPREADS = ("tasks_per_job", "depth", "width", "work", "critical_path_s", "instances_per_task", "gpus_per_job")
+
+_HEADS = {
+    "jct_s.p99": "p99 JCT\n(s)",
+    "wait_s.mean": "wait\n(s)",
+    "bounded_slowdown.mean": "bounded\nslowdown",
+    "utilization": "GPUs\nheld",
+    "energy_kwh": "energy\n(kWh)",
+    "jain": "Jain\n",
+    "scheduler_us": "µs per\ndecision",
+}
+
+
+def summary_table(lines: Sequence[Line]) -> Table:
+    """One policy over its seeds: each metric's mean, its 95 % interval, and its range."""
+    from rich.table import Table
+
+    counts = [sum(int(line.metrics[name]) for line in lines) for name in ("jobs_arrived", "jobs_completed")]
+    many = len(lines) > 1
+    table = Table(
+        title=f"{lines[0].policy}: {counts[1]:,} of {counts[0]:,} jobs completed, {_seeds(lines)}", title_justify="left"
+    )
+    table.add_column("metric")
+    for head in ("mean", "95 % interval", "least", "most") if many else ("value",):
+        table.add_column(head, justify="right")
+    table.add_column("unit")
+    units = {term.name: term.unit for term in glossary()}
+    for name in _SHOWN + _IF_ANY:
+        values = [value for line in lines if (value := line.metrics.get(name)) is not None]
+        if values and (any(values) or name not in _IF_ANY):
+            spread = (*_interval(mean(lines, name)), number(min(values)), number(max(values)))
+            table.add_row(name, *(spread if many else spread[:1]), units[name])
+    return table
+
+
+def comparison_table(lines: Sequence[Line], reference: str | None = None) -> Table:
+    """Policies on the same seeds, least mean JCT first; ``*`` is the best, ``=`` what cannot be told from it."""
+    from rich.table import Table
+
+    ranked = standings(lines, reference=reference)
+    first = reference or lines[0].policy
+    table = Table(title=f"{len(ranked)} policies, {_seeds(lines)}, least mean JCT first", title_justify="left")
+    table.caption = "* best   = not told apart from the best (the 95 % interval of the paired ratio holds 1)"
+    table.caption_justify = "left"
+    for head in ("", "policy"):
+        table.add_column(head)
+    heads = ["mean JCT\n(s)", f"ratio to\n{first}", "95 %\ninterval", *(_HEADS[name] for name in _BESIDE)]
+    left = any(map(_not_done, lines))
+    for head in [*heads, "jobs\nnot done"] if left else heads:
+        table.add_column(head, justify="right")
+    for standing in ranked:
+        own = [line for line in lines if line.policy == standing.policy]
+        mark = "*" if standing.best else "=" if standing.tied else ""
+        beside = [number(mean(own, name).value) for name in _BESIDE]
+        ratio = _interval(Mean(*standing.ratio))
+        if left:
+            beside.append(f"{sum(map(_not_done, own)):,}")
+        table.add_row(mark, standing.policy, number(standing.mean.value), *ratio, *beside)
+    return table
+
+
+def info_tables(info: WorkloadInfo) -> list[Table]:
+    """What a workload is like: spreads over jobs and tasks, and counts."""
+    from rich.table import Table
+
+    spreads, counts = Table("", title=f"{info.jobs:,} jobs", title_justify="left"), Table("", "", show_header=False)
+    for head in ("mean", "median", "75 %", "90 %", "95 %", "99 %", "most"):
+        spreads.add_column(head, justify="right")
+    for name in _SPREADS:
+        spread: Spread | None = getattr(info, name)
+        if spread is not None:
+            spreads.add_row(name, *map(number, astuple(spread)))
+    for name in ("tasks", "edges", "instances", "gangs"):
+        counts.add_row(name, f"{getattr(info, name):,}")
+    for name in ("gpus_per_instance", "models", "priorities", "tenants"):
+        parts = [f"{key or '(none)'}: {count:,}" for key, count in getattr(info, name).items()]
+        counts.add_row(name, ", ".join(parts[:12]) + (", ..." if len(parts) > 12 else ""))
+    counts.add_row("arrivals by hour", " ".join(map(str, info.arrivals_by_hour)))
+    counts.add_row("span", f"{info.span_s / 3600:.2f} h")
+    return [spreads, counts]
+
+
+def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is to be said of the jobs of some runs: their load, and what was read of a trace."""
+    loads = [max(of["gpu_load"] or 0.0, of["cpu_load"] or 0.0) for of in workloads]
+    least, most = number(min(loads)), number(max(loads))
+    notes = [f"offered load: {least if least == most else f'{least} .. {most}'}"]
+    notes += [f"warning: {text}" for text in dict.fromkeys(of["warning"] for of in workloads if of["warning"])][:1]
+    if (trace := workloads[0].get("trace")) is not None:
+        notes += [f"trace ({trace['format']}): {trace['read']}"]
+        notes += [f"assumed {question}: {answer}" for question, answer in trace["assumptions"].items()]
+    return notes
+
+
+def number(value: float) -> str:
+    """Four digits, more only before the point; ``-`` where there is no number."""
+    if not math.isfinite(value):
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _interval(of: Mean) -> tuple[str, str]:
+    known = math.isfinite(of.low) and math.isfinite(of.high)
+    return number(of.value), f"{number(of.low)} .. {number(of.high)}" if known else "-"
+
+
+def _not_done(line: Line) -> int:
+    """Jobs turned away or left unfinished."""
+    return int(line.metrics["jobs_arrived"]) - int(line.metrics["jobs_completed"])
+
+
+def _seeds(lines: Sequence[Line]) -> str:
+    count = len({line.seed for line in lines})
+    return f"{count} seed{'s' * (count > 1)}"

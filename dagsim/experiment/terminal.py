@@ -1,0 +1,54 @@
+"""The terminal: tables on standard output, progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from dagsim.experiment.run import Step, Watch
+
+__all__ = ["console", "progress", "show"]
+
+_WIDTH = 140
+"""Columns where there is no terminal: enough for every table."""
+
+
+def console() -> Console:
+    """Standard output."""
+    return Console(width=None if sys.stdout.isatty() else _WIDTH)
+
+
+def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> None:
+    """Print rows as a table, or as one JSON array of objects."""
+    if as_json:
+        print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows]))
+        return
+    table = Table(*heads)
+    for row in rows:
+        table.add_row(*("-" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in row))
+    console().print(table)
+
+
+@contextmanager
+def progress(wanted: bool) -> Iterator[Watch | None]:
+    """A progress bar for ``evaluate``, if it is wanted and standard error is a terminal."""
+    if not (wanted and sys.stderr.isatty()):
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def watch(step: Step) -> None:
+            jobs = f", {step.jobs:,} jobs" if step.jobs else ""
+            text = f"{step.policy}, seed {step.seed}{jobs}"
+            bar.update(task, description=text, completed=step.done, total=step.runs)
+
+        yield watch

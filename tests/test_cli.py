@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dagsim.cli import app
+from dagsim.experiment.config import load_config
+from dagsim.experiment.folder import RunFolder
+
+ROOT = Path(__file__).parent.parent
+SMALL = ["--set", "cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "--set", "workload.count=10"]
+TRACE = ROOT / "workloads" / "samples" / "plain" / "jobs.csv"
+
+
+def dagsim(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def fine(*arguments: object) -> Result:
+    result = dagsim(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def run_folder(root: Path) -> RunFolder:
+    (path,) = root.iterdir()
+    return RunFolder.open(path)
+
+
+def test_eval_prints_a_table_and_leaves_a_run_folder(tmp_path: Path) -> None:
+    result = fine("eval", "--algo", "sjf", *SMALL, "--seeds", 2, "--out", tmp_path)
+    folder = run_folder(tmp_path)
+    assert "sjf: 20 of 20 jobs completed, 2 seeds" in result.stdout
+    assert "jct_s.mean" in result.stdout
+    assert f"run folder: {folder.path}" in result.stdout
+    assert (folder.state, folder.config.policy, folder.config.seeds) == ("done", "sjf", 2)
+    assert {path.name for path in (folder.path / "plots").iterdir()} == {
+        "gantt.png",
+        "jct_cdf.png",
+        "priorities.png",
+        "timeline.png",
+    }
+
+
+def test_jobs_that_were_not_done_are_shown(tmp_path: Path) -> None:
+    narrow = ["--set", "cluster.groups=[{name: t4, gpu: T4, gpus: 4}]", "--seeds", 2, "--out", tmp_path, "--no-plots"]
+    rejected = fine("eval", *narrow).stdout
+    assert "rejected_too_large" in rejected
+    assert "rejected_by_policy" not in rejected
+    assert "not done" in fine("baseline", "-a", "sjf", *narrow).stdout
+
+
+def test_json_is_one_object_on_standard_output(tmp_path: Path) -> None:
+    result = fine("eval", *SMALL, "--seeds", 2, "--seed", 5, "--out", tmp_path, "--json", "--no-plots")
+    told = json.loads(result.stdout)
+    assert (told["state"], told["run"]) == ("done", str(run_folder(tmp_path).path))
+    assert told["runs"][0]["seed"] == 5
+    assert told["summary"]["fifo"]["jobs_completed"] == 10
+    assert result.stderr == ""
+
+
+def test_quiet_prints_nothing(tmp_path: Path) -> None:
+    assert fine("eval", *SMALL, "--seeds", 1, "--out", tmp_path, "--quiet", "--no-plots").output == ""
+
+
+def test_a_run_repeats_from_its_own_folder_to_the_same_bytes(tmp_path: Path) -> None:
+    fine("eval", "-a", "eft-wait", *SMALL, "--seeds", 2, "--seed", 3, "--out", tmp_path / "one", "--no-plots")
+    one = run_folder(tmp_path / "one").path
+    fine("eval", "--config", one, "--out", tmp_path / "two", "--no-plots")
+    two = run_folder(tmp_path / "two").path
+    for name in ("config.yaml", "jobs.csv.gz", "tasks.csv.gz", "runs.jsonl", "summary.json", "schedules/001.npy"):
+        assert (one / name).read_bytes() == (two / name).read_bytes(), name
+
+
+def test_baseline_ranks_policies_on_the_same_seeds(tmp_path: Path) -> None:
+    result = fine("baseline", *SMALL, "--seeds", 3, "-a", "sjf", "-a", "random", "--out", tmp_path)
+    folder = run_folder(tmp_path)
+    assert "3 policies, 3 seeds" in result.stdout
+    assert [line.policy for line in folder.lines()] == ["fifo", "sjf", "random"] * 3
+    assert [path.name for path in (folder.path / "plots").iterdir()] == ["comparison.png"]
+
+
+def test_baseline_runs_every_policy_there_is(tmp_path: Path) -> None:
+    fine("baseline", *SMALL, "--seeds", 1, "--out", tmp_path, "--no-plots")
+    names = {row["policy"] for row in json.loads(fine("list", "policies", "--json").stdout)}
+    assert {line.policy for line in run_folder(tmp_path).lines()} == names
+
+
+def test_replay_reads_a_trace_and_says_what_it_read(tmp_path: Path) -> None:
+    result = fine("replay", "--trace", TRACE, "--algo", "sjf", "--out", tmp_path, "--no-plots")
+    folder = run_folder(tmp_path)
+    assert "trace (plain): read" in result.stdout
+    assert folder.manifest["trace"]["path"] == str(TRACE)
+    assert folder.lines()[0].workload["trace"]["kept"] > 0
+
+
+def test_replay_scales_to_a_load_and_takes_a_window(tmp_path: Path) -> None:
+    fine("replay", "-t", TRACE, "--load", 0.5, "--limit", 3, "--out", tmp_path, "--no-plots")
+    workload = run_folder(tmp_path).lines()[0].workload
+    assert workload["jobs"] == 3
+    assert max(workload["gpu_load"], workload["cpu_load"]) == pytest.approx(0.5)
+
+
+def test_replay_takes_the_cluster_of_another_configuration(tmp_path: Path) -> None:
+    fine("replay", "-t", TRACE, "--cluster", "homogeneous", "--out", tmp_path, "--no-plots")
+    assert run_folder(tmp_path).config.build_cluster().gpus_by_type() == {"V100-16": 64}
+
+
+def test_a_users_own_policy_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_policy.py").write_text(
+        "from dagsim.model import Start\n"
+        "class Newest:\n"
+        "    def decide(self, view):\n"
+        "        for task in reversed(list(view.ready)):\n"
+        "            placement = view.fit(task)\n"
+        "            if placement is not None:\n"
+        "                yield Start(task, placement)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    fine("eval", "--algo", "own_policy:Newest", *SMALL, "--seeds", 1, "--out", tmp_path / "out", "--no-plots")
+    assert run_folder(tmp_path / "out").path.name.split("-")[2:5] == ["own", "policy", "Newest"]
+
+
+def test_a_saved_workload_runs_as_the_original(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.jsonl.gz"
+    fine("workload", "save", "heterogeneous", file, *SMALL)
+    for name, more in (("one", []), ("two", ["--workload", file])):
+        settings = SMALL[:2] if more else SMALL
+        fine("eval", *settings, *more, "--seeds", 1, "--out", tmp_path / name, "--no-plots")
+    one, two = (run_folder(tmp_path / name).schedule(0) for name in ("one", "two"))
+    assert one.log == two.log
+
+
+def test_plot_draws_any_run_of_a_folder(tmp_path: Path) -> None:
+    fine("eval", *SMALL, "--seeds", 2, "--out", tmp_path / "runs", "--no-plots")
+    path = run_folder(tmp_path / "runs").path
+    drawn = fine("plot", path, "--run", 1, "--out", tmp_path / "plots").stdout.split()
+    assert drawn
+    assert all(Path(name).stat().st_size > 1000 for name in drawn)
+    refused = dagsim("plot", path, "--run", 2)
+    assert refused.exit_code == 2
+    assert "there is no run 2; finished runs: 2" in refused.stderr
+
+
+@pytest.mark.parametrize("what", ["policies", "placements", "gpus", "workloads", "configs", "readers"])
+def test_every_list_has_rows(what: str) -> None:
+    assert json.loads(fine("list", what, "--json").stdout)
+    assert fine("list", what).stdout.count("\n") > 4
+
+
+def test_workload_info_says_what_jobs_are_like() -> None:
+    told = json.loads(fine("workload", "info", "heterogeneous-dag", "--json").stdout)
+    assert (told["jobs"], told["warning"]) == (100, None)
+    assert told["gpu_load"] == pytest.approx(0.9)
+    shown = fine("workload", "info", TRACE).stdout
+    assert "offered load" in shown
+    assert "trace (plain)" in shown
+
+
+def test_the_configuration_shown_is_the_configuration_used(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(fine("config", "show", "--set", "seed=4").stdout)
+    assert load_config(path) == load_config(None, ["seed=4"])
+
+
+def test_shipped_configurations_hold() -> None:
+    assert load_config(ROOT / "configs" / "default.yaml") == load_config()
+    assert load_config(ROOT / "configs" / "large.yaml").build_cluster().gpus == 6000
+    names = [row["config"] for row in json.loads(fine("list", "configs", "--json").stdout)]
+    assert {"default", "homogeneous", "large"} <= set(names)
+    assert fine("config", "check", *names).stdout.count(": fine") == len(names)
+    for path in (ROOT / "configs").rglob("*.yaml"):
+        schema = path.read_text().splitlines()[0].removeprefix("# yaml-language-server: $schema=")
+        assert (path.parent / schema).is_file(), path
+
+
+def test_the_shipped_schema_is_the_present_one() -> None:
+    shipped = json.loads((ROOT / "configs" / "dagsim.schema.json").read_text())
+    assert shipped == json.loads(fine("config", "schema").stdout), (
+        "run: dagsim config schema > configs/dagsim.schema.json"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["eval", "--algo", "sfj"], "error: unknown policy 'sfj'; did you mean 'sjf'? (dagsim list policies)"),
+        (["eval", "--algo", "sjf[x=1]"], "error: policy 'sjf' has no parameter 'x'"),
+        (["eval", "--algo", "no_module:X"], "error: policy 'no_module:X': there is no module 'no_module'"),
+        (["eval", "--set", "sed=1"], "error: --set sed=1: sed: there is no such key; did you mean 'seed'?"),
+        (
+            ["eval", "--workload", "stedy"],
+            "error: --workload stedy: workload: no workload 'stedy'; did you mean 'steady'",
+        ),
+        (["eval", "--config", "defalt"], "error: no configuration 'defalt': no such file; did you mean 'default'?"),
+        (["eval", "--out", __file__], "error: " + __file__ + ": cannot be written to"),
+        (["eval", "--seeds", "0"], "greater than or equal to 1"),
+        (["replay", "--trace", "none.csv"], "error: none.csv: no such file"),
+        (
+            ["replay", "--trace", str(TRACE), "--limit", "0"],
+            "error: --limit 0: workload.options.limit: limit must be 1",
+        ),
+        (
+            ["replay", "--trace", str(TRACE), "--format", "plan"],
+            "error: unknown trace format 'plan'; did you mean 'plain'?",
+        ),
+        (["plot", "none"], "error: none: no such run folder"),
+        (["config", "check", "none.yaml"], "error: no configuration 'none.yaml': no such file"),
+        (["workload", "info", "none"], "error: --workload none: workload: no workload 'none'"),
+        (["list", "polices"], "'polices' is not one of"),
+    ],
+)
+def test_wrong_input_ends_with_2_and_says_what_is_wrong(arguments: list[str], message: str) -> None:
+    result = dagsim(*arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    assert "Traceback" not in result.output
+
+
+def test_a_policy_that_errs_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "idle_policy.py").write_text("class Idle:\n    def decide(self, view):\n        return ()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    result = dagsim("eval", "--algo", "idle_policy:Idle", *SMALL, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: ")
+    folder = run_folder(tmp_path / "out")
+    assert folder.state == "failed"
+    assert "Stalled" in json.loads((folder.path / "status.json").read_text())["error"]
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
+    command = ["eval", *SMALL, "--seeds", "100000", "--out", str(tmp_path), "--no-plots"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from dagsim.cli import main; main()", *command],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: len(list(tmp_path.glob("*/runs.jsonl"))) == 1)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    folder = run_folder(tmp_path)
+    assert process.returncode == 130
+    assert folder.state == "interrupted"
+    assert len(folder.lines()) >= 1
+    assert f"interrupted: {len(folder.lines())} finished runs are kept" in told
+
+
+def wait_for(claim: Any) -> None:
+    for _ in range(600):
+        if claim():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came")
