@@ -12,6 +12,7 @@ from dagsim.model import Decision, Start
 from dagsim.policies.job_queue import JobKey, JobQueue
 from dagsim.policies.orders import by_rank
 from dagsim.policies.placement import Placing, placing
+from dagsim.policies.service import Service
 from dagsim.sim.frontier import ActiveJob
 from dagsim.sim.policy import View
 
@@ -20,42 +21,23 @@ __all__ = ["JobOrdered", "scpt", "sjf_cp", "srpt_work"]
 
 class JobOrdered:
     """Start the first task by ``(job_key, longest path to the end)`` that fits, until none does. Jobs of which a run
-    ended are ranked again. Cost per decision: O(demand classes + log tasks), and O(runs of jobs with several tasks)
-    when something has ended."""
+    ended are ranked again. Cost per decision: O(demand classes + log tasks), and O(running) when something
+    has ended."""
 
     def __init__(self, job_key: JobKey, placement: str | Placing = "best-fit") -> None:
         self._key = job_key
         self._place = placing(placement).place
-        self._under_way: dict[int, int] = {}
-        """Runs of jobs with several tasks, and the job: when they end, its key moves."""
-        self._seen = -1
-        self._released = -1
+        self._service = Service()
 
     def decide(self, view: View) -> Iterator[Decision]:
         queue = view.index(self._key, lambda: JobQueue(self._key, by_rank))
-        self._rank_again(view, queue)
+        self._service.rank_again(view, queue)
         for task in queue.heads():
             placement = self._place(view, task) if view.fits(task) else None
             if placement is not None:
                 yield Start(task, placement)
-                self._see_starts(view)
+                self._service.see_starts(view)
                 return
-
-    def _see_starts(self, view: View) -> None:
-        last = self._seen
-        for run in view.runs_after(last):
-            self._seen = max(self._seen, run.id)
-            if len(run.job.tasks) > 1:
-                self._under_way[run.id] = run.job.number
-
-    def _rank_again(self, view: View, queue: JobQueue) -> None:
-        if self._released == view.machines.released:
-            return
-        self._released = view.machines.released
-        for ended in self._under_way.keys() - view.running.keys():
-            job = view.jobs.get(self._under_way.pop(ended))
-            if job is not None:
-                queue.refresh(job)
 
 
 def scpt(placement: str | Placing = "best-fit") -> JobOrdered:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dagsim.policies.job_queue import JobQueue
 from dagsim.sim.policy import View
 
 __all__ = ["Served", "Service"]
@@ -49,6 +50,14 @@ class Service:
                 jobs[self._job[run_id]] = None
                 self.end(run_id)
         return jobs
+
+    def rank_again(self, view: View, queue: JobQueue) -> None:
+        """Bring it up to date and have ``queue`` rank the jobs again of which a run has ended."""
+        for number in self.look(view):
+            if number in view.jobs:
+                queue.refresh(view.jobs[number])
+            else:
+                self.forget(number)
 
     def see_starts(self, view: View) -> None:
         """Note what has started; to be called after every start, as a run may end before the next decision."""
