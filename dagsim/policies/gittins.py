@@ -36,10 +36,15 @@ class Gittins:
     def __init__(self, history: Iterable[float] = ()) -> None:
         self._seen = sorted(history)
         self._sizes = np.array(self._seen)
+        self._known: dict[float, float] = {}
+        """Keys by service had: most jobs that wait have had none."""
         self._moved = False
 
     def key(self, job: int, served: Served) -> float:
-        return -gittins_index(self._sizes, served.gpu_s)
+        key = self._known.get(served.gpu_s)
+        if key is None:
+            key = self._known[served.gpu_s] = -gittins_index(self._sizes, served.gpu_s)
+        return key
 
     def stopped(self, job: int, served: Served, now: float) -> None:
         pass
@@ -48,6 +53,7 @@ class Gittins:
         insort(self._seen, served.gpu_s)
         if len(self._seen) >= 2 * len(self._sizes):
             self._sizes = np.array(self._seen)
+            self._known.clear()
             self._moved = True
 
     def moved(self, now: float, jobs: Mapping[int, ActiveJob]) -> Iterable[int]:

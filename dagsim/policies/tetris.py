@@ -22,9 +22,9 @@ _NODES = 16
 
 
 class Tetris:
-    """The pair of ready task and node with the most ``a - e p``: ``a`` the dot product of demand and what is free (GPUs,
-    CPUs, memory, as fractions of the node), ``p`` the work left of its job, and ``e = srpt x mean a / mean p`` over
-    what could start now.
+    """The pair of ready task and node with the most ``a - e p``: ``a`` the dot product of demand and what is free
+    (GPUs, CPUs, memory, as fractions of the node), ``p`` the work left of its job, and ``e = srpt x mean a / mean p``
+    over what could start now.
 
     Of each demand class the job with the least work left stands for all. Gangs go where best fit puts them. Clairvoyant
     (``srpt=0`` is not), not preemptive. O(demand classes x types) per decision, and O(running) when something has ended
