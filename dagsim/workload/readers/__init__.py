@@ -33,12 +33,16 @@ __all__ = [
 READERS: dict[str, str] = {
     "alibaba2017": "dagsim.workload.readers.alibaba2017:Alibaba2017",
     "alibaba2018": "dagsim.workload.readers.alibaba2018:Alibaba2018",
+    "dax": "dagsim.workload.readers.dax:Dax",
     "google2011": "dagsim.workload.readers.google2011:Google2011",
     "google2019": "dagsim.workload.readers.google2019:Google2019",
     "jsonl": "dagsim.workload.readers.jsonl:JsonLines",
     "openb2023": "dagsim.workload.readers.openb2023:Openb2023",
     "pai2020": "dagsim.workload.readers.pai2020:Pai2020",
     "plain": "dagsim.workload.readers.plain:Plain",
+    "stg": "dagsim.workload.readers.stg:Stg",
+    "swf": "dagsim.workload.readers.swf:Swf",
+    "wfcommons": "dagsim.workload.readers.wfcommons:WfCommons",
 }
 """Every format by name, as ``module:class``; imported when first needed."""
 
