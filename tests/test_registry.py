@@ -118,8 +118,8 @@ def test_a_users_own_class_is_found_by_module_and_attribute(tmp_path: Path, monk
         orders().create("own_policies:READY[k=4]")
     with pytest.raises(UnknownName, match=r"'own_policies:Yours': module 'own_policies' has no attribute 'Yours'"):
         orders().create("own_policies:Yours")
-    with pytest.raises(UnknownName, match=r"policy 'own_policy:Mine': there is no module 'own_policy'"):
-        orders().create("own_policy:Mine")
+    with pytest.raises(UnknownName, match=r"policy 'absent_policies:Mine': there is no module 'absent_policies'"):
+        orders().create("absent_policies:Mine")
 
 
 def test_what_a_users_module_lacks_is_not_mistaken_for_the_module(

@@ -156,7 +156,11 @@ def damage(path: Path, name: str, content: bytes | None) -> None:
         ("schedules/000.npy", b"\x93NUMPY", r"000\.npy: not a readable schedule log"),
         ("schedules/000.json.gz", b"\x1f\x8b", r"000\.json\.gz: not a readable list of jobs"),
         ("schedules/000.json.gz", None, r"000\.json\.gz: not a readable list of jobs"),
-        ("schedules/000.json.gz", gzip.compress(b'{"fields": ["id"]}', mtime=0), r"of another version \(its fields are id\)"),
+        (
+            "schedules/000.json.gz",
+            gzip.compress(b'{"fields": ["id"]}', mtime=0),
+            r"of another version \(its fields are id\)",
+        ),
         ("status.json", b"", r"status\.json: not readable as JSON"),
         ("status.json", b"[]", r"status\.json: its state is none of running, done, failed, interrupted"),
     ],
