@@ -634,7 +634,7 @@ class Simulation:
 
     def _why_stalled(self) -> str:
         waiting = len(self.frontier.ready)
-        first = next(iter(self.frontier.ready.values()), None)
+        first = next(iter(self.frontier.ready), None)
         example = f", {first.name} among them" if first is not None else ""
         applicants = f" and {len(self.applicants)} jobs wait to be admitted" if self.applicants else ""
         return (
