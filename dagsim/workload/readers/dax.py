@@ -85,7 +85,10 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
         try:
             if not id or id in tasks:
                 raise Dirty("whose id another job has" if id else "without an id")
-            tasks[id] = Task(id, max(number(runtime, "runtime"), options.floor_s), gpus=gpus, cpus=cpus)
+            seconds = number(runtime, "runtime")
+            if seconds < 0:
+                raise Dirty("with a negative runtime")
+            tasks[id] = Task(id, max(seconds, options.floor_s), gpus=gpus, cpus=cpus)
         except Dirty as reason:
             report.drop(str(reason), f"{file}:{line}")
         except ModelError as error:

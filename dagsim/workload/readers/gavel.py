@@ -2,8 +2,8 @@
 
 7 fields: ``job_type, command, num_steps_arg, needs_data_dir, total_steps, arrival, scale_factor``. 10 fields (physical
 clusters): ``job_type, command, working_directory, num_steps_arg, needs_data_dir, total_steps, scale_factor,
-priority_weight, SLO, arrival``. 12 fields (Shockwave): ``mode`` after the scale factor, ``duration`` before the arrival.
-Rows are sorted by arrival, externally beyond 262,144 rows (see ``gather``).
+priority_weight, SLO, arrival``. 12 fields (Shockwave): ``mode`` after the scale factor, ``duration`` before
+the arrival. Rows are sorted by arrival, externally beyond 262,144 rows (see ``gather``).
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _Speeds = Mapping[tuple[str, int], Mapping[str, float]]
 class Gavel(Reader):
     """One gang of ``scale_factor`` single GPUs per job.
 
-    With a table ``*throughputs.json`` beside the trace, work is seconds on a V100 and ``speeds`` are the table's on every
-    type it has; without one, work is Shockwave's duration, or else the steps themselves: one step per second.
+    With a table ``*throughputs.json`` beside the trace, work is seconds on a V100 and ``speeds`` are the table's on
+    every type it has; without one, work is Shockwave's duration, or else the steps themselves: one step per second.
     """
 
     name = "gavel"

@@ -1,7 +1,7 @@
 """PipeDream ``graph.txt`` profiles (SOSP 2019), as ddls makes training jobs of them: one model per file.
 
-``node<i> -- <what> -- forward_compute_time=f, backward_compute_time=b, activation_size=a, parameter_size=p``, where ``a``
-may be a list ``[x; y]``, and edges ``<tab>node<u> -- node<v>``. A file is read whole, one after another.
+``node<i> -- <what> -- forward_compute_time=f, backward_compute_time=b, activation_size=a, parameter_size=p``, where
+``a`` may be a list ``[x; y]``, and edges ``<tab>node<u> -- node<v>``. A file is read whole, one after another.
 """
 
 from __future__ import annotations

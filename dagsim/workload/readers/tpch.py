@@ -24,7 +24,7 @@ _HEAD = 4096
 
 
 class Tpch(Reader):
-    """One job per query and input size, all arriving at 0; a stage is a task of ``num_tasks`` instances on a GPU each."""
+    """One job per query and input size, all arriving at 0; a stage is a task, an instance takes a GPU."""
 
     name = "tpch"
     summary = "Decima's TPC-H profiles (JSON): 154 Spark queries as stages"
@@ -85,5 +85,7 @@ def _task(stage: Any, options: TraceOptions) -> Task:
     if not isinstance(stage, dict):
         raise Dirty("that are no object")
     seconds = value(stage.get("mean_ms"), "mean_ms") / 1000
+    if seconds < 0:
+        raise Dirty("with a negative mean_ms")
     instances = count(str(stage.get("num_tasks", "")), "num_tasks")
     return Task(f"stage-{stage.get('id')}", max(seconds, options.floor_s), instances)

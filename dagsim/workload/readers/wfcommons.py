@@ -113,6 +113,8 @@ def _tasks(
 
 def _task(name: str, facts: dict[str, Any], options: TraceOptions) -> Task:
     seconds = value(facts.get("runtimeInSeconds", facts.get("runtime")), "runtime")
+    if seconds < 0:
+        raise Dirty("with a negative runtime")
     cores = facts.get("coreCount", facts.get("cores"))
     gpus, cpus, _ = options.cpu_demand(value(cores, "coreCount") if cores is not None else 1.0, 0.0)
     return Task(name, max(seconds, options.floor_s), gpus=gpus, cpus=cpus)

@@ -35,6 +35,12 @@ def test_broken_xml_names_its_line(tmp_path: Path) -> None:
         list(open_trace(tmp_path / "a.xml").jobs())
 
 
+def test_a_negative_runtime_loses_the_workflow(tmp_path: Path) -> None:
+    (tmp_path / "a.xml").write_text('<adag><job id="1" runtime="-2"/><job id="2" runtime="3"/></adag>\n')
+    with pytest.raises(TraceError, match="1 with a negative runtime, 1 of workflows that lost another job"):
+        list(open_trace(tmp_path / "a.xml").jobs())
+
+
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("file", "jobs"),
