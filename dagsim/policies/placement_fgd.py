@@ -25,8 +25,8 @@ class Fgd:
     faster type, then to the first node. A gang goes where best fit puts it.
 
     ``typical`` weighs demands by how often they are asked, ``{Demand(gpus=0.5): 0.7, Demand(gpus=2): 0.3}``; left out,
-    the most frequent 95 % of the demands it has been asked to place so far (memory left aside), renewed each time their
-    number has doubled.
+    the demands it has been asked to place so far (memory left aside; the rare ones, which are often the widest, count
+    too), renewed each time their number has doubled.
     Not clairvoyant. O(nodes) per decision, which the definition forces, and O(GPUs x typical demands) for each node
     that has changed (Weng et al., ATC 2023).
     """
@@ -77,23 +77,13 @@ class Fgd:
         self._asked[kind] = self._asked.get(kind, 0) + 1
         self._count += 1
         if self._count & (self._count - 1) == 0:  # 1, 2, 4, ...
-            self._weights = _popular(self._asked, 0.95 * self._count)
+            self._weights = dict(self._asked)
             self._growths.clear()
 
     def _typical(self, view: View) -> _Typical:
         asking = [(each, weight) for each, weight in self._weights.items() if each.gpus > 0]
         total = sum(weight for _, weight in asking)
         return [(view.machines.compile(each, 0), weight / total) for each, weight in asking]
-
-
-def _popular(asked: Mapping[Demand, int], enough: float) -> dict[Demand, float]:
-    """The most frequent demands that make up ``enough`` of all."""
-    popular: dict[Demand, float] = {}
-    for demand, times in sorted(asked.items(), key=lambda each: -each[1]):
-        if sum(popular.values()) >= enough:
-            break
-        popular[demand] = times
-    return popular
 
 
 def fragmentation(machine: Machine, typical: _Typical) -> float:
