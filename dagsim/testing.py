@@ -1,0 +1,159 @@
+"""For tests of one's own: graphs with known answers, and ``check_policy``."""
+
+from __future__ import annotations
+
+import copy
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from dagsim.model import Cluster, Edge, Job, Kind, Node, Task, TaskGraph, gpu_type
+from dagsim.schedule import Schedule
+from dagsim.sim import NodeFailures, Policy, Simulation
+from dagsim.streams import stream
+
+__all__ = ["chain", "check_policy", "diamond", "fork_join", "heft_example"]
+
+_CLUSTER = Cluster(
+    (
+        Node("fast", gpu_type("A100-40"), 4, 32, 256),
+        Node("slow", gpu_type("T4"), 2, 16, 64),
+        Node("slow-too", gpu_type("T4"), 2, 16, 64),
+        Node("cpu", None, 0, 16, 64),
+    )
+)
+
+
+def chain(*work: float) -> TaskGraph:
+    """One task after the other; its critical path is ``sum(work)``."""
+    return _graph(work, [(index, index + 1) for index in range(len(work) - 1)])
+
+
+def diamond(first: float = 1.0, left: float = 2.0, right: float = 5.0, last: float = 1.0) -> TaskGraph:
+    """Two tasks between two; its critical path is ``first + max(left, right) + last``."""
+    return _graph((first, left, right, last), [(0, 1), (0, 2), (1, 3), (2, 3)])
+
+
+def fork_join(width: int, work: float = 1.0) -> TaskGraph:
+    """``width`` equal tasks between two: on m GPUs it takes ``(2 + ceil(width / m)) * work``."""
+    inner = range(1, width + 1)
+    edges = [(0, index) for index in inner] + [(index, width + 1) for index in inner]
+    return _graph([work] * (width + 2), edges)
+
+
+def heft_example() -> TaskGraph:
+    """The ten tasks of Topcuoglu, Hariri and Wu (2002, figure 2), each with its seconds on the types P1, P2 and P3.
+
+    Edges carry as many GB as the paper's cost of communication, so at 1 GB/s they take that many seconds between nodes.
+    On one processor each the makespan of HEFT is 80, that of CPOP 86.
+    """
+    seconds = (
+        (14, 16, 9),
+        (13, 19, 18),
+        (11, 13, 19),
+        (13, 8, 17),
+        (12, 13, 10),
+        (13, 16, 9),
+        (7, 15, 11),
+        (5, 11, 14),
+        (18, 12, 20),
+        (21, 7, 16),
+    )
+    costs = {
+        (1, 2): 18,
+        (1, 3): 12,
+        (1, 4): 9,
+        (1, 5): 11,
+        (1, 6): 14,
+        (2, 8): 19,
+        (2, 9): 16,
+        (3, 7): 23,
+        (4, 8): 27,
+        (4, 9): 23,
+        (5, 9): 13,
+        (6, 8): 15,
+        (7, 10): 17,
+        (8, 10): 11,
+        (9, 10): 13,
+    }
+    tasks = tuple(
+        Task(f"n{number}", 1.0, speeds={f"P{place}": 1.0 / s for place, s in enumerate(row, 1)})
+        for number, row in enumerate(seconds, 1)
+    )
+    return TaskGraph(tasks, tuple(Edge(parent - 1, child - 1, cost * 1e9) for (parent, child), cost in costs.items()))
+
+
+def check_policy(policy: Policy | Callable[[], Policy], workloads: int = 4) -> None:
+    """Raise unless the policy is sound on small random work: DAGs, gangs, shares of GPUs, CPU-only tasks, two GPU
+    types, and node failures.
+
+    It must finish every job, decide the same under the same seed, go on from a deep copy in a fork, and never
+    over-commit a node. Give a factory (a class will do), or a policy that can be deep-copied before its first decision.
+
+    Raises:
+        AssertionError: A promise is broken; the message says which, and on which workload.
+        IllegalDecision, Stalled: The policy decided what cannot be, or waits for nothing.
+    """
+    make = (lambda: copy.deepcopy(policy)) if isinstance(policy, Policy) and not isinstance(policy, type) else policy
+    for seed in range(workloads):
+        jobs = list(_jobs(seed))
+        disturbances = (NodeFailures(60.0, 10.0),) if seed % 2 else ()
+
+        def simulation(jobs: list[Job] = jobs, disturbances: tuple[NodeFailures, ...] = disturbances) -> Simulation:
+            return Simulation(_CLUSTER, jobs, disturbances=disturbances)
+
+        where = f"(random workload {seed})"
+        first = simulation().run(make())
+        done = sum(row.kind == Kind.COMPLETED for row in first.log)
+        assert done == len(jobs), f"only {done} of {len(jobs)} jobs finished {where}"
+        _check_room(first, jobs, where)
+        assert simulation().run(make()).log == first.log, f"two runs with the same seed differ {where}"
+        original, decider = simulation(), make()
+        original.run(decider, until_s=10.0)
+        fork, twin = original.fork(), copy.deepcopy(decider)
+        done = sum(row.kind == Kind.COMPLETED for row in fork.run(twin).log)
+        assert done == len(jobs), f"a deep copy of the policy does not go on in a fork {where}"
+
+
+def _graph(work: Sequence[float], edges: Iterable[tuple[int, int]]) -> TaskGraph:
+    tasks = tuple([Task(f"t{index}", seconds) for index, seconds in enumerate(work)])
+    return TaskGraph(tasks, tuple([Edge(parent, child) for parent, child in edges]))
+
+
+def _jobs(seed: int) -> Iterator[Job]:
+    rng = stream(seed, "check_policy")
+    arrival_s = 0.0
+    for number in range(12):
+        arrival_s += float(rng.exponential(2.0))
+        count = int(rng.integers(1, 6))
+        edges = [Edge(parent, child) for child in range(count) for parent in range(child) if rng.random() < 0.4]
+        yield Job(f"j{number}", TaskGraph(tuple(_task(rng, at) for at in range(count)), tuple(edges)), arrival_s)
+
+
+def _task(rng: np.random.Generator, at: int) -> Task:
+    gpus = (0.0, 0.25, 0.5, 1.0, 1.0, 2.0)[rng.integers(6)]
+    return Task(
+        f"t{at}",
+        float(rng.integers(1, 9)),
+        instances=int(rng.integers(1, 5)),
+        gang=bool(rng.random() < 0.3) and gpus < 2,
+        gpus=gpus,
+        cpus=float(rng.integers(1, 3)),
+        memory_gb=float(rng.integers(0, 8)),
+        speeds={"A100-40": 2.0, "T4": float(rng.choice((0.5, 1.0)))} if gpus else None,
+    )
+
+
+def _check_room(schedule: Schedule, jobs: list[Job], where: str) -> None:
+    """No node ever holds more than it has."""
+    held: defaultdict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    for row in schedule.log:
+        if row.kind not in (Kind.STARTED, Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED):
+            continue
+        task, node = jobs[row.job].tasks[row.task], schedule.cluster.nodes[row.node]
+        sign = 1 if row.kind == Kind.STARTED else -1
+        have = (node.gpus, node.cpus, node.memory_gb)
+        for place, asked in enumerate((task.gpus, task.cpus, task.memory_gb)):
+            held[row.node][place] += sign * asked * row.instances
+            assert held[row.node][place] <= have[place] + 1e-6, f"node {node.name} is over-committed {where}"
