@@ -33,7 +33,8 @@ def main() -> None:
         try:
             rows.append({"file": name, **_read(path)})
         except InputError as error:
-            refused.append({"file": name, "why": str(error).replace(f"{chosen.folder}/", "")})
+            why = str(error).replace(f"{chosen.folder}/", "").removeprefix(f"{name}: ").partition("; name one of")[0]
+            refused.append({"file": name, "why": why})
     if chosen.json:
         print(json.dumps({"read": rows, "refused": refused}, indent=1))
     else:

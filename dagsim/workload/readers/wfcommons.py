@@ -38,7 +38,8 @@ class WfCommons(Reader):
             and not source.files[0].matches("*.json*")
         ):
             return False
-        return any('"schemaVersion"' in line for line in source.head(200))
+        head = source.head(200)
+        return any('"schemaVersion"' in line for line in head) and not any('"$schema"' in line for line in head[:8])
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         files = source.files if len(source.files) == 1 else source.select("*.json", "*.json.gz").files
