@@ -35,10 +35,11 @@ def test_broken_xml_names_its_line(tmp_path: Path) -> None:
         list(open_trace(tmp_path / "a.xml").jobs())
 
 
-def test_a_negative_runtime_loses_the_workflow(tmp_path: Path) -> None:
+def test_runtimes_drawn_below_0_count_as_0_and_are_noted(read: Reading, tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text('<adag><job id="1" runtime="-2"/><job id="2" runtime="3"/></adag>\n')
-    with pytest.raises(TraceError, match="1 with a negative runtime, 1 of workflows that lost another job"):
-        list(open_trace(tmp_path / "a.xml").jobs())
+    got = read(tmp_path / "a.xml")
+    assert [task.work for task in got.jobs[0].tasks] == [0, 3]
+    assert got.noted == {"jobs with a negative runtime (taken as 0)": 1}
 
 
 @pytest.mark.data
