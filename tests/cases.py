@@ -1,0 +1,121 @@
+"""Random clusters and DAG jobs for property tests, and folds that check a log against them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+from hypothesis import strategies as st
+
+from dagsim.model import Cluster, Edge, Job, Kind, Node, Task, TaskGraph, gpu_type
+from dagsim.schedule import Schedule
+from dagsim.sim import Estimates, MovingDelay, NodeFailures, Preemption, Simulation, Uniform
+
+seconds = st.sampled_from((0.0, 0.5, 1.0, 1.0, 2.0, 3.5, 10.0))
+
+
+@st.composite
+def tasks(draw: st.DrawFn, name: str) -> Task:
+    gpus = draw(st.sampled_from((0, 0.25, 0.5, 1, 1, 1, 2, 4)))
+    gang = draw(st.booleans())
+    speeds = draw(st.sampled_from((None, None, {"A100-40": 2.0, "T4": 0.5})))
+    return Task(
+        name,
+        draw(seconds),
+        instances=draw(st.sampled_from((1, 1, 2, 5))),
+        gang=gang,
+        gpus=gpus,
+        cpus=draw(st.sampled_from((0, 0.5, 1, 3))),
+        memory_gb=draw(st.sampled_from((0, 0, 10, 100))),
+        gpu_types=draw(st.sampled_from((None, None, None, ("A100-40",), ("A100-40", "T4")))) if gpus else None,
+        speeds=speeds if gpus else None,
+    )
+
+
+@st.composite
+def job_lists(draw: st.DrawFn, most: int = 6) -> list[Job]:
+    jobs, now = [], 0.0
+    for number in range(draw(st.integers(1, most))):
+        now += draw(seconds)
+        count = draw(st.integers(1, 5))
+        listed = tuple(draw(tasks(f"t{index}")) for index in range(count))
+        pairs = [(parent, child) for child in range(count) for parent in range(child)]
+        chosen = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=6)) if pairs else []
+        edges = tuple(Edge(parent, child, 1e9) for parent, child in chosen)
+        jobs.append(Job(f"j{number}", TaskGraph(listed, edges), now))
+    return jobs
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    kinds = draw(st.lists(st.sampled_from(("A100-40", "T4", "cpu")), min_size=1, max_size=4))
+    nodes = []
+    for index, kind in enumerate(kinds):
+        if kind == "cpu":
+            nodes.append(Node(f"n{index}", None, 0, 4, 64))
+        else:
+            nodes.append(Node(f"n{index}", gpu_type(kind), draw(st.sampled_from((1, 2, 4))), 8, 256))
+    return Cluster(tuple(nodes))
+
+
+@st.composite
+def models(draw: st.DrawFn) -> dict[str, object]:
+    return {
+        "setup": draw(st.sampled_from((None, None, MovingDelay(2.0)))),
+        "network": draw(st.sampled_from((None, None, Uniform(1.0, 0.1)))),
+        "preemption": draw(
+            st.sampled_from((Preemption(), Preemption("restart", restart_s=1.0, checkpoint_s_per_gb=0.1)))
+        ),
+        "disturbances": draw(st.sampled_from(((), (), (NodeFailures(200.0, 5.0),)))),
+        "estimates": draw(st.sampled_from((Estimates(), Estimates("noisy"), Estimates("hidden")))),
+    }
+
+
+def simulation(cluster: Cluster, jobs: list[Job], models: dict[str, object], seed: int = 3) -> Simulation:
+    return Simulation(cluster, jobs, seed=seed, **models)  # type: ignore[arg-type]
+
+
+def check_log(cluster: Cluster, jobs: list[Job], schedule: Schedule) -> None:
+    """Every promise that can be read off the log: raises AssertionError."""
+    free = {index: [n.gpus, n.cpus, n.memory_gb] for index, n in enumerate(cluster.nodes)}
+    held: dict[tuple[int, int], object] = {}
+    used: dict[int, Counter[int]] = defaultdict(Counter)
+    finished: Counter[tuple[int, int]] = Counter()
+    last = 0.0
+    for record in schedule.log:
+        assert record.time_s >= last
+        last = record.time_s
+        if record.run < 0:
+            continue
+        task = jobs[record.job].tasks[record.task]
+        key = (record.run, record.node)
+        if record.kind == Kind.STARTED:
+            for parent in jobs[record.job].graph.parents[record.task]:
+                assert finished[record.job, parent] == jobs[record.job].tasks[parent].instances
+            assert key not in held
+            held[key] = record
+            sign = -1
+        elif record.kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED):
+            assert held.pop(key)._replace(kind=0, time_s=0) == record._replace(kind=0, time_s=0)  # type: ignore[attr-defined]
+            sign = 1
+            if record.kind == Kind.FINISHED:
+                finished[record.job, record.task] += record.instances
+        else:
+            continue
+        room = free[record.node]
+        for place, asked in enumerate((task.gpus, task.cpus, task.memory_gb)):
+            room[place] += sign * asked * record.instances
+            assert room[place] > -1e-6
+        if task.gpus >= 1:
+            gpus = [gpu for gpu in range(62) if record.gpus >> gpu & 1]
+            assert len(gpus) == task.gpus * record.instances
+            for gpu in gpus:
+                used[record.node][gpu] -= sign
+                assert 0 <= used[record.node][gpu] <= 1
+    assert not held
+    done = {record.job for record in schedule.log if record.kind == Kind.COMPLETED}
+    rejected = {record.job for record in schedule.log if record.kind == Kind.REJECTED}
+    assert done | rejected == set(range(len(jobs)))
+    assert not done & rejected
+    for job in done:
+        for index, task in enumerate(jobs[job].tasks):
+            assert finished[job, index] == task.instances
