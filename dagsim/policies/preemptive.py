@@ -70,6 +70,8 @@ class LeastRemaining:
             entry = heappop(self._victims[weight])
             looked_at.append((weight, entry))
             run = running[entry[1]]
+            if run.started_s == now:
+                continue  # what has just been started stays, so that no two tasks displace each other for ever
             if run.type in task.demand.types and most > self._left(task, run.type):
                 yield run
 
