@@ -16,6 +16,9 @@ POLICIES: Registry[Policy] = Registry(
     [
         Entry("fifo", "dagsim.policies.orders:fifo", "oldest first; it blocks all behind it until it fits"),
         Entry("fifo-fit", "dagsim.policies.orders:fifo_fit", "oldest first among those that fit"),
+        Entry("easy", "dagsim.policies.easy:easy", "oldest first; others may fill in behind its reservation", _KNOWS),
+        Entry("easy-sjf", "dagsim.policies.easy:easy_sjf", "EASY, filling in the shortest first", _KNOWS),
+        Entry("easy-lxf", "dagsim.policies.easy:easy_lxf", "EASY, filling in the most slowed down first", _KNOWS),
         Entry("random", "dagsim.policies.random_feasible:RandomFeasible", "anything that fits, uniformly"),
         Entry("sjf", "dagsim.policies.orders:sjf", "shortest pair of task and GPU type first", _KNOWS),
         Entry("srtf", "dagsim.policies.srtf:srtf", "shortest remaining time first", ("clairvoyant", "preemptive")),

@@ -1,0 +1,33 @@
+"""EASY back-filling, worked by hand."""
+
+from __future__ import annotations
+
+from dagsim.model.record import Kind
+
+
+def starts(schedule):
+    times = {row[2]: row[1] for row in schedule.log.since(0) if row[0] == Kind.STARTED}
+    return [times[number] for number in sorted(times)]
+
+
+FIVE = ((0, 3, 2), (0, 1, 3), (0, 1, 4), (0, 3, 1), (0, 6, 1))
+"""(arrival, seconds, GPUs) on 4 GPUs."""
+
+
+def test_first_come_first_served_lets_the_head_block(run, rows):
+    # 1 holds 2 GPUs to 3; 2 needs 3: 3 to 4; 3 needs all: 4 to 5; then 4 and 5
+    assert starts(run("fifo", rows(*FIVE), 4)) == [0, 3, 4, 5, 5]
+
+
+def test_easy_delays_what_is_not_at_the_head(run, rows):
+    # Head 2 is due at 3 with 4 GPUs free: 1 extra. 4 ends at 3, in time; 5 ends at 6 and takes the extra GPU.
+    # At 3, 2 runs to 4. Then 3 needs all 4 and 5 holds one to 6: 3 starts at 6, not at 4. Mean wait 9 / 5 = 1.8
+    assert starts(run("easy", rows(*FIVE), 4)) == [0, 3, 6, 0, 0]
+
+
+def test_candidates_go_by_their_rank(run, rows):
+    # 2 GPUs: 1 holds one to 9, 2 needs both. 3 (4 s) and 4 (2 s) want the other: first 3 by age, 4 by length
+    jobs = ((0, 9, 1), (0, 1, 2), (0, 4, 1), (0, 2, 1))
+    assert starts(run("easy", rows(*jobs), 2)) == [0, 9, 0, 4]
+    assert starts(run("easy-sjf", rows(*jobs), 2)) == [0, 9, 2, 0]
+    assert starts(run("easy-lxf", rows(*jobs), 2)) == [0, 9, 0, 4]  # all slowdowns are 1 at 0
