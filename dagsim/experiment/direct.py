@@ -14,7 +14,7 @@ from dagsim.policies import POLICIES
 from dagsim.registry import nearest
 from dagsim.schedule import Schedule
 from dagsim.sim import Policy, Simulation
-from dagsim.sim.runtime import Runtime, Throughput
+from dagsim.sim.runtime import Recorded, Runtime, Throughput
 from dagsim.workload import PRESETS, Synthetic
 from dagsim.workload.readers import open_trace
 
@@ -43,8 +43,9 @@ def simulate(
 ) -> Outcome:
     """Run ``workload`` on ``cluster`` under ``policy``.
 
-    ``workload`` is a preset's name (``dagsim list workloads``), a trace file, a ``Synthetic``, or jobs in order of arrival;
-    ``cluster`` may be GPU counts by type. ``runtime`` defaults to the measured throughputs; the other ``models`` are those of
+    ``workload`` is a preset's name (``dagsim list workloads``), a trace file, a ``Synthetic``, or jobs in order of
+    arrival; ``cluster`` may be GPU counts by type. ``runtime`` defaults to the measured throughputs for presets and
+    synthetic workloads, to the seconds as recorded for traces and jobs; the other ``models`` are those of
     ``Simulation``. The same arguments give the same schedule, byte for byte.
 
     Raises:
@@ -52,7 +53,8 @@ def simulate(
         SimulationError: The policy decided what cannot be, or waits for nothing.
     """
     machines = cluster if isinstance(cluster, Cluster) else Cluster.of(cluster)
-    model = runtime if runtime is not None else Throughput()
+    drawn = isinstance(workload, Synthetic) or (isinstance(workload, str) and workload in PRESETS)
+    model: Runtime = runtime if runtime is not None else Throughput() if drawn else Recorded()
     chosen = POLICIES.create(policy) if isinstance(policy, str) else policy
     jobs = _jobs(workload, machines, model, seed)
     schedule = Simulation(machines, jobs, runtime=model, seed=seed, **models).run(chosen)

@@ -29,12 +29,8 @@ class RandomFeasible:
             total = sum(len(bags.by_demand[demand]) for demand, _ in fitting)
             if not total:
                 return
-            at = int(rng.integers(total))
-            for demand, type_ in fitting:
-                bag = bags.by_demand[demand]
-                if at < len(bag):
-                    break
-                at -= len(bag)
+            demand, type_, at = _pick(bags, fitting, int(rng.integers(total)))
+            bag = bags.by_demand[demand]
             task = bag[at]
             if not task.waiting:  # started before: forget it and draw again, which keeps the choice uniform
                 bag[at] = bag[-1]
@@ -54,3 +50,13 @@ class _Bags:
 
     def push(self, task: ActiveTask) -> None:
         self.by_demand.setdefault(task.demand, []).append(task)
+
+
+def _pick(bags: _Bags, fitting: list[tuple[DemandClass, int]], at: int) -> tuple[DemandClass, int, int]:
+    """Number ``at`` of all pairs of task and type: its class, its type, and its place in the class's bag."""
+    for demand, type_ in fitting:
+        size = len(bags.by_demand[demand])
+        if at < size:
+            return demand, type_, at
+        at -= size
+    raise AssertionError("more pairs drawn than there are")

@@ -216,7 +216,7 @@ class Machines:
             for type_ in demand.types:
                 if by_gpus[type_].used >> whole:
                     return True
-        elif not demand.gang and 0 <= demand.blocked_at and (since := self.released - demand.blocked_at) <= _LOOK_BACK:
+        elif not demand.gang and demand.blocked_at >= 0 and (since := self.released - demand.blocked_at) <= _LOOK_BACK:
             for machine in self.recent[-since:]:
                 if machine.type in demand.types and machine.room(demand):
                     return True

@@ -408,6 +408,10 @@ class Simulation:
         run = self.running.get(id_)
         if run is None:
             raise IllegalDecision(f"at {self.now:g} s: run {id_} is not running, so it cannot be preempted")
+        if run.started_s == self.now:  # or two policies' minds could go back and forth for ever inside one instant
+            raise IllegalDecision(
+                f"at {self.now:g} s: run {id_} started in this instant, so it cannot be preempted yet"
+            )
         return self._stop(run, _PREEMPTED, Preempted(), kept=self._preemption.on_resume == "resume")
 
     def _wait(self, until_s: float) -> None:
