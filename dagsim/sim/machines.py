@@ -504,5 +504,5 @@ class Machines:
 
 
 def _cores(cpus: int) -> int:
-    """The level of a machine with ``cpus`` free: whole cores. A level is a bit, so machines above 4,095 share the last."""
+    """The level of a machine with ``cpus`` free: whole cores. A level is a bit, so those above 4,095 share the last."""
     return min(cpus // MICRO, 4095)
