@@ -1,0 +1,46 @@
+"""Independent simulators and known optima, through the validation scripts."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPTS = Path(__file__).parent.parent / "scripts"
+
+
+def run(script: str, *args: object) -> dict[str, Any]:
+    argv = [sys.executable, str(SCRIPTS / script), *map(str, args), "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.data
+def test_highest_level_first_against_the_optima_of_the_standard_task_graphs(data: Path) -> None:
+    # specs: n = 50, an independent highest-level-first; the optimum is never beaten.
+    graphs, optimal = data / "traces/stg/stg-50.tar.gz", data / "traces/stg/optimal"
+    found = run("validate_stg.py", "--graphs", graphs, "--optimal", optimal)
+    assert {cores: (round(row["mean_ratio"], 4), row["hits"]) for cores, row in found.items()} == {
+        "2": (1.0073, 98),
+        "4": (1.0115, 97),
+        "8": (1.0125, 141),
+        "16": (1.0000, 180),
+    }
+    assert not any(row["below_optimum"] for row in found.values())
+
+
+@pytest.mark.data
+def test_fcfs_and_easy_on_kth_agree_with_an_independent_simulator(data: Path) -> None:
+    with (data / "golden/swf/independent_kth.csv").open(newline="") as file:
+        golden = {row["scheduler"]: row for row in csv.DictReader(file)}
+    found = run("validate_swf.py", "--trace", data / "traces/swf/KTH-SP2-1996-2.1-cln.swf.gz", "--processors", 100)
+    for name, tolerance in (("FCFS", 1e-12), ("EASY", 0.01)):
+        for figure in ("mean_wait_s", "mean_bsld"):
+            expected = float(golden[name][f"all_jobs_{figure}"])
+            assert found[name.lower()][figure] == pytest.approx(expected, rel=tolerance)
