@@ -25,9 +25,7 @@ def _needs_nothing(name: str) -> bool:
     return all(each.default is not each.empty or each.kind is each.VAR_KEYWORD for each in parameters)
 
 
-STOPPING = ("srtf", "srsf", "round-robin", "las", "2d-las", "2d-gittins", "tiresias")
-"""Covered by ``Restless``: what a preemptive policy may do, without its order."""
-NAMES = ("restless", *(name for name in POLICIES.names() if name not in STOPPING and _needs_nothing(name)))
+NAMES = ("restless", *(name for name in POLICIES.names() if _needs_nothing(name)))
 FORKED = tuple(name for name in NAMES if name != "random")
 """``random`` draws from an index in the order of its history, which a fork makes anew."""
 relaxed = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
