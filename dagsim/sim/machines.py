@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dagsim.model import Cluster, Demand, GpuType, Node, Placement, Share
 from dagsim.model.gpu import canonical
 from dagsim.model.record import RejectReason
+from dagsim.sim.levels import Levels
 
-__all__ = ["DemandClass", "Levels", "Machine", "Machines"]
+__all__ = ["DemandClass", "Machine", "Machines"]
 
 MICRO = 1_000_000
 """CPUs, memory and shares of a GPU are counted in whole millionths, so that taking and giving back leaves no
@@ -54,59 +55,6 @@ class DemandClass:
         """Asks for whole GPUs and nothing else: room is a matter of idle GPUs alone."""
         self.rejected: RejectReason | None = None
         self.blocked_at = -1
-
-
-class Levels:
-    """Machines by how much they have free: a bit set of machines per level and a bit set of the levels in use.
-
-    The next level with a machine and the first machine on it are a few integer operations, whatever the cluster's size.
-    """
-
-    __slots__ = ("sets", "used")
-
-    def __init__(self) -> None:
-        self.sets: dict[int, int] = {}
-        self.used = 0
-
-    def add(self, bit: int, level: int) -> None:
-        self.sets[level] = self.sets.get(level, 0) | bit
-        self.used |= 1 << level
-
-    def remove(self, bit: int, level: int) -> None:
-        left = self.sets[level] ^ bit
-        self.sets[level] = left
-        if not left:
-            self.used ^= 1 << level
-
-    def from_least(self, least: int) -> Iterator[int]:
-        """Machine numbers with at least ``least`` free, least free first, lowest number first."""
-        used = self.used >> least << least
-        while used:
-            low = used & -used
-            bits = self.sets[low.bit_length() - 1]
-            while bits:
-                bit = bits & -bits
-                yield bit.bit_length() - 1
-                bits ^= bit
-            used ^= low
-
-    def from_most(self, least: int) -> Iterator[int]:
-        """Machine numbers with at least ``least`` free, most free first, lowest number first."""
-        used = self.used >> least << least
-        while used:
-            level = used.bit_length() - 1
-            bits = self.sets[level]
-            while bits:
-                bit = bits & -bits
-                yield bit.bit_length() - 1
-                bits ^= bit
-            used ^= 1 << level
-
-    def copy(self) -> Levels:
-        twin = Levels()
-        twin.sets = dict(self.sets)
-        twin.used = self.used
-        return twin
 
 
 class Machine:
