@@ -1,0 +1,9 @@
+"""The ``dagsim`` command: parse, call, print; one file per command or group of commands.
+
+Whatever is slow to import is imported inside the command that needs it.
+"""
+
+from dagsim.cli import config, evaluate, listing, plot, replay, trace, workload
+from dagsim.cli.app import app, main
+
+__all__ = ["app", "config", "evaluate", "listing", "main", "plot", "replay", "trace", "workload"]
