@@ -68,6 +68,29 @@ def test_json_is_one_object_on_standard_output(tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
+def test_compare_ranks_runs_on_the_same_jobs(tmp_path: Path) -> None:
+    for algo in ("fifo", "sjf"):
+        fine("eval", "-a", algo, *SMALL, "--seeds", 2, "--out", tmp_path / "runs", "-q", "--no-plots")
+    runs = sorted((tmp_path / "runs").iterdir(), key=str)
+    table, picture = tmp_path / "table.csv", tmp_path / "new" / "ratios.png"
+    told = json.loads(fine("compare", *runs, "--reference", "fifo", "--csv", table, "--plot", picture, "--json").stdout)
+    assert {standing["policy"] for standing in told["standings"]} == {"fifo", "sjf"}
+    assert [standing["ratio"] for standing in told["standings"] if standing["policy"] == "fifo"] == [1]
+    assert table.read_text().startswith("policy,best,tied,mean,")
+    assert picture.stat().st_size > 1000
+    assert "ratio to" in fine("compare", *runs).stdout
+    unknown = dagsim("compare", *runs, "--metric", "jct_s.meen")
+    assert unknown.exit_code == 2
+    assert "there is no metric 'jct_s.meen'; did you mean 'jct_s.mean'?" in unknown.stderr
+
+
+def test_a_comparison_is_kept_as_a_table_too(tmp_path: Path) -> None:
+    result = fine("baseline", "-a", "sjf", *SMALL, "--seeds", 2, "--out", tmp_path, "--json", "--no-plots")
+    assert [standing["policy"] for standing in json.loads(result.stdout)["standings"] if standing["best"]]
+    rows = (run_folder(tmp_path).path / "comparison.csv").read_text().splitlines()
+    assert len(rows) == 3
+
+
 def test_quiet_prints_nothing(tmp_path: Path) -> None:
     assert fine("eval", *SMALL, "--seeds", 1, "--out", tmp_path, "--quiet", "--no-plots").output == ""
 

@@ -58,6 +58,7 @@ def cluster_of(file: str) -> list[Setting]:
 
 def run_policies(command: str, config: Config, policies: Sequence[str], output: Output) -> None:
     """Run the policies into a new folder, print what came out, and draw it."""
+    from dagsim.experiment.compare import standings
     from dagsim.experiment.folder import RunFolder
     from dagsim.experiment.run import check
     from dagsim.experiment.session import draw, run_into
@@ -73,7 +74,8 @@ def run_policies(command: str, config: Config, policies: Sequence[str], output: 
         typer.echo(f"interrupted: {len(folder.lines())} finished runs are kept in {folder.path}", err=True)
         raise typer.Exit(130) from None
     if output.json:
-        typer.echo(json.dumps(folder.to_dict()))
+        ranked = {"standings": [standing.to_dict() for standing in standings(lines)]} if len(policies) > 1 else {}
+        typer.echo(json.dumps(folder.to_dict() | ranked))
     elif not output.quiet:
         _print(folder, lines)
     if output.plots:

@@ -8,8 +8,21 @@ from typing import Any, NamedTuple, Protocol
 
 from dagsim.errors import InputError
 from dagsim.metrics import Ratio, paired_ratio, win_rate
+from dagsim.registry import nearest
 
-__all__ = ["Line", "Mean", "Standing", "mean", "standings"]
+__all__ = ["BESIDE", "Line", "Mean", "Standing", "mean", "not_done", "standings"]
+
+BESIDE = (
+    "jct_s.p99",
+    "wait_s.mean",
+    "bounded_slowdown.mean",
+    "utilization",
+    "energy_kwh",
+    "jain",
+    "rho_worst",
+    "scheduler_us",
+)
+"""What is told of a policy beside the metric that it is ranked by."""
 
 
 class Line(Protocol):
@@ -41,6 +54,25 @@ class Standing(NamedTuple):
     best: bool
     tied: bool
     """Not told apart from the best: the interval of their ratio holds 1."""
+    beside: Mapping[str, float]
+    """The means of ``BESIDE``; NaN if a seed has no value."""
+    not_done: int
+    """Jobs turned away or left unfinished, over all seeds."""
+
+    def to_dict(self) -> dict[str, str | bool | int | float | None]:
+        """Flat and safe for JSON and CSV; what is not known is ``None``."""
+        numbers = {
+            "mean": self.mean.value,
+            "mean_low": self.mean.low,
+            "mean_high": self.mean.high,
+            "ratio": self.ratio.value,
+            "ratio_low": self.ratio.low,
+            "ratio_high": self.ratio.high,
+            "win_rate": self.wins,
+            **self.beside,
+        }
+        known = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+        return {"policy": self.policy, "best": self.best, "tied": self.tied, **known, "jobs_not_done": self.not_done}
 
 
 def mean(lines: Iterable[Line], metric: str) -> Mean:
@@ -53,7 +85,7 @@ def standings(lines: Iterable[Line], metric: str = "jct_s.mean", reference: str 
     """The policies by their mean ``metric``, least first; ``reference`` is the first policy unless named.
 
     Raises:
-        InputError: The policies did not run on the same seeds, or none is called ``reference``.
+        InputError: The policies did not run on the same seeds, or there is no such ``reference`` or ``metric``.
     """
     by_policy: dict[str, dict[int, Line]] = {}
     for line in lines:
@@ -63,15 +95,18 @@ def standings(lines: Iterable[Line], metric: str = "jct_s.mean", reference: str 
     first = reference or next(iter(by_policy))
     if first not in by_policy:
         raise InputError(f"comparison: there is no policy {first!r} among {', '.join(by_policy)}")
+    if not any(metric in line.metrics for runs in by_policy.values() for line in runs.values()):
+        known = next(iter(by_policy[first].values())).metrics
+        raise InputError(f"comparison: there is no metric {metric!r}{nearest(metric, known)}")
     seeds = list(by_policy[first])
     for policy, runs in by_policy.items():
         if set(runs) != set(seeds):
             raise InputError(f"comparison: {policy!r} and {first!r} did not run on the same seeds")
     values = {policy: [_number(runs[seed].metrics.get(metric)) for seed in seeds] for policy, runs in by_policy.items()}
     means = {policy: mean(by_policy[policy].values(), metric) for policy in by_policy}
-    known = [policy for policy in means if not math.isnan(means[policy].value)]
-    best = min(known, key=lambda policy: means[policy].value, default=None)
-    ordered = sorted(means, key=lambda policy: (policy not in known, means[policy].value if policy in known else 0.0))
+    sure = [policy for policy in means if not math.isnan(means[policy].value)]
+    best = min(sure, key=lambda policy: means[policy].value, default=None)
+    ordered = sorted(means, key=lambda policy: (policy not in sure, means[policy].value if policy in sure else 0.0))
     return [
         Standing(
             policy,
@@ -79,10 +114,22 @@ def standings(lines: Iterable[Line], metric: str = "jct_s.mean", reference: str 
             paired_ratio(values[policy], values[first]),
             win_rate(values[policy], values[first]),
             policy == best,
-            policy in known and best is not None and paired_ratio(values[policy], values[best]).is_tie,
+            policy in sure and best is not None and paired_ratio(values[policy], values[best]).is_tie,
+            {name: _plain_mean(by_policy[policy].values(), name) for name in BESIDE},
+            sum(map(not_done, by_policy[policy].values())),
         )
         for policy in ordered
     ]
+
+
+def not_done(line: Line) -> int:
+    """Jobs turned away or left unfinished."""
+    return int(line.metrics.get("jobs_arrived", 0)) - int(line.metrics.get("jobs_completed", 0))
+
+
+def _plain_mean(lines: Iterable[Line], metric: str) -> float:
+    values = [_number(line.metrics.get(metric)) for line in lines]
+    return sum(values) / len(values)
 
 
 def _number(value: Any) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
-from dagsim.experiment.compare import Line, Mean, mean, standings
+from dagsim.experiment.compare import BESIDE, Line, Mean, mean, standings
 from dagsim.metrics import glossary
 
 if TYPE_CHECKING:
@@ -47,9 +47,6 @@ _IF_ANY = (
 )
 """Shown where one is not 0."""
 
-_BESIDE = ("jct_s.p99", "wait_s.mean", "bounded_slowdown.mean", "utilization", "energy_kwh", "jain", "scheduler_us")
-"""The metrics beside the mean JCT in a comparison."""
-
 _SPREADS = ("tasks_per_job", "depth", "width", "work", "critical_path_s", "instances_per_task", "gpus_per_job")
 
 _HEADS = {
@@ -59,6 +56,7 @@ _HEADS = {
     "utilization": "GPUs\nheld",
     "energy_kwh": "energy\n(kWh)",
     "jain": "Jain\n",
+    "rho_worst": "worst\nrho",
     "scheduler_us": "µs per\ndecision",
 }
 
@@ -85,28 +83,34 @@ def summary_table(lines: Sequence[Line]) -> Table:
     return table
 
 
-def comparison_table(lines: Sequence[Line], reference: str | None = None) -> Table:
-    """Policies on the same seeds, least mean JCT first; ``*`` is the best, ``=`` what cannot be told from it."""
+def comparison_table(lines: Sequence[Line], reference: str | None = None, metric: str = "jct_s.mean") -> Table:
+    """Policies on the same seeds, least ``metric`` first; ``*`` is the best, ``=`` what cannot be told from it."""
     from rich.table import Table
 
-    ranked = standings(lines, reference=reference)
-    first = reference or lines[0].policy
-    table = Table(title=f"{len(ranked)} policies, {_seeds(lines)}, least mean JCT first", title_justify="left")
+    ranked = standings(lines, metric, reference)
+    first, name = reference or lines[0].policy, "mean JCT" if metric == "jct_s.mean" else metric
+    table = Table(title=f"{len(ranked)} policies, {_seeds(lines)}, least {name} first", title_justify="left")
     table.caption = "* best   = not told apart from the best (the 95 % interval of the paired ratio holds 1)"
     table.caption_justify = "left"
     for head in ("", "policy"):
         table.add_column(head)
-    heads = ["mean JCT\n(s)", f"ratio to\n{first}", "95 %\ninterval", *(_HEADS[name] for name in _BESIDE)]
-    left = any(map(_not_done, lines))
+    unit = {term.name: term.unit for term in glossary()}.get(metric, "")
+    heads = [
+        f"{name}\n({unit or '-'})",
+        f"ratio to\n{first}",
+        "95 %\ninterval",
+        "wins\n(%)",
+        *(_HEADS[beside] for beside in BESIDE),
+    ]
+    left = any(standing.not_done for standing in ranked)
     for head in [*heads, "jobs\nnot done"] if left else heads:
         table.add_column(head, justify="right")
     for standing in ranked:
-        own = [line for line in lines if line.policy == standing.policy]
         mark = "*" if standing.best else "=" if standing.tied else ""
-        beside = [number(mean(own, name).value) for name in _BESIDE]
+        beside = [number(100 * standing.wins), *(number(standing.beside[name]) for name in BESIDE)]
         ratio = _interval(Mean(*standing.ratio))
         if left:
-            beside.append(f"{sum(map(_not_done, own)):,}")
+            beside.append(f"{standing.not_done:,}")
         table.add_row(mark, standing.policy, number(standing.mean.value), *ratio, *beside)
     return table
 
@@ -154,11 +158,6 @@ def number(value: float) -> str:
 def _interval(of: Mean) -> tuple[str, str]:
     known = math.isfinite(of.low) and math.isfinite(of.high)
     return number(of.value), f"{number(of.low)} .. {number(of.high)}" if known else "-"
-
-
-def _not_done(line: Line) -> int:
-    """Jobs turned away or left unfinished."""
-    return int(line.metrics["jobs_arrived"]) - int(line.metrics["jobs_completed"])
 
 
 def _seeds(lines: Sequence[Line]) -> str:

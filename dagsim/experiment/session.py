@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from dagsim.errors import InputError
-from dagsim.experiment.compare import standings
+from dagsim.experiment.compare import Line, Standing, standings
 from dagsim.experiment.config import Config
 from dagsim.experiment.folder import RunFolder, RunLine
 from dagsim.experiment.plots import comparison, draw_all, save
 from dagsim.experiment.run import Watch, evaluate
+from dagsim.metrics import to_csv
 
-__all__ = ["draw", "run_into"]
+__all__ = ["draw", "draw_comparison", "run_into", "write_comparison"]
 
 
 def run_into(folder: RunFolder, config: Config, policies: Sequence[str], watch: Watch | None = None) -> list[RunLine]:
@@ -38,7 +39,10 @@ def run_into(folder: RunFolder, config: Config, policies: Sequence[str], watch: 
         folder.finish("failed", f"{type(error).__name__}: {error}")
         raise
     folder.finish("done")
-    return folder.lines()
+    lines = folder.lines()
+    if len(policies) > 1:
+        write_comparison(standings(lines), folder.path / "comparison.csv")
+    return lines
 
 
 def draw(folder: RunFolder, number: int | None = None, out: Path | None = None) -> list[Path]:
@@ -52,13 +56,38 @@ def draw(folder: RunFolder, number: int | None = None, out: Path | None = None) 
     """
     lines, out = folder.lines(), out or folder.path / "plots"
     if number is None and len({line.policy for line in lines}) > 1:
-        out.mkdir(parents=True, exist_ok=True)
-        ratios = {standing.policy: standing.ratio for standing in standings(lines)}
-        return [save(comparison(ratios, lines[0].policy), out / "comparison.png")]
+        return [draw_comparison(lines, out / "comparison.png")]
     chosen = number or 0
     if chosen >= len(lines):
         raise InputError(f"{folder.path}: there is no run {chosen}; finished runs: {len(lines)}, counted from 0")
     return draw_all(folder.schedule(chosen), out, f"{lines[chosen].policy}, seed {lines[chosen].seed}")
+
+
+def draw_comparison(
+    lines: Sequence[Line], path: Path, metric: str = "jct_s.mean", reference: str | None = None
+) -> Path:
+    """Draw the ratios of all policies to the reference, with their intervals."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ratios = {standing.policy: standing.ratio for standing in standings(lines, metric, reference)}
+    name = "mean JCT" if metric == "jct_s.mean" else metric
+    return save(comparison(ratios, reference or lines[0].policy, name), path)
+
+
+def write_comparison(ranked: Sequence[Standing], path: Path) -> None:
+    """Write the standings as CSV, whole or not at all.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    rows = [standing.to_dict() for standing in ranked]
+    table = {head: [row[head] for row in rows] for head in rows[0]} if rows else {}
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(to_csv(table), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 class _CtrlC:

@@ -57,7 +57,9 @@ def test_a_policy_with_unfinished_jobs_comes_last_and_wins_nothing() -> None:
 def test_order_of_the_seeds_does_not_matter() -> None:
     forward = lines(fifo=[10.0, 20.0], sjf=[5.0, 18.0])
     backward = [*forward[:2], *reversed(forward[2:])]
-    assert standings(forward) == standings(backward)
+    assert [standing.to_dict() for standing in standings(forward)] == [
+        standing.to_dict() for standing in standings(backward)
+    ]
 
 
 def test_policies_on_other_seeds_are_not_compared() -> None:
