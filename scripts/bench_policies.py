@@ -1,0 +1,97 @@
+"""What a decision costs: CPU microseconds of each policy per decision with many tasks pending.
+
+    python scripts/bench_policies.py [--pending 10000] [--decisions 500] [--policy NAME ...] [--json] [--out FILE]
+
+The default cluster and the default workload, or its DAGs with ``--dag``, but twice as many jobs as are to be pending,
+all there at the start. The first conversation, in which a policy builds its indexes over everything, is left out; after
+it, decisions are counted until enough of them were made or a policy has used ``--seconds``. A decision's share of the
+waiting (asking and being told to wait) is in its cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from time import thread_time
+
+from dagsim.experiment.direct import DEFAULT_GPUS
+from dagsim.model import Cluster, Decision, Job
+from dagsim.policies import POLICIES
+from dagsim.sim import Policy, Simulation
+from dagsim.sim.policy import View
+from dagsim.sim.runtime import Throughput
+from dagsim.workload import PRESETS
+from dagsim.workload.arrivals import Batch
+
+
+class Enough(Exception):
+    """It has been measured for long enough."""
+
+
+class Stopwatch:
+    """A policy, timed from the second conversation on."""
+
+    def __init__(self, policy: Policy, decisions: int, seconds: float) -> None:
+        self.policy, self.wanted, self.seconds = policy, decisions, seconds
+        self.decisions, self.spent_s = 0, 0.0
+
+    def decide(self, view: View) -> Iterator[Decision]:
+        first = view.now == 0
+        before = thread_time()
+        for decision in self.policy.decide(view):
+            if not first:
+                self.spent_s += thread_time() - before
+                self.decisions += 1
+            yield decision
+            before = thread_time()
+        if not first:
+            self.spent_s += thread_time() - before
+            if self.decisions >= self.wanted or (self.spent_s > self.seconds and self.decisions):
+                raise Enough
+
+
+def jobs(count: int, dag: bool) -> list[Job]:
+    """That many jobs of the default workload, all at once."""
+    preset = PRESETS["heterogeneous-dag" if dag else "heterogeneous"].workload
+    return list(replace(preset, count=count, arrivals=Batch()).jobs(Cluster.of(DEFAULT_GPUS), Throughput(), 1))
+
+
+def cost_us(name: str, waiting: list[Job], decisions: int, seconds: float) -> float:
+    """CPU microseconds per decision of the policy called ``name``."""
+    watch = Stopwatch(POLICIES.create(name, seed=1), decisions, seconds)
+    simulation = Simulation(Cluster.of(DEFAULT_GPUS), waiting, runtime=Throughput(), seed=1)
+    try:
+        simulation.run(watch)
+    except Enough:
+        pass
+    return 1e6 * watch.spent_s / max(watch.decisions, 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pending", type=int, default=10_000)
+    parser.add_argument("--decisions", type=int, default=500)
+    parser.add_argument("--seconds", type=float, default=20.0, help="give a policy no more than this")
+    parser.add_argument("--policy", action="append", help="only this one; repeatable")
+    parser.add_argument("--dag", action="store_true", help="DAG jobs; --pending counts jobs")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", type=Path, help="keep the costs as JSON")
+    given = parser.parse_args()
+    waiting = jobs(given.pending + 2 * given.decisions, given.dag)
+    costs: dict[str, float] = {}
+    for name in given.policy or POLICIES.names():
+        costs[name] = round(cost_us(name, waiting, given.decisions, given.seconds), 1)
+        if not given.json:
+            print(f"{name:20} {costs[name]:12,.1f} µs per decision", flush=True)
+    told = {"pending": given.pending, "us_per_decision": costs}
+    if given.json:
+        print(json.dumps(told))
+    if given.out is not None:
+        given.out.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
