@@ -30,45 +30,51 @@ def gittins_2d(
 
 
 class Gittins:
-    """By the index; the sizes it goes by are renewed each time their number has doubled, so that what waits need not be
-    ranked anew whenever a job is done."""
+    """By how far the index lies below that of a job without service, so that whoever only waited stays at 0 and need
+    not be ranked anew; the sizes it goes by are renewed each time their number has doubled."""
 
     def __init__(self, history: Iterable[float] = ()) -> None:
         self._seen = sorted(history)
-        self._sizes = np.array(self._seen)
-        self._known: dict[float, float] = {}
-        """Keys by service had: most jobs that wait have had none."""
+        self._served: set[int] = set()
+        """Jobs in the system that have had some service."""
         self._moved = False
+        self._renew()
 
     def key(self, job: int, served: Served) -> float:
+        if not served.gpu_s:
+            return 0.0
+        self._served.add(job)
         key = self._known.get(served.gpu_s)
         if key is None:
-            key = self._known[served.gpu_s] = -gittins_index(self._sizes, served.gpu_s)
+            key = self._known[served.gpu_s] = self._unserved - gittins_index(self._sizes, served.gpu_s)
         return key
 
     def stopped(self, job: int, served: Served, now: float) -> None:
         pass
 
     def left(self, job: int, served: Served) -> None:
+        self._served.discard(job)
         insort(self._seen, served.gpu_s)
         if len(self._seen) >= 2 * len(self._sizes):
-            self._sizes = np.array(self._seen)
-            self._known.clear()
+            self._renew()
             self._moved = True
 
     def moved(self, now: float, jobs: Mapping[int, ActiveJob]) -> Iterable[int]:
         if not self._moved:
             return ()
         self._moved = False
-        return jobs.keys()
+        return sorted(self._served)
+
+    def _renew(self) -> None:
+        self._sizes = np.array(self._seen)
+        self._known: dict[float, float] = {}
+        """Keys by service had."""
+        self._unserved = gittins_index(self._sizes, 0.0)
 
 
 def gittins_index(sizes: np.ndarray, had: float) -> float:
     """The Gittins index of a job that has had ``had``, for past ``sizes`` in rising order (float64): the best ratio of
-    the chance to end within some further service to the service that this is expected to take. 0 if none was larger,
-    infinite if there are no sizes yet."""
-    if not len(sizes):
-        return float("inf")
+    the chance to end within some further service to the service that this is expected to take. 0 if none was larger."""
     left = sizes[np.searchsorted(sizes, had, side="right") :] - had
     if not len(left):
         return 0.0
