@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import thread_time
@@ -63,10 +64,8 @@ def cost_us(name: str, waiting: list[Job], decisions: int, seconds: float) -> fl
     """CPU microseconds per decision of the policy called ``name``."""
     watch = Stopwatch(POLICIES.create(name, seed=1), decisions, seconds)
     simulation = Simulation(Cluster.of(DEFAULT_GPUS), waiting, runtime=Throughput(), seed=1)
-    try:
+    with suppress(Enough):
         simulation.run(watch)
-    except Enough:
-        pass
     return 1e6 * watch.spent_s / max(watch.decisions, 1)
 
 

@@ -84,6 +84,19 @@ def test_compare_ranks_runs_on_the_same_jobs(tmp_path: Path) -> None:
     assert "there is no metric 'jct_s.meen'; did you mean 'jct_s.mean'?" in unknown.stderr
 
 
+def test_tune_keeps_the_best_as_a_configuration(tmp_path: Path) -> None:
+    kept = tmp_path / "tuned.yaml"
+    asked = ["tune", "-a", "eft-wait", "-p", "theta=0.5,0.9", *SMALL, "--seeds", 2, "--keep", kept]
+    told = json.loads(fine(*asked, "--out", tmp_path / "runs", "--json").stdout)
+    names = {"eft-wait", "eft-wait[theta=0.5]", "eft-wait[theta=0.9]"}
+    assert {standing["policy"] for standing in told["standings"]} == names
+    assert load_config(kept).policy == told["best"]
+    folder = run_folder(tmp_path / "runs")
+    assert folder.manifest["seeds"] == [2_000_000, 2_000_001]
+    assert (folder.path / "tuned.yaml").read_text() == kept.read_text()
+    assert "eft-wait[theta=0.9]" in fine(*asked, "--out", tmp_path / "more").stdout
+
+
 def test_a_comparison_is_kept_as_a_table_too(tmp_path: Path) -> None:
     result = fine("baseline", "-a", "sjf", *SMALL, "--seeds", 2, "--out", tmp_path, "--json", "--no-plots")
     assert [standing["policy"] for standing in json.loads(result.stdout)["standings"] if standing["best"]]

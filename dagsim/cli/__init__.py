@@ -3,7 +3,7 @@
 Whatever is slow to import is imported inside the command that needs it.
 """
 
-from dagsim.cli import compare, config, evaluate, listing, plot, replay, trace, workload
+from dagsim.cli import compare, config, evaluate, listing, plot, replay, trace, tune, workload
 from dagsim.cli.app import app, main
 
-__all__ = ["app", "compare", "config", "evaluate", "listing", "main", "plot", "replay", "trace", "workload"]
+__all__ = ["app", "compare", "config", "evaluate", "listing", "main", "plot", "replay", "trace", "tune", "workload"]

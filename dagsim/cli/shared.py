@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dagsim.experiment.config import Config, Setting
     from dagsim.experiment.folder import RunFolder, RunLine
 
-__all__ = ["Output", "cluster_of", "configured", "given", "run_policies"]
+__all__ = ["Output", "cluster_of", "configured", "given", "run_kept", "run_policies"]
 
 
 class Output(NamedTuple):
@@ -59,20 +59,10 @@ def cluster_of(file: str) -> list[Setting]:
 def run_policies(command: str, config: Config, policies: Sequence[str], output: Output) -> None:
     """Run the policies into a new folder, print what came out, and draw it."""
     from dagsim.experiment.compare import standings
-    from dagsim.experiment.folder import RunFolder
-    from dagsim.experiment.run import check
-    from dagsim.experiment.session import draw, run_into
-    from dagsim.experiment.terminal import progress
+    from dagsim.experiment.session import draw
 
-    check(config, policies)
     label = policies[0] if len(policies) == 1 else f"{len(policies)}-policies"
-    folder = RunFolder.create(output.root, command, config, argv=["dagsim", *sys.argv[1:]], label=label)
-    try:
-        with progress(wanted=not (output.quiet or output.json)) as watch:
-            lines = run_into(folder, config, policies, watch)
-    except KeyboardInterrupt:
-        typer.echo(f"interrupted: {len(folder.lines())} finished runs are kept in {folder.path}", err=True)
-        raise typer.Exit(130) from None
+    folder, lines = run_kept(command, config, policies, output, label=label)
     if output.json:
         ranked = {"standings": [standing.to_dict() for standing in standings(lines)]} if len(policies) > 1 else {}
         typer.echo(json.dumps(folder.to_dict() | ranked))
@@ -80,6 +70,31 @@ def run_policies(command: str, config: Config, policies: Sequence[str], output: 
         _print(folder, lines)
     if output.plots:
         draw(folder)
+
+
+def run_kept(
+    command: str,
+    config: Config,
+    policies: Sequence[str],
+    output: Output,
+    *,
+    label: str | None = None,
+    seeds: Sequence[int] | None = None,
+) -> tuple[RunFolder, list[RunLine]]:
+    """Run the policies into a new folder under a progress bar; Ctrl-C keeps what is finished and ends with 130."""
+    from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.run import check
+    from dagsim.experiment.session import run_into
+    from dagsim.experiment.terminal import progress
+
+    check(config, policies)
+    folder = RunFolder.create(output.root, command, config, argv=["dagsim", *sys.argv[1:]], label=label, seeds=seeds)
+    try:
+        with progress(wanted=not (output.quiet or output.json)) as watch:
+            return folder, run_into(folder, config, policies, watch, seeds)
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted: {len(folder.lines())} finished runs are kept in {folder.path}", err=True)
+        raise typer.Exit(130) from None
 
 
 def _print(folder: RunFolder, lines: Sequence[RunLine]) -> None:

@@ -76,23 +76,24 @@ class RunFolder:
         *,
         argv: Sequence[str],
         label: str | None = None,
+        seeds: Sequence[int] | None = None,
         now: datetime | None = None,
     ) -> RunFolder:
         """A new folder below ``root``, its state ``running``; never one that is there already.
 
-        ``label`` names what ran (default: the policy).
+        ``label`` names what ran (default: the policy); ``seeds`` are those of the configuration unless given.
 
         Raises:
             RunFolderError: ``root`` cannot be written to.
         """
         created = now or datetime.now(UTC)
         digest = config_hash(config)
-        seeds = replicate_seeds(config.seed, config.seeds)
+        ran = tuple(seeds or replicate_seeds(config.seed, config.seeds))
         trace = config.workload.source.path if isinstance(config.workload, TraceFile) else None
         name = f"{created:%Y%m%dT%H%M%SZ}-{command}-{_slug(label or config.policy)}-s{config.seed}-{digest[:6]}"
         try:
             path = _fresh(root, name)
-            folder = cls(path, config, manifest(command, created, digest, seeds, trace))
+            folder = cls(path, config, manifest(command, created, digest, ran, trace))
             (path / "schedules").mkdir()
             _write(path / "config.yaml", dump_config(config))
             _write(path / "command.txt", shlex.join(argv) + "\n")

@@ -63,12 +63,14 @@ _HEADS = {
 
 def summary_table(lines: Sequence[Line]) -> Table:
     """One policy over its seeds: each metric's mean, its 95 % interval, and its range."""
+    from rich.markup import escape
     from rich.table import Table
 
     counts = [sum(int(line.metrics[name]) for line in lines) for name in ("jobs_arrived", "jobs_completed")]
     many = len(lines) > 1
     table = Table(
-        title=f"{lines[0].policy}: {counts[1]:,} of {counts[0]:,} jobs completed, {_seeds(lines)}", title_justify="left"
+        title=f"{escape(lines[0].policy)}: {counts[1]:,} of {counts[0]:,} jobs completed, {_seeds(lines)}",
+        title_justify="left",
     )
     table.add_column("metric")
     for head in ("mean", "95 % interval", "least", "most") if many else ("value",):
@@ -85,6 +87,7 @@ def summary_table(lines: Sequence[Line]) -> Table:
 
 def comparison_table(lines: Sequence[Line], reference: str | None = None, metric: str = "jct_s.mean") -> Table:
     """Policies on the same seeds, least ``metric`` first; ``*`` is the best, ``=`` what cannot be told from it."""
+    from rich.markup import escape
     from rich.table import Table
 
     ranked = standings(lines, metric, reference)
@@ -97,7 +100,7 @@ def comparison_table(lines: Sequence[Line], reference: str | None = None, metric
     unit = {term.name: term.unit for term in glossary()}.get(metric, "")
     heads = [
         f"{name}\n({unit or '-'})",
-        f"ratio to\n{first}",
+        f"ratio to\n{escape(first)}",
         "95 %\ninterval",
         "wins\n(%)",
         *(_HEADS[beside] for beside in BESIDE),
@@ -111,7 +114,7 @@ def comparison_table(lines: Sequence[Line], reference: str | None = None, metric
         ratio = _interval(Mean(*standing.ratio))
         if left:
             beside.append(f"{standing.not_done:,}")
-        table.add_row(mark, standing.policy, number(standing.mean.value), *ratio, *beside)
+        table.add_row(mark, escape(standing.policy), number(standing.mean.value), *ratio, *beside)
     return table
 
 

@@ -54,13 +54,17 @@ Watch = Callable[[Step], None]
 _JOBS_PER_STEP = 500
 
 
-def evaluate(config: Config, policies: Sequence[str], watch: Watch | None = None) -> Iterator[Result]:
+def evaluate(
+    config: Config, policies: Sequence[str], watch: Watch | None = None, seeds: Sequence[int] | None = None
+) -> Iterator[Result]:
     """Run each policy on each seed, lazily; all policies see the same jobs. ``watch`` is told how far it is.
+
+    ``seeds`` are those of the configuration unless given.
 
     Raises:
         InputError, SimulationError: As ``check`` and ``simulate``.
     """
-    seeds = replicate_seeds(config.seed, config.seeds)
+    seeds = seeds or replicate_seeds(config.seed, config.seeds)
     runs = [(policy, seed) for seed in seeds for policy in policies]
     for done, (policy, seed) in enumerate(runs):
 

@@ -19,7 +19,13 @@ from dagsim.metrics import to_csv
 __all__ = ["draw", "draw_comparison", "run_into", "write_comparison"]
 
 
-def run_into(folder: RunFolder, config: Config, policies: Sequence[str], watch: Watch | None = None) -> list[RunLine]:
+def run_into(
+    folder: RunFolder,
+    config: Config,
+    policies: Sequence[str],
+    watch: Watch | None = None,
+    seeds: Sequence[int] | None = None,
+) -> list[RunLine]:
     """Run the policies and keep each result in ``folder`` as soon as it is there; its state says how it ended.
 
     Raises:
@@ -28,7 +34,7 @@ def run_into(folder: RunFolder, config: Config, policies: Sequence[str], watch: 
     """
     try:
         with _CtrlC() as ctrl_c:
-            for result in evaluate(config, policies, watch):
+            for result in evaluate(config, policies, watch, seeds):
                 ctrl_c.hold()
                 folder.add(result)
                 ctrl_c.release()

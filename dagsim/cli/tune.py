@@ -1,0 +1,56 @@
+"""``dagsim tune``: a heuristic's parameters, chosen on validation seeds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dagsim.cli.app import app
+from dagsim.cli.options import ConfigFile, Jobs, Json, Quiet, Settings
+from dagsim.cli.shared import Output, configured, given, run_kept
+
+__all__ = ["tune"]
+
+
+@app.command()
+def tune(
+    algo: Annotated[str, typer.Option("--algo", "-a", metavar="NAME", help="Scheduler: name or name\\[param=value].")],
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: those kept for it)."),
+    ] = None,
+    metric: Annotated[str, typer.Option(help="What to choose by; less is better.")] = "jct_s.mean",
+    seeds: Annotated[int, typer.Option(min=2, help="Validation seeds.")] = 30,
+    keep: Annotated[Path | None, typer.Option(metavar="YAML", help="Write the tuned configuration here, too.")] = None,
+    workload: Jobs = None,
+    config: ConfigFile = None,
+    set_: Settings = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder that the run folder is made in.")] = Path("results"),
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Choose a scheduler's parameters on validation seeds, and keep the result as a configuration.
+
+    Example: dagsim tune --algo eft-wait --param theta=0.7,0.8,0.9,1
+    """
+    from dagsim.experiment.compare import standings
+    from dagsim.experiment.report import comparison_table
+    from dagsim.experiment.seeds import VALIDATION, seeds_of
+    from dagsim.experiment.terminal import console
+    from dagsim.experiment.tune import best_of, candidates, grid_of, write_tuned
+
+    chosen = configured(config, set_, given(policy=algo), workload)
+    tried, on = candidates(algo, grid_of(algo, param or ())), seeds_of(VALIDATION, seeds)
+    folder, lines = run_kept("tune", chosen, tried, Output(out, False, json_, quiet), seeds=on)
+    best = best_of(lines, metric)
+    for path in (folder.path / "tuned.yaml", *([keep] if keep else [])):
+        write_tuned(path, chosen, best, metric, on)
+    if json_:
+        ranked = [standing.to_dict() for standing in standings(lines, metric)]
+        typer.echo(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": ranked}))
+    elif not quiet:
+        console().print(comparison_table(lines, metric=metric))
+        typer.echo(f"best: {best.policy}; kept in {keep or folder.path / 'tuned.yaml'}")

@@ -1,0 +1,96 @@
+"""Tuning a heuristic: every combination of some values of its parameters, judged on validation seeds only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from math import isnan
+from pathlib import Path
+
+from dagsim.errors import ConfigError, InputError
+from dagsim.experiment.compare import Standing, standings
+from dagsim.experiment.config import Config, dump_config
+from dagsim.experiment.folder import RunLine
+from dagsim.policies.tunable import TUNABLE
+from dagsim.registry import Spec
+from dagsim.scalar import scalar
+
+__all__ = ["best_of", "candidates", "grid_of", "write_tuned"]
+
+MOST = 2000
+"""More combinations than this are taken for a mistake."""
+
+
+def grid_of(policy: str, given: Sequence[str] = ()) -> dict[str, tuple[object, ...]]:
+    """The values to try of each parameter: ``given`` as ``param=value,value``, or those kept for the policy.
+
+    Raises:
+        ConfigError: A text that cannot be read, or nothing to try.
+    """
+    if not given:
+        name = Spec.parse(policy).name
+        if name not in TUNABLE:
+            known = ", ".join(TUNABLE)
+            raise ConfigError(f"tune: no values are kept for {name!r}; give --param NAME=VALUE,VALUE (kept: {known})")
+        return dict(TUNABLE[name])
+    grid: dict[str, tuple[object, ...]] = {}
+    for text in given:
+        param, equals, values = text.partition("=")
+        if not equals or not param.strip() or not values.strip():
+            raise ConfigError(f"tune: cannot read --param {text!r}: expected name=value,value,...")
+        grid[param.strip()] = tuple(scalar(value.strip()) for value in values.split(","))
+    return grid
+
+
+def candidates(policy: str, grid: Mapping[str, Sequence[object]]) -> tuple[str, ...]:
+    """``policy`` itself, and with every combination of the values in ``grid``.
+
+    Raises:
+        ConfigError: More than ``MOST``.
+    """
+    name, fixed = Spec.parse(policy)
+    specs = dict.fromkeys([policy])
+    for values in product(*grid.values()):
+        params = fixed | dict(zip(grid, values, strict=True))
+        specs[f"{name}[{','.join(f'{param}={_text(value)}' for param, value in params.items())}]"] = None
+        if len(specs) > MOST:
+            raise ConfigError(f"tune: more than {MOST} combinations; try fewer values of {', '.join(grid)}")
+    return tuple(specs)
+
+
+def best_of(lines: Sequence[RunLine], metric: str) -> Standing:
+    """The standing of the best candidate; the reference is the first.
+
+    Raises:
+        InputError: None of them finished all jobs.
+    """
+    best = standings(lines, metric)[0]
+    if isnan(best.mean.value):
+        raise InputError(f"tune: no candidate has a {metric} on every seed: jobs are left unfinished")
+    return best
+
+
+def write_tuned(path: Path, config: Config, best: Standing, metric: str, seeds: Sequence[int]) -> None:
+    """Keep ``config`` with the best candidate as a configuration to run, whole or not at all.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    low, high = best.ratio.low, best.ratio.high
+    text = (
+        f"# {best.policy}, tuned for {metric} on {len(seeds)} validation seeds from {seeds[0]}:\n"
+        f"# {best.ratio.value:.4f} [{low:.4f}, {high:.4f}] times {config.policy}\n"
+    )
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text + dump_config(config.model_copy(update={"policy": best.policy})), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
