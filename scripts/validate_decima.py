@@ -1,0 +1,132 @@
+"""Fair and FIFO in the Spark simulation, by spark-sched-sim's rules: completion times of all jobs of a workload file.
+
+    python scripts/validate_decima.py --workload FILE [--expected FILE] [--executors N] [--json]
+    python scripts/validate_decima.py --stochastic [--profiles FOLDER] [--seeds 1234,1,2] [--json]
+
+With ``--expected`` the largest difference is printed, and the exit status is 1 if it is above 1e-6 s. ``--stochastic``
+runs the two workloads on which spark-sched-sim was measured (W1: 10 executors, 50 jobs; W2: 50 executors, 200 jobs)
+with its random stream, from the TPC-H profiles in ``$DAGSIM_DATA/traces/tpch-decima``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from dagsim.errors import DagsimError, TraceError
+from dagsim.spark import SPARK_POLICIES, Episode, SparkJob, SparkSimulation, parity_sequence, read_dump, read_profiles
+
+__all__ = ["POLICIES", "STOCHASTIC", "largest_difference", "replay", "stochastic"]
+
+POLICIES = ("fair", "fifo")
+TOLERANCE_S = 1e-6
+SEEDS = (1234, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+STOCHASTIC = {"W1": (10, 50), "W2": (50, 200)}
+"""Executors and jobs."""
+
+
+def replay(path: Path, executors: int | None = None) -> dict[str, Episode]:
+    """Both policies on a workload file; ``executors`` where the file does not name them (it goes before the file)."""
+    dump = read_dump(path)
+    count = executors if executors is not None else dump.executors
+    if count is None:
+        raise TraceError(f"{path}: the file does not name its number of executors; give --executors")
+    delay_ms = 2000.0 if dump.moving_delay_ms is None else dump.moving_delay_ms
+    return {
+        name: SparkSimulation(count, dump.jobs, moving_delay_ms=delay_ms, parity=True).run(SPARK_POLICIES.create(name))
+        for name in POLICIES
+    }
+
+
+def stochastic(profiles: Sequence[SparkJob], policy: str, workload: str, seeds: Sequence[int] = SEEDS) -> list[float]:
+    """Mean completion time (s) for every seed, with spark-sched-sim's random stream."""
+    executors, jobs = STOCHASTIC[workload]
+    means = []
+    for seed in seeds:
+        drawn = parity_sequence(profiles, seed, jobs)
+        simulation = SparkSimulation(executors, drawn.jobs, parity=True, draws=drawn.draws)
+        means.append(simulation.run(SPARK_POLICIES.create(policy)).mean_jct_s)
+    return means
+
+
+def largest_difference(episode: Episode, expected_s: Sequence[float]) -> float:
+    """Over all jobs; infinite where their numbers differ."""
+    found = by_id(episode)
+    if len(found) != len(expected_s):
+        return float("inf")
+    return max(abs(ours - theirs) for ours, theirs in zip(found, expected_s, strict=True))
+
+
+def by_id(episode: Episode) -> list[float]:
+    """Completion times (s) by number of the job, where the ids are numbers; else in order of arrival."""
+    found = {job.job.id: jct_s for job, jct_s in zip(episode.jobs, episode.jct_s.tolist(), strict=True)}
+    if all(id.isdecimal() for id in found):
+        return [found[id] for id in sorted(found, key=int)]
+    return list(found.values())
+
+
+def report_replay(args: argparse.Namespace) -> int:
+    """Print the completion times of one workload; compare them if there is something to compare with."""
+    episodes = replay(args.workload, args.executors)
+    found = {name: {"mean_jct_s": each.mean_jct_s, "jct_s": by_id(each)} for name, each in episodes.items()}
+    if args.json:
+        print(json.dumps(found))
+    worst = 0.0
+    for name, episode in episodes.items():
+        line = f"{name}: mean JCT {episode.mean_jct_s:.6f} s over {len(episode.jobs)} jobs"
+        if args.expected is not None:
+            difference = largest_difference(episode, json.loads(args.expected.read_text())[name]["jct_s"])
+            worst = max(worst, difference)
+            line += f", largest difference {difference:.3g} s"
+        print(line, file=sys.stderr if args.json else sys.stdout)
+    return 0 if worst <= TOLERANCE_S else 1
+
+
+def report_stochastic(args: argparse.Namespace) -> int:
+    """Print the means over seeds of both workloads and both policies."""
+    folder = args.profiles or Path(os.environ.get("DAGSIM_DATA", ".")) / "traces" / "tpch-decima"
+    profiles = read_profiles(folder)
+    found = {
+        workload: {
+            policy: dict(zip(args.seeds, stochastic(profiles, policy, workload, args.seeds), strict=True))
+            for policy in POLICIES
+        }
+        for workload in STOCHASTIC
+    }
+    if args.json:
+        print(json.dumps(found))
+        return 0
+    for workload, of_policy in found.items():
+        for policy, means in of_policy.items():
+            print(f"{workload} {policy}: mean JCT {fmean(means.values()):.1f} s over {len(means)} seeds")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", type=Path, help="a workload file (.json or .json.gz)")
+    parser.add_argument("--expected", type=Path, help="its completion times, as JSON")
+    parser.add_argument("--executors", type=int, help="number of executors, where the file does not name it")
+    parser.add_argument("--stochastic", action="store_true", help="drawn durations, spark-sched-sim's random stream")
+    parser.add_argument("--profiles", type=Path, help="folder of the TPC-H profiles")
+    parser.add_argument(
+        "--seeds", type=lambda text: [int(each) for each in text.split(",")], default=list(SEEDS), help="as 1,2,3"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    args = parser.parse_args()
+    if (args.workload is None) == (not args.stochastic):
+        parser.error("give either --workload FILE or --stochastic")
+    try:
+        return report_stochastic(args) if args.stochastic else report_replay(args)
+    except (DagsimError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
