@@ -1,0 +1,1 @@
+"""Environments for learning: codecs between views and arrays, rewards as folds, and a thin Gymnasium adapter."""

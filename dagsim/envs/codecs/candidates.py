@@ -1,0 +1,192 @@
+"""Candidates: every choice is a pair of a ready task and a GPU type with room for it, or to wait."""
+
+from __future__ import annotations
+
+from math import log1p
+from typing import Any
+
+import numpy as np
+
+from dagsim.envs.codecs.codec import Floats32, Observation
+from dagsim.envs.codecs.outlook import Outlook
+from dagsim.envs.codecs.pool import STATIC, WIDTHS, Pool
+from dagsim.model import Decision, Start
+from dagsim.policies.orders import width
+from dagsim.policies.placement import placing
+from dagsim.sim.frontier import ActiveJob, ActiveTask
+from dagsim.sim.policy import View
+
+__all__ = ["Candidates"]
+
+_GPU = ("free", "capacity", "pressure", "mean_slowdown", "eta_1", "eta_2", "eta_4", "eta_8")
+_PROBES = (1.0, 2.0, 4.0, 8.0)
+"""Numbers of GPUs that ``eta_*`` asks for."""
+_MOVING = (
+    "age",
+    "job_age",
+    "eta_best",
+    "finish_on_best",
+    "finish_elsewhere",
+    "free_after",
+    "shorter",
+    "advantage",
+    "job_left",
+    "job_tasks_left",
+)
+_CLASSES = len(WIDTHS) + 1
+_QUEUE = ("count", "shortest", "area")
+
+_CLIP = 3.0
+
+
+class Candidates:
+    """Choices at the level of task and GPU type: of each group of ready tasks that are alike, the shortest and the one
+    nearest to the end of its job, on every type with room; and to wait, while anything is still to happen.
+
+    Groups keep the number of choices small however many tasks wait. Times enter as logarithms; what decides between
+    starting here and waiting for something better is spelled out: ``finish_on_best`` is the logarithm of (expected wait
+    for the task's fastest type + its seconds there) / seconds here, which EFT-wait compares with ``theta``;
+    ``finish_elsewhere`` the same for the best of all other types. Only estimates are read, never true durations.
+
+    Cost per observation: O(groups x types) in Python and a few dozen array operations.
+    """
+
+    token_features = ("wait", *STATIC, *_MOVING, *(f"type_{name}" for name in _GPU))
+    context_features = (
+        "ready",
+        "running",
+        "jobs",
+        "work",
+        *(f"{name}_{index}" for index in range(_CLASSES) for name in _QUEUE),
+        *(f"mean_{name}" for name in _GPU),
+    )
+    gpu_features = _GPU
+
+    def __init__(self, placement: str = "best-fit") -> None:
+        self.placement = placement
+        self._place = placing(placement).place
+        self._pool: Pool | None = None
+        self._outlook = Outlook(0)
+        self._capacity: Any = None
+        self._tasks: list[ActiveTask] = []
+        self._types: list[int] = []
+
+    def encode(self, view: View) -> Observation | None:
+        """The choices; ``None`` if no ready task has room."""
+        pool = self._pool if self._pool is not None else self._bind(view)
+        self._look(view, pool)
+        fits_on = view.machines.fits_on
+        tasks: list[ActiveTask] = []
+        types: list[int] = []
+        etas: list[list[float]] = []
+        known: dict[int, list[float]] = {}
+        for (demand, _), group in pool.groups.items():
+            room = [type_ for type_ in demand.types if fits_on(demand, type_)]
+            if not room:
+                continue
+            heads = pool.heads(group)
+            if not heads:
+                continue
+            eta = known.get(demand.number)
+            if eta is None:
+                eta = known[demand.number] = [self._outlook.eta_s(view, demand, type_) for type_ in range(pool.types)]
+            for task in heads:
+                for type_ in room:
+                    tasks.append(task)
+                    types.append(type_)
+                    etas.append(eta)
+        self._tasks, self._types = tasks, types
+        if not tasks:
+            return None
+        return self._observe(view, pool, etas)
+
+    def decode(self, view: View, choice: int) -> Decision | None:
+        """Start the task on the type; the last row, where there are more rows than pairs, waits."""
+        if choice >= len(self._tasks):
+            return None
+        task = self._tasks[choice]
+        placement = self._place(view, task, self._types[choice])
+        return None if placement is None else Start(task, placement)
+
+    def _bind(self, view: View) -> Pool:
+        machines = view.machines
+        types = len(machines.types)
+        self._outlook = Outlook(types)
+        capacity = [sum(machine.gpus for machine in machines.list if machine.type == type_) for type_ in range(types)]
+        self._capacity = np.maximum(np.array(capacity, float), 1.0)
+        self._pool = view.index(self, lambda: Pool(types))
+        return self._pool
+
+    def _look(self, view: View, pool: Pool) -> None:
+        for run in self._outlook.look(view):
+            task = view.running[run].task
+            if not task.waiting:
+                pool.drop(task)
+
+    def _observe(self, view: View, pool: Pool, etas: list[list[float]]) -> Observation:
+        tasks, now, count = self._tasks, view.now, len(self._tasks)
+        slots = np.array([pool.slot[task] for task in tasks])
+        types, rows = np.array(self._types), np.arange(count)
+        alive = np.flatnonzero(pool.alive)
+        gpus = self._gpus(view, pool, alive)
+        tokens = np.zeros((count + view.pending, len(self.token_features)), np.float32)
+        tokens[count:, 0] = 1.0
+        fixed = len(STATIC) + 1
+        tokens[:count, 1:fixed] = pool.rows[slots, types]
+        moving = tokens[:count, fixed : fixed + len(_MOVING)]
+        best_s, best = pool.best_s[slots], pool.best_type[slots]
+        seconds = np.array([task.seconds for task in tasks])
+        finish = np.array(etas) + seconds
+        here_s = np.maximum(seconds[rows, types], 1e-9)
+        on_best = finish[rows, best]
+        finish[rows, types] = np.inf
+        moving[:, 0] = np.log1p((now - pool.ready_s[slots]) / 60) / 5
+        moving[:, 1] = np.log1p((now - pool.arrival_s[slots]) / 60) / 5
+        moving[:, 2] = np.log1p((on_best - best_s) / 60) / 5
+        moving[:, 3] = np.minimum(np.log(on_best / here_s), _CLIP)
+        moving[:, 4] = np.minimum(np.log(finish.min(axis=1) / here_s), _CLIP) if pool.types > 1 else _CLIP
+        moving[:, 5] = gpus[types, 0] - np.array([width(task) for task in tasks]) / self._capacity[types]
+        moving[:, 6] = np.searchsorted(np.sort(pool.best_s[alive]), best_s) / len(alive)
+        moving[:, 7] = pool.slowdown[slots, types] - gpus[types, 3]
+        moving[:, 8] = [_log_left(task.job) for task in tasks]
+        moving[:, 9] = [task.job.tasks_left / 8 for task in tasks]
+        tokens[:count, fixed + len(_MOVING) :] = gpus[types]
+        return Observation(tokens, self._context(view, pool, alive, gpus), gpus)
+
+    def _gpus(self, view: View, pool: Pool, alive: np.ndarray) -> Floats32:
+        """(types, D): what is free of each type, and who waits for it."""
+        machines, capacity = view.machines, self._capacity
+        gpus = np.zeros((pool.types, len(_GPU)), np.float32)
+        gpus[:, 0] = [machines.idle_gpus(type_) for type_ in range(pool.types)] / capacity
+        gpus[:, 1] = capacity / capacity.sum()
+        waiting = np.bincount(pool.best_type[alive], pool.area[alive], pool.types)
+        gpus[:, 2] = np.log1p(waiting / capacity / 600)
+        gpus[:, 3] = pool.slowdown[alive].mean(axis=0)
+        free_in_s = self._outlook.free_in_s
+        etas = [[free_in_s(view, probe, type_) for probe in _PROBES] for type_ in range(pool.types)]
+        gpus[:, 4:] = np.log1p(np.array(etas) / 60) / 5
+        return gpus
+
+    def _context(self, view: View, pool: Pool, alive: np.ndarray, gpus: Floats32) -> Floats32:
+        context = np.zeros(len(self.context_features), np.float32)
+        areas, classes, best_s = pool.area[alive], pool.width_class[alive], pool.best_s[alive]
+        total = self._capacity.sum()
+        context[:4] = (
+            log1p(len(alive)),
+            log1p(len(view.running)),
+            log1p(len(view.jobs)),
+            log1p(areas.sum() / total / 600),
+        )
+        shortest = np.full(_CLASSES, np.inf)
+        np.minimum.at(shortest, classes, best_s)
+        queue = context[4 : 4 + _CLASSES * len(_QUEUE)].reshape(_CLASSES, len(_QUEUE))
+        queue[:, 0] = np.log1p(np.bincount(classes, minlength=_CLASSES))
+        queue[:, 1] = np.where(np.isfinite(shortest), np.log1p(shortest / 60) / 5, -1.0)
+        queue[:, 2] = np.log1p(np.bincount(classes, areas, _CLASSES) / total / 600)
+        context[4 + _CLASSES * len(_QUEUE) :] = gpus.mean(axis=0)
+        return context
+
+
+def _log_left(job: ActiveJob) -> float:
+    """The job's seconds of unfinished tasks on their fastest types, as a logarithm."""
+    return log1p(sum([task.best_s for task in job.tasks if task.unfinished]) / 600) / 3

@@ -1,0 +1,58 @@
+"""When GPUs are expected to be free, by the estimates of what runs."""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from dagsim.sim.machines import DemandClass
+from dagsim.sim.policy import View
+
+__all__ = ["NEVER_S", "Outlook"]
+
+NEVER_S = 1e7
+"""Stands for an end that nobody knows: finite, so that networks can read it."""
+
+
+class Outlook:
+    """Expected ends of the runs on each GPU type, soonest first. Cost: O(log running) per run, O(GPUs asked) per
+    question."""
+
+    def __init__(self, types: int) -> None:
+        self._ends: list[list[tuple[float, int, float]]] = [[] for _ in range(types)]
+        """Per type ``(end, run, GPUs)``; runs that are over are dropped now and then."""
+        self._seen = -1
+
+    def look(self, view: View) -> list[int]:
+        """Take in the runs started since the last look; returns their ids."""
+        new, now = [], view.now
+        for run in view.runs_after(self._seen):
+            insort(self._ends[run.type], (run.estimated_end_s(now), run.id, run.gpus))
+            new.append(run.id)
+        if new:
+            self._seen = new[0]
+            running = view.running
+            for type_, ends in enumerate(self._ends):
+                if len(ends) > 16 and sum(1 for end in ends if end[1] in running) * 2 < len(ends):
+                    self._ends[type_] = [end for end in ends if end[1] in running]
+        return new
+
+    def eta_s(self, view: View, demand: DemandClass, type_: int) -> float:
+        """Seconds until the type is expected to have room for ``demand`` (whatever its nodes)."""
+        if type_ not in demand.types:
+            return NEVER_S
+        if view.machines.fits_on(demand, type_):
+            return 0.0
+        return self.free_in_s(view, demand.demand.gpus * (demand.gang or 1), type_)
+
+    def free_in_s(self, view: View, gpus: float, type_: int) -> float:
+        """Seconds until ``gpus`` GPUs of the type are expected to be idle."""
+        missing = gpus - view.machines.idle_gpus(type_)
+        if missing <= 0:
+            return 0.0
+        running = view.running
+        for end_s, run, held in self._ends[type_]:
+            if run in running:
+                missing -= held
+                if missing <= 0:
+                    return max(end_s - view.now, 0.0)
+        return NEVER_S

@@ -1,0 +1,117 @@
+"""The ready tasks as a network wants them: in groups that are alike, with what never changes kept as rows."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from math import inf, log
+from typing import TypeAlias
+
+import numpy as np
+
+from dagsim.policies.orders import width
+from dagsim.sim.frontier import ActiveTask
+from dagsim.sim.machines import DemandClass
+
+__all__ = ["STATIC", "WIDTHS", "Pool"]
+
+STATIC = (
+    "log_seconds",
+    "log_best",
+    "slowdown",
+    "gpus",
+    "log_area",
+    "log_rank",
+    "children",
+    "job_tasks",
+    "is_best_type",
+)
+"""Columns that hold as long as a task is ready."""
+
+WIDTHS = (1.0, 2.0, 4.0)
+"""Upper ends of the classes of GPUs that start together; the last class is everything wider."""
+
+_SCALE_S = 600.0
+"""A typical task: its logarithm is 0."""
+
+_Profile: TypeAlias = tuple[DemandClass, tuple[float, ...]]
+_Heap: TypeAlias = list[tuple[float, int, int, ActiveTask]]
+
+
+class Pool:
+    """An index of the ready tasks (``View.index``). Tasks with the same demand and the same ratios of speed between types
+    form a group; in each, the shortest task and the one nearest to the end of its job come first.
+
+    Every task has a slot, its row in the arrays: ``rows[slot, type]`` float32 are the ``STATIC`` features, ``ready_s``,
+    ``arrival_s``, ``best_s``, ``area`` (GPU-seconds on the best type) float64, ``best_type``, ``width_class`` and
+    ``slowdown[slot, type]`` what their names say. ``alive`` marks the slots in use. Cost: O(log tasks + types) per task.
+    """
+
+    def __init__(self, types: int) -> None:
+        self.types = types
+        self.slot: dict[ActiveTask, int] = {}
+        self.groups: dict[_Profile, tuple[_Heap, _Heap]] = {}
+        self._free: list[int] = []
+        self.rows = np.zeros((0, types, len(STATIC)), np.float32)
+        self.slowdown = np.zeros((0, types))
+        self.ready_s, self.arrival_s, self.best_s, self.area = (np.zeros(0) for _ in range(4))
+        self.best_type, self.width_class = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self.alive = np.zeros(0, bool)
+        self._grow(128)
+
+    def push(self, task: ActiveTask) -> None:
+        """Take in a task that became ready."""
+        if not self._free:
+            self._grow(len(self.alive))
+        slot = self.slot[task] = self._free.pop()
+        best_s, wide = task.best_s or 1e-9, width(task)
+        graph = task.job.job.graph
+        best = task.seconds.index(task.best_s)
+        self.rows[slot] = 0.0
+        for type_, seconds in enumerate(task.seconds):
+            slower = 0.0 if seconds == inf else log(max(seconds, 1e-9) / best_s)
+            self.slowdown[slot, type_] = slower
+            self.rows[slot, type_] = (
+                (log(best_s / _SCALE_S) + slower) / 3,
+                log(best_s / _SCALE_S) / 3,
+                slower,
+                wide / 8,
+                (log(best_s * wide / _SCALE_S) + slower) / 3,
+                log(max(task.rank_s, 1e-9) / _SCALE_S) / 3,
+                len(graph.children[task.index]) / 2,
+                len(graph.tasks) / 8,
+                type_ == best,
+            )
+        self.ready_s[slot], self.arrival_s[slot] = task.ready_s, task.job.job.arrival_s
+        self.best_s[slot], self.area[slot], self.best_type[slot] = best_s, best_s * wide, best
+        self.width_class[slot] = sum(wide > limit for limit in WIDTHS)
+        self.alive[slot] = True
+        profile = tuple([round(seconds / best_s, 6) for seconds in task.seconds])
+        short, last = self.groups.setdefault((task.demand, profile), ([], []))
+        heappush(short, (task.best_s, task.order, task.piece, task))
+        heappush(last, (task.rank_s, task.order, task.piece, task))
+
+    def drop(self, task: ActiveTask) -> None:
+        """The task has been started for good: nothing of it waits."""
+        slot = self.slot.pop(task, None)
+        if slot is not None:
+            self.alive[slot] = False
+            self._free.append(slot)
+
+    def heads(self, group: tuple[_Heap, _Heap]) -> tuple[ActiveTask, ...]:
+        """The shortest task of the group and the one nearest to the end of its job, if they are two."""
+        short, last = group
+        while short and not short[0][3].waiting:
+            heappop(short)
+        if not short:
+            return ()
+        while not last[0][3].waiting:
+            heappop(last)
+        first, other = short[0][3], last[0][3]
+        return (first,) if first is other else (first, other)
+
+    def _grow(self, more: int) -> None:
+        have = len(self.alive)
+        for name in ("rows", "slowdown", "ready_s", "arrival_s", "best_s", "area", "best_type", "width_class", "alive"):
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate([old, np.zeros((more, *old.shape[1:]), old.dtype)]))
+        self._free.extend(range(have + more - 1, have - 1, -1))
