@@ -38,12 +38,13 @@ _Heap: TypeAlias = list[tuple[float, int, int, ActiveTask]]
 
 
 class Pool:
-    """An index of the ready tasks (``View.index``). Tasks with the same demand and the same ratios of speed between types
-    form a group; in each, the shortest task and the one nearest to the end of its job come first.
+    """An index of the ready tasks (``View.index``). Tasks with the same demand and the same ratios of speed between
+    types form a group; in each, the shortest task and the one nearest to the end of its job come first.
 
     Every task has a slot, its row in the arrays: ``rows[slot, type]`` float32 are the ``STATIC`` features, ``ready_s``,
     ``arrival_s``, ``best_s``, ``area`` (GPU-seconds on the best type) float64, ``best_type``, ``width_class`` and
-    ``slowdown[slot, type]`` what their names say. ``alive`` marks the slots in use. Cost: O(log tasks + types) per task.
+    ``slowdown[slot, type]`` what their names say. ``alive`` marks the slots in use. Cost: O(log tasks + types) per
+    task.
     """
 
     def __init__(self, types: int) -> None:

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dagsim.envs.rewards import TERMS, Reward, RewardConfig
+from dagsim.errors import ConfigError
+from dagsim.experiment.config import load_config
+from dagsim.experiment.source import Supply
+from dagsim.metrics import summarize
+from dagsim.metrics.columns import columns
+from dagsim.metrics.energy import energy
+from dagsim.metrics.jct import bounded_slowdown, jct
+from dagsim.policies import POLICIES
+from dagsim.sim import Simulation
+
+EVERY = (*TERMS, "shaped_job_seconds")
+
+
+def rewarded(policy: str, *settings: str, seed: int = 1, **weights: float) -> tuple[Simulation, list[float], Reward]:
+    """A whole simulation, and the reward of each of its steps."""
+    config = load_config(None, ["workload=heterogeneous-dag", "workload.count=30", *settings])
+    supply = Supply(config.workload, config.build_cluster(), config.runtime, seed)
+    simulation = Simulation(
+        config.build_cluster(),
+        supply.jobs(),
+        runtime=config.runtime,
+        setup=config.setup,
+        preemption=config.preemption,
+        disturbances=config.disturbances,
+        estimates=config.estimates,
+        seed=seed,
+    )
+    reward = Reward(RewardConfig(weights), simulation)
+    steps, decide = [], POLICIES.create(policy, seed=seed).decide
+    conversation = simulation.decisions()
+    try:
+        view = next(conversation)
+        while True:
+            steps.append(reward.step())
+            view = conversation.send(decide(view))
+    except StopIteration:
+        steps.append(reward.step())
+    return simulation, steps, reward
+
+
+@pytest.mark.parametrize("policy", ["sjf", "eft-wait", "random", "srtf"])
+def test_job_seconds_add_up_to_the_completion_times(policy: str) -> None:
+    simulation, steps, _ = rewarded(policy, job_seconds=1.0)
+    assert sum(steps) == pytest.approx(-jct(simulation.schedule).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("policy", ["sjf", "eft-wait", "random"])
+@pytest.mark.parametrize("estimates", ["exact", "noisy"])
+def test_shaped_ones_add_up_to_what_is_avoidable_and_never_please(policy: str, estimates: str) -> None:
+    simulation, steps, _ = rewarded(policy, f"estimates.kind={estimates}", shaped_job_seconds=1.0)
+    made = columns(simulation.schedule)
+    assert sum(steps) == pytest.approx(-(jct(made).sum() - made.jobs.ideal_s.sum()), rel=1e-9)
+    assert max(steps) <= 1e-6  # seconds; rounding of sums of some 1e5
+
+
+def test_starting_on_the_fastest_type_costs_nothing_by_itself() -> None:
+    # One job on an empty cluster, started at once on its fastest type: nothing was avoidable.
+    _, steps, _ = rewarded("sjf", "workload.count=1", shaped_job_seconds=1.0)
+    assert max(map(abs, steps)) < 1e-6
+
+
+def test_shaping_holds_with_preemption_and_failures() -> None:
+    failing = "disturbances=[{kind: node_failures, mean_up_s: 20000, mean_down_s: 600}]"
+    simulation, steps, _ = rewarded("srtf", failing, shaped_job_seconds=1.0)
+    made = columns(simulation.schedule)
+    assert sum(steps) == pytest.approx(-(jct(made).sum() - made.jobs.ideal_s.sum()), rel=1e-9)
+
+
+def test_every_term_ends_at_its_metric() -> None:
+    simulation, steps, reward = rewarded("eft-wait", **dict.fromkeys(EVERY, 1.0))
+    schedule = simulation.schedule
+    summary, totals = summarize(schedule), reward._totals
+    jobs = len(schedule.jobs)
+    assert totals["job_seconds"] == pytest.approx(jct(schedule).sum())
+    assert totals["weighted_job_seconds"] == pytest.approx(
+        summary.weighted_jct_s * sum(job.weight for job in schedule.jobs)
+    )
+    assert totals["bounded_slowdown"] == pytest.approx(bounded_slowdown(schedule).sum())
+    assert totals["bounded_slowdown"] >= jobs
+    assert totals["makespan"] == pytest.approx(summary.makespan_s)
+    assert totals["energy"] == pytest.approx(energy(schedule).total_j)
+    assert -sum(steps) == pytest.approx(sum(totals.values()))
+
+
+def test_idle_seconds_are_what_utilization_leaves() -> None:
+    simulation, _, reward = rewarded("sjf", "workload.arrivals={kind: batch}", idle=1.0)
+    summary = summarize(simulation.schedule)
+    assert reward._totals["idle"] == pytest.approx((1 - summary.utilization) * summary.makespan_s)
+
+
+def test_one_tenant_alone_is_never_treated_unfairly() -> None:
+    _, steps, _ = rewarded("sjf", unfairness=1.0)
+    assert sum(steps) == 0
+    _, steps, _ = rewarded("sjf", "workload.tenants=[ann, bob]", unfairness=1.0)
+    assert sum(steps) < 0
+
+
+def test_terms_are_weighed_scaled_and_logged() -> None:
+    _, plain, _ = rewarded("sjf", job_seconds=1.0)
+    _, double, reward = rewarded("sjf", job_seconds=2.0)
+    assert np.allclose(double, 2 * np.array(plain))
+    assert reward.last["job_seconds"] == pytest.approx(-double[-1])
+
+
+def test_a_wrong_reward_is_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown term 'jobseconds'; did you mean 'job_seconds'"):
+        RewardConfig({"jobseconds": 1.0})
+    with pytest.raises(ConfigError, match="at least one term"):
+        RewardConfig({})
+    with pytest.raises(ConfigError, match="scale must be positive"):
+        RewardConfig({"makespan": 1.0}, scale=0.0)
