@@ -59,6 +59,8 @@ class Cluster:
         """The pool whose executors are being committed."""
         self.selected: list[ActiveStage] = []
         self.launches: list[Launch] | None = [] if record else None
+        self.moved: set[ActiveStage] | None = None
+        """Stages that changed since it was last emptied; kept only where someone looks (``StageTable``)."""
 
     @property
     def committable(self) -> int:
@@ -91,6 +93,7 @@ class Cluster:
         source = self.source
         assert source is not None
         number = min(executors, stage.remaining - stage.inbound)
+        self.note(stage)
         source.commitments[stage] = source.commitments.get(stage, 0) + number
         source.committed += number
         stage.inbound += number
@@ -130,6 +133,7 @@ class Cluster:
             self.retire(pool, [executor])
             return
         target.inbound -= 1
+        self.note(target)
         if target.job is not pool.job:
             target.job.supply -= 1
         self.move(executor, target)
@@ -151,6 +155,7 @@ class Cluster:
             self._place(executor, None)
             stage.waiting.append(executor)
             stage.inbound += 1
+            self.note(stage)
 
     def arrive(self, executor: Executor, stage: ActiveStage) -> None:
         """``executor`` ends its journey to ``stage``."""
@@ -158,12 +163,14 @@ class Cluster:
         job.local += 1
         executor.job = job
         stage.inbound -= 1
+        self.note(stage)
         self._place(executor, job.pool)
         self.move(executor, stage)
 
     def wake(self, stage: ActiveStage) -> None:
         """``stage`` has become ready: those that were sent ahead begin."""
         waiting, stage.waiting = stage.waiting, []
+        self.note(stage)
         for executor in waiting:
             stage.inbound -= 1
             self._place(executor, stage.job.pool)
@@ -180,6 +187,7 @@ class Cluster:
             stage.seen_ms = length
         executor.last = stage
         executor.running = True
+        self.note(stage)
         self._push(executor, stage, length)
 
     def retire(self, pool: Pool, executors: list[Executor]) -> None:
@@ -236,6 +244,7 @@ class Cluster:
         old = executor.pool.job if executor.pool is not None else None
         self._place(executor, None)
         stage.inbound += 1
+        self.note(stage)
         stage.job.supply += 1
         if old is not None:
             old.supply -= 1
@@ -255,6 +264,11 @@ class Cluster:
         executor.pool = pool
         if pool is not None:
             pool.executors.add(executor)
+
+    def note(self, stage: ActiveStage) -> None:
+        """``stage`` changes, for those who look."""
+        if self.moved is not None:
+            self.moved.add(stage)
 
     def _push(self, executor: Executor, target: ActiveStage | Journey, length: float) -> None:
         heappush(self.heap, (self.now_ms + length, self.ties, executor, target, length))

@@ -23,6 +23,7 @@ from dagsim.spark.cluster import Cluster, Journey
 from dagsim.spark.draws import Draws, PairedStreams
 from dagsim.spark.episode import Episode
 from dagsim.spark.executors import ExecutorType, executor_types
+from dagsim.spark.graph import StageTable
 from dagsim.spark.job import SparkJob
 from dagsim.spark.state import ActiveJob, ActiveStage, Executor, Pool
 from dagsim.spark.view import Policy, View
@@ -59,6 +60,7 @@ class SparkSimulation:
         self._next_ms = inf
         self._offers: list[Pool] = []
         """Pools with idle executors that are still to be offered at this instant (not in parity)."""
+        self._table: StageTable | None = None
         self._streams: dict[str, np.random.Generator] = {}
         self._fetch()
 
@@ -101,6 +103,13 @@ class SparkSimulation:
             raise Stalled(
                 f"at {cluster.now_ms / 1000:g} s the policy leaves all executors idle; {len(cluster.jobs)} jobs wait"
             )
+
+    @property
+    def table(self) -> StageTable:
+        """What makes ``View.graph``; made when it is first asked for."""
+        if self._table is None:
+            self._table = StageTable(self.cluster)
+        return self._table
 
     def stream(self, name: str) -> np.random.Generator:
         """The named random stream of this simulation; each name has its own, whoever else draws."""
@@ -220,6 +229,7 @@ class SparkSimulation:
         unlocked = []
         for child in stage.children:
             child.blockers -= 1
+            cluster.note(child)
             if not child.blockers:
                 unlocked.append(child)
         for child in unlocked:

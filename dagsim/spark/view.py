@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from dagsim.spark.graph import StageGraph
 from dagsim.spark.state import ActiveJob, ActiveStage, Executor
 
 if TYPE_CHECKING:
@@ -79,6 +80,11 @@ class View:
     def schedulable(self, job: ActiveJob) -> Iterator[ActiveStage]:
         """Stages of ``job`` that can be chosen now, in order of index."""
         return self._cluster.schedulable_in(job)
+
+    def graph(self) -> StageGraph:
+        """All stages that are not complete, as arrays. O(stages) in NumPy; only what has moved is looked at one by
+        one."""
+        return self._simulation.table.graph()
 
     def stream(self, name: str) -> np.random.Generator:
         """The named random stream of this simulation; each name has its own, whoever else draws."""
