@@ -1,4 +1,4 @@
-"""Who gets the executors: the list of all policies of the Spark simulation, by name."""
+"""Who gets the executors: all policies of the Spark simulation, by name."""
 
 from __future__ import annotations
 
@@ -12,5 +12,20 @@ SPARK_POLICIES: Registry[Policy] = Registry(
     [
         Entry("fifo", "dagsim.spark.policies_fair:fifo", "oldest job first, as many executors as it can use"),
         Entry("fair", "dagsim.spark.policies_fair:FairShare", "equal shares; a job keeps what it has while it can"),
+        Entry(
+            "weighted-fair",
+            "dagsim.spark.policies_weighted:WeightedFair",
+            "shares by work left to the power alpha (0: equal), which takes executors back",
+        ),
+        Entry(
+            "naive-weighted-fair",
+            "dagsim.spark.policies_weighted:naive_weighted_fair",
+            "shares in proportion to the work of the whole job",
+        ),
+        Entry("sjf-cp", "dagsim.spark.policies_shortest:sjf_cp", "job with the least work, its critical path first"),
+        Entry("srpt-cp", "dagsim.spark.policies_shortest:srpt_cp", "job with the least work left, at most cap each"),
+        Entry("tetris", "dagsim.spark.policies_tetris:Tetris", "what fills most of what is free, less the work left"),
+        Entry("graphene", "dagsim.spark.policies_graphene:Graphene", "weighted fair, long stages' ancestors first"),
+        Entry("random", "dagsim.spark.policies_random:RandomJob", "a uniform job, a uniform number of executors"),
     ],
 )

@@ -1,48 +1,58 @@
-"""Sharing by number of executors: fair and first come, first served."""
+"""Sharing by number of executors: fair and first come, first served, as spark-sched-sim and decima-sim have them."""
 
 from __future__ import annotations
 
-from dagsim.spark.state import ActiveJob, ActiveStage
+from typing import Literal
+
+from dagsim.errors import ModelError
+from dagsim.spark.state import ActiveJob
 from dagsim.spark.view import Commit, View
+from dagsim.spark.work import first_stage
 
-__all__ = ["FairShare", "best_stage", "fifo"]
+__all__ = ["FairShare", "fifo"]
 
-
-def best_stage(view: View, job: ActiveJob) -> ActiveStage | None:
-    """The first stage of ``job`` that can run at once, else the first one that can be chosen."""
-    first = None
-    for stage in view.schedulable(job):
-        if not stage.blockers:
-            return stage
-        if first is None:
-            first = stage
-    return first
+Counted = Literal["active", "wanting"]
 
 
 class FairShare:
-    """Jobs in order of arrival get executors up to their share; a job that releases some keeps all it can use.
+    """Jobs in order of arrival get executors up to an equal share; a job that releases some keeps all it can use.
 
-    ``dynamic=False`` makes the share the whole cluster, which is first come, first served.
+    The executors are shared among all ``active`` jobs (spark-sched-sim) or among those ``wanting`` more, with a stage
+    that could use an executor (decima-sim). ``dynamic=False`` makes every share the whole cluster: first come, first
+    served.
     """
 
-    def __init__(self, dynamic: bool = True) -> None:
+    def __init__(self, counts: Counted = "active", dynamic: bool = True) -> None:
+        if counts not in ("active", "wanting"):
+            raise ModelError(f"counts must be 'active' or 'wanting', got {counts!r}")
+        self.counts = counts
         self.dynamic = dynamic
 
     def decide(self, view: View) -> Commit | None:
-        source, jobs, executors = view.source, view.jobs, view.executors
+        source = view.source
         if source is not None:
-            stage = best_stage(view, source)
+            stage = first_stage(view.schedulable(source))
             if stage is not None:
                 return Commit(stage, view.committable)
-        share = -(-executors // max(1, len(jobs))) if self.dynamic else executors
-        for job in jobs:
+        share = self._share(view)
+        for job in view.jobs:
             if job.supply < share and job is not source:
-                stage = best_stage(view, job)
+                stage = first_stage(view.schedulable(job))
                 if stage is not None:
                     return Commit(stage, min(view.committable, share - job.supply))
         return None
 
+    def _share(self, view: View) -> int:
+        if not self.dynamic:
+            return view.executors
+        jobs = len(view.jobs) if self.counts == "active" else sum(map(_wants, view.jobs))
+        return -(-view.executors // max(1, jobs))
+
 
 def fifo() -> FairShare:
-    """First come, first served: everyone's share is the whole cluster."""
+    """First come, first served."""
     return FairShare(dynamic=False)
+
+
+def _wants(job: ActiveJob) -> bool:
+    return any([stage.remaining > stage.inbound for stage in job.active])

@@ -1,4 +1,4 @@
-"""How much a job has left, from what a policy may see: tasks not launched and how long one lasts."""
+"""How much a job has left, from what a policy may see: tasks not launched, and how long one of them seems to last."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dagsim.spark.state import ActiveJob, ActiveStage
 
-__all__ = ["critical_stage", "path_ms", "total_work_ms", "work_left_ms"]
+__all__ = ["critical_stage", "first_stage", "path_ms", "total_work_ms", "work_left_ms"]
 
 
 def work_left_ms(job: ActiveJob) -> float:
@@ -17,6 +17,27 @@ def work_left_ms(job: ActiveJob) -> float:
 def total_work_ms(job: ActiveJob) -> float:
     """Executor-milliseconds of the whole job, as it was estimated when it arrived."""
     return job.job.work_ms
+
+
+def first_stage(choice: Iterable[ActiveStage]) -> ActiveStage | None:
+    """The first of ``choice`` that can run at once, else the first of all; ``None`` if there is none."""
+    first = None
+    for stage in choice:
+        if not stage.blockers:
+            return stage
+        if first is None:
+            first = stage
+    return first
+
+
+def critical_stage(choice: Iterable[ActiveStage]) -> ActiveStage | None:
+    """Among stages of one job that can run at once (among all, if none can) the first one on the path with the most
+    work left; ``None`` if there is no choice."""
+    stages = list(choice)
+    ready = [stage for stage in stages if not stage.blockers] or stages
+    if len(ready) < 2:
+        return ready[0] if ready else None
+    return max(ready, key=path_ms(ready[0].job).__getitem__)
 
 
 def path_ms(job: ActiveJob) -> dict[ActiveStage, float]:
@@ -32,12 +53,3 @@ def path_ms(job: ActiveJob) -> dict[ActiveStage, float]:
                     behind = longest[child]
             longest[stage] = behind + stage.remaining * stage.seen_ms
     return longest
-
-
-def critical_stage(job: ActiveJob, choice: Iterable[ActiveStage]) -> ActiveStage | None:
-    """Among ``choice``, stages of ``job``, the first one on the longest path; ``None`` if there is no choice."""
-    stages = list(choice)
-    if len(stages) < 2:
-        return stages[0] if stages else None
-    longest = path_ms(job)
-    return max(stages, key=longest.__getitem__)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from spark_cases import Anything, random_jobs
+
 from dagsim.spark import SparkSimulation, View
 from dagsim.spark.graph import StageGraph
 

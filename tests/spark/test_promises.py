@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 
 import pytest
+from spark_cases import Anything, random_jobs
 
 from dagsim.spark import ExecutorType, SparkSimulation
 from dagsim.spark.cluster import Journey
-from spark_cases import Anything, random_jobs
 
 RULES = pytest.mark.parametrize("parity", [True, False], ids=["parity", "default"])
 SEEDS = pytest.mark.parametrize("seed", range(10))
@@ -37,7 +38,7 @@ def test_every_task_runs_once_after_all_parents_on_an_executor_at_its_job(seed: 
         assert min(start for stage in job.stages for start, _ in spans[stage]) >= job.arrival_ms
     for number, launches in busy.items():
         at = None
-        for (_, end, _), (start, _, _) in zip(launches, launches[1:], strict=False):
+        for (_, end, _), (start, _, _) in pairwise(launches):
             assert start >= end, number
         for _, _, target in launches:
             if isinstance(target, Journey):
