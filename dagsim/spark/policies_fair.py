@@ -55,4 +55,4 @@ def fifo() -> FairShare:
 
 
 def _wants(job: ActiveJob) -> bool:
-    return any([stage.remaining > stage.inbound for stage in job.active])
+    return any(stage.remaining > stage.inbound for stage in job.active)

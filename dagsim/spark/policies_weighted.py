@@ -58,7 +58,7 @@ class WeightedFair:
         per_weight = view.executors / sum(weights)
         lacks = {job: weight * per_weight - job.supply for job, weight in zip(view.jobs, weights, strict=True)}
         if view.source in lacks:
-            lacks[view.source] += view.committable  # type: ignore[index]
+            lacks[view.source] += view.committable
         return lacks
 
 
