@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.envs.codecs.codec import Floats32, Observation
+from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.envs.codecs.outlook import Outlook
 from dagsim.envs.codecs.pool import STATIC, WIDTHS, Pool
 from dagsim.model import Decision, Start
@@ -18,9 +19,9 @@ from dagsim.sim.policy import View
 
 __all__ = ["Candidates"]
 
-_GPU = ("free", "capacity", "pressure", "mean_slowdown", "eta_1", "eta_2", "eta_4", "eta_8")
+_GPU = ("free", "capacity", "pressure", "mean_slowdown", "ahead_1", "ahead_2", "ahead_3", "ahead_4")
 _PROBES = (1.0, 2.0, 4.0, 8.0)
-"""Numbers of GPUs that ``eta_*`` asks for."""
+"""Numbers of GPUs that ``sorted`` asks for."""
 _MOVING = (
     "age",
     "job_age",
@@ -37,6 +38,9 @@ _CLASSES = len(WIDTHS) + 1
 _QUEUE = ("count", "shortest", "area")
 
 _CLIP = 3.0
+_WITHIN_S = (60.0, 300.0, 900.0, 3600.0)
+"""The times that ``cdf`` counts until."""
+_DEFAULT = CandidatesConfig()
 
 
 class Candidates:
@@ -51,8 +55,8 @@ class Candidates:
     Cost per observation: O(groups x types) in Python and a few dozen array operations.
     """
 
-    token_features = ("wait", *STATIC, *_MOVING, *(f"type_{name}" for name in _GPU))
-    context_features = (
+    token_features: tuple[str, ...] = ("wait", *STATIC, *_MOVING, *(f"type_{name}" for name in _GPU))
+    context_features: tuple[str, ...] = (
         "ready",
         "running",
         "jobs",
@@ -60,11 +64,11 @@ class Candidates:
         *(f"{name}_{index}" for index in range(_CLASSES) for name in _QUEUE),
         *(f"mean_{name}" for name in _GPU),
     )
-    gpu_features = _GPU
+    gpu_features: tuple[str, ...] = _GPU
 
-    def __init__(self, placement: str = "best-fit") -> None:
-        self.placement = placement
-        self._place = placing(placement).place
+    def __init__(self, config: CandidatesConfig = _DEFAULT) -> None:
+        self.config = config
+        self._place = placing(config.placement).place
         self._pool: Pool | None = None
         self._outlook = Outlook(0)
         self._capacity: Any = None
@@ -142,9 +146,10 @@ class Candidates:
         finish[rows, types] = np.inf
         moving[:, 0] = np.log1p((now - pool.ready_s[slots]) / 60) / 5
         moving[:, 1] = np.log1p((now - pool.arrival_s[slots]) / 60) / 5
-        moving[:, 2] = np.log1p((on_best - best_s) / 60) / 5
-        moving[:, 3] = np.minimum(np.log(on_best / here_s), _CLIP)
-        moving[:, 4] = np.minimum(np.log(finish.min(axis=1) / here_s), _CLIP) if pool.types > 1 else _CLIP
+        if self.config.look_ahead != "off":
+            moving[:, 2] = np.log1p((on_best - best_s) / 60) / 5
+            moving[:, 3] = np.minimum(np.log(on_best / here_s), _CLIP)
+            moving[:, 4] = np.minimum(np.log(finish.min(axis=1) / here_s), _CLIP) if pool.types > 1 else _CLIP
         moving[:, 5] = gpus[types, 0] - np.array([width(task) for task in tasks]) / self._capacity[types]
         moving[:, 6] = np.searchsorted(np.sort(pool.best_s[alive]), best_s) / len(alive)
         moving[:, 7] = pool.slowdown[slots, types] - gpus[types, 3]
@@ -162,10 +167,25 @@ class Candidates:
         waiting = np.bincount(pool.best_type[alive], pool.area[alive], pool.types)
         gpus[:, 2] = np.log1p(waiting / capacity / 600)
         gpus[:, 3] = pool.slowdown[alive].mean(axis=0)
-        free_in_s = self._outlook.free_in_s
-        etas = [[free_in_s(view, probe, type_) for probe in _PROBES] for type_ in range(pool.types)]
-        gpus[:, 4:] = np.log1p(np.array(etas) / 60) / 5
+        gpus[:, 4:] = self._ahead(view, pool.types)
         return gpus
+
+    def _ahead(self, view: View, types: int) -> Any:
+        """(types, 4): the expected ends of what runs on each type, as ``look_ahead`` says."""
+        match self.config.look_ahead:
+            case "sorted":
+                free_in_s = self._outlook.free_in_s
+                etas = [[free_in_s(view, probe, type_) for probe in _PROBES] for type_ in range(types)]
+                return np.log1p(np.array(etas) / 60) / 5
+            case "per_gpu":
+                ends = [self._outlook.ends_s(view, type_, 4) for type_ in range(types)]
+                return np.log1p(np.array(ends) / 60) / 5
+            case "cdf":
+                within = [
+                    [self._outlook.free_within(view, wait_s, type_) for wait_s in _WITHIN_S] for type_ in range(types)
+                ]
+                return np.array(within) / self._capacity[:, None]
+        return 0.0
 
     def _context(self, view: View, pool: Pool, alive: np.ndarray, gpus: Floats32) -> Floats32:
         context = np.zeros(len(self.context_features), np.float32)

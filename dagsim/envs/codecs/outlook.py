@@ -56,3 +56,15 @@ class Outlook:
                 if missing <= 0:
                     return max(end_s - view.now, 0.0)
         return NEVER_S
+
+    def ends_s(self, view: View, type_: int, count: int) -> list[float]:
+        """Seconds until the ends of the ``count`` runs of the type that started first; 0 for what is missing."""
+        running, now = view.running, view.now
+        held = sorted((run, end_s) for end_s, run, _ in self._ends[type_] if run in running)[:count]
+        return [max(end_s - now, 0.0) for _, end_s in held] + [0.0] * (count - len(held))
+
+    def free_within(self, view: View, wait_s: float, type_: int) -> float:
+        """GPUs of the type that are expected to be idle in ``wait_s`` seconds if nothing starts."""
+        running, until = view.running, view.now + wait_s
+        ending = sum(gpus for end_s, run, gpus in self._ends[type_] if run in running and end_s <= until)
+        return view.machines.idle_gpus(type_) + ending

@@ -1,0 +1,53 @@
+"""Returns and advantages of whole episodes, discounted by the time that passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dagsim.agents.episode import Steps
+
+__all__ = ["discounts", "gae", "replica_advantages", "returns"]
+
+
+def discounts(steps: Steps, time_constant_s: float) -> np.ndarray:
+    """(T,) float64: exp(-seconds to the next choice / ``time_constant_s``) for each step (a semi-Markov process)."""
+    return np.exp(-np.diff(steps.times_s) / time_constant_s)
+
+
+def returns(steps: Steps, time_constant_s: float) -> np.ndarray:
+    """(T,) float64: the discounted reward from each step to the end of the episode."""
+    gamma = discounts(steps, time_constant_s)
+    found = np.zeros(len(steps.rewards) + 1)
+    for index in range(len(steps.rewards) - 1, -1, -1):
+        found[index] = steps.rewards[index] + gamma[index] * found[index + 1]
+    return found[:-1]
+
+
+def replica_advantages(replicas: Sequence[Steps], time_constant_s: float) -> list[np.ndarray]:
+    """(T_i,) float64 each: the return of every step less the mean return of the other replicas at the same time.
+
+    All replicas saw the same job sequence, so its luck cancels (input-dependent baseline, Mao et al., ICLR 2019,
+    section 4; leave-one-out, so that it stays unbiased); between choices of a replica its return is interpolated.
+    Divided by the mean total return, so that every sequence weighs the same.
+    """
+    curves = [(np.asarray(steps.times_s[:-1]), returns(steps, time_constant_s)) for steps in replicas]
+    scale = np.mean([abs(sum(steps.rewards)) for steps in replicas]) + 1e-9
+    found = []
+    for number, (times, own) in enumerate(curves):
+        others = [np.interp(times, *curve) for other, curve in enumerate(curves) if other != number and len(curve[0])]
+        found.append((own - np.mean(others, axis=0)) / scale if others else np.zeros(len(own)))
+    return found
+
+
+def gae(steps: Steps, values: np.ndarray, time_constant_s: float, lambda_: float) -> np.ndarray:
+    """(T,) float64: generalised advantage estimates (Schulman et al. 2016, equation 16) with ``values`` (T,) of the
+    observations; the episode has ended, so what follows it is worth 0."""
+    gamma = discounts(steps, time_constant_s)
+    following = np.append(values[1:], 0.0)
+    delta = np.asarray(steps.rewards) + gamma * following - values
+    found = np.zeros(len(delta) + 1)
+    for index in range(len(delta) - 1, -1, -1):
+        found[index] = delta[index] + gamma[index] * lambda_ * found[index + 1]
+    return found[:-1]

@@ -1,0 +1,32 @@
+"""Settings of the codecs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dagsim.errors import ConfigError
+
+__all__ = ["CandidatesConfig", "LookAhead"]
+
+LookAhead = Literal["off", "per_gpu", "sorted", "cdf"]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatesConfig:
+    """What the candidates tell.
+
+    ``look_ahead`` says how the expected ends of what runs are shown, always in the same columns: ``off`` not at all
+    (the columns are 0), ``sorted`` as the time until 1, 2, 4 and 8 GPUs of the type are idle, ``per_gpu`` as the ends
+    of the four runs that started first, ``cdf`` as the share of the type that is idle within 1, 5, 15 and 60 minutes.
+    """
+
+    look_ahead: LookAhead = "sorted"
+    placement: str = "best-fit"
+    """Where on a type tasks go: one of ``dagsim list placements``."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if self.look_ahead not in ("off", "per_gpu", "sorted", "cdf"):
+            raise ConfigError(f"codec: look_ahead must be off, per_gpu, sorted or cdf, got {self.look_ahead!r}")
