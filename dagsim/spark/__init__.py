@@ -9,6 +9,7 @@ from dagsim.spark.executors import ExecutorType
 from dagsim.spark.job import Replay, SparkJob
 from dagsim.spark.policies import SPARK_POLICIES
 from dagsim.spark.profiles import read_profiles
+from dagsim.spark.schedule import schedule_of
 from dagsim.spark.sequences import ParitySequence, parity_sequence, sequence
 from dagsim.spark.simulation import SparkSimulation
 from dagsim.spark.state import ActiveJob, ActiveStage, Executor
@@ -37,6 +38,7 @@ __all__ = [
     "parity_sequence",
     "read_dump",
     "read_profiles",
+    "schedule_of",
     "sequence",
     "write_dump",
 ]
