@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.envs.rewards import RewardConfig
 from dagsim.errors import ConfigError
+from dagsim.workload.kinds import ByKind
 
 __all__ = ["Algorithm", "D3qnConfig", "NetConfig", "PpoConfig", "ReinforceConfig", "SacConfig", "TrainConfig"]
 
@@ -164,7 +165,7 @@ class SacConfig:
         _discount("sac", self.discount_jcts)
 
 
-Algorithm: TypeAlias = PpoConfig | ReinforceConfig | D3qnConfig | SacConfig
+Algorithm: TypeAlias = Annotated[PpoConfig | ReinforceConfig | D3qnConfig | SacConfig, ByKind("ppo")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +178,13 @@ class TrainConfig:
     reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
     """Terms and weights (``dagsim.envs.rewards``)."""
     iterations: int = 60
-    reference: str = "eft-wait"
-    """The heuristic that progress is told against."""
+    reference: str = "best"
+    """The heuristic that progress is told against; ``best`` is the best of all, tuned ones included, on validation
+    seeds."""
+    rivals: tuple[str, ...] = ("fifo", "sjf", "eft-wait")
+    """Heuristics beside it in the report."""
+    linear_iterations: int = 12
+    """Iterations that a linear policy on the same features learns for, to stand in the report; 0 leaves it out."""
     warm_start: str | None = None
     """A heuristic whose choices are imitated first (behaviour cloning)."""
     warm_start_epochs: int = 3

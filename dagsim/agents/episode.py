@@ -92,7 +92,7 @@ def play(
         observations = [episodes[number].observation for number in live]
         batch = stack(observations)  # type: ignore[arg-type]
         with torch.no_grad():
-            log_p = log_softmax(net(batch), batch.segment, batch.count).numpy()
+            log_p = log_softmax(net(batch), batch.segment, batch.size).numpy()
         first = batch.first.numpy()
         chosen = sample(log_p, first, rng)
         for number, choice, likely in zip(live, chosen.tolist(), log_p[first + chosen].tolist(), strict=True):

@@ -90,7 +90,7 @@ class Flat(nn.Module):
         )
 
     def forward(self, batch: Batch) -> Tensor:
-        count, rows = batch.count, torch.arange(len(batch.segment))
+        count, rows = batch.size, torch.arange(len(batch.segment))
         place = rows - batch.first[batch.segment]
         last = torch.cat([batch.first[1:], torch.tensor([len(rows)])])[batch.segment] - 1 == rows
         place = torch.where(last, torch.clamp(place, max=self.slots - 1), place)
@@ -134,8 +134,8 @@ class Critic(nn.Module):
 
 def _mean(rows: Tensor, batch: Batch) -> Tensor:
     """(B, H) the mean of the rows (N, H) of each observation."""
-    lengths = segment_sum(torch.ones(len(rows)), batch.segment, batch.count)
-    return segment_sum(rows, batch.segment, batch.count) / lengths[:, None]
+    lengths = segment_sum(torch.ones(len(rows)), batch.segment, batch.size)
+    return segment_sum(rows, batch.segment, batch.size) / lengths[:, None]
 
 
 def _indifferent(inputs: int, outputs: int = 1) -> nn.Linear:

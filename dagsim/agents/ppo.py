@@ -35,11 +35,11 @@ def policy_loss(
 
     ``kl`` is the estimate E[(r - 1) - log r] of how far the policy has moved (Schulman's note on approximating KL).
     """
-    log_p = log_softmax(scores, batch.segment, batch.count)
+    log_p = log_softmax(scores, batch.segment, batch.size)
     log_ratio = log_p[batch.first + choices] - old_log_p
     ratio = torch.exp(log_ratio)
     surrogate = torch.minimum(ratio * advantages, torch.clamp(ratio, 1 - clip, 1 + clip) * advantages)
-    spread = entropy(log_p, batch.segment, batch.count).mean()
+    spread = entropy(log_p, batch.segment, batch.size).mean()
     with torch.no_grad():
         kl = float(((ratio - 1) - log_ratio).mean())
         clipped = float((torch.abs(ratio - 1) > clip).float().mean())

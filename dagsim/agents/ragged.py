@@ -24,7 +24,7 @@ class Batch(NamedTuple):
     first: Tensor  # (B,) int64: the first row of each observation
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """Observations in the batch."""
         return len(self.context)
 

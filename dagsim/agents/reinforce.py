@@ -25,8 +25,8 @@ def policy_gradient_loss(
 ) -> tuple[Tensor, Tensor]:
     """Its gradient is that of -E[log p(choice) x advantage] - ``weight`` x entropy, summed over the batch; and the
     entropy (B,). ``choices`` (B,) are rows within each observation."""
-    log_p = log_softmax(scores, batch.segment, batch.count)
-    spread = entropy(log_p, batch.segment, batch.count)
+    log_p = log_softmax(scores, batch.segment, batch.size)
+    spread = entropy(log_p, batch.segment, batch.size)
     return -(log_p[batch.first + choices] * advantages).sum() - weight * spread.sum(), spread
 
 

@@ -3,7 +3,20 @@
 Whatever is slow to import is imported inside the command that needs it.
 """
 
-from dagsim.cli import compare, config, evaluate, listing, plot, replay, trace, tune, workload
+from dagsim.cli import compare, config, evaluate, listing, plot, replay, trace, train, tune, workload
 from dagsim.cli.app import app, main
 
-__all__ = ["app", "compare", "config", "evaluate", "listing", "main", "plot", "replay", "trace", "tune", "workload"]
+__all__ = [
+    "app",
+    "compare",
+    "config",
+    "evaluate",
+    "listing",
+    "main",
+    "plot",
+    "replay",
+    "trace",
+    "train",
+    "tune",
+    "workload",
+]

@@ -25,6 +25,7 @@ from pydantic import (
 )
 from pydantic import model_validator as after_all
 
+from dagsim.agents.config import TrainConfig
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.experiment import yaml
 from dagsim.experiment.faults import explain
@@ -147,6 +148,8 @@ class Config(Section):
     """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``)."""
     estimates: Estimates = Estimates()
     """What the policy may know of durations."""
+    train: TrainConfig | None = None
+    """How ``dagsim train`` trains an agent on all this; left out: by its defaults."""
     seed: int = Field(default=0, ge=0)
     """Root of all chance."""
     seeds: int = Field(default=10, ge=1)
@@ -236,7 +239,7 @@ def _validate(document: yaml.Document) -> Config:
 
 def _defaults(document: yaml.Document) -> Any:
     """What the parts that ``document`` leaves out are; a workload given by name is made a mapping that has it."""
-    defaults = plain(Config())
+    defaults = plain(Config()) | {"train": plain(TrainConfig())}
     if isinstance(document.value, dict):
         if isinstance(document.value.get("workload"), str):
             document.value["workload"] = {"preset": document.value["workload"]}

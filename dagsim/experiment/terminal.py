@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -14,7 +14,10 @@ from rich.table import Table
 
 from dagsim.experiment.run import Step, Watch
 
-__all__ = ["console", "progress", "show"]
+if TYPE_CHECKING:
+    from dagsim.experiment.training.session import Progress as TrainingProgress
+
+__all__ = ["console", "progress", "show", "training_progress"]
 
 _WIDTH = 140
 """Columns where there is no terminal: enough for every table."""
@@ -52,3 +55,20 @@ def progress(wanted: bool) -> Iterator[Watch | None]:
             bar.update(task, description=text, completed=step.done, total=step.runs)
 
         yield watch
+
+
+@contextmanager
+def training_progress(wanted: bool) -> Iterator[Callable[[TrainingProgress], None] | None]:
+    """A progress bar for a training, if it is wanted and standard error is a terminal."""
+    if not (wanted and sys.stderr.isatty()):
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def tell(at: TrainingProgress) -> None:
+            score = "" if at.ratio is None else f", {at.ratio:.4f} of the reference"
+            bar.update(task, description=f"{at.what}{score}", completed=at.done, total=at.of)
+
+        yield tell

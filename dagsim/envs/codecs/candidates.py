@@ -72,6 +72,8 @@ class Candidates:
         self._pool: Pool | None = None
         self._outlook = Outlook(0)
         self._capacity: Any = None
+        self._view: View | None = None
+        self._waits = False
         self._tasks: list[ActiveTask] = []
         self._types: list[int] = []
 
@@ -99,6 +101,7 @@ class Candidates:
                     tasks.append(task)
                     types.append(type_)
                     etas.append(eta)
+        self._view, self._waits = view, view.pending
         self._tasks, self._types = tasks, types
         if not tasks:
             return None
@@ -111,6 +114,17 @@ class Candidates:
         task = self._tasks[choice]
         placement = self._place(view, task, self._types[choice])
         return None if placement is None else Start(task, placement)
+
+    def choice_of(self, decision: Decision | None) -> int | None:
+        """The row of the last observation that the decision stands for; ``None`` if there is none."""
+        if decision is None:
+            return len(self._tasks) if self._waits else None
+        if isinstance(decision, Start) and self._view is not None:
+            on = self._view.machines.list[decision.placement[0].node].type
+            for row, (task, type_) in enumerate(zip(self._tasks, self._types, strict=True)):
+                if task is decision.task and type_ == on:
+                    return row
+        return None
 
     def _bind(self, view: View) -> Pool:
         machines = view.machines
@@ -133,7 +147,7 @@ class Candidates:
         types, rows = np.array(self._types), np.arange(count)
         alive = np.flatnonzero(pool.alive)
         gpus = self._gpus(view, pool, alive)
-        tokens = np.zeros((count + view.pending, len(self.token_features)), np.float32)
+        tokens = np.zeros((count + self._waits, len(self.token_features)), np.float32)
         tokens[count:, 0] = 1.0
         fixed = len(STATIC) + 1
         tokens[:count, 1:fixed] = pool.rows[slots, types]

@@ -1,0 +1,93 @@
+"""``dagsim train``: an agent that learns to schedule."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dagsim.cli.app import app
+from dagsim.cli.options import ConfigFile, Jobs, Json, Quiet, Seed, Settings
+from dagsim.cli.shared import configured, given
+
+if TYPE_CHECKING:
+    from dagsim.experiment.folder import RunFolder
+
+__all__ = ["train"]
+
+
+@app.command()
+def train(
+    algo: Annotated[
+        str | None, typer.Option("--algo", "-a", metavar="NAME", help="ppo, reinforce, d3qn or sac (default: ppo).")
+    ] = None,
+    workload: Jobs = None,
+    config: ConfigFile = None,
+    set_: Settings = None,
+    seed: Seed = None,
+    iterations: Annotated[int | None, typer.Option(min=1, help="How long to train (default: as configured).")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Go on with a training that was stopped, as it was configured.")
+    ] = None,
+    init: Annotated[
+        Path | None, typer.Option(metavar="CHECKPOINT", help="Begin with the weights of a trained agent.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that episodes are played in.")] = 1,
+    report: Annotated[bool, typer.Option(help="Compare with heuristics on the report seeds at the end.")] = True,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder that the run folder is made in.")] = Path("results"),
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train an agent, keep the one that is best on validation, and compare it with heuristics.
+
+    Example: dagsim train --algo ppo --config ppo --seed 1
+    """
+    from dagsim.experiment.compare import standings
+    from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.plots.learning import learning_curves
+    from dagsim.experiment.plots.style import save
+    from dagsim.experiment.report import comparison_table
+    from dagsim.experiment.session import draw_comparison, write_comparison
+    from dagsim.experiment.terminal import console, training_progress
+    from dagsim.experiment.training.finish import finish
+    from dagsim.experiment.training.log import read_log
+    from dagsim.experiment.training.session import Session
+
+    if resume is not None:
+        folder = RunFolder.open(resume)
+    else:
+        options = {"train.algorithm.kind": algo, "train.iterations": iterations, "seed": seed}
+        chosen = configured(config, set_, given(**options), workload)
+        label = chosen.train.algorithm.kind if chosen.train else "ppo"
+        folder = RunFolder.create(out, "train", chosen, argv=["dagsim", *sys.argv[1:]], label=label)
+    try:
+        with training_progress(wanted=not (quiet or json_)) as tell:
+            session = Session(folder, workers, tell)
+            session.run(resume=resume is not None, init=init)
+            lines = finish(session, tell) if report else []
+    except KeyboardInterrupt:
+        _interrupted(folder)
+    plots = folder.path / "plots"
+    plots.mkdir(exist_ok=True)
+    save(learning_curves({folder.path.name: read_log(folder.path)}), plots / "learning.png")
+    ranked = standings(lines, reference=session.reference)
+    if lines:
+        write_comparison(ranked, folder.path / "report.csv")
+        draw_comparison(lines, plots / "report.png", reference=session.reference)
+    folder.mark("done")
+    if json_:
+        told = {"run": str(folder.path), "reference": session.reference, "validation_ratio": session.best}
+        typer.echo(json.dumps({**told, "report": [standing.to_dict() for standing in ranked]}))
+    elif not quiet:
+        if lines:
+            console().print(comparison_table(lines, session.reference))
+        typer.echo(f"best on validation: {session.best:.4f} times {session.reference}")
+        typer.echo(f"run folder: {folder.path}")
+
+
+def _interrupted(folder: RunFolder) -> None:
+    typer.echo(f"interrupted; go on with: dagsim train --resume {folder.path}", err=True)
+    raise typer.Exit(130) from None

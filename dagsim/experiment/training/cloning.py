@@ -1,0 +1,73 @@
+"""Behaviour cloning: a network first learns to choose as a heuristic does."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from dagsim.agents.config import TrainConfig
+from dagsim.agents.field import Ground
+from dagsim.agents.ragged import Store, log_softmax, segment_sum
+from dagsim.envs.codecs.candidates import Candidates
+from dagsim.envs.codecs.codec import Observation
+from dagsim.experiment.seeds import TRAIN
+from dagsim.policies import POLICIES
+
+__all__ = ["clone", "imitation"]
+
+_EPISODES = 60
+_SMOOTHING = 0.2
+"""Probability spread over all choices, so that the network stays ready to learn otherwise."""
+
+
+def imitation(ground: Ground, heuristic: str, seeds: range) -> tuple[list[Observation], list[int]]:
+    """What the heuristic was shown and which row it chose; choices that are no candidates are left out."""
+    observations: list[Observation] = []
+    choices: list[int] = []
+    for seed in seeds:
+        simulation, codec = ground.maker(seed), Candidates(ground.codec)
+        decide = POLICIES.create(heuristic, seed=seed).decide
+        conversation = simulation.decisions()
+        try:
+            view = next(conversation)
+            while True:
+                observation = codec.encode(view)
+                decisions = list(decide(view)) if observation is None else list(decide(view))[:1]
+                if observation is not None:
+                    choice = codec.choice_of(decisions[0] if decisions else None)
+                    if choice is not None and len(observation.tokens) > 1:
+                        observations.append(observation)
+                        choices.append(choice)
+                view = conversation.send(decisions)
+        except StopIteration:
+            pass
+    return observations, choices
+
+
+def clone(net: nn.Module, train: TrainConfig, ground: Ground, seed: int) -> float:
+    """Fit ``net`` to the heuristic's choices by smoothed cross-entropy; returns the last mean loss in nats."""
+    assert train.warm_start is not None
+    begin = seed * _EPISODES % len(TRAIN)
+    observations, choices = imitation(ground, train.warm_start, TRAIN[begin : begin + _EPISODES])
+    store, chosen = Store(observations), np.array(choices, np.int64)
+    optimizer = torch.optim.Adam(net.parameters(), 2e-3)
+    rng = np.random.default_rng([seed, 3])
+    mean = float("nan")
+    for _ in range(train.warm_start_epochs):
+        losses = []
+        order = rng.permutation(len(store))
+        for first in range(0, len(order), 512):
+            picked = order[first : first + 512]
+            batch = store.batch(picked)
+            log_p = log_softmax(net(batch), batch.segment, batch.size)
+            own = log_p[batch.first + torch.from_numpy(chosen[picked])]
+            lengths = torch.from_numpy(store.lengths[picked])
+            spread = segment_sum(log_p, batch.segment, batch.size) / lengths
+            loss = -((1 - _SMOOTHING) * own + _SMOOTHING * spread).mean()
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            losses.append(float(loss.detach()))
+        mean = float(np.mean(losses))
+    return mean

@@ -1,0 +1,84 @@
+"""The log of a training: a CSV that a stopped training goes on with, and TensorBoard events where it is installed."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dagsim.errors import RunFolderError
+
+__all__ = ["COLUMNS", "TrainingLog", "read_log"]
+
+COLUMNS = (
+    "iteration",
+    "samples",
+    "seconds",
+    "samples_per_s",
+    "reward",
+    "ratio",
+    "best_ratio",
+    "entropy",
+    "kl",
+    "clipped",
+    "explained_variance",
+    "loss",
+    "temperature",
+    "exploration",
+    "lr",
+)
+"""Columns of ``progress.csv``; ``ratio`` is the mean completion time on validation seeds over the reference's."""
+
+
+class TrainingLog:
+    """Appends a row per iteration to ``progress.csv``."""
+
+    def __init__(self, folder: Path, iterations: int = 0) -> None:
+        """Go on after ``iterations`` rows; what stands behind them was not saved and is dropped."""
+        self._path = folder / "progress.csv"
+        rows = read_log(folder)[:iterations] if iterations else []
+        temporary = self._path.with_name(".progress.csv.part")
+        with temporary.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows({name: "" if row[name] is None else row[name] for name in COLUMNS} for row in rows)
+        temporary.replace(self._path)
+        self._events = _events(folder)
+
+    def add(self, row: Mapping[str, float]) -> None:
+        """Write one row; names that are no columns go to TensorBoard only."""
+        with self._path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
+            writer.writerow({name: f"{value:.9g}" for name, value in row.items()})
+        if self._events is not None:
+            for name, value in row.items():
+                self._events.add_scalar(name, value, int(row["iteration"]))
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        if self._events is not None:
+            self._events.close()
+
+
+def read_log(folder: Path) -> list[dict[str, float | None]]:
+    """The rows of ``progress.csv``; what a row has no value for is ``None``.
+
+    Raises:
+        RunFolderError: It is missing or damaged.
+    """
+    path = folder / "progress.csv"
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [{name: float(row[name]) if row[name] else None for name in COLUMNS} for row in csv.DictReader(file)]
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise RunFolderError(f"{path}: not the log of a training ({error})") from None
+
+
+def _events(folder: Path) -> Any:
+    """A TensorBoard writer, or ``None`` where it is not installed (``pip install dagsim[tb]``)."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder / "tensorboard"))

@@ -1,0 +1,50 @@
+"""The report of a training: the agent beside heuristics, on seeds that nothing else ever uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from dagsim.agents.field import Ground
+from dagsim.agents.policy import Checkpoint
+from dagsim.envs.rewards import RewardConfig
+from dagsim.experiment.config import Config
+from dagsim.experiment.run import simulate
+from dagsim.experiment.training.maker import Maker
+from dagsim.metrics import summarize
+
+__all__ = ["ReportLine", "report"]
+
+
+class ReportLine(NamedTuple):
+    """One policy on one report seed."""
+
+    policy: str
+    seed: int
+    metrics: Mapping[str, Any]
+
+
+def report(
+    config: Config,
+    agents: Mapping[str, Checkpoint],
+    heuristics: Sequence[str],
+    seeds: Sequence[int],
+    tell: Callable[[str, int, int], None] | None = None,
+) -> list[ReportLine]:
+    """Every agent (greedy) and heuristic on every seed: the first heuristic first, as it is the reference."""
+    lines: list[ReportLine] = []
+    for done, policy in enumerate(heuristics):
+        if tell is not None:
+            tell(policy, done, len(heuristics) + len(agents))
+        lines += [ReportLine(policy, seed, simulate(config, policy, seed).summary.to_dict()) for seed in seeds]
+    maker = Maker(config)
+    for done, (name, agent) in enumerate(agents.items(), len(heuristics)):
+        if tell is not None:
+            tell(name, done, len(heuristics) + len(agents))
+        ground = Ground(maker, agent.codec, RewardConfig({"job_seconds": 1.0}))
+        ran = ground.judged(agent.network(), seeds)
+        lines += [
+            ReportLine(name, seed, summarize(simulation.schedule).to_dict())
+            for seed, simulation in zip(seeds, ran, strict=True)
+        ]
+    return lines
