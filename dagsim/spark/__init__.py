@@ -13,6 +13,8 @@ from dagsim.spark.schedule import schedule_of
 from dagsim.spark.sequences import ParitySequence, parity_sequence, sequence
 from dagsim.spark.simulation import SparkSimulation
 from dagsim.spark.state import ActiveJob, ActiveStage, Executor
+from dagsim.spark.synthetic import synthetic_profiles
+from dagsim.spark.traces import trace_jobs
 from dagsim.spark.view import Commit, Policy, View
 from dagsim.spark.waves import Waves
 
@@ -40,5 +42,7 @@ __all__ = [
     "read_profiles",
     "schedule_of",
     "sequence",
+    "synthetic_profiles",
+    "trace_jobs",
     "write_dump",
 ]
