@@ -46,7 +46,7 @@ class Cluster:
         for place, kind in enumerate(types):
             for _ in range(kind.count):
                 self.executors.append(Executor(len(self.executors), place, kind.speed, self.common))
-        self.common.executors = set(self.executors)
+        self.common.executors = set(range(len(self.executors)))
         self.scaled = any(executor.speed != 1 for executor in self.executors)
         self.moving_delay_ms = moving_delay_ms
         self.parity = parity
@@ -207,9 +207,10 @@ class Cluster:
 
     def idle(self, pool: Pool) -> list[Executor]:
         """Executors of ``pool`` that run nothing, the next one to go first: the fastest, then the first numbered."""
+        executors = self.executors
         if self.parity:  # in the order of CPython's sets, through the same copies
-            return list({each for each in pool.executors.copy() if not each.running})
-        idle = [each for each in pool.executors if not each.running]
+            return [executors[each] for each in {each for each in pool.executors.copy() if not executors[each].running}]
+        idle = [executors[each] for each in pool.executors if not executors[each].running]
         return sorted(idle, key=lambda each: (-each.speed, each.number))
 
     def _fall_back(self, executor: Executor) -> None:
@@ -260,10 +261,10 @@ class Cluster:
 
     def _place(self, executor: Executor, pool: Pool | None) -> None:
         if executor.pool is not None:
-            executor.pool.executors.remove(executor)
+            executor.pool.executors.remove(executor.number)
         executor.pool = pool
         if pool is not None:
-            pool.executors.add(executor)
+            pool.executors.add(executor.number)
 
     def note(self, stage: ActiveStage) -> None:
         """``stage`` changes, for those who look."""

@@ -20,7 +20,8 @@ class Pool:
     def __init__(self, job: ActiveJob | None = None, stage: ActiveStage | None = None) -> None:
         self.job = job
         self.stage = stage
-        self.executors: set[Executor] = set()
+        self.executors: set[int] = set()
+        """By number: parity relies on the order that such a set has."""
         self.commitments: dict[ActiveStage | None, int] = {}
         self.committed = 0
 
@@ -38,9 +39,6 @@ class Executor:
         self.job: ActiveJob | None = None
         self.last: ActiveStage | None = None
         self.running = False
-
-    def __hash__(self) -> int:
-        return self.number  # sets of executors then have the order of sets of their numbers, which parity relies on
 
 
 class ActiveStage:
