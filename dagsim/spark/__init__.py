@@ -9,6 +9,7 @@ from dagsim.spark.executors import ExecutorType
 from dagsim.spark.job import Replay, SparkJob
 from dagsim.spark.policies import SPARK_POLICIES
 from dagsim.spark.profiles import read_profiles
+from dagsim.spark.reward import JobTime
 from dagsim.spark.schedule import schedule_of
 from dagsim.spark.sequences import ParitySequence, parity_sequence, sequence
 from dagsim.spark.simulation import SparkSimulation
@@ -28,6 +29,7 @@ __all__ = [
     "Episode",
     "Executor",
     "ExecutorType",
+    "JobTime",
     "OneStream",
     "PairedStreams",
     "ParitySequence",

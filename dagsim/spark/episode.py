@@ -23,6 +23,8 @@ class Episode:
     ended_ms: float = 0.0
     seed: int = 0
     launches: list[Launch] | None = None
+    population: list[tuple[float, int]] = field(default_factory=list)
+    """How many jobs are in the system from which time (ms) on; a pair per arrival and completion."""
 
     @property
     def jct_s(self) -> np.ndarray:

@@ -196,6 +196,7 @@ class SparkSimulation:
         self.draws.admit(active)
         self.episode.jobs.append(active)
         cluster.jobs.append(active)
+        self.episode.population.append((cluster.now_ms, len(cluster.jobs)))
         if cluster.common.executors:
             cluster.source = cluster.common
         self._fetch()
@@ -239,6 +240,7 @@ class SparkSimulation:
                 cluster.retire(job.pool, cluster.idle(job.pool))
             cluster.jobs.remove(job)
             job.completed_ms = cluster.now_ms
+            self.episode.population.append((cluster.now_ms, len(cluster.jobs)))
         return bool(unlocked)
 
     def _fetch(self) -> None:
