@@ -62,6 +62,15 @@ def largest_difference(episode: Episode, expected_s: Sequence[float]) -> float:
     return max(abs(ours - theirs) for ours, theirs in zip(found, expected_s, strict=True))
 
 
+def read_expected(path: Path) -> dict[str, list[float]]:
+    """Completion times by policy, from the JSON that ``--json`` prints."""
+    try:
+        document = json.loads(path.read_text())
+        return {name: [float(each) for each in document[name]["jct_s"]] for name in POLICIES}
+    except (ValueError, TypeError, KeyError) as error:
+        raise TraceError(f"{path}: no completion times ({type(error).__name__}: {error})") from None
+
+
 def by_id(episode: Episode) -> list[float]:
     """Completion times (s) by number of the job, where the ids are numbers; else in order of arrival."""
     found = {job.job.id: jct_s for job, jct_s in zip(episode.jobs, episode.jct_s.tolist(), strict=True)}
@@ -72,6 +81,7 @@ def by_id(episode: Episode) -> list[float]:
 
 def report_replay(args: argparse.Namespace) -> int:
     """Print the completion times of one workload; compare them if there is something to compare with."""
+    expected = None if args.expected is None else read_expected(args.expected)
     episodes = replay(args.workload, args.executors)
     found = {name: {"mean_jct_s": each.mean_jct_s, "jct_s": by_id(each)} for name, each in episodes.items()}
     if args.json:
@@ -79,8 +89,8 @@ def report_replay(args: argparse.Namespace) -> int:
     worst = 0.0
     for name, episode in episodes.items():
         line = f"{name}: mean JCT {episode.mean_jct_s:.6f} s over {len(episode.jobs)} jobs"
-        if args.expected is not None:
-            difference = largest_difference(episode, json.loads(args.expected.read_text())[name]["jct_s"])
+        if expected is not None:
+            difference = largest_difference(episode, expected[name])
             worst = max(worst, difference)
             line += f", largest difference {difference:.3g} s"
         print(line, file=sys.stderr if args.json else sys.stdout)

@@ -1,0 +1,66 @@
+"""``scripts/validate_decima.py`` and ``bench_decima.py``: a workload file in, completion times and rates out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dagsim.spark import Replay, SparkJob, write_dump
+
+SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+
+def done(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def workload(tmp_path: Path) -> Path:
+    """Two jobs on one executor: 2 s travel and 1 + 1 s, then 2 s travel and 0.5 s."""
+    path = tmp_path / "w.json.gz"
+    jobs = [SparkJob.of("0", [Replay((1000.0, 1000.0), 1)]), SparkJob.of("1", [Replay((500.0,), 1)])]
+    write_dump(path, jobs, 1)
+    return path
+
+
+def test_completion_times_are_printed_by_policy(workload: Path) -> None:
+    found = done("validate_decima.py", "--workload", workload, "--json")
+    row = {"mean_jct_s": 5.25, "jct_s": [4.0, 6.5]}
+    assert json.loads(found.stdout) == {"fair": row, "fifo": row}
+
+
+def test_a_difference_fails_and_is_printed(workload: Path, tmp_path: Path) -> None:
+    expected = tmp_path / "expected.json"
+    expected.write_text(done("validate_decima.py", "--workload", workload, "--json").stdout)
+    same = done("validate_decima.py", "--workload", workload, "--expected", expected)
+    assert same.returncode == 0
+    assert "largest difference 0 s" in same.stdout
+    expected.write_text(expected.read_text().replace("6.5", "6.75"))
+    other = done("validate_decima.py", "--workload", workload, "--expected", expected)
+    assert other.returncode == 1
+    assert "largest difference 0.25 s" in other.stdout
+
+
+def test_the_number_of_executors_can_be_given(workload: Path) -> None:
+    found = done("validate_decima.py", "--workload", workload, "--executors", 3, "--json")
+    assert json.loads(found.stdout)["fifo"]["jct_s"] == [3.0, 2.5]
+
+
+@pytest.mark.parametrize("script", ["validate_decima.py", "bench_decima.py"])
+def test_a_missing_workload_is_said_without_a_traceback(tmp_path: Path, script: str) -> None:
+    found = done(script, "--workload", tmp_path / "none.json")
+    assert found.returncode == 2
+    assert "none.json" in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_rates_are_printed_by_policy(workload: Path) -> None:
+    found = json.loads(done("bench_decima.py", "--workload", workload, "--repeats", 1, "--json").stdout)
+    assert found["fair"]["tasks"] == found["fifo"]["tasks"] == 3
+    assert found["fair"]["tasks_per_cpu_s"] > 0
+    assert found["fifo"]["mean_jct_s"] == 5.25
