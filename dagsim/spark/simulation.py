@@ -179,6 +179,8 @@ class SparkSimulation:
                 cluster.retire(source, cluster.idle(source))
                 cluster.source = None
             if not self._offers:
+                if not cluster.parity:  # there a source whose executors are all committed is kept, and may open later
+                    cluster.source = None
                 return False
             cluster.source = self._offers.pop()
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from spark_cases import Anything, random_jobs
 
-from dagsim.spark import ExecutorType, SparkSimulation
+from dagsim.spark import Commit, ExecutorType, SparkSimulation, View
 from dagsim.spark.cluster import Journey
 
 RULES = pytest.mark.parametrize("parity", [True, False], ids=["parity", "default"])
@@ -111,3 +111,32 @@ def test_different_speeds_keep_the_promises(seed: int) -> None:
         else:
             assert length * executor.speed in (0, 10, 20, 50)
     assert all(job.completed_ms is not None for job in episode.jobs)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_by_default_no_executor_idles_while_a_stage_wants_it(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a policy that gives all it can: before time moves on, no idle executor could be committed anywhere."""
+
+    class Everything(Anything):
+        def decide(self, view: View) -> Commit | None:
+            commit = super().decide(view)
+            return None if commit is None else Commit(commit.stage, view.committable)
+
+    simulation = SparkSimulation(9, random_jobs(seed), moving_delay_ms=20)
+    cluster, opens = simulation.cluster, simulation._opens
+    checked = []
+
+    def checking() -> bool:
+        if opens():
+            return True
+        for pool in (cluster.common, *(job.pool for job in cluster.jobs)):
+            if pool.executors:
+                cluster.source = pool
+                assert not cluster.any_schedulable()
+                checked.append(pool)
+        cluster.source = None
+        return False
+
+    monkeypatch.setattr(simulation, "_opens", checking)
+    simulation.run(Everything(seed, parity=True))
+    assert checked
