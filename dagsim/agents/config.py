@@ -59,18 +59,18 @@ class PpoConfig:
     """Job sequences per iteration."""
     replicas: int = 8
     """Episodes on each of them."""
-    lr: float = 1e-3
+    lr: float = 2e-3
     """Adam's step, falling to 0 over the training."""
     clip: float = 0.2
     target_kl: float = 0.03
     """An iteration's update stops where the policy has moved by 1.5 times this."""
     epochs: int = 3
     minibatch: int = 1024
-    entropy: float = 0.01
+    entropy: float = 0.003
     """Weight of the entropy bonus, falling to 0."""
     max_grad: float = 0.5
     gae_lambda: float = 0.95
-    discount_jcts: tuple[float, float] = (2.0, 20.0)
+    discount_jcts: tuple[float, float] = (10.0, 40.0)
     """Time constant of the discount in mean completion times of the reference, at the start and at the end of the
     training: what a decision does fades, and what is farther off is mostly noise."""
 
@@ -127,7 +127,7 @@ class D3qnConfig:
     """How far the target network follows at each update."""
     priority: float = 0.6
     importance: float = 0.4
-    discount_jcts: tuple[float, float] = (2.0, 2.0)
+    discount_jcts: tuple[float, float] = (0.5, 0.5)
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -151,10 +151,10 @@ class SacConfig:
     replay: int = 200_000
     n_step: int = 8
     target_rate: float = 0.02
-    target_entropy: float = 0.2
-    temperature: float = 0.1
+    target_entropy: float = 0.05
+    temperature: float = 0.05
     """Temperature to begin with."""
-    discount_jcts: tuple[float, float] = (2.0, 2.0)
+    discount_jcts: tuple[float, float] = (0.5, 0.5)
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -177,7 +177,7 @@ class TrainConfig:
     codec: CandidatesConfig = field(default_factory=CandidatesConfig)
     reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
     """Terms and weights (``dagsim.envs.rewards``)."""
-    iterations: int = 60
+    iterations: int = 100
     reference: str = "best"
     """The heuristic that progress is told against; ``best`` is the best of all, tuned ones included, on validation
     seeds."""

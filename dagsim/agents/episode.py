@@ -80,11 +80,17 @@ class Episode:
 
 
 def play(
-    net: nn.Module, episodes: Sequence[Episode], rng: np.random.Generator | None, *, keep: bool = True
+    net: nn.Module,
+    episodes: Sequence[Episode],
+    rng: np.random.Generator | None,
+    *,
+    explore: float | None = None,
+    keep: bool = True,
 ) -> list[Steps]:
     """Play all episodes to their ends in lock-step, one pass of the network for all of them at a time.
 
-    With ``rng`` choices are drawn, else the likeliest is taken. Without ``keep`` only the simulations remain.
+    With ``rng`` choices are drawn, else the likeliest is taken; with ``explore`` it is the likeliest, too, but for that
+    share of choices, which may be any. Without ``keep`` only the simulations remain.
     """
     played = [Steps() for _ in episodes]
     live = [number for number, episode in enumerate(episodes) if episode.observation is not None]
@@ -94,7 +100,10 @@ def play(
         with torch.no_grad():
             log_p = log_softmax(net(batch), batch.segment, batch.size).numpy()
         first = batch.first.numpy()
-        chosen = sample(log_p, first, rng)
+        chosen = sample(log_p, first, None if explore is not None else rng)
+        if explore is not None and rng is not None:
+            anything = sample(np.zeros(len(log_p)), first, rng)
+            chosen = np.where(rng.random(len(chosen)) < explore, anything, chosen)
         for number, choice, likely in zip(live, chosen.tolist(), log_p[first + chosen].tolist(), strict=True):
             episode, steps = episodes[number], played[number]
             if keep:

@@ -49,8 +49,11 @@ class Field(Protocol):
 
     ground: Ground
 
-    def play(self, net: nn.Module, seeds: Sequence[int], chance: Sequence[int]) -> list[Steps]:
-        """An episode per entry of ``seeds``, in that order; ``chance`` seeds the choices."""
+    def play(
+        self, net: nn.Module, seeds: Sequence[int], chance: Sequence[int], explore: float | None = None
+    ) -> list[Steps]:
+        """An episode per entry of ``seeds``, in that order; ``chance`` seeds the choices, ``explore`` is that of
+        ``episode.play``."""
         ...
 
 
@@ -60,9 +63,11 @@ class Here:
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
 
-    def play(self, net: nn.Module, seeds: Sequence[int], chance: Sequence[int]) -> list[Steps]:
+    def play(
+        self, net: nn.Module, seeds: Sequence[int], chance: Sequence[int], explore: float | None = None
+    ) -> list[Steps]:
         episodes = [self.ground.episode(seed) for seed in seeds]
-        return play(net, episodes, np.random.default_rng(list(chance)))
+        return play(net, episodes, np.random.default_rng(list(chance)), explore=explore)
 
 
 class Workers:
@@ -80,11 +85,13 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
-    def play(self, net: nn.Module, seeds: Sequence[int], chance: Sequence[int]) -> list[Steps]:
+    def play(
+        self, net: nn.Module, seeds: Sequence[int], chance: Sequence[int], explore: float | None = None
+    ) -> list[Steps]:
         weights = {name: value.numpy() for name, value in net.state_dict().items()}
         share = -(-len(seeds) // self._count)
         parts = [seeds[begin : begin + share] for begin in range(0, len(seeds), share)]
-        run: Callable[..., list[Steps]] = partial(_play, self.ground, self._net, weights)
+        run: Callable[..., list[Steps]] = partial(_play, self.ground, self._net, weights, explore)
         chances = [(*chance, number) for number in range(len(parts))]
         return [steps for played in self._pool.map(run, parts, chances) for steps in played]
 
@@ -95,11 +102,16 @@ def sizes_of() -> Sizes:
 
 
 def _play(
-    ground: Ground, config: NetConfig, weights: dict[str, np.ndarray], seeds: Sequence[int], chance: Sequence[int]
+    ground: Ground,
+    config: NetConfig,
+    weights: dict[str, np.ndarray],
+    explore: float | None,
+    seeds: Sequence[int],
+    chance: Sequence[int],
 ) -> list[Steps]:
     net = build(config, sizes_of())
     net.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
-    return Here(ground).play(net, seeds, chance)
+    return Here(ground).play(net, seeds, chance, explore)
 
 
 def _one_thread() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dagsim.agents.episode import Steps
 
-__all__ = ["discounts", "gae", "replica_advantages", "returns"]
+__all__ = ["discounts", "gae", "replica_advantages", "returns", "typical"]
 
 
 def discounts(steps: Steps, time_constant_s: float) -> np.ndarray:
@@ -23,6 +23,12 @@ def returns(steps: Steps, time_constant_s: float) -> np.ndarray:
     for index in range(len(steps.rewards) - 1, -1, -1):
         found[index] = steps.rewards[index] + gamma[index] * found[index + 1]
     return found[:-1]
+
+
+def typical(episodes: Sequence[Steps], time_constant_s: float) -> float:
+    """The root mean square of all returns: what values are measured in, so that they are about 1."""
+    everything = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
+    return float(np.sqrt(np.mean(everything**2))) + 1e-9
 
 
 def replica_advantages(replicas: Sequence[Steps], time_constant_s: float) -> list[np.ndarray]:

@@ -17,6 +17,10 @@ __all__ = ["baseline", "evaluate"]
 @app.command("eval")
 def evaluate(
     algo: Algo = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The agent of --algo ppo, d3qn ... (default: the newest below results/)."),
+    ] = None,
     workload: Jobs = None,
     config: ConfigFile = None,
     set_: Settings = None,
@@ -31,7 +35,10 @@ def evaluate(
 
     Example: dagsim eval --algo sjf --workload steady --set workload.load=0.7
     """
-    chosen = configured(config, set_, given(policy=algo, seeds=seeds, seed=seed), workload)
+    from dagsim.experiment.agents import agent_spec
+
+    policy = None if algo is None else agent_spec(algo, checkpoint)
+    chosen = configured(config, set_, given(policy=policy, seeds=seeds, seed=seed), workload)
     run_policies("eval", chosen, (chosen.policy,), Output(out, plots, json_, quiet))
 
 

@@ -14,7 +14,7 @@ __all__ = ["finish"]
 def finish(session: Session, tell: Callable[[Progress], None] | None = None) -> list[ReportLine]:
     """Run the best agent of the session, a linear policy, the reference and its rivals on the report seeds."""
     kind = session.train.algorithm.kind
-    agents = {kind: Checkpoint.load(session.folder.path / "best.pt")}
+    agents: dict[str, Checkpoint] = {kind: Checkpoint.load(session.folder.path / "best.pt")}
     linear = session.linear()
     if linear is not None:
         agents[f"linear {kind}"] = linear

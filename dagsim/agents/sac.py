@@ -1,0 +1,140 @@
+"""Discrete soft actor-critic (Christodoulou 2019), masked, over ragged choices and in continuous time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dagsim.agents.config import SacConfig
+from dagsim.agents.d3qn import Duelling, follow
+from dagsim.agents.learner import Start
+from dagsim.agents.nets import Critic
+from dagsim.agents.ragged import Batch, entropy, log_softmax, segment_sum
+from dagsim.agents.replay import Drawn, Replay
+from dagsim.agents.returns import discounts, typical
+
+__all__ = ["Sac", "actor_loss", "critic_loss", "temperature_loss"]
+
+
+def critic_loss(q: nn.Module, drawn: Drawn, goal: Tensor) -> Tensor:
+    """The mean squared error of one Q network against the soft target (B,)."""
+    return nn.functional.mse_loss(q(drawn.batch)[drawn.batch.first + drawn.choices], goal)
+
+
+def actor_loss(scores: Tensor, batch: Batch, q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Mean over observations of the expectation, over legal choices, of temperature x log p - Q (equation 12); and the
+    entropy (B,)."""
+    log_p = log_softmax(scores, batch.segment, batch.size)
+    p = torch.exp(log_p)
+    expected = segment_sum(p * (temperature * log_p - q), batch.segment, batch.size)
+    return expected.mean(), entropy(log_p, batch.segment, batch.size)
+
+
+def temperature_loss(log_temperature: Tensor, spread: Tensor, wanted: Tensor) -> Tensor:
+    """Raises the temperature where the policy's entropy (B,) falls short of the one wanted (B,). The entropy is that of
+    the whole policy, every choice weighted by its probability (equation 11)."""
+    return (torch.exp(log_temperature) * (spread - wanted).detach()).mean()
+
+
+class Sac:
+    """Two Q networks, a policy and a temperature, learning from replay."""
+
+    def __init__(self, start: Start) -> None:
+        assert isinstance(start.config.algorithm, SacConfig)
+        self.config = start.config.algorithm
+        self._start = start
+        hidden = start.config.net.hidden
+        self.net = start.net()
+        self._q = nn.ModuleList([Duelling(start.net(), Critic(start.sizes, hidden)) for _ in range(2)])
+        self._targets = deepcopy(self._q)
+        self._log_temperature = torch.tensor(float(np.log(self.config.temperature)), requires_grad=True)
+        self.optimizers = [
+            torch.optim.Adam(self.net.parameters(), self.config.lr),
+            torch.optim.Adam(self._q.parameters(), self.config.lr),
+            torch.optim.Adam([self._log_temperature], self.config.lr),
+        ]
+        self._replay = Replay(self.config.replay)
+        self._scale = 0.0
+
+    def iterate(self, iteration: int, progress: float) -> dict[str, float]:
+        config, start = self.config, self._start
+        episodes = start.field.play(self.net, start.take(iteration, config.episodes), start.chance(iteration))
+        time_s = start.time_constant_s(config.discount_jcts, progress)
+        self._scale = self._scale or typical(episodes, time_s)
+        for steps in episodes:
+            self._replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
+        rng = np.random.default_rng([*start.chance(iteration), 5])
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = config.lr * (1 - 0.9 * progress)
+        spreads, losses = [], []
+        for _ in range(config.updates):
+            spread, loss = self._update(self._replay.draw(config.minibatch, rng))
+            spreads.append(spread)
+            losses.append(loss)
+        return {
+            "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
+            "samples": float(sum(len(steps.choices) for steps in episodes)),
+            "loss": float(np.mean(losses)),
+            "entropy": float(np.mean(spreads)),
+            "temperature": float(torch.exp(self._log_temperature.detach())),
+            "lr": config.lr * (1 - 0.9 * progress),
+        }
+
+    def _update(self, drawn: Drawn) -> tuple[float, float]:
+        """One step of the critics, the policy and the temperature; returns entropy and the critics' loss."""
+        temperature = float(torch.exp(self._log_temperature.detach()))
+        actor, critics, warmth = self.optimizers
+        loss = torch.stack([critic_loss(q, drawn, self._goal(drawn, temperature)) for q in self._q]).sum()
+        critics.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        critics.step()
+        batch = drawn.batch
+        with torch.no_grad():
+            q = torch.minimum(*(each(batch) for each in self._q))
+        towards, spread = actor_loss(self.net(batch), batch, q, temperature)
+        actor.zero_grad()
+        towards.backward()  # type: ignore[no-untyped-call]
+        actor.step()
+        lengths = segment_sum(torch.ones(len(batch.segment)), batch.segment, batch.size)
+        wanted = self.config.target_entropy * torch.log(lengths)
+        warmth.zero_grad()
+        temperature_loss(self._log_temperature, spread, wanted).backward()  # type: ignore[no-untyped-call]
+        warmth.step()
+        follow(self._targets, self._q, self.config.target_rate)
+        return float(spread.detach().mean()), float(loss.detach())
+
+    def _goal(self, drawn: Drawn, temperature: float) -> Tensor:
+        """(B,) the soft target: reward + discount x E over legal choices of (least target Q - temperature x log p)."""
+        with torch.no_grad():
+            after = drawn.following
+            log_p = log_softmax(self.net(after), after.segment, after.size)
+            q = torch.minimum(*(target(after) for target in self._targets))
+            worth = segment_sum(torch.exp(log_p) * (q - temperature * log_p), after.segment, after.size)
+            return drawn.rewards + drawn.discounts * worth
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "net": self.net.state_dict(),
+            "q": self._q.state_dict(),
+            "targets": self._targets.state_dict(),
+            "log_temperature": self._log_temperature.detach(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "scale": self._scale,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """The replay is not kept: a resumed training fills it again."""
+        self.net.load_state_dict(state["net"])
+        self._q.load_state_dict(state["q"])
+        self._targets.load_state_dict(state["targets"])
+        self._scale = state["scale"]
+        with torch.no_grad():
+            self._log_temperature.copy_(state["log_temperature"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)

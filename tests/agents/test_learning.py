@@ -1,0 +1,116 @@
+"""Each algorithm learns a tiny problem whose optimum is known: which job gets the fast GPU, and when to wait for it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from dagsim.agents.config import (
+    Algorithm,
+    D3qnConfig,
+    NetConfig,
+    PpoConfig,
+    ReinforceConfig,
+    SacConfig,
+    TrainConfig,
+)
+from dagsim.agents.field import Ground, Here, sizes_of
+from dagsim.agents.learner import Learner, Start, learner
+from dagsim.envs.rewards import RewardConfig
+from dagsim.metrics import summarize
+from dagsim.model import Cluster, Job, Task
+from dagsim.policies import POLICIES
+from dagsim.sim import Simulation
+
+JUDGED = range(1000, 1016)
+
+
+def two_jobs(seed: int) -> Simulation:
+    """Two jobs of 10 s on an A100; on a T4 each takes 11 s or 100 s."""
+    slower = np.random.default_rng(seed).choice([1.1, 10.0], 2)
+    jobs = [
+        Job.single(f"j{number}", Task("t", 10.0, speeds={"A100-40": 1.0, "T4": 1 / float(factor)}))
+        for number, factor in enumerate(slower)
+    ]
+    return Simulation(Cluster.of({"A100-40": 1, "T4": 1}), jobs, seed=seed)
+
+
+def best_jct_s(seed: int) -> float:
+    """Side by side with an 11 s job on the T4: (10 + 11) / 2. Two of 100 s take turns on the A100: (10 + 20) / 2."""
+    slower = np.random.default_rng(seed).choice([1.1, 10.0], 2)
+    return 10.5 if slower.min() < 2 else 15.0
+
+
+def begun(algorithm: Algorithm, net: NetConfig | None = None) -> tuple[Learner, Ground]:
+    torch.set_num_threads(1)
+    train = TrainConfig(algorithm=algorithm, net=net or NetConfig(hidden=16))
+    ground = Ground(two_jobs, train.codec, RewardConfig(train.reward))
+    return learner(Start(train, Here(ground), sizes_of(), 1, 15.0, range(900))), ground
+
+
+def jct_s(ground: Ground, net: torch.nn.Module) -> float:
+    return float(np.mean([summarize(done.schedule).jct_s.mean for done in ground.judged(net, JUDGED)]))
+
+
+BEST_S = float(np.mean([best_jct_s(seed) for seed in JUDGED]))
+
+
+def test_waiting_is_most_of_it_but_not_all() -> None:
+    def mean(policy: str) -> float:
+        done = [summarize(two_jobs(seed).run(POLICIES.create(policy))).jct_s.mean for seed in JUDGED]
+        return float(np.mean(done))
+
+    assert mean("sjf") > 1.5 * BEST_S
+    assert BEST_S < mean("eft-wait") < 1.1 * BEST_S
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "iterations"),
+    [
+        (PpoConfig(sequences=8, replicas=4, lr=5e-3, minibatch=32, discount_jcts=(100.0, 100.0)), 40),
+        (
+            PpoConfig(
+                advantage="critic", sequences=32, replicas=1, lr=5e-3, minibatch=32, discount_jcts=(100.0, 100.0)
+            ),
+            40,
+        ),
+        (ReinforceConfig(sequences=8, replicas=4, lr=2e-2, discount_jcts=(100.0, 100.0)), 80),
+        (D3qnConfig(episodes=8, lr=3e-3, updates=20, minibatch=64, n_step=3, discount_jcts=(100.0, 100.0)), 40),
+        (SacConfig(episodes=8, lr=5e-3, updates=20, minibatch=64, n_step=3, discount_jcts=(100.0, 100.0)), 40),
+    ],
+    ids=["ppo", "ppo with a critic", "reinforce", "d3qn", "sac"],
+)
+def test_the_optimum_is_learned(algorithm: Algorithm, iterations: int) -> None:
+    learns, ground = begun(algorithm)
+    for iteration in range(iterations):
+        learns.iterate(iteration, iteration / iterations)
+    assert jct_s(ground, learns.net) == pytest.approx(BEST_S)
+
+
+@pytest.mark.parametrize("kind", ["attention", "mlp", "linear"])
+def test_every_network_learns_something(kind: str) -> None:
+    learns, ground = begun(
+        PpoConfig(sequences=8, replicas=4, lr=1e-2, minibatch=32, discount_jcts=(100.0, 100.0)),
+        NetConfig(kind=kind, hidden=16, slots=6),  # type: ignore[arg-type]
+    )
+    before = jct_s(ground, learns.net)
+    for iteration in range(30):
+        learns.iterate(iteration, iteration / 30)
+    assert jct_s(ground, learns.net) < 0.8 * before
+
+
+@pytest.mark.parametrize("algorithm", [PpoConfig(sequences=2, replicas=2), ReinforceConfig(sequences=2, replicas=2)])
+def test_a_resumed_learner_goes_on_bit_for_bit(algorithm: Algorithm) -> None:
+    whole, _ = begun(algorithm)
+    half, _ = begun(algorithm)
+    for iteration in range(4):
+        whole.iterate(iteration, iteration / 4)
+    for iteration in range(2):
+        half.iterate(iteration, iteration / 4)
+    resumed, _ = begun(algorithm)
+    resumed.load(half.state())
+    for iteration in range(2, 4):
+        resumed.iterate(iteration, iteration / 4)
+    for name, value in whole.net.state_dict().items():
+        assert torch.equal(value, resumed.net.state_dict()[name]), name
