@@ -1,0 +1,167 @@
+"""Train agents on four workloads with three seeds each, and judge them once: the table of ``results/agents/``.
+
+    python scripts/train_grid.py train [--runs results/agents/runs] [--workers 2] [--only NAME ...]
+    python scripts/train_grid.py report [--runs results/agents/runs] [--out results/agents]
+
+The cells are independent and DAG jobs at load 0.9 and 1.1 on the default heterogeneous cluster. ``train`` runs
+``dagsim train`` for every cell and seed, then the other algorithms and the ablations (on DAG jobs at load 0.9, one
+seed), some at a time, and leaves out what is there already. ``report`` chooses the best heuristic of all, tuned ones
+included, on validation seeds, then runs it and every agent on the 200 report seeds, and writes ``report.csv``,
+``report.md``, learning curves and the best agent of each cell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from dagsim.agents.policy import Checkpoint
+from dagsim.experiment.compare import Standing, standings
+from dagsim.experiment.config import Config, load_config
+from dagsim.experiment.plots.learning import learning_curves
+from dagsim.experiment.plots.style import save
+from dagsim.experiment.seeds import REPORT, VALIDATION, seeds_of
+from dagsim.experiment.session import write_comparison
+from dagsim.experiment.training.log import read_log
+from dagsim.experiment.training.reference import best_heuristic
+from dagsim.experiment.training.report import report
+
+ROOT = Path(__file__).parent.parent
+LOADS = (0.9, 1.1)
+SEEDS = (1, 2, 3)
+ABLATED = "dag-0.9"
+
+
+class Run(NamedTuple):
+    """One training: its name, and what differs from the configuration of its cell."""
+
+    name: str
+    cell: str
+    settings: tuple[str, ...]
+    seed: int
+
+
+def runs() -> Iterator[Run]:
+    """The grid, most important first."""
+    for seed in SEEDS:
+        for cell in cells():
+            yield Run(f"{cell}-ppo-{seed}", cell, (), seed)
+    variants = {
+        "reinforce": ("train.algorithm.kind=reinforce", "train.algorithm.discount_jcts=[0.5,4.0]"),
+        "d3qn": ("train.algorithm.kind=d3qn",),
+        "sac": ("train.algorithm.kind=sac",),
+        "critic": ("train.algorithm.advantage=critic", "train.algorithm.sequences=32", "train.algorithm.replicas=1"),
+        "unshaped": ("train.reward={job_seconds: 1.0}",),
+        "look-ahead-off": ("train.codec.look_ahead=off",),
+        "look-ahead-cdf": ("train.codec.look_ahead=cdf",),
+        "look-ahead-per-gpu": ("train.codec.look_ahead=per_gpu",),
+        "mlp": ("train.net.kind=mlp",),
+        "attention": ("train.net.kind=attention",),
+        "linear": ("train.net.kind=linear",),
+        "cloned": ("train.warm_start=eft-wait",),
+    }
+    for name, settings in variants.items():
+        yield Run(f"{ABLATED}-{name}-1", ABLATED, settings, 1)
+
+
+def cells() -> Iterator[str]:
+    """Names of the workloads."""
+    for shape in ("independent", "dag"):
+        for load in LOADS:
+            yield f"{shape}-{load}"
+
+
+def arguments(run: Run) -> tuple[str, list[str]]:
+    """Configuration and settings of a run."""
+    shape, load = run.cell.rsplit("-", 1)
+    config = "train/ppo-dag" if shape == "dag" else "train/ppo"
+    return config, [f"workload.load={load}", *run.settings]
+
+
+def train(run: Run, root: Path) -> str:
+    """Train it, unless it is there."""
+    out = root / run.name
+    if any(out.glob("*/best.pt")) and any('"done"' in path.read_text() for path in out.glob("*/status.json")):
+        return f"{run.name}: there already"
+    shutil.rmtree(out, ignore_errors=True)
+    config, settings = arguments(run)
+    command = [sys.executable, "-m", "dagsim", "train", "--config", config, "--seed", str(run.seed), "--no-report"]
+    for setting in ("train.reference=eft-wait", *settings):
+        command += ["--set", setting]
+    done = subprocess.run([*command, "--out", str(out)], cwd=ROOT, capture_output=True, text=True, check=False)
+    return f"{run.name}: {done.stdout.strip().splitlines()[0] if done.returncode == 0 else done.stderr.strip()}"
+
+
+def judge(cell: str, root: Path, out: Path) -> list[Standing]:
+    """Every agent of a cell and the best heuristics on the report seeds."""
+    torch.set_num_threads(1)
+    mine = [run for run in runs() if run.cell == cell and any((root / run.name).glob("*/best.pt"))]
+    folders = {run.name.removeprefix(f"{cell}-"): next((root / run.name).glob("*/best.pt")).parent for run in mine}
+    config, settings = arguments(Run("", cell, (), 0))
+    chosen: Config = load_config(ROOT / "configs" / f"{config}.yaml", settings)
+    best, _ = best_heuristic(chosen, seeds_of(VALIDATION, 100))
+    agents = {name: Checkpoint.load(folder / "best.pt") for name, folder in folders.items()}
+    heuristics = tuple(dict.fromkeys((best, "eft-wait", "sjf", "fifo")))
+    lines = report(chosen, agents, heuristics, seeds_of(REPORT, 200), lambda name, *_: print(cell, name, flush=True))
+    ranked = standings(lines, reference=best)
+    write_comparison(ranked, out / f"{cell}.csv")
+    ppo = {name: read_log(folder) for name, folder in folders.items() if name.startswith("ppo")}
+    save(learning_curves(ppo), out / f"{cell}.png")
+    first = min((standing for standing in ranked if standing.policy in ppo), key=lambda each: each.mean.value)
+    shutil.copy(folders[first.policy] / "best.pt", out / f"{cell}.pt")
+    if cell == ABLATED:
+        save(learning_curves({name: read_log(folder) for name, folder in folders.items()}), out / "ablations.png")
+    return ranked
+
+
+def table(cell: str, ranked: list[Standing]) -> Iterator[str]:
+    """Markdown lines: ratios to the best heuristic with their intervals."""
+    reference = next(each.policy for each in ranked if each.ratio == (1.0, 1.0, 1.0))
+    yield f"\n## {cell}: against `{reference}`\n"
+    yield "| policy | mean JCT (s) | ratio | 95 % interval | wins | p99 JCT (s) |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for each in ranked:
+        low, high = each.ratio.low, each.ratio.high
+        mark = " *" if each.best else ""
+        yield (
+            f"| {each.policy}{mark} | {each.mean.value:,.0f} | {each.ratio.value:.4f} | {low:.4f} .. {high:.4f} "
+            f"| {100 * each.wins:.0f} % | {each.beside['jct_s.p99']:,.0f} |"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["train", "report"])
+    parser.add_argument("--runs", type=Path, default=ROOT / "results" / "agents" / "runs")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "agents")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", nargs="*", help="names of runs (train) or cells (report)")
+    given = parser.parse_args()
+    if given.what == "train":
+        todo = [run for run in runs() if not given.only or run.name in given.only]
+        with ThreadPoolExecutor(given.workers) as pool:
+            for told in pool.map(lambda run: train(run, given.runs), todo):
+                print(told, flush=True)
+        return
+    given.out.mkdir(parents=True, exist_ok=True)
+    lines = ["# Agents on the report seeds", "", "Made by `python scripts/train_grid.py train` and `report`."]
+    ratios: dict[str, dict[str, float]] = {}
+    for cell in given.only or cells():
+        ranked = judge(cell, given.runs, given.out)
+        lines += table(cell, ranked)
+        ratios[cell] = {each.policy: each.ratio.value for each in ranked}
+    (given.out / "report.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(json.dumps(ratios, indent=2))
+
+
+if __name__ == "__main__":
+    main()
