@@ -8,9 +8,11 @@ from heapq import heappop, heappush
 from math import inf
 from typing import TypeAlias
 
+from dagsim.errors import ConfigError
 from dagsim.model import Decision, Start
+from dagsim.policies.orders import width
 from dagsim.policies.placement import Placing, placing
-from dagsim.sim.frontier import ActiveTask
+from dagsim.sim.frontier import ActiveTask, TypedKey
 from dagsim.sim.machines import DemandClass, Machines
 from dagsim.sim.policy import View
 
@@ -18,24 +20,32 @@ __all__ = ["EftWait"]
 
 
 class EftWait:
-    """Shortest pair of ready task and GPU type first, but a pair is passed over if waiting for the task's fastest type
-    would finish it sooner: if ``eta + p_best < theta * p_here``. Waits if all are passed over.
+    """First in order among the pairs of ready task and GPU type with room, but a pair is passed over if waiting for the
+    task's fastest type would finish it sooner: if ``eta + p_best < theta * p_here``. Waits if all are passed over.
 
     ``eta`` is when enough GPUs of the fastest type are expected to be free, by the estimates of what runs there.
-    ``theta`` below 1 waits less readily. On one GPU type it is SJF. Clairvoyant, not preemptive. O(speed profiles x
-    types) per decision plus O(GPUs asked) per ``eta``; a speed profile is a set of tasks with the same ratios between
-    types. The rule is TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) reduced to one alternative.
+    ``theta`` below 1 waits less readily. ``order`` is ``task`` (shortest here first), ``path`` (the shortest path to
+    the end of the job, starting here, first) or ``work`` (the job with the least work left as the task became ready).
+    On one GPU type, ``task`` is SJF. Clairvoyant, not preemptive. O(speed profiles x types) per decision plus O(GPUs
+    asked) per ``eta``; a speed profile is a set of tasks with the same ratios between types. The rule is TetriSched's
+    plan-ahead (Tumanov et al., EuroSys 2016) reduced to one alternative.
+
+    Raises:
+        ConfigError: Another order.
     """
 
-    def __init__(self, theta: float = 1.0, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, theta: float = 1.0, order: str = "task", placement: str | Placing = "best-fit") -> None:
+        if order not in _ORDERS:
+            raise ConfigError(f"eft-wait: order must be one of {', '.join(_ORDERS)}, got {order!r}")
         self.theta = theta
+        self.order = order
         self.placement = placing(placement)
         self._ends: list[list[tuple[float, int, float]]] = []
         """Per type ``(end, run, GPUs)`` of the runs there, soonest first."""
         self._seen = -1
 
     def decide(self, view: View) -> Iterator[Decision]:
-        profiles = view.index(EftWait, lambda: _Profiles(view.machines))
+        profiles = view.index(self, lambda: _Profiles(view.machines, _ORDERS[self.order]))
         while True:
             self._look_at_new_runs(view)
             pair = profiles.first(self, view)
@@ -50,7 +60,7 @@ class EftWait:
     def worth_waiting(self, view: View, task: ActiveTask, type_: int) -> bool:
         """Whether waiting for the task's fastest type would finish it sooner than starting on ``type_`` now."""
         best_s, here_s = task.best_s, task.seconds[type_]
-        if best_s >= self.theta * here_s:
+        if best_s >= here_s or best_s >= self.theta * here_s:
             return False
         best = task.seconds.index(best_s)
         return self.eta_s(view, task.demand, best) + best_s < self.theta * here_s
@@ -81,34 +91,61 @@ class EftWait:
             insort(self._ends[run.type], (run.estimated_end_s(view.now), run.id, run.gpus))
 
 
+def _here(task: ActiveTask, type_: int) -> float:
+    return task.seconds[type_]
+
+
+def _path(task: ActiveTask, type_: int) -> float:
+    return task.rank_s - task.best_s + task.seconds[type_]
+
+
+def _work(task: ActiveTask, type_: int) -> float:
+    left = sum([width(other) * other.unfinished * other.best_s for other in task.job.tasks])
+    return left + width(task) * (task.seconds[type_] - task.best_s)
+
+
+_ORDERS: dict[str, TypedKey] = {"task": _here, "path": _path, "work": _work}
 _Group: TypeAlias = tuple[DemandClass, int, tuple[float, ...]]
+_Heap: TypeAlias = list[tuple[float, int, ActiveTask]]
 
 
 class _Profiles:
-    """Ready tasks by time on a type, within demand class, type and speed profile. Inside such a group a longer task is
-    passed over whenever a shorter one is, so that only the heads need looking at."""
+    """Ready tasks within demand class, type and speed profile, in order and by time. Inside such a group a longer task
+    is passed over whenever a shorter one is, so that only the first and the shortest need looking at."""
 
-    def __init__(self, machines: Machines) -> None:
+    def __init__(self, machines: Machines, key: TypedKey) -> None:
         self._machines = machines
-        self._groups: dict[_Group, list[tuple[float, int, ActiveTask]]] = {}
+        self._key = key
+        self._groups: dict[_Group, tuple[_Heap, ...]] = {}
 
     def push(self, task: ActiveTask) -> None:
-        best_s = task.best_s
+        best_s, by_time = task.best_s, self._key is _here
         profile = tuple([round(s / best_s, 9) for s in task.seconds]) if best_s else ()
         for type_ in task.demand.types:
-            heap = self._groups.setdefault((task.demand, type_, profile), [])
-            heappush(heap, (task.seconds[type_], task.order, task))
+            heaps = self._groups.get((task.demand, type_, profile))
+            if heaps is None:
+                heaps = self._groups[task.demand, type_, profile] = ([],) if by_time else ([], [])
+            key = self._key(task, type_)
+            heappush(heaps[0], (key, task.order, task))
+            if not by_time:
+                heappush(heaps[1], (task.seconds[type_], task.order, task))
 
     def first(self, policy: EftWait, view: View) -> tuple[ActiveTask, int] | None:
-        """The shortest pair that fits and is not worth waiting for something better."""
+        """The first pair that fits and is not worth waiting for something better."""
         best: tuple[float, int, ActiveTask] | None = None
         on = -1
         fits_on = self._machines.fits_on
-        for (demand, type_, _), heap in self._groups.items():
-            while heap and not heap[0][2].waiting:
-                heappop(heap)
-            if not heap or (best is not None and heap[0] >= best) or not fits_on(demand, type_):
+        for (demand, type_, _), heaps in self._groups.items():
+            for heap in heaps:
+                while heap and not heap[0][2].waiting:
+                    heappop(heap)
+            if not heaps[0] or (best is not None and heaps[0][0] >= best) or not fits_on(demand, type_):
                 continue
-            if not policy.worth_waiting(view, heap[0][2], type_):
-                best, on = heap[0], type_
+            for heap in heaps:
+                task = heap[0][2]
+                if not policy.worth_waiting(view, task, type_):
+                    entry = heap[0] if heap is heaps[0] else (self._key(task, type_), task.order, task)
+                    if best is None or entry < best:
+                        best, on = entry, type_
+                    break
         return None if best is None else (best[2], on)
