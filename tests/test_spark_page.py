@@ -1,0 +1,34 @@
+"""What ``docs/spark.md`` says is so."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from dagsim.spark import SPARK_POLICIES
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| `([^`]+)` \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", PAGE, re.MULTILINE)
+
+
+def test_the_example_runs() -> None:
+    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(compile(code, "docs/spark.md", "exec"), {})
+
+
+def test_every_policy_of_the_table_can_be_made_and_all_are_there() -> None:
+    assert {row[0].partition("[")[0] for row in ROWS} == set(SPARK_POLICIES.names())
+    for row in ROWS:
+        SPARK_POLICIES.create(row[0])
+
+
+@pytest.mark.parametrize(("file", "columns"), [("heuristics", (1, 2)), ("heuristics-default", (3, 4))])
+def test_the_figures_are_those_of_the_results(file: str, columns: tuple[int, int]) -> None:
+    found = json.loads((ROOT / "results" / "decima" / f"{file}.json").read_text())
+    for row in ROWS:
+        for workload, column in zip(("W1", "W2"), columns, strict=True):
+            assert f"{found[workload][row[0]]['mean_s']:.1f}" == row[column]
