@@ -112,11 +112,6 @@ class ActiveStage:
                 return False
         return True
 
-    @property
-    def work_left_ms(self) -> float:
-        """Tasks not launched times what one seems to last."""
-        return self.remaining * self.seen_ms
-
 
 class ActiveJob:
     """A job in the system. ``stages`` are all of it, ``active`` those that are not complete, in order of index.
