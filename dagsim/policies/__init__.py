@@ -49,6 +49,13 @@ POLICIES: Registry[Policy] = Registry(
         Entry("scpt", "dagsim.policies.job_orders:scpt", "job with the shortest path left first", _KNOWS),
         Entry("srpt-work", "dagsim.policies.job_orders:srpt_work", "job with the least work left first", _KNOWS),
         Entry("critical-path", "dagsim.policies.orders:critical_path", "longest path to the end first", _KNOWS),
+        Entry("heft", "dagsim.policies.planned:heft", "each job planned: upward rank, earliest finish", _KNOWS),
+        Entry("cpop", "dagsim.policies.planned:cpop", "each job planned: critical path on one node", _KNOWS),
+        Entry("peft", "dagsim.policies.planned:peft", "each job planned: HEFT with a look ahead", _KNOWS),
+        Entry("dls", "dagsim.policies.planned:dls", "each job planned: highest dynamic level first", _KNOWS),
+        Entry("min-min", "dagsim.policies.batch_mode:min_min", "the task that can complete first", _KNOWS),
+        Entry("max-min", "dagsim.policies.batch_mode:max_min", "the task that completes last at best", _KNOWS),
+        Entry("sufferage", "dagsim.policies.batch_mode:sufferage", "who would lose most elsewhere", _KNOWS),
         Entry(
             "eft-wait",
             "dagsim.policies.eft_wait:EftWait",
