@@ -57,13 +57,19 @@ class EftWait:
                 return
             yield Start(task, placement)
 
-    def worth_waiting(self, view: View, task: ActiveTask, type_: int) -> bool:
-        """Whether waiting for the task's fastest type would finish it sooner than starting on ``type_`` now."""
-        best_s, here_s = task.best_s, task.seconds[type_]
-        if best_s >= here_s or best_s >= self.theta * here_s:
+    def worth_waiting(self, view: View, task: ActiveTask, type_: int, known: dict[_Place, float] | None = None) -> bool:
+        """Whether waiting for the task's fastest type would finish it sooner than starting on ``type_`` now; ``known``
+        keeps the etas of this instant."""
+        best_s, threshold = task.best_s, self.theta * task.seconds[type_]
+        if best_s >= threshold or best_s >= task.seconds[type_]:
             return False
-        best = task.seconds.index(best_s)
-        return self.eta_s(view, task.demand, best) + best_s < self.theta * here_s
+        place = task.demand, task.seconds.index(best_s)
+        eta_s = None if known is None else known.get(place)
+        if eta_s is None:
+            eta_s = self.eta_s(view, *place)
+            if known is not None:
+                known[place] = eta_s
+        return eta_s + best_s < threshold
 
     def eta_s(self, view: View, demand: DemandClass, type_: int) -> float:
         """Seconds until ``type_`` is expected to have the GPUs that ``demand`` asks for (whatever their nodes)."""
@@ -72,10 +78,7 @@ class EftWait:
             return 0.0
         missing = demand.demand.gpus * (demand.gang or 1) - machines.idle_gpus(type_)
         running = view.running
-        ends = self._ends[type_]
-        if sum(1 for end in ends if end[1] not in running) * 2 > len(ends):
-            ends[:] = [end for end in ends if end[1] in running]
-        for end_s, run, gpus in ends:
+        for end_s, run, gpus in self._ends[type_]:
             if run in running:
                 missing -= gpus
                 if missing <= 0:
@@ -85,10 +88,13 @@ class EftWait:
     def _look_at_new_runs(self, view: View) -> None:
         while len(self._ends) < len(view.gpu_types):
             self._ends.append([])
-        last = self._seen
+        last, running = self._seen, view.running
         for run in view.runs_after(last):
             self._seen = max(self._seen, run.id)
-            insort(self._ends[run.type], (run.estimated_end_s(view.now), run.id, run.gpus))
+            ends = self._ends[run.type]
+            insort(ends, (run.estimated_end_s(view.now), run.id, run.gpus))
+            if len(ends) > 8 and ends[len(ends) // 2][1] not in running:
+                ends[:] = [end for end in ends if end[1] in running]
 
 
 def _here(task: ActiveTask, type_: int) -> float:
@@ -105,7 +111,7 @@ def _work(task: ActiveTask, type_: int) -> float:
 
 
 _ORDERS: dict[str, TypedKey] = {"task": _here, "path": _path, "work": _work}
-_Group: TypeAlias = tuple[DemandClass, int, tuple[float, ...]]
+_Place: TypeAlias = tuple[DemandClass, int]
 _Heap: TypeAlias = list[tuple[float, int, ActiveTask]]
 
 
@@ -116,15 +122,16 @@ class _Profiles:
     def __init__(self, machines: Machines, key: TypedKey) -> None:
         self._machines = machines
         self._key = key
-        self._groups: dict[_Group, tuple[_Heap, ...]] = {}
+        self._groups: dict[_Place, dict[tuple[float, ...], tuple[_Heap, ...]]] = {}
 
     def push(self, task: ActiveTask) -> None:
         best_s, by_time = task.best_s, self._key is _here
         profile = tuple([round(s / best_s, 9) for s in task.seconds]) if best_s else ()
         for type_ in task.demand.types:
-            heaps = self._groups.get((task.demand, type_, profile))
+            groups = self._groups.setdefault((task.demand, type_), {})
+            heaps = groups.get(profile)
             if heaps is None:
-                heaps = self._groups[task.demand, type_, profile] = ([],) if by_time else ([], [])
+                heaps = groups[profile] = ([],) if by_time else ([], [])
             key = self._key(task, type_)
             heappush(heaps[0], (key, task.order, task))
             if not by_time:
@@ -135,17 +142,21 @@ class _Profiles:
         best: tuple[float, int, ActiveTask] | None = None
         on = -1
         fits_on = self._machines.fits_on
-        for (demand, type_, _), heaps in self._groups.items():
-            for heap in heaps:
-                while heap and not heap[0][2].waiting:
-                    heappop(heap)
-            if not heaps[0] or (best is not None and heaps[0][0] >= best) or not fits_on(demand, type_):
+        etas: dict[_Place, float] = {}
+        for (demand, type_), groups in self._groups.items():
+            if not fits_on(demand, type_):
                 continue
-            for heap in heaps:
-                task = heap[0][2]
-                if not policy.worth_waiting(view, task, type_):
-                    entry = heap[0] if heap is heaps[0] else (self._key(task, type_), task.order, task)
-                    if best is None or entry < best:
-                        best, on = entry, type_
-                    break
+            for heaps in groups.values():
+                for heap in heaps:
+                    while heap and not heap[0][2].waiting:
+                        heappop(heap)
+                if not heaps[0] or (best is not None and heaps[0][0] >= best):
+                    continue
+                for heap in heaps:
+                    task = heap[0][2]
+                    if not policy.worth_waiting(view, task, type_, etas):
+                        entry = heap[0] if heap is heaps[0] else (self._key(task, type_), task.order, task)
+                        if best is None or entry < best:
+                            best, on = entry, type_
+                        break
         return None if best is None else (best[2], on)
