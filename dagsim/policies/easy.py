@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import inf
-from typing import TypeAlias
+from typing import NamedTuple
 
-from dagsim.model import Decision, Start
+import numpy as np
+
+from dagsim.model import Decision, Placement, Start
+from dagsim.policies.backlog import Backlog, Group, RankColumn
 from dagsim.policies.orders import by_arrival
+from dagsim.policies.outlook import Outlook
 from dagsim.policies.placement import Placing, placing
 from dagsim.sim.frontier import ActiveTask
 from dagsim.sim.machines import MICRO, DemandClass
@@ -15,8 +19,17 @@ from dagsim.sim.policy import View
 
 __all__ = ["Easy", "easy", "easy_lxf", "easy_sjf"]
 
-Rank: TypeAlias = Callable[[ActiveTask, float], float]
-"""Ranks a candidate at a time, smaller first."""
+
+_SHORTEST_S = 1e-9
+"""Tasks that take no time at all count as this long."""
+
+
+class Shadow(NamedTuple):
+    """What is kept for the oldest task: when, on which type, and what is left over there then."""
+
+    time_s: float
+    type: int
+    extra: int
 
 
 class Easy:
@@ -25,36 +38,79 @@ class Easy:
 
     Shadow and extra count the GPUs (cores, if the oldest asks for no GPU) of one type, whatever their nodes: where
     tasks share a node the oldest is never delayed by a candidate whose estimate holds. Clairvoyant, not preemptive.
-    O(n log n + running log running) per decision with the oldest blocked (Lifka 1995; Mu'alem and Feitelson 2001).
+    Cost per decision: O(running log running), and a pass of numpy over the waiting tasks of each demand that has room
+    but not among what is extra (Lifka 1995; Mu'alem and Feitelson 2001).
     """
 
-    def __init__(self, rank: Rank, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, rank: RankColumn, placement: str | Placing = "best-fit") -> None:
         self._rank = rank
         self._place = placing(placement).place
+        self._outlook: Outlook | None = None
 
     def decide(self, view: View) -> Iterator[Decision]:
         head = view.queue(by_arrival).first()
         if head is None:
             return
+        backlog = view.index(self, Backlog)
+        if self._outlook is None:
+            self._outlook = Outlook(len(view.gpu_types))
+        self._outlook.look(view)
+        task = head
         placement = self._place(view, head)
-        if placement is not None:
-            yield Start(head, placement)
-            return
-        now = view.now
-        shadow_s, on, extra = min(_reservation(view, head, type_) for type_ in head.demand.types)
-        for task in sorted(view.ready, key=lambda task: (self._rank(task, now), task)):
-            if task is head or not view.fits(task):
-                continue
-            placement = self._place(view, task)
-            if placement is None:
-                continue
-            type_ = view.machines.list[placement[0].node].type
-            needed = _amount(task.demand, head.demand) * sum(share.instances for share in placement)
-            if type_ == on and now + task.seconds[type_] > shadow_s:
-                if needed > extra:
+        if placement is None:
+            shadow = min(_reservation(view, self._outlook, head, type_) for type_ in head.demand.types)
+            filler = self._filler(view, backlog, head, shadow)
+            if filler is None:
+                return
+            task, placement = filler
+        yield Start(task, placement)
+        backlog.started(task)
+
+    def _filler(
+        self, view: View, backlog: Backlog, head: ActiveTask, shadow: Shadow
+    ) -> tuple[ActiveTask, Placement] | None:
+        """The first task by rank that fits and does not delay ``head``."""
+        machines, now = view.machines, view.now
+        stuck: set[Group] = set()
+        room: dict[DemandClass, list[int]] = {}
+        while True:
+            best: tuple[float, int, ActiveTask] | None = None
+            chosen: Group | None = None
+            for group in backlog.groups():
+                demand = group.demand
+                types = room.get(demand)
+                if types is None:
+                    types = room[demand] = [type_ for type_ in demand.types if machines.fits_on(demand, type_)]
+                if not types or group in stuck:
                     continue
-                extra -= needed
-            yield Start(task, placement)
+                type_ = types[0] if len(types) == 1 else min(types, key=group.ratios.__getitem__)
+                most_s = inf
+                if type_ == shadow.type and self._needed(view, group, head, type_) > shadow.extra:
+                    most_s = (shadow.time_s - now) / group.ratios[type_]
+                first = group.first(self._rank, now, most_s)
+                if first is not None and (best is None or first[:2] < best[:2]):
+                    best, chosen = first, group
+            if best is None or chosen is None:
+                return None
+            task = best[2]
+            placement = self._place(view, task)
+            if placement is not None and task is not head and not self._delays(view, task, head, placement, shadow):
+                return task, placement
+            stuck.add(chosen)
+
+    def _needed(self, view: View, group: Group, head: ActiveTask, type_: int) -> int:
+        """What a task of the group would take of what ``head`` waits for, if started on the type now."""
+        count = group.waiting
+        if not group.demand.gang and count > 1:
+            placement = self._place(view, group.tasks[0], type_)
+            count = 0 if placement is None else sum(share.instances for share in placement)
+        return _amount(group.demand, head.demand) * count
+
+    def _delays(self, view: View, task: ActiveTask, head: ActiveTask, placement: Placement, shadow: Shadow) -> bool:
+        type_ = view.machines.list[placement[0].node].type
+        if type_ != shadow.type or view.now + task.seconds[type_] <= shadow.time_s:
+            return False
+        return _amount(task.demand, head.demand) * sum(share.instances for share in placement) > shadow.extra
 
 
 def easy(placement: str | Placing = "best-fit") -> Easy:
@@ -72,16 +128,17 @@ def easy_lxf(placement: str | Placing = "best-fit") -> Easy:
     return Easy(_largest_slowdown, placement)
 
 
-def _oldest(task: ActiveTask, _: float) -> float:
-    return task.order
+def _oldest(group: Group, _: float) -> np.ndarray:
+    return group.order
 
 
-def _shortest(task: ActiveTask, _: float) -> float:
-    return task.best_s
+def _shortest(group: Group, _: float) -> np.ndarray:
+    return group.best_s
 
 
-def _largest_slowdown(task: ActiveTask, now: float) -> float:
-    return -(now - task.ready_s + task.best_s) / task.best_s if task.best_s else -inf
+def _largest_slowdown(group: Group, now: float) -> np.ndarray:
+    ranks: np.ndarray = (group.ready_s - now) / np.maximum(group.best_s, _SHORTEST_S)
+    return ranks
 
 
 def _amount(demand: DemandClass, head: DemandClass) -> int:
@@ -89,21 +146,19 @@ def _amount(demand: DemandClass, head: DemandClass) -> int:
     return round(demand.demand.gpus * MICRO) if head.demand.gpus else demand.cpus
 
 
-def _reservation(view: View, head: ActiveTask, type_: int) -> tuple[float, int, int]:
-    """When ``type_`` is expected to have room for ``head``, the type, and what is then left over."""
+def _reservation(view: View, outlook: Outlook, head: ActiveTask, type_: int) -> Shadow:
+    """When ``type_`` is expected to have room for ``head``, and what is then left over."""
     demand = head.demand
-    missing = _amount(demand, demand) * (demand.gang or 1)
     if demand.demand.gpus:
-        missing -= view.machines.idle_gpus(type_) * MICRO
-    else:
-        missing -= sum(machine.cpus for machine in view.machines.list if machine.type == type_ and machine.up)
-    ends = sorted((run.estimated_end_s(view.now), run.id) for run in view.running.values() if run.type == type_)
+        time_s, extra = outlook.shadow(view, demand.demand.gpus * (demand.gang or 1), type_)
+        return Shadow(time_s, type_, round(extra * MICRO))
+    missing = demand.cpus * (demand.gang or 1)
+    missing -= sum(machine.cpus for machine in view.machines.list if machine.type == type_ and machine.up)
     shadow_s = view.now if missing <= 0 else inf
-    for end_s, id_ in ends:
+    for end_s, run in outlook.ends(view, type_):
         if missing > 0:
             shadow_s = end_s
         elif end_s > shadow_s:
             break
-        run = view.running[id_]
-        missing -= _amount(run.task.demand, demand) * sum(held[1] for held in run.held)
-    return (shadow_s, type_, -missing) if missing <= 0 else (inf, type_, 0)
+        missing -= _amount(run.task.demand, demand) * run.instances
+    return Shadow(shadow_s, type_, -missing) if missing <= 0 else Shadow(inf, type_, 0)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dagsim.envs.codecs.codec import Floats32, Observation
 from dagsim.envs.codecs.config import CandidatesConfig
-from dagsim.envs.codecs.outlook import Outlook
+from dagsim.policies.outlook import Outlook
 from dagsim.envs.codecs.pool import STATIC, WIDTHS, Pool
 from dagsim.model import Decision, Start
 from dagsim.policies.orders import width

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterator
+from math import inf
 
 from dagsim.sim.machines import DemandClass
 from dagsim.sim.policy import View
+from dagsim.sim.run import Run
 
 __all__ = ["NEVER_S", "Outlook"]
 
@@ -36,6 +39,14 @@ class Outlook:
                     self._ends[type_] = [end for end in ends if end[1] in running]
         return new
 
+    def ends(self, view: View, type_: int) -> Iterator[tuple[float, Run]]:
+        """The runs on the type with their expected ends, soonest first."""
+        running, now = view.running, view.now
+        for end_s, id_, _ in self._ends[type_]:
+            run = running.get(id_)
+            if run is not None:
+                yield max(end_s, now), run
+
     def eta_s(self, view: View, demand: DemandClass, type_: int) -> float:
         """Seconds until the type is expected to have room for ``demand`` (whatever its nodes)."""
         if type_ not in demand.types:
@@ -56,6 +67,23 @@ class Outlook:
                 if missing <= 0:
                     return max(end_s - view.now, 0.0)
         return NEVER_S
+
+    def shadow(self, view: View, gpus: float, type_: int) -> tuple[float, float]:
+        """When ``gpus`` GPUs of the type are expected to be idle, and how many more are then; everything that ends at
+        that time counts."""
+        running, now = view.running, view.now
+        missing = gpus - view.machines.idle_gpus(type_)
+        shadow_s = now if missing <= 0 else inf
+        for end_s, id_, held in self._ends[type_]:
+            if missing > 0:
+                if id_ in running:
+                    shadow_s = end_s if end_s > now else now
+                    missing -= held
+            elif end_s > shadow_s:
+                break
+            elif id_ in running:
+                missing -= held
+        return (shadow_s, -missing) if missing <= 0 else (inf, 0.0)
 
     def ends_s(self, view: View, type_: int, count: int) -> list[float]:
         """Seconds until the ends of the ``count`` runs of the type that started first; 0 for what is missing."""
