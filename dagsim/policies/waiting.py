@@ -16,7 +16,7 @@ from dagsim.sim.frontier import ActiveTask
 from dagsim.sim.machines import DemandClass
 from dagsim.sim.policy import View
 
-__all__ = ["LongestWait", "hrrn", "priority", "unicef", "wfp3"]
+__all__ = ["LongestWait", "hrrn", "priority", "themis", "unicef", "wfp3"]
 
 Rate = Callable[[ActiveTask], float]
 """What a second of waiting counts; must not change while the task waits."""
@@ -26,16 +26,17 @@ _SHORTEST_S = 1e-9
 
 
 class LongestWait:
-    """Start the task with the most ``rate x seconds waited`` (since it became ready) among those that fit, until none
-    does; ties go to first come, first served. Cost per decision: a few passes of numpy over the waiting tasks of each
-    demand class that fits."""
+    """Start the task with the most ``rate x seconds waited`` (since it became ready, or the time that ``since`` gives)
+    among those that fit, until none does; ties go to first come, first served. Cost per decision: a few passes of numpy
+    over the waiting tasks of each demand class that fits."""
 
-    def __init__(self, rate: Rate, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, rate: Rate, placement: str | Placing = "best-fit", since: Rate | None = None) -> None:
         self._rate = rate
+        self._since = since or _ready_s
         self._place = placing(placement).place
 
     def decide(self, view: View) -> Iterator[Decision]:
-        index = view.index(self, lambda: _Waits(self._rate))
+        index = view.index(self, lambda: _Waits(self._rate, self._since))
         task = index.first(view)
         placement = None if task is None else self._place(view, task)
         if task is not None and placement is not None:
@@ -77,6 +78,26 @@ def priority(ageing: float = 0.0, placement: str | Placing = "best-fit") -> Orde
     return Ordered(by_aged_priority, placement)
 
 
+def themis(placement: str | Placing = "best-fit") -> LongestWait:
+    """Finish-time fairness: the job that would end latest relative to its ideal time is next: the most (time in the
+    system + path left) / critical path of the job. All jobs in the system share alike, so that their number, which rho
+    is measured against, ranks nobody. Without Themis' auctions and leases. Clairvoyant, not preemptive. Cost:
+    ``LongestWait`` (Mahajan et al., NSDI 2020)."""
+    return LongestWait(_per_ideal_second, placement, _virtual_arrival)
+
+
+def _ready_s(task: ActiveTask) -> float:
+    return task.ready_s
+
+
+def _virtual_arrival(task: ActiveTask) -> float:
+    return task.job.job.arrival_s - task.rank_s
+
+
+def _per_ideal_second(task: ActiveTask) -> float:
+    return 1.0 / max(max([each.rank_s for each in task.job.tasks]), _SHORTEST_S)
+
+
 def _per_second(task: ActiveTask) -> float:
     return 1.0 / max(task.best_s, _SHORTEST_S)
 
@@ -93,15 +114,16 @@ def _unicef(task: ActiveTask) -> float:
 class _Waits:
     """Ready tasks in columns, one set per demand class."""
 
-    def __init__(self, rate: Rate) -> None:
+    def __init__(self, rate: Rate, since: Rate) -> None:
         self._rate = rate
+        self._since = since
         self.columns: dict[DemandClass, _Columns] = {}
 
     def push(self, task: ActiveTask) -> None:
         columns = self.columns.get(task.demand)
         if columns is None:
             columns = self.columns[task.demand] = _Columns()
-        columns.append(task, self._rate(task))
+        columns.append(task, self._rate(task), self._since(task))
 
     def first(self, view: View) -> ActiveTask | None:
         """The task with the largest product of rate and wait among those that fit."""
@@ -127,14 +149,14 @@ class _Columns:
         self._in_order = True
         """Rows stand first come, first served, so that the first of equals is the one to take."""
 
-    def append(self, task: ActiveTask, rate: float) -> None:
+    def append(self, task: ActiveTask, rate: float, since: float) -> None:
         rows = len(self._tasks)
         if rows == len(self._since):
             self._since, self._rates = np.resize(self._since, 2 * rows), np.resize(self._rates, 2 * rows)
             self._product = np.empty(2 * rows)
         self._in_order = self._in_order and (not rows or self._tasks[-1] < task)
         self._tasks.append(task)
-        self._since[rows], self._rates[rows] = task.ready_s, rate
+        self._since[rows], self._rates[rows] = since, rate
 
     def first(self, now: float) -> tuple[float, int, ActiveTask] | None:
         """Minus the largest product, the order and the task that has them; ``None`` if none waits."""
