@@ -10,6 +10,7 @@ __all__ = ["PLACEMENTS", "POLICIES", "Placing"]
 
 _KNOWS = ("clairvoyant",)
 _STOPS = ("preemptive",)
+_COSTLY = ("clairvoyant", "costly")
 
 POLICIES: Registry[Policy] = Registry(
     "policy",
@@ -19,6 +20,7 @@ POLICIES: Registry[Policy] = Registry(
         Entry("easy", "dagsim.policies.easy:easy", "oldest first; others may fill in behind its reservation", _KNOWS),
         Entry("easy-sjf", "dagsim.policies.easy:easy_sjf", "EASY, filling in the shortest first", _KNOWS),
         Entry("easy-lxf", "dagsim.policies.easy:easy_lxf", "EASY, filling in the most slowed down first", _KNOWS),
+        Entry("conservative", "dagsim.policies.conservative:Conservative", "everybody has a reservation", _COSTLY),
         Entry("random", "dagsim.policies.random_feasible:RandomFeasible", "anything that fits, uniformly"),
         Entry("sjf", "dagsim.policies.orders:sjf", "shortest pair of task and GPU type first", _KNOWS),
         Entry("srtf", "dagsim.policies.srtf:srtf", "shortest remaining time first", ("clairvoyant", "preemptive")),
@@ -58,9 +60,12 @@ POLICIES: Registry[Policy] = Registry(
         Entry("cpop", "dagsim.policies.planned:cpop", "each job planned: critical path on one node", _KNOWS),
         Entry("peft", "dagsim.policies.planned:peft", "each job planned: HEFT with a look ahead", _KNOWS),
         Entry("dls", "dagsim.policies.planned:dls", "each job planned: highest dynamic level first", _KNOWS),
-        Entry("min-min", "dagsim.policies.batch_mode:min_min", "the task that can complete first", _KNOWS),
-        Entry("max-min", "dagsim.policies.batch_mode:max_min", "the task that completes last at best", _KNOWS),
-        Entry("sufferage", "dagsim.policies.batch_mode:sufferage", "who would lose most elsewhere", _KNOWS),
+        Entry("min-min", "dagsim.policies.batch_mode:min_min", "the task that can complete first", _COSTLY),
+        Entry("max-min", "dagsim.policies.batch_mode:max_min", "the task that completes last at best", _COSTLY),
+        Entry("sufferage", "dagsim.policies.batch_mode:sufferage", "who would lose most elsewhere", _COSTLY),
+        Entry("allox", "dagsim.policies.allox:AlloX", "least sum of completion times, by assignment", _COSTLY),
+        Entry("energy-saver", "dagsim.policies.power:EnergySaver", "least energy within a bounded slowdown", _KNOWS),
+        Entry("power-cap", "dagsim.policies.power:PowerCap", "SJF under a cap on the watts drawn", _KNOWS),
         Entry(
             "eft-wait",
             "dagsim.policies.eft_wait:EftWait",

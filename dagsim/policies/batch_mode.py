@@ -16,7 +16,7 @@ from dagsim.sim.frontier import ActiveTask
 from dagsim.sim.machines import DemandClass
 from dagsim.sim.policy import View
 
-__all__ = ["BatchMode", "max_min", "min_min", "sufferage"]
+__all__ = ["BatchMode", "free_times", "max_min", "min_min", "sufferage"]
 
 Rule: TypeAlias = Literal["min-min", "max-min", "sufferage"]
 
@@ -43,7 +43,7 @@ class BatchMode:
         groups = view.index(self, _Groups)
         if not any(view.fits(task) for task in groups.heads()):
             return
-        lanes = _free_times(view)
+        lanes = free_times(view)
         passed: set[ActiveTask] = set()
         for _ in range(_AHEAD):
             best: _Choice | None = None
@@ -136,7 +136,7 @@ def _first(heap: _Heap, passed: set[ActiveTask]) -> ActiveTask | None:
     return None
 
 
-def _free_times(view: View) -> list[list[float]]:
+def free_times(view: View) -> list[list[float]]:
     """Per GPU type the times at which its GPUs are expected to be free, soonest first."""
     machines, now = view.machines, view.now
     times = [[now] * machines.idle_gpus(type_) for type_ in range(len(machines.types))]

@@ -24,7 +24,8 @@ class Qssf:
         self.memory = memory
         self._place = placing(placement).place
         self._known: dict[Hashable, float] = {}
-        self._runs: dict[int, tuple[ActiveTask, float]] = {}
+        self._runs: dict[int, tuple[Hashable, float]] = {}
+        """What is under way: its kind and when it started."""
         self._seen = -1
         self._released = -1
 
@@ -43,15 +44,14 @@ class Qssf:
 
     def _look(self, view: View) -> None:
         for run in view.runs_after(self._seen):
-            self._runs[run.id] = run.task, run.started_s
+            self._runs[run.id] = _kind(run.task), run.started_s
         self._seen = max([self._seen, *self._runs])
         if self._released != view.machines.released:
             self._released = view.machines.released
             for id_ in sorted(self._runs.keys() - view.running.keys()):
-                task, started_s = self._runs.pop(id_)
-                if not task.waiting:
-                    self._learn(_kind(task), view.now - started_s)
-                    self._learn(None, view.now - started_s)
+                kind, started_s = self._runs.pop(id_)
+                self._learn(kind, view.now - started_s)
+                self._learn(None, view.now - started_s)
 
     def _learn(self, kind: Hashable, seconds: float) -> None:
         known = self._known.get(kind)
