@@ -64,6 +64,12 @@ POLICIES: Registry[Policy] = Registry(
         Entry("max-min", "dagsim.policies.batch_mode:max_min", "the task that completes last at best", _COSTLY),
         Entry("sufferage", "dagsim.policies.batch_mode:sufferage", "who would lose most elsewhere", _COSTLY),
         Entry("allox", "dagsim.policies.allox:AlloX", "least sum of completion times, by assignment", _COSTLY),
+        Entry(
+            "gavel",
+            "dagsim.policies.gavel:Gavel",
+            "time on each type by a linear program, in rounds",
+            ("clairvoyant", "preemptive", "costly"),
+        ),
         Entry("energy-saver", "dagsim.policies.power:EnergySaver", "least energy within a bounded slowdown", _KNOWS),
         Entry("power-cap", "dagsim.policies.power:PowerCap", "SJF under a cap on the watts drawn", _KNOWS),
         Entry(
