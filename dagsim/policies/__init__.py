@@ -70,6 +70,8 @@ POLICIES: Registry[Policy] = Registry(
             "time on each type by a linear program, in rounds",
             ("clairvoyant", "preemptive", "costly"),
         ),
+        Entry("rollout", "dagsim.policies.rollout:Rollout", "the best candidate of a few, tried in forks", _COSTLY),
+        Entry("plan-ahead", "dagsim.policies.plan_ahead:PlanAhead", "starts now and later, by a program", _COSTLY),
         Entry("energy-saver", "dagsim.policies.power:EnergySaver", "least energy within a bounded slowdown", _KNOWS),
         Entry("power-cap", "dagsim.policies.power:PowerCap", "SJF under a cap on the watts drawn", _KNOWS),
         Entry(

@@ -32,8 +32,8 @@ PRICE_PER_HOUR = {"A100-80": 5.0, "A100-40": 3.7, "V100-32": 2.5, "V100-16": 2.5
 class Gavel:
     """A linear program gives every task the share of its time that it should run on each type: such that the least
     normalised throughput is greatest (``max-min``), that all end soonest (``makespan``), or that dollars buy most
-    throughput (``cost``). In rounds of ``round_s`` those run that lag most behind their share: highest share / time had
-    there so far. Between rounds what fits is started in that order.
+    throughput (``cost``). In rounds of ``round_s`` those run that lag most behind their share: highest share / share of
+    its time had there so far. Between rounds what fits is started in that order.
 
     The program has the running tasks and the ``window`` oldest ready ones, each asking for its GPUs at once; the others
     wait. Clairvoyant, preemptive. Costly by definition: a program of window x types variables, some ms (Narayanan et
@@ -61,6 +61,8 @@ class Gavel:
         self._next_s = 0.0
         self._had: dict[_Key, dict[int, float]] = {}
         """Seconds each task has had on each type."""
+        self._since: dict[_Key, float] = {}
+        """When each task was first thought of."""
         self._begun: dict[int, tuple[_Key, int, float]] = {}
         """Runs under way: task, type and since when they are counted."""
 
@@ -124,7 +126,7 @@ class Gavel:
         pairs: list[_Pair] = []
         for number, task in enumerate(tasks):
             had = self._had.get(_key(task), {})
-            total = sum(had.values()) or 1.0
+            total = view.now - self._since.setdefault(_key(task), view.now) or 1.0
             for type_ in task.demand.types:
                 if share[number, type_] > 1e-6:
                     lag = share[number, type_] / (had.get(type_, 0.0) / total + 1e-3)
@@ -144,8 +146,9 @@ class Gavel:
                 del self._begun[id_]
         for run in view.runs_after(max(self._begun, default=-1)):
             self._begun[run.id] = _key(run.task), run.type, now
-        for key in [key for key in self._had if key[0] not in view.jobs]:
-            del self._had[key]
+        for known in (self._had, self._since):
+            for key in [key for key in known if key[0] not in view.jobs]:
+                del known[key]
 
 
 class _Pair(NamedTuple):

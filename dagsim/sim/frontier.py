@@ -296,6 +296,12 @@ class Frontier:
             index.push(task)
         return index
 
+    def believe_estimates(self) -> None:
+        """From now on tasks take what is estimated: for copies that ask what if."""
+        everything = [task for job in self.jobs.values() for task in job.tasks]
+        for task in (*everything, *(task for task in self.ready if task.piece)):
+            task.truth = tuple([seconds / task.left for seconds in task.seconds])
+
     def copy(self, machines: Machines) -> Frontier:
         """An equal frontier on ``machines``; policies build their indexes anew."""
         twin = Frontier(machines)

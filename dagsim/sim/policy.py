@@ -145,5 +145,6 @@ class View:
         return self._simulation.stream(name)
 
     def fork(self) -> Simulation:
-        """An equal simulation at this instant that goes its own way, to ask what if."""
-        return self._simulation.fork()
+        """A simulation of what is known at this instant that goes its own way, to ask what if: tasks take what is
+        estimated, nobody arrives any more and nothing fails."""
+        return self._simulation.fork(known=True)

@@ -196,14 +196,17 @@ class Simulation:
             known = self._streams[name] = stream(self.schedule.seed, name)
         return known
 
-    def fork(self) -> Simulation:
+    def fork(self, *, known: bool = False) -> Simulation:
         """An equal simulation at the present instant that goes its own way. Costs O(jobs in the system + machines).
 
-        Observers stay with the original; jobs still to come are shared, read once by whoever is first.
+        Observers stay with the original; jobs still to come are shared, read once by whoever is first. With ``known``
+        it goes by what a policy may know: tasks take what is estimated, nobody arrives any more and nothing fails.
         """
         twin = Simulation.__new__(Simulation)
         twin.__dict__.update(self.__dict__)
-        twin._fork_from(self)
+        if known:
+            twin._jobs_left, twin._next_job = False, None
+        twin._fork_from(self, known)
         return twin
 
     # What disturbances may do.
@@ -593,16 +596,20 @@ class Simulation:
 
         self._record = record
 
-    def _fork_from(self, origin: Simulation) -> None:
+    def _fork_from(self, origin: Simulation, known: bool) -> None:
         """Replace everything shared with ``origin`` that changes by a copy."""
         self.schedule = origin.schedule.copy()
         self.machines = origin.machines.copy()
         self.frontier = origin.frontier.copy(self.machines)
         self.applicants = {number: active.copy(self.machines) for number, active in origin.applicants.items()}
-        origin._source, self._source = tee(origin._source)
+        if known:
+            self._source = iter(())
+            self.frontier.believe_estimates()
+        else:
+            origin._source, self._source = tee(origin._source)
         self._streams = copy.deepcopy(origin._streams)
         self._served = None if origin._served is None else [list(served) for served in origin._served]
-        self._disturbing = [disturbing.copy() for disturbing in origin._disturbing]
+        self._disturbing = [] if known else [disturbing.copy() for disturbing in origin._disturbing]
         self._observe(())
         self._start_clock(self.now)
         self._changed = True
@@ -613,18 +620,22 @@ class Simulation:
         self.running = cast(dict[int, Run], dict.fromkeys(origin.running))
         for event in origin.clock.scheduled():  # runs that end together must do so in the same order again
             if isinstance(event, Run) and event.id in origin.running:
-                self._copy_run(event)
+                self._copy_run(event, known)
         for run in origin.running.values():
             if run.process is not None:
-                self._copy_run(run)
+                self._copy_run(run, known)
 
-    def _copy_run(self, run: Run) -> None:
+    def _copy_run(self, run: Run, known: bool) -> None:
         jobs, machines = self.frontier.jobs, self.machines.list
         owner = jobs[run.task.job.number]
         task = run.task.copy(owner, self.machines) if run.task.piece else owner.tasks[run.task.index]
         held = tuple((machines[machine.index], count, mask, on) for machine, count, mask, on in run.held)
         twin = Run(self.clock, run.id, task, run.instances, held, run.started_s)
         twin.setup_s, twin.computing_s, twin.ends_s = run.setup_s, run.computing_s, run.ends_s
+        if known:
+            twin.seconds = run.estimate_s
+            if run.computing_s is not None:
+                twin.ends_s = run.estimated_end_s(self.now)
         self.running[run.id] = twin
         if run.process is not None:
             twin.flows = [flow.copy() for flow in run.flows]

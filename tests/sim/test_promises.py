@@ -94,7 +94,7 @@ class ForkingAt:
     def decide(self, view: View) -> Iterable[Decision]:
         self.asked += 1
         if self.asked == self.at:
-            self.fork, self.copied = view.fork(), copy.deepcopy(self.policy)
+            self.fork, self.copied = view._simulation.fork(), copy.deepcopy(self.policy)
         return self.policy.decide(view)
 
 

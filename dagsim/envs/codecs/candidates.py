@@ -9,10 +9,10 @@ import numpy as np
 
 from dagsim.envs.codecs.codec import Floats32, Observation
 from dagsim.envs.codecs.config import CandidatesConfig
-from dagsim.policies.outlook import Outlook
 from dagsim.envs.codecs.pool import STATIC, WIDTHS, Pool
 from dagsim.model import Decision, Start
 from dagsim.policies.orders import width
+from dagsim.policies.outlook import Outlook
 from dagsim.policies.placement import placing
 from dagsim.sim.frontier import ActiveJob, ActiveTask
 from dagsim.sim.policy import View

@@ -1,0 +1,231 @@
+"""What the Decima agent reads: the graph of stages as arrays of numbers of about 1, and which choices it has.
+
+Beside the five features of Mao et al. 2019 it sees work and critical paths on a log scale, how a job ranks among the
+others, and how far it is from a fair share: what the best heuristics decide by.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.spark.graph import StageGraph
+
+__all__ = ["CONTEXT", "JOB", "OPTION", "STAGE", "Seen", "observe", "option_rows"]
+
+STAGE = (
+    "remaining",
+    "seen",
+    "work",
+    "demand",
+    "executing",
+    "ready",
+    "schedulable",
+    "height",
+    "path",
+    "share of path",
+    "head of path",
+)
+JOB = (
+    "work",
+    "path",
+    "executors",
+    "share of executors",
+    "is source",
+    "age",
+    "rank",
+    "is first",
+    "inverse rank",
+    "schedulable stages",
+    "ready stages",
+    "executing",
+    "demand",
+    "relative work",
+    "equal share lacks",
+    "larger share lacks",
+    "smaller share lacks",
+    "time left",
+)
+CONTEXT = ("jobs", "committable", "share committable", "common pool", "executors", "work", "schedulable jobs")
+OPTION = (
+    "added",
+    "log added",
+    "executors",
+    "log executors",
+    "share of cluster",
+    "all that can go",
+    "whole cluster",
+    "equal share",
+    "larger share",
+    "smaller share",
+    "time left",
+)
+"""Of a number of executors for a stage; "executors" are those its job would have."""
+
+
+class Seen(NamedTuple):
+    """One observation: N stages, M edges, J jobs, S stages to choose from. All float arrays are float32."""
+
+    stages: np.ndarray  # (N, len(STAGE))
+    jobs: np.ndarray  # (J, len(JOB))
+    context: np.ndarray  # (len(CONTEXT),)
+    job: np.ndarray  # (N,) int64: place of the stage's job
+    edges: np.ndarray  # (M, 2) int64 parent, child; the lower the parent, the earlier
+    level: np.ndarray  # (M,) int64: height of the parent
+    choices: np.ndarray  # (S,) int64: places of the stages that can be chosen
+    most: np.ndarray  # (S,) int64: executors each of them can use, 1 to committable
+    has: np.ndarray  # (S,) int64: executors its job keeps without those to be committed
+    shares: np.ndarray  # (S, 3) float32: executors in an equal, a larger-first and a smaller-first sharing
+    work_s: np.ndarray  # (S,) float32: work left of its job
+    executors: int
+
+
+def observe(graph: StageGraph) -> Seen:
+    """The observation of ``graph``. O(stages + edges) in NumPy."""
+    first, cluster = graph.first, graph.executors
+    starts, jobs = first[:-1], len(first) - 1
+    work = graph.remaining * graph.seen_ms * 1e-3
+    edges, level = _by_level(graph)
+    path = _paths(work, edges, level)
+    can = graph.schedulable
+    choices = np.flatnonzero(can)
+    job_work = np.add.reduceat(work, starts)
+    job_path = np.maximum.reduceat(path, starts)
+    kept = graph.supply.copy()
+    if graph.source >= 0:
+        kept[graph.source] -= graph.committable
+    heads = _heads(path, can, graph.ready, starts, graph.job)
+    seen_s = graph.seen_ms * 1e-3
+    stage_rows = np.empty((len(work), len(STAGE)), np.float32)
+    for column, values in enumerate(
+        (
+            np.log1p(graph.remaining) / 6,
+            np.log1p(seen_s) / 3,
+            np.log1p(work) / 8,
+            np.log1p(np.maximum(graph.demand, 0)) / 6,
+            graph.executing / cluster,
+            graph.ready,
+            can,
+            graph.height / 8,
+            np.log1p(path) / 8,
+            path / (job_path[graph.job] + 1e-3),
+            heads,
+        )
+    ):
+        stage_rows[:, column] = values
+    rank = np.empty(jobs, np.int64)
+    open_ = np.add.reduceat(can, starts, dtype=np.int64)
+    order = np.lexsort((job_work, open_ == 0))  # those that can take executors first
+    rank[order] = np.arange(jobs)
+    shares = _shares(job_work, cluster)
+    lacks = np.clip((shares - kept[:, None]) / 8, -2.0, 2.0)
+    job_rows = np.empty((jobs, len(JOB)), np.float32)
+    for column, values in enumerate(
+        (
+            np.log1p(job_work) / 8,
+            np.log1p(job_path) / 8,
+            np.log1p(np.maximum(kept, 0)) / 3,
+            kept / cluster,
+            np.arange(jobs) == graph.source,
+            np.log1p((graph.now_ms - graph.arrival_ms) * 1e-3) / 8,
+            rank / jobs,
+            rank == 0,
+            1 / (1 + rank),
+            np.minimum(open_, 8) / 4,
+            np.add.reduceat(graph.ready & can, starts, dtype=np.int64) / 4,
+            np.add.reduceat(graph.executing, starts) / cluster,
+            np.log1p(np.add.reduceat(np.where(can, graph.demand, 0), starts)) / 6,
+            np.log((job_work + 1) / (job_work.mean() + 1)) / 3,
+            lacks[:, 0],
+            lacks[:, 1],
+            lacks[:, 2],
+            np.log1p(job_work / np.maximum(kept, 1)) / 8,
+        )
+    ):
+        job_rows[:, column] = values
+    committable = graph.committable
+    context = np.array(
+        (
+            np.log1p(jobs) / 3,
+            np.log1p(committable) / 3,
+            committable / cluster,
+            graph.source < 0,
+            np.log(cluster) / 4,
+            np.log1p(job_work.sum() / cluster) / 8,
+            np.count_nonzero(open_) / jobs,
+        ),
+        np.float32,
+    )
+    owner = graph.job[choices]
+    return Seen(
+        stage_rows,
+        job_rows,
+        context,
+        graph.job,
+        edges,
+        level,
+        choices,
+        np.minimum(graph.demand[choices], committable),
+        kept[owner],
+        shares[owner].astype(np.float32),
+        job_work[owner].astype(np.float32),
+        cluster,
+    )
+
+
+def option_rows(
+    added: np.ndarray, most: np.ndarray, has: np.ndarray, shares: np.ndarray, work_s: np.ndarray, cluster: np.ndarray
+) -> np.ndarray:
+    """(K, len(OPTION)) float32 what committing ``added`` (K,) executors would mean; all else is of its stage, (K, ...)."""
+    after = np.maximum(has + added, 1)
+    rows = np.empty((len(added), len(OPTION)), np.float32)
+    for column, values in enumerate(
+        (
+            added / 8,
+            np.log(added) / 3,
+            np.minimum(after, 16) / 8,
+            np.log(after) / 3,
+            after / cluster,
+            added == most,
+            after >= cluster,
+            *np.clip((after[:, None] - shares) / 8, -2.0, 2.0).T,
+            np.log1p(work_s / after) / 8,
+        )
+    ):
+        rows[:, column] = values
+    return rows
+
+
+def _by_level(graph: StageGraph) -> tuple[np.ndarray, np.ndarray]:
+    level = graph.height[graph.edges[:, 0]]
+    order = np.argsort(level, kind="stable")
+    return graph.edges[order], level[order]
+
+
+def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """(N,) the largest sum of work on a path from each stage to its sink, itself included."""
+    path = work.copy()
+    if not len(level):
+        return path
+    parents, children = edges[:, 0], edges[:, 1]
+    bounds = np.searchsorted(level, np.arange(1, level[-1] + 2)).tolist()
+    for begin, end in zip(bounds, bounds[1:], strict=False):
+        if begin < end:
+            above = parents[begin:end]
+            np.maximum.at(path, above, path[children[begin:end]] + work[above])
+    return path
+
+
+def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndarray, job: np.ndarray) -> np.ndarray:
+    """(N,) bool: the stage of its job with the longest path, among those that can run at once if there are any."""
+    worth = np.where(can, path + np.where(ready, 1e12, 0.0), -1.0)
+    best = np.maximum.reduceat(worth, starts)
+    return can & (worth == best[job])
+
+
+def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
+    """(J, 3) executors of each job if they were shared by work to the power 0, 0.25 and -0.75."""
+    weights = np.maximum(work, 1e-3)[:, None] ** np.array([0.0, 0.25, -0.75])
+    shares: np.ndarray = weights * (cluster / weights.sum(axis=0))
+    return shares

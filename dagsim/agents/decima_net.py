@@ -1,0 +1,168 @@
+"""Decima's network in plain torch (Mao et al. 2019, section 5): messages up the DAG, summaries, two scoring heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
+
+from dagsim.agents.decima_features import CONTEXT, JOB, OPTION, STAGE, Seen, option_rows
+from dagsim.agents.ragged import segment_sum
+
+__all__ = ["DecimaNet", "Graphs", "Options", "collate", "options"]
+
+
+class Graphs(NamedTuple):
+    """``B`` observations laid end to end: N stages, J jobs, S choices in all; edges in groups by the parent's height."""
+
+    stages: Tensor  # (N, F)
+    jobs: Tensor  # (J, G)
+    context: Tensor  # (B, C)
+    job: Tensor  # (N,) int64: the job of each stage
+    of_job: Tensor  # (J,) int64: the observation of each job
+    levels: tuple[tuple[Tensor, Tensor, Tensor], ...]
+    """Per level (low first) the parents without repeats, and per edge the place of its parent there, and its child."""
+    choices: Tensor  # (S,) int64: stages that can be chosen
+    segment: Tensor  # (S,) int64: the observation of each choice
+    first: Tensor  # (B,) int64: the first choice of each observation
+
+    @property
+    def size(self) -> int:
+        """Observations in the batch."""
+        return len(self.context)
+
+
+class Options(NamedTuple):
+    """Numbers of executors for one chosen stage per observation, K in all."""
+
+    rows: Tensor  # (K, len(OPTION))
+    segment: Tensor  # (K,) int64
+    first: Tensor  # (B,) int64
+
+
+def collate(seen: Sequence[Seen]) -> Graphs:
+    """All observations as one batch. O(their size)."""
+    counts = np.array([(len(each.stages), len(each.jobs), len(each.choices)) for each in seen])
+    ends = np.cumsum(counts, axis=0)
+    begins = ends - counts
+    stage_at, job_at = begins[:, 0].tolist(), begins[:, 1].tolist()
+    numbers = np.arange(len(seen))
+    if len(seen) == 1:
+        (one,) = seen
+        job, edges, level, choices = one.job, one.edges, one.level, one.choices
+    else:
+        job = np.concatenate([each.job + at for each, at in zip(seen, job_at, strict=True)])
+        edges = np.concatenate([each.edges + at for each, at in zip(seen, stage_at, strict=True)])
+        level = np.concatenate([each.level for each in seen])
+        choices = np.concatenate([each.choices + at for each, at in zip(seen, stage_at, strict=True)])
+        order = np.argsort(level, kind="stable")
+        edges, level = edges[order], level[order]
+    return Graphs(
+        torch.from_numpy(np.concatenate([each.stages for each in seen])),
+        torch.from_numpy(np.concatenate([each.jobs for each in seen])),
+        torch.from_numpy(np.stack([each.context for each in seen])),
+        torch.from_numpy(job),
+        torch.from_numpy(np.repeat(numbers, counts[:, 1])),
+        _levels(edges, level),
+        torch.from_numpy(choices),
+        torch.from_numpy(np.repeat(numbers, counts[:, 2])),
+        torch.from_numpy(begins[:, 2].copy()),
+    )
+
+
+def options(seen: Sequence[Seen], chosen: np.ndarray) -> Options:
+    """Every number of executors that the stages ``chosen`` (B,), counted among the choices, can be given."""
+    picked = list(zip(seen, chosen.tolist(), strict=True))
+    most = np.array([each.most[at] for each, at in picked])
+    segment = np.repeat(np.arange(len(most)), most)
+    first = np.cumsum(most) - most
+    rows = option_rows(
+        np.arange(len(segment)) - first[segment] + 1,
+        most[segment],
+        np.array([each.has[at] for each, at in picked])[segment],
+        np.stack([each.shares[at] for each, at in picked])[segment],
+        np.array([each.work_s[at] for each, at in picked])[segment],
+        np.array([each.executors for each in seen])[segment],
+    )
+    return Options(torch.from_numpy(rows), torch.from_numpy(segment), torch.from_numpy(first))
+
+
+class DecimaNet(nn.Module):
+    """Embeds every stage with what lies below it, every job, and the whole; then scores stages, and numbers of
+    executors for one of them. It starts indifferent: all scores are 0."""
+
+    def __init__(self, hidden: int = 16, head: int = 32) -> None:
+        super().__init__()
+        self.hidden, self.head = hidden, head
+        self.stage = nn.Linear(len(STAGE), hidden)
+        self.message = nn.Linear(hidden, hidden, bias=False)
+        self.of_stages = nn.Linear(hidden, hidden)
+        self.summary = nn.Linear(hidden + len(JOB), hidden)
+        self.whole = nn.Linear(hidden + len(CONTEXT), hidden)
+        inputs = len(STAGE) + len(JOB) + 3 * hidden + len(CONTEXT)
+        self.which = nn.Sequential(nn.Linear(inputs, head), nn.LeakyReLU(0.2), nn.Linear(head, head), nn.LeakyReLU(0.2))
+        self.which_score = _indifferent(head)
+        self.many = nn.Linear(inputs, head)
+        self.option = nn.Linear(len(OPTION), head, bias=False)
+        self.many_score = nn.Sequential(
+            nn.LeakyReLU(0.2), nn.Linear(head, head), nn.LeakyReLU(0.2), _indifferent(head)
+        )
+
+    def embed(self, graphs: Graphs) -> Tensor:
+        """(S, H) all that is known about each choice: its stage, job, and the whole."""
+        own = self.stage(graphs.stages)  # (N, h)
+        below = leaky_relu(own, 0.2)
+        for parents, place, children in graphs.levels:
+            sent = segment_sum(below[children], place, len(parents))
+            below = below.index_copy(0, parents, leaky_relu(own[parents] + self.message(sent), 0.2))
+        total = segment_sum(leaky_relu(self.of_stages(below), 0.2), graphs.job, len(graphs.jobs)) / 8
+        summary = leaky_relu(self.summary(torch.cat([total, graphs.jobs], 1)), 0.2)  # (J, h)
+        all_jobs = segment_sum(summary, graphs.of_job, graphs.size) / 8
+        whole = leaky_relu(self.whole(torch.cat([all_jobs, graphs.context], 1)), 0.2)  # (B, h)
+        stage, segment = graphs.choices, graphs.segment
+        job = graphs.job[stage]
+        return torch.cat(
+            [
+                graphs.stages[stage],
+                below[stage],
+                graphs.jobs[job],
+                summary[job],
+                whole[segment],
+                graphs.context[segment],
+            ],
+            1,
+        )
+
+    def stage_scores(self, embedded: Tensor) -> Tensor:
+        """(S,) scores of the choices."""
+        return self.which_score(self.which(embedded))[:, 0]  # type: ignore[no-any-return]
+
+    def number_scores(self, chosen: Tensor, numbers: Options) -> Tensor:
+        """(K,) scores of numbers of executors; ``chosen`` (B, H) are the embeddings of the stages they are for."""
+        mixed = self.many(chosen)[numbers.segment] + self.option(numbers.rows)
+        return self.many_score(mixed)[:, 0]  # type: ignore[no-any-return]
+
+
+def _levels(edges: np.ndarray, level: np.ndarray) -> tuple[tuple[Tensor, Tensor, Tensor], ...]:
+    found = []
+    if len(level):
+        bounds = np.searchsorted(level, np.arange(1, level[-1] + 2)).tolist()
+        for begin, end in zip(bounds, bounds[1:], strict=False):
+            if begin < end:
+                parents, place = np.unique(edges[begin:end, 0], return_inverse=True)
+                found.append(
+                    (torch.from_numpy(parents), torch.from_numpy(place), torch.from_numpy(edges[begin:end, 1].copy()))
+                )
+    return tuple(found)
+
+
+def _indifferent(inputs: int) -> nn.Linear:
+    """A last layer that begins by giving 0 to everything."""
+    layer = nn.Linear(inputs, 1)
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer

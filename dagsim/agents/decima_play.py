@@ -1,0 +1,139 @@
+"""Episodes of a Spark cluster played side by side: at every beat the network decides for all that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from dagsim.agents.decima_features import Seen, observe
+from dagsim.agents.decima_net import DecimaNet, collate, options
+from dagsim.agents.ragged import log_softmax, sample
+from dagsim.spark import Commit, JobTime, Policy, SparkSimulation, View
+
+__all__ = ["DecimaPolicy", "Steps", "choose", "play", "watch"]
+
+
+@dataclass(slots=True)
+class Steps:
+    """What one episode leaves to learn from: T decisions."""
+
+    seen: list[Seen] = field(default_factory=list)
+    stages: list[int] = field(default_factory=list)  # (T,) place among the choices
+    numbers: list[int] = field(default_factory=list)  # (T,) executors, 1 to most
+    log_p: list[float] = field(default_factory=list)  # (T,) of both together
+    rewards: list[float] = field(default_factory=list)  # (T,) minus job-seconds until the next decision
+    times_s: list[float] = field(default_factory=list)  # (T + 1,) of the decisions, and of the end
+    mean_jct_s: float = 0.0
+
+    @property
+    def choices(self) -> list[int]:
+        """As many as there are decisions."""
+        return self.stages
+
+
+def choose(
+    net: DecimaNet, seen: Sequence[Seen], rng: np.random.Generator | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Per observation a choice of stage (B,), its number of executors (B,) and their log-probability (B,): drawn, or
+    without ``rng`` the likeliest."""
+    with torch.no_grad():
+        graphs = collate(seen)
+        embedded = net.embed(graphs)
+        log_p = log_softmax(net.stage_scores(embedded), graphs.segment, len(seen)).numpy()
+        first = graphs.first.numpy()
+        stages = sample(log_p, first, rng)
+        numbers = options(seen, stages)
+        many = log_softmax(
+            net.number_scores(embedded[torch.from_numpy(first + stages)], numbers), numbers.segment, len(seen)
+        ).numpy()
+        at = numbers.first.numpy()
+        counts = sample(many, at, rng)
+    return stages, counts + 1, log_p[first + stages] + many[at + counts]
+
+
+class DecimaPolicy:
+    """The network as a policy of the Spark simulation: the likeliest decision, or with ``sampled`` one drawn from the
+    simulation's stream ``"decima"``."""
+
+    def __init__(self, net: DecimaNet, *, sampled: bool = False) -> None:
+        self.net = net.eval()
+        self.sampled = sampled
+
+    def decide(self, view: View) -> Commit | None:
+        graph = view.graph()
+        stages, numbers, _ = choose(self.net, [seen := observe(graph)], view.stream("decima") if self.sampled else None)
+        return Commit(graph.stages[seen.choices[stages[0]]], int(numbers[0]))
+
+
+class _Table:
+    """One episode under way."""
+
+    def __init__(self, simulation: SparkSimulation, until_ms: float) -> None:
+        self.simulation = simulation
+        self.steps = Steps()
+        self._cost = JobTime(simulation.episode)
+        self._conversation = simulation.decisions(until_ms)
+        self.view: View | None = next(self._conversation, None)
+        if self.view is not None:
+            self._look()
+
+    def _look(self) -> None:
+        assert self.view is not None
+        now_s = self.view.now_ms / 1000
+        self._account(now_s)
+        self.graph = self.view.graph()
+        self.seen = observe(self.graph)
+
+    def _account(self, now_s: float) -> None:
+        cost = self._cost.until(now_s)
+        self.steps.times_s.append(now_s)
+        if len(self.steps.times_s) > 1:
+            self.steps.rewards.append(-cost)
+
+    def answer(self, stage: int, number: int, log_p: float) -> None:
+        """Carry out a decision; afterwards ``view`` is ``None`` if it was the last."""
+        steps = self.steps
+        steps.seen.append(self.seen)
+        steps.stages.append(stage)
+        steps.numbers.append(number)
+        steps.log_p.append(log_p)
+        try:
+            self.view = self._conversation.send(Commit(self.graph.stages[self.seen.choices[stage]], number))
+            self._look()
+        except StopIteration:
+            self.view = None
+            self._account(self.simulation.episode.ended_ms / 1000)
+            steps.mean_jct_s = self.simulation.episode.mean_jct_s
+
+
+def play(
+    net: DecimaNet,
+    simulations: Sequence[SparkSimulation],
+    rng: np.random.Generator | None,
+    until_ms: Sequence[float] | None = None,
+) -> list[Steps]:
+    """All of them to their ends (or times), in the given order."""
+    tables = [
+        _Table(each, np.inf if until_ms is None else until_ms[number]) for number, each in enumerate(simulations)
+    ]
+    while waiting := [table for table in tables if table.view is not None]:
+        chosen = choose(net, [table.seen for table in waiting], rng)
+        for table, stage, number, log_p in zip(waiting, *(each.tolist() for each in chosen), strict=True):
+            table.answer(stage, number, log_p)
+    return [table.steps for table in tables]
+
+
+def watch(policy: Policy, simulation: SparkSimulation) -> Steps:
+    """What a heuristic decides, as an example to imitate."""
+    table = _Table(simulation, np.inf)
+    decide: Callable[[View], Commit | None] = policy.decide
+    while table.view is not None:
+        decision = decide(table.view)
+        assert decision is not None
+        place = table.graph.stages.index(decision.stage)
+        stage = int(np.searchsorted(table.seen.choices, place))
+        table.answer(stage, int(min(decision.executors, table.seen.most[stage])), 0.0)
+    return table.steps
