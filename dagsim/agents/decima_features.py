@@ -6,6 +6,7 @@ others, and how far it is from a fair share: what the best heuristics decide by.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -177,7 +178,7 @@ def observe(graph: StageGraph) -> Seen:
 def option_rows(
     added: np.ndarray, most: np.ndarray, has: np.ndarray, shares: np.ndarray, work_s: np.ndarray, cluster: np.ndarray
 ) -> np.ndarray:
-    """(K, len(OPTION)) float32 what committing ``added`` (K,) executors would mean; all else is of its stage, (K, ...)."""
+    """(K, len(OPTION)) float32 what committing ``added`` (K,) executors would mean; the rest is of its stage."""
     after = np.maximum(has + added, 1)
     rows = np.empty((len(added), len(OPTION)), np.float32)
     for column, values in enumerate(
@@ -210,7 +211,7 @@ def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray
         return path
     parents, children = edges[:, 0], edges[:, 1]
     bounds = np.searchsorted(level, np.arange(1, level[-1] + 2)).tolist()
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in pairwise(bounds):
         if begin < end:
             above = parents[begin:end]
             np.maximum.at(path, above, path[children[begin:end]] + work[above])
@@ -221,7 +222,8 @@ def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndar
     """(N,) bool: the stage of its job with the longest path, among those that can run at once if there are any."""
     worth = np.where(can, path + np.where(ready, 1e12, 0.0), -1.0)
     best = np.maximum.reduceat(worth, starts)
-    return can & (worth == best[job])
+    heads: np.ndarray = can & (worth == best[job])
+    return heads
 
 
 def _shares(work: np.ndarray, cluster: int) -> np.ndarray:

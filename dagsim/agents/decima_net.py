@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ __all__ = ["DecimaNet", "Graphs", "Options", "collate", "options"]
 
 
 class Graphs(NamedTuple):
-    """``B`` observations laid end to end: N stages, J jobs, S choices in all; edges in groups by the parent's height."""
+    """``B`` observations laid end to end: N stages, J jobs, S choices in all; edges by the parent's height."""
 
     stages: Tensor  # (N, F)
     jobs: Tensor  # (J, G)
@@ -108,9 +109,7 @@ class DecimaNet(nn.Module):
         self.which_score = _indifferent(head)
         self.many = nn.Linear(inputs, head)
         self.option = nn.Linear(len(OPTION), head, bias=False)
-        self.many_score = nn.Sequential(
-            nn.LeakyReLU(0.2), nn.Linear(head, head), nn.LeakyReLU(0.2), _indifferent(head)
-        )
+        self.many_score = nn.Sequential(nn.LeakyReLU(0.2), nn.Linear(head, head), nn.LeakyReLU(0.2), _indifferent(head))
 
     def embed(self, graphs: Graphs) -> Tensor:
         """(S, H) all that is known about each choice: its stage, job, and the whole."""
@@ -151,7 +150,7 @@ def _levels(edges: np.ndarray, level: np.ndarray) -> tuple[tuple[Tensor, Tensor,
     found = []
     if len(level):
         bounds = np.searchsorted(level, np.arange(1, level[-1] + 2)).tolist()
-        for begin, end in zip(bounds, bounds[1:], strict=False):
+        for begin, end in pairwise(bounds):
             if begin < end:
                 parents, place = np.unique(edges[begin:end, 0], return_inverse=True)
                 found.append(

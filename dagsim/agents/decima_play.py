@@ -116,9 +116,7 @@ def play(
     until_ms: Sequence[float] | None = None,
 ) -> list[Steps]:
     """All of them to their ends (or times), in the given order."""
-    tables = [
-        _Table(each, np.inf if until_ms is None else until_ms[number]) for number, each in enumerate(simulations)
-    ]
+    tables = [_Table(each, np.inf if until_ms is None else until_ms[number]) for number, each in enumerate(simulations)]
     while waiting := [table for table in tables if table.view is not None]:
         chosen = choose(net, [table.seen for table in waiting], rng)
         for table, stage, number, log_p in zip(waiting, *(each.tolist() for each in chosen), strict=True):

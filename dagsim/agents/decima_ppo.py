@@ -37,9 +37,7 @@ class LearnConfig:
     __pydantic_config__ = {"extra": "forbid"}
 
 
-def likelihood(
-    net: DecimaNet, steps: Sequence[tuple[Steps, int]]
-) -> tuple[Tensor, Tensor]:
+def likelihood(net: DecimaNet, steps: Sequence[tuple[Steps, int]]) -> tuple[Tensor, Tensor]:
     """Of B decisions, each named by its episode and place: log-probability (B,) and entropy of both heads (B,)."""
     seen = [episode.seen[at] for episode, at in steps]
     stages = np.array([episode.stages[at] for episode, at in steps])
