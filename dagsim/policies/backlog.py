@@ -11,7 +11,7 @@ import numpy as np
 from dagsim.sim.frontier import ActiveTask
 from dagsim.sim.machines import DemandClass, Machines
 
-__all__ = ["Backlog", "Group", "RankColumn"]
+__all__ = ["Backlog", "Group", "RankColumn", "by_order"]
 
 RankColumn: TypeAlias = Callable[["Group", float], np.ndarray]
 """Ranks the tasks of a group at a time: (tasks,) float64, smaller first."""
@@ -62,9 +62,10 @@ class Group:
         least = float(ranks[place])
         if least == inf:
             return None
-        equal = np.flatnonzero(ranks == least)
-        if len(equal) > 1:
-            place = int(equal[self.order[equal].argmin()])
+        if rank is not by_order:
+            equal = np.flatnonzero(ranks == least)
+            if len(equal) > 1:
+                place = int(equal[self.order[equal].argmin()])
         return least, self.tasks[place].order, self.tasks[place]
 
     def add(self, task: ActiveTask) -> None:
@@ -85,12 +86,18 @@ class Group:
         return last
 
 
+def by_order(group: Group, _: float) -> np.ndarray:
+    """First come, first served."""
+    return group.order
+
+
 class Backlog:
     """An index of the ready tasks (``View.index``) in groups. O(1) per task that comes or goes."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[DemandClass, tuple[float, ...], int], Group] = {}
         self._place: dict[ActiveTask, tuple[Group, int]] = {}
+        self._demands: dict[DemandClass, None] = {}
 
     def push(self, task: ActiveTask) -> None:
         """Take in a task that became ready."""
@@ -100,6 +107,7 @@ class Backlog:
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = Group(task)
+            self._demands[task.demand] = None
         self._place[task] = group, len(group)
         group.add(task)
 
@@ -115,3 +123,8 @@ class Backlog:
     def groups(self) -> Iterator[Group]:
         """The groups that are not empty."""
         return (group for group in self._groups.values() if group.tasks)
+
+    def fits(self, machines: Machines) -> bool:
+        """Whether anything has room."""
+        fits = machines.fits
+        return any(fits(demand) for demand in self._demands)

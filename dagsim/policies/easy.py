@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.model import Decision, Placement, Start
-from dagsim.policies.backlog import Backlog, Group, RankColumn
+from dagsim.policies.backlog import Backlog, Group, RankColumn, by_order
 from dagsim.policies.orders import by_arrival
 from dagsim.policies.outlook import Outlook
 from dagsim.policies.placement import Placing, placing
@@ -58,6 +58,8 @@ class Easy:
         task = head
         placement = self._place(view, head)
         if placement is None:
+            if not backlog.fits(view.machines):
+                return
             shadow = min(_reservation(view, self._outlook, head, type_) for type_ in head.demand.types)
             filler = self._filler(view, backlog, head, shadow)
             if filler is None:
@@ -115,7 +117,7 @@ class Easy:
 
 def easy(placement: str | Placing = "best-fit") -> Easy:
     """EASY: candidates by arrival. Clairvoyant. Cost: ``Easy`` (Lifka 1995)."""
-    return Easy(_oldest, placement)
+    return Easy(by_order, placement)
 
 
 def easy_sjf(placement: str | Placing = "best-fit") -> Easy:
@@ -126,10 +128,6 @@ def easy_sjf(placement: str | Placing = "best-fit") -> Easy:
 def easy_lxf(placement: str | Placing = "best-fit") -> Easy:
     """EASY with the candidate of the largest slowdown first. Clairvoyant. Cost: ``Easy``."""
     return Easy(_largest_slowdown, placement)
-
-
-def _oldest(group: Group, _: float) -> np.ndarray:
-    return group.order
 
 
 def _shortest(group: Group, _: float) -> np.ndarray:
