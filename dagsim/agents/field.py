@@ -20,7 +20,7 @@ from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.envs.rewards import RewardConfig
 from dagsim.sim.simulation import Simulation
 
-__all__ = ["Field", "Ground", "Here", "Workers", "sizes_of"]
+__all__ = ["Field", "Ground", "Here", "Workers", "one_thread", "sizes_of"]
 
 
 class Ground(NamedTuple):
@@ -77,7 +77,7 @@ class Workers:
         self.ground = ground
         self._net = net
         self._count = count
-        self._pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_one_thread)
+        self._pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=one_thread)
 
     def __enter__(self) -> Workers:
         return self
@@ -114,5 +114,6 @@ def _play(
     return Here(ground).play(net, seeds, chance, explore)
 
 
-def _one_thread() -> None:
+def one_thread() -> None:
+    """Let torch use one thread in this process: more only get into each other's way on networks this small."""
     torch.set_num_threads(1)

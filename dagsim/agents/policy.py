@@ -23,7 +23,7 @@ from dagsim.errors import RunFolderError
 from dagsim.model import Decision
 from dagsim.sim.policy import View
 
-__all__ = ["AgentPolicy", "Checkpoint", "load_agent"]
+__all__ = ["AgentPolicy", "Checkpoint", "load_agent", "read_plain", "write_plain"]
 
 _FORMAT = "dagsim-agent-1"
 
@@ -50,9 +50,7 @@ class Checkpoint:
             "weights": dict(self.weights),
             "about": dict(self.about),
         }
-        temporary = path.with_name(f".{path.name}.part")
-        torch.save(plain, temporary)
-        temporary.replace(path)
+        write_plain(path, plain)
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint:
@@ -117,6 +115,13 @@ def load_agent(checkpoint: str | Path, sampled: bool = False) -> AgentPolicy:
         RunFolderError: As ``Checkpoint.load``.
     """
     return AgentPolicy(Checkpoint.load(Path(checkpoint)), sampled=sampled)
+
+
+def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
+    """Write tensors and plain values, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.part")
+    torch.save(dict(plain), temporary)
+    temporary.replace(path)
 
 
 def read_plain(path: Path) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from heapq import nsmallest
+from itertools import islice
 from math import log1p
 from typing import Any
 
@@ -15,6 +18,7 @@ from dagsim.policies.orders import width
 from dagsim.policies.outlook import Outlook
 from dagsim.policies.placement import placing
 from dagsim.sim.frontier import ActiveJob, ActiveTask
+from dagsim.sim.machines import DemandClass
 from dagsim.sim.policy import View
 
 __all__ = ["Candidates"]
@@ -45,7 +49,8 @@ _DEFAULT = CandidatesConfig()
 
 class Candidates:
     """Choices at the level of task and GPU type: of each group of ready tasks that are alike, the shortest and the one
-    nearest to the end of its job, on every type with room; and to wait, while anything is still to happen.
+    nearest to the end of its job (or those in a window, ``CandidatesConfig.select``), on every type with room; and to
+    wait, while anything is still to happen.
 
     Groups keep the number of choices small however many tasks wait. Times enter as logarithms; what decides between
     starting here and waiting for something better is spelled out: ``finish_on_best`` is the logarithm of (expected wait
@@ -86,12 +91,9 @@ class Candidates:
         types: list[int] = []
         etas: list[list[float]] = []
         known: dict[int, list[float]] = {}
-        for (demand, _), group in pool.groups.items():
+        for demand, heads in self._offered(view, pool):
             room = [type_ for type_ in demand.types if fits_on(demand, type_)]
             if not room:
-                continue
-            heads = pool.heads(group)
-            if not heads:
                 continue
             eta = known.get(demand.number)
             if eta is None:
@@ -114,6 +116,26 @@ class Candidates:
         task = self._tasks[choice]
         placement = self._place(view, task, self._types[choice])
         return None if placement is None else Start(task, placement)
+
+    def _offered(self, view: View, pool: Pool) -> Iterator[tuple[DemandClass, Sequence[ActiveTask]]]:
+        """The tasks to choose from, some with the same demand at a time."""
+        if self.config.select == "heads":
+            fits = view.machines.fits
+            for (demand, _), group in pool.groups.items():
+                if fits(demand) and (heads := pool.heads(group)):
+                    yield demand, heads
+            return
+        window = self.config.window
+        tasks = list(islice(view.ready, window if self.config.select == "oldest" else window // 2))
+        if self.config.select == "mixed":
+            tasks += nsmallest(window - len(tasks), view.ready, key=lambda task: (task.best_s, task.order, task.piece))
+        for task in dict.fromkeys(tasks):
+            yield task.demand, (task,)
+
+    @property
+    def rows(self) -> list[tuple[ActiveTask, int]]:
+        """Task and type of the rows of the last observation, without the one that waits."""
+        return list(zip(self._tasks, self._types, strict=True))
 
     def choice_of(self, decision: Decision | None) -> int | None:
         """The row of the last observation that the decision stands for; ``None`` if there is none."""

@@ -7,14 +7,19 @@ from typing import Literal
 
 from dagsim.errors import ConfigError
 
-__all__ = ["CandidatesConfig", "LookAhead"]
+__all__ = ["CandidatesConfig", "LookAhead", "Select"]
 
 LookAhead = Literal["off", "per_gpu", "sorted", "cdf"]
+Select = Literal["heads", "oldest", "mixed"]
 
 
 @dataclass(frozen=True, slots=True)
 class CandidatesConfig:
-    """What the candidates tell.
+    """Which tasks can be chosen, and what is told of them.
+
+    ``select`` is ``heads`` for the first of each group of tasks that are alike, ``oldest`` for the ``window`` tasks
+    that have been ready longest, ``mixed`` for half of those and as many of the shortest, so that none grows stale
+    unseen.
 
     ``look_ahead`` says how the expected ends of what runs are shown, always in the same columns: ``off`` not at all
     (the columns are 0), ``sorted`` as the time until 1, 2, 4 and 8 GPUs of the type are idle, ``per_gpu`` as the ends
@@ -22,6 +27,9 @@ class CandidatesConfig:
     """
 
     look_ahead: LookAhead = "sorted"
+    select: Select = "heads"
+    window: int = 32
+    """Tasks that ``oldest`` and ``mixed`` look at."""
     placement: str = "best-fit"
     """Where on a type tasks go: one of ``dagsim list placements``."""
 
@@ -30,3 +38,7 @@ class CandidatesConfig:
     def __post_init__(self) -> None:
         if self.look_ahead not in ("off", "per_gpu", "sorted", "cdf"):
             raise ConfigError(f"codec: look_ahead must be off, per_gpu, sorted or cdf, got {self.look_ahead!r}")
+        if self.select not in ("heads", "oldest", "mixed"):
+            raise ConfigError(f"codec: select must be heads, oldest or mixed, got {self.select!r}")
+        if not self.window >= 2:
+            raise ConfigError(f"codec: window must be 2 or more, got {self.window!r}")

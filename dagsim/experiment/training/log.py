@@ -77,8 +77,6 @@ def read_log(folder: Path) -> list[dict[str, float | None]]:
 
 def _events(folder: Path) -> Any:
     """A TensorBoard writer, or ``None`` where it is not installed (``pip install dagsim[tb]``)."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder / "tensorboard"))
+    from dagsim.agents.tensorboard import writer
+
+    return writer(folder / "tensorboard")

@@ -19,18 +19,17 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
+from dagsim.agents.cloning import clone
 from dagsim.agents.config import NetConfig, TrainConfig
-from dagsim.agents.field import Field, Ground, Here, Workers, sizes_of
+from dagsim.agents.field import Field, Ground, Here, Workers, one_thread, sizes_of
 from dagsim.agents.learner import Learner, Start, learner
-from dagsim.agents.policy import Checkpoint, read_plain
+from dagsim.agents.policy import Checkpoint, read_plain, write_plain
 from dagsim.envs.rewards import RewardConfig
 from dagsim.errors import RunFolderError
 from dagsim.experiment.config import Config
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.seeds import REPORT, TRAIN, VALIDATION, seeds_of
-from dagsim.experiment.training.cloning import clone
 from dagsim.experiment.training.log import TrainingLog
 from dagsim.experiment.training.maker import Maker
 from dagsim.experiment.training.reference import best_heuristic, mean_jcts
@@ -71,9 +70,9 @@ class Session:
         self._tell = tell or (lambda progress: None)
         self._reference_jct_s = 1.0
         self._best: float | None = None
-        self._best_weights: dict[str, torch.Tensor] = {}
+        self._best_weights: dict[str, Any] = {}
         self._samples = self._seconds = 0.0
-        torch.set_num_threads(1)
+        one_thread()
         assert not set(self.validation) & set(self.report_seeds)
         assert not (set(self.validation) | set(self.report_seeds)) & set(TRAIN)
 
@@ -112,7 +111,7 @@ class Session:
                 self._begin_with(learns, init)
             elif self.train.warm_start is not None:
                 self._tell(Progress(f"imitating {self.train.warm_start}", 0, self.train.iterations))
-                clone(learns.net, self.train, ground, self.config.seed)
+                clone(learns.net, self.train, ground, self._start(field, self.train).seeds, self.config.seed)
             done = 0 if state is None else int(state["iteration"])
             log = TrainingLog(self.folder.path, done)
             stack.callback(log.close)
@@ -179,10 +178,7 @@ class Session:
             "samples": self._samples,
             "seconds": self._seconds,
         }
-        path = self.folder.path / "checkpoint.pt"
-        temporary = path.with_name(".checkpoint.pt.part")
-        torch.save(state, temporary)
-        temporary.replace(path)
+        write_plain(self.folder.path / "checkpoint.pt", state)
 
     def _resumed(self) -> dict[str, Any]:
         state = read_plain(self.folder.path / "checkpoint.pt")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import nn
@@ -11,7 +13,6 @@ from dagsim.agents.field import Ground
 from dagsim.agents.ragged import Store, log_softmax, segment_sum
 from dagsim.envs.codecs.candidates import Candidates
 from dagsim.envs.codecs.codec import Observation
-from dagsim.experiment.seeds import TRAIN
 from dagsim.policies import POLICIES
 
 __all__ = ["clone", "imitation"]
@@ -21,7 +22,7 @@ _SMOOTHING = 0.2
 """Probability spread over all choices, so that the network stays ready to learn otherwise."""
 
 
-def imitation(ground: Ground, heuristic: str, seeds: range) -> tuple[list[Observation], list[int]]:
+def imitation(ground: Ground, heuristic: str, seeds: Sequence[int]) -> tuple[list[Observation], list[int]]:
     """What the heuristic was shown and which row it chose; choices that are no candidates are left out."""
     observations: list[Observation] = []
     choices: list[int] = []
@@ -45,11 +46,11 @@ def imitation(ground: Ground, heuristic: str, seeds: range) -> tuple[list[Observ
     return observations, choices
 
 
-def clone(net: nn.Module, train: TrainConfig, ground: Ground, seed: int) -> float:
-    """Fit ``net`` to the heuristic's choices by smoothed cross-entropy; returns the last mean loss in nats."""
+def clone(net: nn.Module, train: TrainConfig, ground: Ground, seeds: Sequence[int], seed: int) -> float:
+    """Fit ``net`` to the heuristic's choices on the first of ``seeds`` by smoothed cross-entropy; returns the last mean
+    loss in nats."""
     assert train.warm_start is not None
-    begin = seed * _EPISODES % len(TRAIN)
-    observations, choices = imitation(ground, train.warm_start, TRAIN[begin : begin + _EPISODES])
+    observations, choices = imitation(ground, train.warm_start, seeds[:_EPISODES])
     store, chosen = Store(observations), np.array(choices, np.int64)
     optimizer = torch.optim.Adam(net.parameters(), 2e-3)
     rng = np.random.default_rng([seed, 3])

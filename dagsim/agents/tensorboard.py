@@ -1,0 +1,18 @@
+"""TensorBoard, where it is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+__all__ = ["writer"]
+
+
+def writer(folder: Path) -> Any:
+    """A writer of events into ``folder``, or ``None`` where TensorBoard is not installed (``pip install
+    dagsim[tb]``)."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder))

@@ -1,0 +1,61 @@
+"""Settings of the Gymnasium environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Literal, get_args
+
+from dagsim.envs.codecs.config import CandidatesConfig
+from dagsim.envs.rewards import RewardConfig
+from dagsim.errors import ConfigError
+
+__all__ = ["EnvConfig", "Level", "Preset"]
+
+Level = Literal["job", "task", "task_type", "task_type_par"]
+Preset = Literal["flat", "dict", "candidates", "graph"]
+
+
+@dataclass(frozen=True, slots=True)
+class EnvConfig:
+    """What an action is, what is observed, and when an episode is cut off.
+
+    ``level`` says what is chosen: a ``job`` (its task with the longest path, on the fastest type with room), a
+    ``task``, a pair of ``task_type``, or that and how many instances start at once (``task_type_par``: one, half or
+    all). ``observation`` is ``flat`` (a vector), ``dict`` (``observations`` and ``action_mask``), ``candidates`` (a row
+    per choice) or ``graph`` (that, and the tasks of all jobs in the system with their edges).
+    """
+
+    level: Level = "task_type"
+    observation: Preset = "candidates"
+    slots: int = 64
+    """Actions; the last one is to wait."""
+    nodes: int = 256
+    """Tasks that ``graph`` shows at most, oldest job first."""
+    edges: int = 512
+    codec: CandidatesConfig = field(default_factory=CandidatesConfig)
+    reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
+    """Terms and weights (``dagsim.envs.rewards``)."""
+    reward_scale: float = 1000.0
+    max_steps: int | None = None
+    """The episode is truncated after so many actions."""
+    horizon_s: float = inf
+    """The episode is truncated where the simulation gets here."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if self.level not in get_args(Level):
+            raise ConfigError(f"env: level must be one of {', '.join(get_args(Level))}, got {self.level!r}")
+        if self.observation not in get_args(Preset):
+            raise ConfigError(
+                f"env: observation must be one of {', '.join(get_args(Preset))}, got {self.observation!r}"
+            )
+        if min(self.slots, self.nodes, self.edges) < 2:
+            raise ConfigError("env: slots, nodes and edges must be 2 or more")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ConfigError(f"env: max_steps must be 1 or more, got {self.max_steps!r}")
+        if not self.horizon_s > 0:
+            raise ConfigError(f"env: horizon_s must be positive, got {self.horizon_s!r}")
+        RewardConfig(self.reward, self.reward_scale)

@@ -1,0 +1,83 @@
+"""Action levels: which rows of the candidates an agent chooses among, and what each of them does."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.envs.codecs.candidates import Candidates
+from dagsim.envs.codecs.codec import Observation
+from dagsim.envs.config import Level
+from dagsim.model import Decision, Share, Start
+from dagsim.sim.policy import View
+
+__all__ = ["Levelled"]
+
+
+class _Row(NamedTuple):
+    row: int
+    """The row of the candidates."""
+    parallelism: float
+    """The share of the waiting instances with room that start."""
+
+
+class Levelled:
+    """The candidates codec with the rows of one action level; one more column, ``parallelism``, tells them apart where
+    it is chosen, too."""
+
+    token_features: tuple[str, ...] = (*Candidates.token_features, "parallelism")
+    context_features = Candidates.context_features
+    gpu_features = Candidates.gpu_features
+
+    def __init__(self, codec: Candidates, level: Level) -> None:
+        self.codec = codec
+        self.level = level
+        self._rows: list[_Row] = []
+
+    def encode(self, view: View) -> Observation | None:
+        """The choices of this level; ``None`` if there is nothing to choose."""
+        seen = self.codec.encode(view)
+        if seen is None:
+            return None
+        self._rows = self._chosen()
+        waits = len(seen.tokens) > len(self.codec.rows)
+        picked = [row.row for row in self._rows] + [len(self.codec.rows)] * waits
+        parallelism = np.array([row.parallelism for row in self._rows] + [0.0] * waits, np.float32)
+        tokens = np.concatenate([seen.tokens[picked], parallelism[:, None]], axis=1)
+        return Observation(tokens, seen.context, seen.gpus)
+
+    def decode(self, view: View, choice: int) -> Decision | None:
+        """The decision of a row."""
+        if choice >= len(self._rows):
+            return None
+        row, parallelism = self._rows[choice]
+        decision = self.codec.decode(view, row)
+        if parallelism == 1.0 or not isinstance(decision, Start):
+            return decision
+        wanted = max(int(sum(share.instances for share in decision.placement) * parallelism), 1)
+        return Start(decision.task, (Share(decision.placement[0].node, wanted),))
+
+    def choice_of(self, decision: Decision | None) -> int | None:
+        """The row that stands for a decision, ``None`` if this level has none."""
+        row = self.codec.choice_of(decision)
+        if row is None:
+            return None
+        if row == len(self.codec.rows):
+            return len(self._rows)
+        return next((place for place, each in enumerate(self._rows) if each == (row, 1.0)), None)
+
+    def _chosen(self) -> list[_Row]:
+        rows = self.codec.rows
+        if self.level == "task_type":
+            return [_Row(row, 1.0) for row in range(len(rows))]
+        if self.level == "task_type_par":
+            some = [(0.0, 0.5, 1.0) if task.waiting > 2 and not task.demand.gang else (1.0,) for task, _ in rows]
+            return [_Row(row, part) for row, parts in enumerate(some) for part in parts]
+        best: dict[object, tuple[float, float, int]] = {}
+        for row, (task, type_) in enumerate(rows):
+            of = task.job if self.level == "job" else task
+            key = (-task.rank_s if self.level == "job" else 0.0, task.seconds[type_], row)
+            if of not in best or key < best[of]:
+                best[of] = key
+        return [_Row(row, 1.0) for _, _, row in sorted(best.values(), key=lambda each: each[2])]

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import warnings
+from itertools import count
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from dagsim.envs.scheduling import SchedulingEnv
+from dagsim.errors import ConfigError
+from dagsim.experiment.config import load_config
+from dagsim.experiment.environment import make_env
+from dagsim.experiment.training.maker import Maker
+from dagsim.metrics import summarize
+from dagsim.policies import POLICIES
+
+SMALL = ["workload.count=12"]
+PRESETS = ["flat", "dict", "candidates", "graph"]
+LEVELS = ["job", "task", "task_type", "task_type_par"]
+
+
+def small(**changes: object) -> SchedulingEnv:
+    return make_env("heterogeneous-dag", SMALL, **changes)
+
+
+def played(env: SchedulingEnv, seed: int, legal_only: bool = True) -> tuple[float, dict[str, object]]:
+    """An episode of drawn actions: the sum of its rewards, and its last info."""
+    rng = np.random.default_rng(seed)
+    _, info = env.reset(seed=seed)
+    total = 0.0
+    for _ in count():
+        actions = np.flatnonzero(info["action_mask"]) if legal_only else np.arange(env.config.slots)
+        _, reward, terminated, truncated, info = env.step(rng.choice(actions))
+        total += float(reward)
+        if terminated or truncated:
+            return total, info
+    raise AssertionError
+
+
+@pytest.mark.parametrize("observation", PRESETS)
+@pytest.mark.parametrize("level", LEVELS)
+def test_gymnasiums_checker_is_content(observation: str, level: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # unbounded boxes are meant
+        check_env(small(observation=observation, level=level), skip_render_check=True)
+
+
+def test_it_is_made_by_name() -> None:
+    env = gymnasium.make("dagsim.envs:dagsim/Scheduling-v0", config="heterogeneous", settings=SMALL, level="task")
+    _, info = env.reset(seed=3)
+    assert info["action_mask"].sum() > 0
+    env.close()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_rewards_add_up_whatever_is_chosen(level: str) -> None:
+    env = small(level=level, reward={"job_seconds": 1.0}, reward_scale=1.0)
+    total, info = played(env, 5)
+    assert env.simulation is not None
+    assert total == pytest.approx(-12 * summarize(env.simulation.schedule).jct_s.mean)
+    assert info["mean_jct_s"] == pytest.approx(-total / 12)
+
+
+@pytest.mark.parametrize(
+    ("policy", "codec"), [("sjf", {}), ("eft-wait", {}), ("fifo-fit", {"select": "oldest", "window": 4000})]
+)
+def test_a_heuristic_through_the_environment_writes_the_same_log(policy: str, codec: dict[str, object]) -> None:
+    config = load_config(None, ["workload=heterogeneous-dag", "workload.count=25"])
+    direct = Maker(config)(7).run(POLICIES.create(policy))
+    env = make_env(config, slots=4096, codec=type(small().config.codec)(**codec))  # type: ignore[arg-type]
+    env.reset(seed=7)
+    decide = POLICIES.create(policy).decide
+    done = False
+    while not done:
+        decision = next(iter(decide(env.view)), None)  # type: ignore[arg-type]
+        action = env.action_of(decision)
+        assert action is not None
+        _, _, done, _, info = env.step(action)
+    assert info["illegal_actions"] == 0
+    assert env.simulation is not None
+    assert env.simulation.schedule.log == direct.log
+
+
+def test_the_mask_is_in_three_places() -> None:
+    env = small(observation="dict")
+    observation, info = env.reset(seed=1)
+    assert (observation["action_mask"] == info["action_mask"]).all()
+    assert (env.action_masks() == info["action_mask"].astype(bool)).all()
+
+
+def test_an_illegal_action_falls_back_and_is_counted() -> None:
+    _, info = played(small(), 2, legal_only=False)
+    assert info["illegal_actions"] > 0
+    assert "mean_jct_s" in info
+
+
+def test_waiting_is_legal_only_while_something_is_to_happen() -> None:
+    env = make_env("batch", ["workload.count=3"])
+    _, info = env.reset(seed=1)
+    assert info["action_mask"][-1] == 0  # all jobs are there, nothing runs
+    _, _, _, _, info = env.step(0)
+    assert info["action_mask"][-1] == 1
+
+
+def test_the_same_seed_plays_the_same_and_another_another() -> None:
+    assert played(small(), 4)[0] == played(small(), 4)[0]
+    assert played(small(), 4)[0] != played(small(), 5)[0]
+
+
+def test_cut_off_is_not_over() -> None:
+    env = small(max_steps=3)
+    env.reset(seed=1)
+    results = [env.step(int(np.flatnonzero(env.action_masks())[0])) for _ in range(3)]
+    assert [(terminated, truncated) for _, _, terminated, truncated, _ in results] == [(False, False)] * 2 + [
+        (False, True)
+    ]
+    _, info = played(small(horizon_s=1.0), 1)
+    assert "mean_jct_s" not in info
+
+
+def test_parallelism_starts_some_instances_only() -> None:
+    env = make_env("map-reduce", ["workload.count=2"], level="task_type_par")
+    env.reset(seed=1)
+    env.step(0)
+    assert env.simulation is not None
+    started = [row[6] for row in env.simulation.schedule.log.since(0) if row[0] == 3]
+    assert started[0] == 1
+
+
+@pytest.mark.parametrize("vector", [gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv])
+def test_it_works_in_vectors(vector: type[gymnasium.vector.VectorEnv]) -> None:  # type: ignore[type-arg]
+    envs = vector([small, small])  # type: ignore[call-arg]
+    observations, infos = envs.reset(seed=[1, 2])
+    assert observations["tokens"].shape[0] == 2
+    for _ in range(5):
+        actions = [int(np.flatnonzero(mask)[0]) for mask in infos["action_mask"]]
+        _, rewards, _, _, infos = envs.step(np.array(actions))
+        assert (rewards <= 1e-6).all()
+    envs.close()
+
+
+def test_stable_baselines_checker_is_content() -> None:
+    checker = pytest.importorskip("stable_baselines3.common.env_checker")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for observation in ("flat", "candidates"):
+            checker.check_env(small(observation=observation))
+
+
+def test_maskable_ppo_learns_on_it() -> None:
+    contrib = pytest.importorskip("sb3_contrib")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = contrib.MaskablePPO("MlpPolicy", small(observation="flat"), n_steps=64, batch_size=32)
+        model.learn(128)
+
+
+def test_wrong_settings_are_refused() -> None:
+    for changes, told in (
+        ({"level": "jobs"}, "level must be one of job, task"),
+        ({"observation": "image"}, "observation must be one of flat, dict"),
+        ({"slots": 1}, "must be 2 or more"),
+        ({"max_steps": 0}, "max_steps must be 1 or more"),
+        ({"reward": {"fun": 1.0}}, "unknown term 'fun'"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            small(**changes)
+
+
+def test_it_says_where_it_is() -> None:
+    env = small(render_mode="ansi")
+    assert env.render() == "not begun"
+    env.reset(seed=1)
+    assert "ready" in env.render()
