@@ -39,6 +39,8 @@ ROOT = Path(__file__).parent.parent
 LOADS = (0.9, 1.1)
 SEEDS = (1, 2, 3)
 ABLATED = "dag-0.9"
+ABLATION_ITERATIONS = 20
+"""The ablations and their base, ``short``, learn for so long only."""
 
 
 class Run(NamedTuple):
@@ -55,22 +57,25 @@ def runs() -> Iterator[Run]:
     for seed in SEEDS:
         for cell in cells():
             yield Run(f"{cell}-ppo-{seed}", cell, (), seed)
+    short = f"train.iterations={ABLATION_ITERATIONS}"
     variants = {
-        "reinforce": ("train.algorithm.kind=reinforce", "train.algorithm.discount_jcts=[0.5,4.0]"),
-        "d3qn": ("train.algorithm.kind=d3qn",),
-        "sac": ("train.algorithm.kind=sac",),
-        "critic": ("train.algorithm.advantage=critic", "train.algorithm.sequences=32", "train.algorithm.replicas=1"),
+        "short": (),
+        "reinforce": ("train.algorithm={kind: reinforce, discount_jcts: [0.5, 4.0]}",),
+        "d3qn": ("train.algorithm={kind: d3qn}",),
+        "sac": ("train.algorithm={kind: sac}",),
+        "mlp": ("train.net.kind=mlp",),
         "unshaped": ("train.reward={job_seconds: 1.0}",),
         "look-ahead-off": ("train.codec.look_ahead=off",),
-        "look-ahead-cdf": ("train.codec.look_ahead=cdf",),
-        "look-ahead-per-gpu": ("train.codec.look_ahead=per_gpu",),
-        "mlp": ("train.net.kind=mlp",),
+        "critic": ("train.algorithm.advantage=critic", "train.algorithm.sequences=32", "train.algorithm.replicas=1"),
         "attention": ("train.net.kind=attention",),
         "linear": ("train.net.kind=linear",),
+        "look-ahead-cdf": ("train.codec.look_ahead=cdf",),
+        "look-ahead-per-gpu": ("train.codec.look_ahead=per_gpu",),
+        "undiscounted": ("train.algorithm.discount_jcts=[1000.0, 1000.0]",),
         "cloned": ("train.warm_start=eft-wait",),
     }
     for name, settings in variants.items():
-        yield Run(f"{ABLATED}-{name}-1", ABLATED, settings, 1)
+        yield Run(f"{ABLATED}-{name}-1", ABLATED, (short, *settings), 1)
 
 
 def cells() -> Iterator[str]:

@@ -34,13 +34,13 @@ def imitation(ground: Ground, heuristic: str, seeds: Sequence[int]) -> tuple[lis
             view = next(conversation)
             while True:
                 observation = codec.encode(view)
-                decisions = list(decide(view)) if observation is None else list(decide(view))[:1]
+                decision = next(iter(decide(view)), None)  # one by one: a policy sees each carried out before the next
                 if observation is not None:
-                    choice = codec.choice_of(decisions[0] if decisions else None)
+                    choice = codec.choice_of(decision)
                     if choice is not None and len(observation.tokens) > 1:
                         observations.append(observation)
                         choices.append(choice)
-                view = conversation.send(decisions)
+                view = conversation.send(() if decision is None else (decision,))
         except StopIteration:
             pass
     return observations, choices
