@@ -72,7 +72,8 @@ class Seen(NamedTuple):
     jobs: np.ndarray  # (J, len(JOB))
     context: np.ndarray  # (len(CONTEXT),)
     job: np.ndarray  # (N,) int64: place of the stage's job
-    edges: np.ndarray  # (M, 2) int64 parent, child; the lower the parent, the earlier
+    height: np.ndarray  # (N,) int64: edges on the longest path to a sink
+    edges: np.ndarray  # (M, 2) int64: parent, child; the lower the parent, the earlier
     level: np.ndarray  # (M,) int64: height of the parent
     choices: np.ndarray  # (S,) int64: places of the stages that can be chosen
     most: np.ndarray  # (S,) int64: executors each of them can use, 1 to committable
@@ -164,6 +165,7 @@ def observe(graph: StageGraph) -> Seen:
         job_rows,
         context,
         graph.job,
+        graph.height,
         edges,
         level,
         choices,

@@ -14,19 +14,28 @@ from torch.nn.functional import leaky_relu
 from dagsim.agents.decima_features import CONTEXT, JOB, OPTION, STAGE, Seen, option_rows
 from dagsim.agents.ragged import segment_sum
 
-__all__ = ["DecimaNet", "Graphs", "Options", "collate", "options"]
+__all__ = ["DecimaNet", "Graphs", "Level", "Options", "collate", "options"]
+
+
+class Level(NamedTuple):
+    """Stages of one height, which are rows ``begin`` to ``end`` - 1, and the E edges to their children."""
+
+    begin: int
+    end: int
+    parents: Tensor  # (E,) int64, counted from ``begin``
+    children: Tensor  # (E,) int64
 
 
 class Graphs(NamedTuple):
-    """``B`` observations laid end to end: N stages, J jobs, S choices in all; edges by the parent's height."""
+    """``B`` observations as one: N stages, the lowest first, J jobs, S choices in all."""
 
     stages: Tensor  # (N, F)
     jobs: Tensor  # (J, G)
     context: Tensor  # (B, C)
     job: Tensor  # (N,) int64: the job of each stage
     of_job: Tensor  # (J,) int64: the observation of each job
-    levels: tuple[tuple[Tensor, Tensor, Tensor], ...]
-    """Per level (low first) the parents without repeats, and per edge the place of its parent there, and its child."""
+    levels: tuple[Level, ...]
+    """Heights from 1 on."""
     choices: Tensor  # (S,) int64: stages that can be chosen
     segment: Tensor  # (S,) int64: the observation of each choice
     first: Tensor  # (B,) int64: the first choice of each observation
@@ -48,28 +57,26 @@ class Options(NamedTuple):
 def collate(seen: Sequence[Seen]) -> Graphs:
     """All observations as one batch. O(their size)."""
     counts = np.array([(len(each.stages), len(each.jobs), len(each.choices)) for each in seen])
-    ends = np.cumsum(counts, axis=0)
-    begins = ends - counts
+    begins = np.cumsum(counts, axis=0) - counts
     stage_at, job_at = begins[:, 0].tolist(), begins[:, 1].tolist()
     numbers = np.arange(len(seen))
-    if len(seen) == 1:
-        (one,) = seen
-        job, edges, level, choices = one.job, one.edges, one.level, one.choices
-    else:
-        job = np.concatenate([each.job + at for each, at in zip(seen, job_at, strict=True)])
-        edges = np.concatenate([each.edges + at for each, at in zip(seen, stage_at, strict=True)])
-        level = np.concatenate([each.level for each in seen])
-        choices = np.concatenate([each.choices + at for each, at in zip(seen, stage_at, strict=True)])
-        order = np.argsort(level, kind="stable")
-        edges, level = edges[order], level[order]
+    height = _joined([each.height for each in seen])
+    job = _joined([each.job for each in seen], job_at)
+    edges, level = _joined([each.edges for each in seen], stage_at), _joined([each.level for each in seen])
+    if len(seen) > 1:
+        by_level = np.argsort(level, kind="stable")
+        edges, level = edges[by_level], level[by_level]
+    order = np.argsort(height, kind="stable")
+    row = np.empty_like(order)
+    row[order] = np.arange(len(order))
     return Graphs(
-        torch.from_numpy(np.concatenate([each.stages for each in seen])),
-        torch.from_numpy(np.concatenate([each.jobs for each in seen])),
+        torch.from_numpy(_joined([each.stages for each in seen])[order]),
+        torch.from_numpy(_joined([each.jobs for each in seen])),
         torch.from_numpy(np.stack([each.context for each in seen])),
-        torch.from_numpy(job),
+        torch.from_numpy(job[order]),
         torch.from_numpy(np.repeat(numbers, counts[:, 1])),
-        _levels(edges, level),
-        torch.from_numpy(choices),
+        _levels(height[order], row[edges], level),
+        torch.from_numpy(row[_joined([each.choices for each in seen], stage_at)]),
         torch.from_numpy(np.repeat(numbers, counts[:, 2])),
         torch.from_numpy(begins[:, 2].copy()),
     )
@@ -115,9 +122,9 @@ class DecimaNet(nn.Module):
         """(S, H) all that is known about each choice: its stage, job, and the whole."""
         own = self.stage(graphs.stages)  # (N, h)
         below = leaky_relu(own, 0.2)
-        for parents, place, children in graphs.levels:
-            sent = segment_sum(below[children], place, len(parents))
-            below = below.index_copy(0, parents, leaky_relu(own[parents] + self.message(sent), 0.2))
+        for begin, end, parents, children in graphs.levels:
+            sent = segment_sum(below[children], parents, end - begin)
+            below[begin:end] = leaky_relu(torch.addmm(own[begin:end], sent, self.message.weight.T), 0.2)
         total = segment_sum(leaky_relu(self.of_stages(below), 0.2), graphs.job, len(graphs.jobs)) / 8
         summary = leaky_relu(self.summary(torch.cat([total, graphs.jobs], 1)), 0.2)  # (J, h)
         all_jobs = segment_sum(summary, graphs.of_job, graphs.size) / 8
@@ -146,17 +153,27 @@ class DecimaNet(nn.Module):
         return self.many_score(mixed)[:, 0]  # type: ignore[no-any-return]
 
 
-def _levels(edges: np.ndarray, level: np.ndarray) -> tuple[tuple[Tensor, Tensor, Tensor], ...]:
-    found = []
-    if len(level):
-        bounds = np.searchsorted(level, np.arange(1, level[-1] + 2)).tolist()
-        for begin, end in pairwise(bounds):
-            if begin < end:
-                parents, place = np.unique(edges[begin:end, 0], return_inverse=True)
-                found.append(
-                    (torch.from_numpy(parents), torch.from_numpy(place), torch.from_numpy(edges[begin:end, 1].copy()))
-                )
-    return tuple(found)
+def _joined(parts: list[np.ndarray], offsets: Sequence[int] | None = None) -> np.ndarray:
+    """The parts end to end, each with its offset added; not to be written to."""
+    if len(parts) == 1:
+        return parts[0]
+    if offsets is not None:
+        parts = [part + offset for part, offset in zip(parts, offsets, strict=True)]
+    return np.concatenate(parts)
+
+
+def _levels(height: np.ndarray, edges: np.ndarray, level: np.ndarray) -> tuple[Level, ...]:
+    """Rows and edges by height; both are in its order, and a stage of height 1 or more always has a child."""
+    if not len(level):
+        return ()
+    heights = np.arange(1, level[-1] + 2)
+    rows, ends = np.searchsorted(height, heights).tolist(), np.searchsorted(level, heights).tolist()
+    parents, children = edges.T
+    return tuple(
+        Level(begin, end, torch.from_numpy(parents[low:high] - begin), torch.from_numpy(children[low:high]))
+        for (begin, end), (low, high) in zip(pairwise(rows), pairwise(ends), strict=True)
+        if begin < end
+    )
 
 
 def _indifferent(inputs: int) -> nn.Linear:

@@ -10,7 +10,7 @@ import torch
 
 from dagsim.agents.decima_features import Seen, observe
 from dagsim.agents.decima_net import DecimaNet, collate, options
-from dagsim.agents.ragged import log_softmax, sample
+from dagsim.agents.ragged import sample
 from dagsim.spark import Commit, JobTime, Policy, SparkSimulation, View
 
 __all__ = ["DecimaPolicy", "Steps", "choose", "play", "watch"]
@@ -39,19 +39,26 @@ def choose(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Per observation a choice of stage (B,), its number of executors (B,) and their log-probability (B,): drawn, or
     without ``rng`` the likeliest."""
-    with torch.no_grad():
+    with torch.inference_mode():
         graphs = collate(seen)
         embedded = net.embed(graphs)
-        log_p = log_softmax(net.stage_scores(embedded), graphs.segment, len(seen)).numpy()
         first = graphs.first.numpy()
-        stages = sample(log_p, first, rng)
+        which = _log_softmax(net.stage_scores(embedded).numpy(), first)
+        stages = sample(which, first, rng)
         numbers = options(seen, stages)
-        many = log_softmax(
-            net.number_scores(embedded[torch.from_numpy(first + stages)], numbers), numbers.segment, len(seen)
-        ).numpy()
         at = numbers.first.numpy()
+        chosen = embedded[torch.from_numpy(first + stages)]
+        many = _log_softmax(net.number_scores(chosen, numbers).numpy(), at)
         counts = sample(many, at, rng)
-    return stages, counts + 1, log_p[first + stages] + many[at + counts]
+    return stages, counts + 1, which[first + stages] + many[at + counts]
+
+
+def _log_softmax(scores: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """(N,) log-probabilities of the rows within their own observation, which begin at ``first`` (B,)."""
+    lengths = np.diff(np.append(first, len(scores)))
+    above = scores - np.repeat(np.maximum.reduceat(scores, first), lengths)
+    log_p: np.ndarray = above - np.repeat(np.log(np.add.reduceat(np.exp(above), first)), lengths)
+    return log_p
 
 
 class DecimaPolicy:

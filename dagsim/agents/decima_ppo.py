@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dagsim.agents.decima_baseline import advantages
 from dagsim.agents.decima_net import DecimaNet, collate, options
 from dagsim.agents.decima_play import Steps
 from dagsim.agents.ragged import entropy, log_softmax
-from dagsim.agents.returns import replica_advantages
 
 __all__ = ["DecimaLearner", "LearnConfig", "imitate", "likelihood"]
 
@@ -54,7 +54,7 @@ def likelihood(net: DecimaNet, steps: Sequence[tuple[Steps, int]]) -> tuple[Tens
 
 
 def imitate(
-    net: DecimaNet, episodes: Sequence[Steps], rng: np.random.Generator, *, epochs: int, lr: float, minibatch: int = 512
+    net: DecimaNet, episodes: Sequence[Steps], rng: np.random.Generator, *, epochs: int, lr: float, minibatch: int = 128
 ) -> float:
     """Cross entropy towards what ``episodes`` decided; returns that of the last epoch."""
     optimizer = torch.optim.Adam(net.parameters(), lr)
@@ -82,18 +82,21 @@ class DecimaLearner:
         self.optimizer = torch.optim.Adam(net.parameters(), config.lr)
 
     def learn(
-        self, groups: Sequence[Sequence[Steps]], time_constant_s: float, progress: float, rng: np.random.Generator
+        self,
+        groups: Sequence[Sequence[Steps]],
+        time_constant_s: float,
+        credit_s: float,
+        progress: float,
+        rng: np.random.Generator,
     ) -> dict[str, float]:
         """Learn from ``groups`` of replicas, each of one job sequence; ``progress`` runs from 0 to 1."""
         config = self.config
         if config.differential:
             _subtract_rate(groups)
-        advantages = np.concatenate(
-            [each for group in groups for each in replica_advantages(group, time_constant_s)]  # type: ignore[arg-type]
-        )
+        gains = np.concatenate(advantages(groups, time_constant_s, credit_s))
         index = _index([steps for group in groups for steps in group])
         real = np.array([at for at, (steps, t) in enumerate(index) if steps.seen[t].most.sum() > 1])
-        advantages = ((advantages - advantages[real].mean()) / (advantages[real].std() + 1e-8)).astype(np.float32)
+        gains = ((gains - gains[real].mean()) / (gains[real].std() + 1e-8)).astype(np.float32)
         old = np.array([steps.log_p[t] for steps, t in index], np.float32)
         for param_group in self.optimizer.param_groups:
             param_group["lr"] = config.lr * (1 - progress) + 1e-5
@@ -103,7 +106,7 @@ class DecimaLearner:
                 rows = real[picked]
                 log_p, spread = likelihood(self.net, [index[at] for at in rows])
                 log_ratio = log_p - torch.from_numpy(old[rows])
-                ratio, gain = torch.exp(log_ratio), torch.from_numpy(advantages[rows])
+                ratio, gain = torch.exp(log_ratio), torch.from_numpy(gains[rows])
                 if config.loss == "ppo":
                     clipped = torch.clamp(ratio, 1 - config.clip, 1 + config.clip)
                     surrogate = torch.minimum(ratio * gain, clipped * gain).mean()

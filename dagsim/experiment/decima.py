@@ -71,6 +71,8 @@ class DecimaTraining:
     """Curriculum: episodes begin with so many jobs and grow to the workload's over the first half."""
     time_constant_s: tuple[float, float] = (100.0, 400.0)
     """Of the discount, at the beginning and at the end."""
+    credit: float = 0.5
+    """For so many time constants after a decision what happens is credited to it."""
     validate_every: int = 3
     validation: int = 8
     workers: int = 0
@@ -183,7 +185,8 @@ def train_decima(config: DecimaTraining, folder: Path, say: Callable[[str], None
             played = players.play(net, seeds, rng, config.jobs_at(progress))
             groups = [played[at : at + config.replicas] for at in range(0, len(played), config.replicas)]
             low, high = config.time_constant_s
-            told = learner.learn(groups, low * (high / low) ** progress, progress, rng)
+            time_constant_s = low * (high / low) ** progress
+            told = learner.learn(groups, time_constant_s, config.credit * time_constant_s, progress, rng)
             record(
                 iteration=iteration,
                 sampled_s=float(np.mean([steps.mean_jct_s for steps in played])),

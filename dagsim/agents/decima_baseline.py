@@ -1,0 +1,87 @@
+"""Advantages for Decima: what a decision changed, freed from the luck of the arrivals and from the backlog it met.
+
+Replicas of one job sequence share its luck (input-dependent baseline, Mao et al., ICLR 2019), but soon differ in the
+jobs they have left, which says more about the return than any decision. A linear model of that backlog, fitted anew to
+every iteration, is taken off, too; what is left is credited to the decisions shortly before it (GAE, Schulman et al.
+2016, by elapsed time).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dagsim.agents.decima_features import Seen
+from dagsim.agents.decima_play import Steps
+
+__all__ = ["advantages", "backlog"]
+
+_RIDGE = 1e-3
+
+
+def backlog(seen: Seen, time_constant_s: float) -> np.ndarray:
+    """(6,) float64: how long the jobs left would take, at best, in several measures."""
+    work = np.sort(np.expm1(8.0 * seen.jobs[:, 0].astype(np.float64)))
+    ends_s = np.cumsum(work) / seen.executors
+    paths_s = np.expm1(8.0 * seen.jobs[:, 1].astype(np.float64))
+    return np.array(
+        (
+            len(work),
+            (1 - np.exp(-ends_s / time_constant_s)).sum(),
+            (1 - np.exp(-4 * ends_s / time_constant_s)).sum(),
+            (1 - np.exp(-paths_s / time_constant_s)).sum(),
+            np.log1p(work).sum() / 8,
+            ends_s[-1] / time_constant_s,
+        )
+    )
+
+
+def advantages(groups: Sequence[Sequence[Steps]], time_constant_s: float, credit_s: float) -> list[np.ndarray]:
+    """(T_i,) float64 per episode, in order: by how much its decisions were better than those of the other replicas.
+
+    ``credit_s`` is how long after a decision what happens is still credited to it, where the backlog does not say so.
+    """
+    returns = [[_returns(steps, time_constant_s) for steps in group] for group in groups]
+    left = [[np.stack([backlog(each, time_constant_s) for each in steps.seen]) for steps in group] for group in groups]
+    excess_return, mean_return, excess_left = [], [], []
+    for group, found, measured in zip(groups, returns, left, strict=True):
+        for number, steps in enumerate(group):
+            times = np.asarray(steps.times_s[:-1])
+            others = [other for other in range(len(group)) if other != number]
+            mean = np.mean([_at(times, group[other], found[other][:, None]) for other in others], axis=0)[:, 0]
+            mean_return.append(mean)
+            excess_return.append(found[number] - mean)
+            excess_left.append(
+                measured[number] - np.mean([_at(times, group[other], measured[other]) for other in others], axis=0)
+            )
+    x, y = np.concatenate(excess_left), np.concatenate(excess_return)
+    weights = np.linalg.solve(x.T @ x + _RIDGE * len(x) * np.eye(x.shape[1]), x.T @ y)
+    values = [mean + rows @ weights for mean, rows in zip(mean_return, excess_left, strict=True)]
+    episodes = [steps for group in groups for steps in group]
+    return [_credit(steps, value, time_constant_s, credit_s) for steps, value in zip(episodes, values, strict=True)]
+
+
+def _returns(steps: Steps, time_constant_s: float) -> np.ndarray:
+    gamma = np.exp(-np.diff(steps.times_s) / time_constant_s).tolist()
+    found, rest = np.empty(len(gamma)), 0.0
+    for at in range(len(gamma) - 1, -1, -1):
+        rest = found[at] = steps.rewards[at] + gamma[at] * rest
+    return found
+
+
+def _at(times: np.ndarray, steps: Steps, curves: np.ndarray) -> np.ndarray:
+    """(T, C) the columns of ``curves`` at ``times``; 0 after the end of the episode."""
+    own = np.asarray(steps.times_s)
+    padded = np.vstack([curves, np.zeros((1, curves.shape[1]))])
+    return np.stack([np.interp(times, own, column) for column in padded.T], axis=1)
+
+
+def _credit(steps: Steps, values: np.ndarray, time_constant_s: float, credit_s: float) -> np.ndarray:
+    elapsed = np.diff(steps.times_s)
+    gamma, kept = np.exp(-elapsed / time_constant_s), np.exp(-elapsed / credit_s)
+    delta = (np.asarray(steps.rewards) + gamma * np.append(values[1:], 0.0) - values).tolist()
+    found, rest = np.empty(len(delta)), 0.0
+    for at in range(len(delta) - 1, -1, -1):
+        rest = found[at] = delta[at] + gamma[at] * kept[at] * rest
+    return found
