@@ -7,7 +7,7 @@ none are left to give, or no stage wants any. The observation is a graph, padded
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -26,7 +26,7 @@ ENV_ID = "dagsim/Decima-v0"
 Observation: TypeAlias = dict[str, np.ndarray]
 
 
-class DecimaEnv(gymnasium.Env[Observation, np.ndarray]):
+class DecimaEnv(gymnasium.Env[Any, Any]):
     """Episodes of ``jobs`` Spark jobs on ``executors`` executors.
 
     Observation, rows beyond those in use being 0 (places: -1); all jobs and stages in the system, by job in order of
@@ -50,7 +50,7 @@ class DecimaEnv(gymnasium.Env[Observation, np.ndarray]):
     Render modes: ``ansi`` (a table of the jobs), ``rgb_array`` and ``human`` (executors over time, coloured by job).
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array", "human"], "render_fps": 4}
+    metadata = {"render_modes": ["ansi", "rgb_array", "human"], "render_fps": 4}
 
     def __init__(
         self,
@@ -92,6 +92,7 @@ class DecimaEnv(gymnasium.Env[Observation, np.ndarray]):
         )
         self.simulation: SparkSimulation | None = None
         self._view: View | None = None
+        self._window: Any = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -158,7 +159,7 @@ class DecimaEnv(gymnasium.Env[Observation, np.ndarray]):
 
     def close(self) -> None:
         """Close the window, if there is one."""
-        if getattr(self, "_window", None) is not None:
+        if self._window is not None:
             from matplotlib import pyplot
 
             pyplot.close(self._window)
@@ -215,7 +216,7 @@ class DecimaEnv(gymnasium.Env[Observation, np.ndarray]):
     def _show(self, image: np.ndarray) -> None:
         from matplotlib import pyplot
 
-        if getattr(self, "_window", None) is None:
+        if self._window is None:
             self._window, axes = pyplot.subplots(figsize=(11, 5))
             axes.axis("off")
             self._shown = axes.imshow(image)

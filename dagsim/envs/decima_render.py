@@ -85,8 +85,8 @@ def picture(simulation: SparkSimulation) -> np.ndarray:
     axes = figure.add_subplot()
     draw(axes, bars(cluster.launches), len(cluster.executors), cluster.now_ms / 1000)
     axes.set_title(_headline(simulation), fontsize=10, loc="left")
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+    canvas.draw()  # type: ignore[no-untyped-call]
+    return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()  # type: ignore[no-untyped-call]
 
 
 def describe(simulation: SparkSimulation) -> str:

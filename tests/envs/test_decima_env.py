@@ -1,0 +1,117 @@
+"""``dagsim/Decima-v0`` keeps Gymnasium's contract, and plays the same episodes as the simulation alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from dagsim.envs.decima import ENV_ID, DecimaEnv
+from dagsim.errors import ConfigError, IllegalDecision
+from dagsim.spark import SPARK_POLICIES, SparkSimulation, View, sequence, synthetic_profiles
+
+POOL = synthetic_profiles()
+
+
+def play(env: DecimaEnv, seed: int, policy: str) -> tuple[float, dict[str, object]]:
+    """The sum of rewards and the last info of a heuristic that plays through the environment."""
+    env.reset(seed=seed)
+    heuristic, total = SPARK_POLICIES.create(policy), 0.0
+    while True:
+        assert env._view is not None
+        stage, number = heuristic.decide(env._view)  # type: ignore[misc]
+        row = env._view.graph().stages.index(stage)
+        seen, reward, terminated, truncated, info = env.step(np.array([row, number - 1]))
+        assert env.observation_space.contains(seen)
+        total += reward
+        if terminated or truncated:
+            return total, info
+
+
+class Legal(DecimaEnv):
+    """Turns any action into one that the masks allow, for a checker that knows no masks."""
+
+    def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        rows, numbers = (np.flatnonzero(mask) for mask in self._masks.values())
+        return super().step(np.array([rows[action[0] % len(rows)], numbers[action[1] % len(numbers)]]))
+
+
+def test_gymnasium_finds_nothing_wrong() -> None:
+    assert isinstance(gymnasium.make(ENV_ID, executors=5, jobs=3).unwrapped, DecimaEnv)
+    check_env(Legal(5, 3, pool=POOL), skip_render_check=True)
+
+
+def test_heuristic_through_the_environment_is_the_heuristic() -> None:
+    total, info = play(DecimaEnv(10, 6, pool=POOL), 3, "srpt-cp[cap=4]")
+    alone = SparkSimulation(10, sequence(POOL, 3, jobs=6), seed=3).run(SPARK_POLICIES.create("srpt-cp[cap=4]"))
+    assert info["mean_jct_s"] == alone.mean_jct_s
+    assert -total / 6 == pytest.approx(alone.mean_jct_s)
+
+
+def test_discounted_costs_are_smaller() -> None:
+    whole, _ = play(DecimaEnv(10, 4, pool=POOL), 3, "fifo")
+    less, _ = play(DecimaEnv(10, 4, pool=POOL, beta=0.01), 3, "fifo")
+    assert whole < less < 0
+
+
+def test_masks_are_in_three_places_and_agree() -> None:
+    env = DecimaEnv(4, 3, pool=POOL, batch=3)
+    seen, info = env.reset(seed=1)
+    assert (seen["action_mask"] == info["action_mask"]).all()
+    assert (np.concatenate([seen["action_mask"], seen["number_mask"]]) == env.action_masks()).all()
+    assert seen["number_mask"].tolist() == [1, 1, 1, 1]
+    assert isinstance(env._view, View)
+    assert seen["action_mask"].sum() == env._view.graph().schedulable.sum()
+
+
+def test_few_rows_still_show_what_can_be_chosen() -> None:
+    env = DecimaEnv(4, 6, pool=POOL, batch=6, most_stages=10, most_edges=4)
+    seen, _ = env.reset(seed=1)
+    assert env.observation_space.contains(seen)
+    assert seen["action_mask"].sum() == 10
+
+
+def test_forbidden_actions_are_refused() -> None:
+    env = DecimaEnv(4, 3, pool=POOL)
+    with pytest.raises(IllegalDecision, match="reset"):
+        env.step(np.array([0, 0]))
+    seen, _ = env.reset(seed=1)
+    with pytest.raises(IllegalDecision, match="action_mask"):
+        env.step(np.array([int(np.flatnonzero(seen["action_mask"] == 0)[0]), 0]))
+
+
+def test_time_limit_truncates_and_is_drawn_from_the_seed() -> None:
+    env = DecimaEnv(4, 50, pool=POOL, mean_time_limit_s=100.0)
+    ends = []
+    for seed in (1, 1, 2):
+        seen, _ = env.reset(seed=seed)
+        truncated = False
+        while not truncated:
+            choice = np.array([np.flatnonzero(seen["action_mask"])[0], 0])
+            seen, _, terminated, truncated, _ = env.step(choice)
+            assert not terminated
+        assert env.simulation is not None
+        ends.append(env.simulation.episode.ended_ms)
+    assert ends[0] == ends[1] != ends[2]
+
+
+def test_it_can_be_read_and_seen() -> None:
+    env = DecimaEnv(4, 2, pool=POOL, render_mode="ansi")
+    play(env, 0, "fifo")
+    env.reset(seed=0)
+    assert "jobs in the system" in env.render()
+    env = DecimaEnv(4, 2, pool=POOL, render_mode="rgb_array")
+    play(env, 0, "fifo")
+    image = env.render()
+    assert image.dtype == np.uint8
+    assert image.shape[2] == 3
+    assert image.std() > 0
+
+
+def test_wrong_settings_are_said() -> None:
+    for wrong in ({"executors": 0}, {"beta": -1.0}, {"mean_time_limit_s": 0.0}, {"render_mode": "film"}):
+        with pytest.raises(ConfigError):
+            DecimaEnv(pool=POOL, **wrong)  # type: ignore[arg-type]
