@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.config import (
     Algorithm,
     D3qnConfig,
@@ -17,6 +18,7 @@ from dagsim.agents.config import (
 )
 from dagsim.agents.field import Ground, Here, sizes_of
 from dagsim.agents.learner import Learner, Start, learner
+from dagsim.agents.ragged import log_softmax, sample, stack
 from dagsim.envs.rewards import RewardConfig
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, Job, Task
@@ -114,3 +116,16 @@ def test_a_resumed_learner_goes_on_bit_for_bit(algorithm: Algorithm) -> None:
         resumed.iterate(iteration, iteration / 4)
     for name, value in whole.net.state_dict().items():
         assert torch.equal(value, resumed.net.state_dict()[name]), name
+
+
+def test_a_clone_chooses_as_the_heuristic_does() -> None:
+    learns, ground = begun(PpoConfig())
+    train = TrainConfig(net=NetConfig(hidden=16), warm_start="eft-wait", warm_start_epochs=40)
+    clone(learns.net, train, ground, range(200), 1)
+    observations, choices = imitation(ground, "eft-wait", range(2000, 2040))
+    batch = stack(observations)
+    with torch.no_grad():
+        log_p = log_softmax(learns.net(batch), batch.segment, batch.size).numpy()
+    agree = sample(log_p, batch.first.numpy()) == np.array(choices)
+    assert len(choices) > 40
+    assert agree.mean() > 0.85

@@ -1,0 +1,158 @@
+"""How fast learning is: decisions per CPU-second, and where the time goes.
+
+    python scripts/bench_env.py [--episodes 20] [--workload heterogeneous] [--train] [--json]
+
+Played by random legal actions: the candidates codec alone (what our agents play on), the Gymnasium environment with
+each observation preset, and eight environments in a ``SyncVectorEnv``. The kernel's share is that of a policy that
+takes the first candidate without looking (``sjf``); the codec's is the rest of the first figure. ``--train`` adds
+samples per CPU-second of PPO's whole iterations (playing and learning), and of sb3-contrib's MaskablePPO on the same
+environment in the same run where that is installed. CPU times of one process with one torch thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from collections.abc import Callable
+from time import process_time
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+from dagsim.agents.config import PpoConfig, TrainConfig
+from dagsim.agents.episode import Episode, play
+from dagsim.agents.field import Ground, Here, sizes_of
+from dagsim.agents.learner import Start, learner
+from dagsim.envs.codecs.candidates import Candidates
+from dagsim.envs.rewards import RewardConfig
+from dagsim.experiment.config import Config, load_config
+from dagsim.experiment.environment import make_env
+from dagsim.experiment.training.maker import Maker
+from dagsim.policies import POLICIES
+
+
+def kernel(maker: Maker, seeds: range) -> int:
+    """Decisions of SJF, without a codec."""
+    return sum(maker(seed).run(POLICIES.create("sjf")).log.rows()["kind"].tolist().count(3) for seed in seeds)
+
+
+def codec(maker: Maker, seeds: range, reward: RewardConfig | None) -> int:
+    """Random choices on the candidates codec."""
+    rng, count = np.random.default_rng(0), 0
+    for seed in seeds:
+        episode = Episode(maker(seed), Candidates(), reward)
+        while episode.observation is not None:
+            episode.step(int(rng.integers(len(episode.observation.tokens))))
+            episode.reward()
+            count += 1
+    return count
+
+
+def network(maker: Maker, seeds: range) -> int:
+    """An untrained network plays all episodes side by side."""
+    train = TrainConfig()
+    ground = Ground(maker, train.codec, RewardConfig(train.reward))
+    net = Start(train, Here(ground), sizes_of(), 0, 1.0, seeds).net()
+    played = play(net, [ground.episode(seed) for seed in seeds], np.random.default_rng(0))
+    return sum(len(steps.choices) for steps in played)
+
+
+def environment(config: Config, seeds: range, preset: str) -> int:
+    """Random legal actions through Gymnasium."""
+    env, rng, count = make_env(config, observation=preset), np.random.default_rng(0), 0
+    for seed in seeds:
+        _, info = env.reset(seed=seed)
+        over = False
+        while not over:
+            _, _, over, _, info = env.step(int(rng.choice(np.flatnonzero(info["action_mask"]))))
+            count += 1
+    return count
+
+
+def vector(config: Config, steps: int) -> int:
+    """The same, eight at a time."""
+    envs: Any = gymnasium.vector.SyncVectorEnv([lambda: make_env(config) for _ in range(8)])
+    _, infos = envs.reset(seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(steps):
+        masks = infos["action_mask"]
+        _, _, _, _, infos = envs.step(np.array([rng.choice(np.flatnonzero(m)) if m.any() else 0 for m in masks]))
+    return 8 * steps
+
+
+def ppo(config: Config, iterations: int) -> int:
+    """Whole iterations of our PPO."""
+    train = TrainConfig(algorithm=PpoConfig(sequences=4))
+    ground = Ground(Maker(config), train.codec, RewardConfig(train.reward))
+    learns = learner(Start(train, Here(ground), sizes_of(), 0, 1500.0, range(1_000_000, 1_001_000)))
+    return int(sum(learns.iterate(number, number / 100)["samples"] for number in range(iterations)))
+
+
+def maskable(config: Config, steps: int) -> int:
+    """sb3-contrib's MaskablePPO with its defaults."""
+    from sb3_contrib import MaskablePPO
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = MaskablePPO("MlpPolicy", make_env(config, observation="flat"), verbose=0)
+        model.learn(steps)
+    return steps
+
+
+def rate(work: Callable[[], int]) -> float:
+    """What the work counts per CPU-second."""
+    began = process_time()
+    count = work()
+    return count / (process_time() - began)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--workload", default="heterogeneous")
+    parser.add_argument("--train", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    config = load_config(None, [f"workload={given.workload}"])
+    maker, seeds = Maker(config), range(given.episodes)
+    maker(0)
+    shaped = RewardConfig({"shaped_job_seconds": 1.0})
+    work: dict[str, Callable[[], int]] = {
+        "kernel alone (sjf)": lambda: kernel(maker, seeds),
+        "candidates": lambda: codec(maker, seeds, None),
+        "candidates and reward": lambda: codec(maker, seeds, shaped),
+        "candidates, reward and network": lambda: network(maker, seeds),
+        **{
+            f"Gymnasium, {preset}": lambda preset=preset: environment(config, seeds, preset)  # type: ignore[misc]
+            for preset in ("flat", "dict", "candidates", "graph")
+        },
+        "Gymnasium, 8 in a vector": lambda: vector(config, 200),
+    }
+    if given.train:
+        work["PPO, whole iterations"] = lambda: ppo(config, 4)
+        work["MaskablePPO (sb3-contrib)"] = lambda: maskable(config, 4096)
+    rates: dict[str, float | None] = {}
+    for name, each in work.items():
+        try:
+            rates[name] = round(rate(each), 1)
+        except ImportError:
+            rates[name] = None
+        if not given.json:
+            told = "not installed" if rates[name] is None else f"{rates[name]:10,.0f} per CPU-second"
+            print(f"{name:32} {told}", flush=True)
+    first, seen, all_ = (
+        rates[name] or 1.0 for name in ("kernel alone (sjf)", "candidates", "candidates, reward and network")
+    )
+    shares = {"kernel": all_ / first, "codec": all_ / seen - all_ / first, "reward and network": 1 - all_ / seen}
+    if given.json:
+        print(json.dumps({"rates": rates, "shares": shares}))
+    else:
+        print("of a decision: " + ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items()))
+
+
+if __name__ == "__main__":
+    main()
