@@ -29,10 +29,11 @@ def _fraction(owner: str, **values: float) -> None:
 @dataclass(frozen=True, slots=True)
 class NetConfig:
     """The network. ``scorer``: a score per candidate from its own features, the mean of all and the context.
-    ``attention``: candidates attend to the GPU types, too. ``mlp``: one flat network over the first ``slots`` rows.
+    ``attention``: candidates attend to the GPU types, too. ``graph``: messages pass between candidates and
+    the GPU types they would run on. ``mlp``: one flat network over the first ``slots`` rows.
     ``linear``: one weight per feature."""
 
-    kind: Literal["scorer", "attention", "mlp", "linear"] = "scorer"
+    kind: Literal["scorer", "attention", "graph", "mlp", "linear"] = "scorer"
     hidden: int = 64
     """Units of each hidden layer."""
     slots: int = 64

@@ -14,7 +14,7 @@ __all__ = ["plot"]
 
 @app.command()
 def plot(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="A run folder; of trainings, several.")],
     number: Annotated[
         int | None,
         typer.Option("--run", min=0, help="Which of its runs, counted from 0 (default: a comparison, or the first)."),
@@ -23,12 +23,31 @@ def plot(
         Path | None, typer.Option("--out", "-o", help="Folder for the plots (default: plots/ in the run folder).")
     ] = None,
 ) -> None:
-    """Draw a run again: Gantt chart, completion times, utilisation and queue over time, priorities.
+    """Draw a run again: Gantt chart, completion times, utilisation and queue over time, priorities. Of trainings, draw
+    the learning curves, with a band over several.
 
     Example: dagsim plot results/20261120T193000Z-eval-sjf-s0-3fa9c1
     """
+    from dagsim.errors import InputError
     from dagsim.experiment.folder import RunFolder
     from dagsim.experiment.session import draw
 
-    for path in draw(RunFolder.open(run), number, out):
+    trainings = [run for run in runs if (run / "progress.csv").exists()]
+    if trainings and len(trainings) == len(runs):
+        typer.echo(_learning(runs, out))
+        return
+    if len(runs) > 1:
+        raise InputError("plot: several runs are drawn together only if all of them are trainings (dagsim compare)")
+    for path in draw(RunFolder.open(runs[0]), number, out):
         typer.echo(path)
+
+
+def _learning(runs: list[Path], out: Path | None) -> Path:
+    """Draw the learning curves of trainings."""
+    from dagsim.experiment.plots import save
+    from dagsim.experiment.plots.learning import learning_curves
+    from dagsim.experiment.training.log import read_log
+
+    folder = out or runs[0] / "plots"
+    folder.mkdir(parents=True, exist_ok=True)
+    return save(learning_curves({run.name: read_log(run) for run in runs}), folder / "learning.png")

@@ -90,7 +90,7 @@ def test_the_optimum_is_learned(algorithm: Algorithm, iterations: int) -> None:
     assert jct_s(ground, learns.net) == pytest.approx(BEST_S)
 
 
-@pytest.mark.parametrize("kind", ["attention", "mlp", "linear"])
+@pytest.mark.parametrize("kind", ["attention", "graph", "mlp", "linear"])
 def test_every_network_learns_something(kind: str) -> None:
     learns, ground = begun(
         PpoConfig(sequences=8, replicas=4, lr=1e-2, minibatch=32, discount_jcts=(100.0, 100.0)),

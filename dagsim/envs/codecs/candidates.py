@@ -82,6 +82,10 @@ class Candidates:
         self._tasks: list[ActiveTask] = []
         self._types: list[int] = []
 
+    def __deepcopy__(self, memo: object) -> Candidates:
+        """A codec for a fork: all it knows it reads again from the fork's view."""
+        return Candidates(self.config)
+
     def encode(self, view: View) -> Observation | None:
         """The choices; ``None`` if no ready task has room."""
         pool = self._pool if self._pool is not None else self._bind(view)

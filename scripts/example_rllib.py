@@ -1,0 +1,51 @@
+"""Train RLlib's PPO with an action mask on the scheduling environment: an example of use from another library.
+
+    python -m venv rllib && rllib/bin/pip install "ray[rllib]" torch && rllib/bin/pip install --no-deps -e . && \
+        rllib/bin/pip install simpy pydantic rich typer pyyaml pandas matplotlib
+    rllib/bin/python scripts/example_rllib.py --iterations 5
+
+RLlib pins an older Gymnasium than dagsim, so it wants an environment of its own. The observation preset ``dict`` has
+the keys that RLlib's ``ActionMaskingTorchRLModule`` looks for: ``observations`` and ``action_mask``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def make(settings: dict[str, Any]) -> Any:
+    """The environment that RLlib's workers make for themselves."""
+    from dagsim.experiment.environment import make_env
+
+    return make_env(settings["workload"], ["workload.count=30"], observation="dict", slots=32)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--iterations", type=int, default=5)
+    parser.add_argument("--workload", default="heterogeneous")
+    given = parser.parse_args()
+    try:
+        from ray.rllib.algorithms.ppo import PPOConfig
+        from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+        from ray.rllib.examples.rl_modules.classes.action_masking_rlm import ActionMaskingTorchRLModule
+        from ray.tune import register_env
+    except ImportError:
+        raise SystemExit(
+            "this example needs ray[rllib], in an environment of its own (see the top of the file)"
+        ) from None
+    register_env("dagsim", make)
+    config = (
+        PPOConfig()
+        .environment("dagsim", env_config={"workload": given.workload})
+        .rl_module(rl_module_spec=RLModuleSpec(module_class=ActionMaskingTorchRLModule))
+    )
+    algorithm = config.build_algo()
+    for iteration in range(given.iterations):
+        result = algorithm.train()
+        print(iteration, result["env_runners"].get("episode_return_mean"))
+
+
+if __name__ == "__main__":
+    main()
