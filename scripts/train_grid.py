@@ -2,12 +2,14 @@
 
     python scripts/train_grid.py train [--runs results/agents/runs] [--workers 2] [--only NAME ...]
     python scripts/train_grid.py report [--runs results/agents/runs] [--out results/agents]
+    python scripts/train_grid.py transfer [--out results/agents] [--trace batch_task.csv.gz]
 
 The cells are independent and DAG jobs at load 0.9 and 1.1 on the default heterogeneous cluster. ``train`` runs
 ``dagsim train`` for every cell and seed, then the other algorithms and the ablations (on DAG jobs at load 0.9, one
 seed), some at a time, and leaves out what is there already. ``report`` chooses the best heuristic of all, tuned ones
 included, on validation seeds, then runs it and every agent on the 200 report seeds, and writes ``report.csv``,
-``report.md``, learning curves and the best agent of each cell.
+``report.md``, learning curves and the best agent of each cell. ``transfer`` puts the agents of two cells, as they are,
+on loads, clusters, estimates and a trace (Alibaba 2018, its tasks given a GPU each) that they were not trained on.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from dagsim.experiment.seeds import REPORT, VALIDATION, seeds_of
 from dagsim.experiment.session import write_comparison
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.reference import best_heuristic
-from dagsim.experiment.training.report import report
+from dagsim.experiment.training.report import ReportLine, report
 
 ROOT = Path(__file__).parent.parent
 LOADS = (0.9, 1.1)
@@ -143,14 +145,67 @@ def table(cell: str, ranked: list[Standing]) -> Iterator[str]:
         )
 
 
+TRANSFERS: dict[str, tuple[str, ...]] = {
+    "load 0.7": ("workload.load=0.7",),
+    "load 1.3": ("workload.load=1.3",),
+    "4 A100, 24 T4": ("cluster.groups=[{name: a, gpu: A100-40, gpus: 4}, {name: t, count: 3, gpu: T4, gpus: 8}]",),
+    "16 A100, 16 V100, 32 T4": (
+        "cluster.groups=[{name: a, count: 2, gpu: A100-40, gpus: 8}, {name: v, count: 2, gpu: V100-16, gpus: 8},"
+        " {name: t, count: 4, gpu: T4, gpus: 8}]",
+    ),
+    "noisy estimates": ("estimates.kind=noisy",),
+    "three times as many jobs": ("workload.count=300",),
+}
+
+
+def transfer(out: Path, trace: Path | None) -> Iterator[str]:
+    """Markdown lines: the agents where they were not trained, against heuristics that were."""
+    yield "# Agents where they were not trained\n"
+    yield "Ratios of mean completion times to `eft-wait` as it is, with 95 % intervals. Made by"
+    yield "`python scripts/train_grid.py transfer`; 60 report seeds each, of the trace 20 windows of 100 jobs.\n"
+    yield "| agent | workload | PPO | `eft-wait[theta=0.85,order=work]` | `sjf` |"
+    yield "| --- | --- | --- | --- | --- |"
+    heuristics = ("eft-wait", "eft-wait[theta=0.85,order=work]", "sjf")
+    for cell in ("independent-1.1", "dag-0.9"):
+        agents = {"ppo": Checkpoint.load(out / f"{cell}.pt")}
+        config, settings = arguments(Run("", cell, (), 0))
+        for name, changes in TRANSFERS.items():
+            chosen = load_config(ROOT / "configs" / f"{config}.yaml", [*settings, *changes])
+            yield told(cell, name, report(chosen, agents, heuristics, seeds_of(REPORT, 60)))
+        if trace is not None:
+            lines: list[ReportLine] = []
+            for window in range(20):
+                options = f"{{start: {300 * window}, limit: 100, gpus_per_task: 1, load: 0.9}}"
+                chosen = load_config(None, [f"workload={{kind: trace, path: {trace}, options: {options}}}"])
+                lines += report(chosen, agents, heuristics, [window])
+            yield told(cell, trace.name, lines)
+
+
+def told(cell: str, name: str, lines: list[ReportLine]) -> str:
+    """One row of the table of transfers."""
+    ranked = {each.policy: each.ratio for each in standings(lines, reference="eft-wait")}
+    cells = [
+        f"{ranked[policy].value:.3f} [{ranked[policy].low:.3f}, {ranked[policy].high:.3f}]"
+        for policy in ("ppo", "eft-wait[theta=0.85,order=work]", "sjf")
+    ]
+    print(cell, name, *cells, flush=True)
+    return f"| {cell} | {name} | {' | '.join(cells)} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["train", "report"])
+    parser.add_argument("what", choices=["train", "report", "transfer"])
     parser.add_argument("--runs", type=Path, default=ROOT / "results" / "agents" / "runs")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "agents")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", nargs="*", help="names of runs (train) or cells (report)")
+    parser.add_argument("--trace", type=Path, help="transfer: a batch_task.csv of Alibaba 2018")
     given = parser.parse_args()
+    if given.what == "transfer":
+        torch.set_num_threads(1)
+        text = "\n".join(transfer(given.out, given.trace)) + "\n"
+        (given.out / "transfer.md").write_text(text, encoding="utf-8")
+        return
     if given.what == "train":
         todo = [run for run in runs() if not given.only or run.name in given.only]
         with ThreadPoolExecutor(given.workers) as pool:
