@@ -1,6 +1,6 @@
-"""Train Decima's network and write it with its log to a folder.
+"""Train Decima's network and write it with its log to a folder: ``dagsim decima train`` as a script.
 
-python scripts/train_decima.py [--config configs/train/decima.yaml] [--set minutes=5 ...] --out FOLDER
+python scripts/train_decima.py [--config results/decima/w1.yaml] [--set minutes=5 ...] --out FOLDER
 """
 
 from __future__ import annotations
@@ -9,32 +9,21 @@ import argparse
 import sys
 from pathlib import Path
 
-import yaml
-from pydantic import TypeAdapter, ValidationError
-
 from dagsim.errors import DagsimError
-from dagsim.experiment.decima import DecimaTraining, train_decima
+from dagsim.experiment.decima import load_training, train_decima
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", type=Path, default=Path("configs/train/decima.yaml"))
+    parser.add_argument("--config", type=Path, help="as results/decima/w1.yaml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as workload.jobs=20")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     try:
-        document = yaml.safe_load(args.config.read_text()) or {}
-        for each in args.set:
-            *path, last = each.partition("=")[0].split(".")
-            place = document
-            for name in path:
-                place = place.setdefault(name, {})
-            place[last] = yaml.safe_load(each.partition("=")[2])
-        best = train_decima(TypeAdapter(DecimaTraining).validate_python(document), args.out)
-    except (OSError, yaml.YAMLError, ValidationError, DagsimError) as error:
+        print(train_decima(load_training(args.config, args.set), args.out))
+    except DagsimError as error:
         print(error, file=sys.stderr)
         return 2
-    print(best)
     return 0
 
 

@@ -14,7 +14,7 @@ from torch.nn.functional import leaky_relu
 from dagsim.agents.decima_features import CONTEXT, JOB, OPTION, STAGE, Seen, option_rows
 from dagsim.agents.ragged import segment_sum
 
-__all__ = ["DecimaNet", "Graphs", "Level", "Options", "collate", "options"]
+__all__ = ["DecimaNet", "Graphs", "Level", "Options", "blend", "collate", "new_net", "options"]
 
 
 class Level(NamedTuple):
@@ -151,6 +151,20 @@ class DecimaNet(nn.Module):
         """(K,) scores of numbers of executors; ``chosen`` (B, H) are the embeddings of the stages they are for."""
         mixed = self.many(chosen)[numbers.segment] + self.option(numbers.rows)
         return self.many_score(mixed)[:, 0]  # type: ignore[no-any-return]
+
+
+def new_net(hidden: int, head: int, seed: int) -> DecimaNet:
+    """A new network; the seed decides its weights. One torch thread from now on: the matrices are small."""
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    return DecimaNet(hidden, head)
+
+
+def blend(slow: DecimaNet, net: DecimaNet, kept: float) -> None:
+    """Move ``slow`` towards ``net``: an average over the last 1 / (1 - ``kept``) nets or so, which wavers less."""
+    with torch.no_grad():
+        for mean, new in zip(slow.parameters(), net.parameters(), strict=True):
+            mean.lerp_(new, 1 - kept)
 
 
 def _joined(parts: list[np.ndarray], offsets: Sequence[int] | None = None) -> np.ndarray:

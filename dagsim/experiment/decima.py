@@ -9,47 +9,20 @@ last.pt         the newest
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dagsim.agents.decima_workload import Workload
 from dagsim.errors import ConfigError
-from dagsim.spark import SPARK_POLICIES, SparkJob, SparkSimulation, parity_sequence, read_profiles, sequence
-from dagsim.spark import synthetic_profiles as made_up
+from dagsim.spark import SPARK_POLICIES
 
-__all__ = ["DecimaTraining", "Workload", "train_decima"]
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """Which episodes are played. ``profiles`` is a file or folder of TPC-H profiles; without it they are made up."""
-
-    executors: int = 50
-    jobs: int = 200
-    mean_gap_s: float = 25.0
-    parity: bool = False
-    profiles: str | None = None
-
-    __pydantic_config__ = {"extra": "forbid"}
-
-    def pool(self) -> list[SparkJob]:
-        """The jobs to draw from."""
-        return made_up() if self.profiles is None else read_profiles(Path(os.path.expandvars(self.profiles)))
-
-    def simulation(self, pool: Sequence[SparkJob], seed: int, jobs: int | None = None) -> SparkSimulation:
-        """The episode of ``seed``, with the first ``jobs`` of its jobs."""
-        count, gap_ms = self.jobs if jobs is None else jobs, self.mean_gap_s * 1000
-        if self.parity:
-            drawn = parity_sequence(pool, seed, count, mean_gap_ms=gap_ms)
-            return SparkSimulation(self.executors, drawn.jobs, parity=True, draws=drawn.draws, seed=seed)
-        return SparkSimulation(self.executors, sequence(pool, seed, jobs=count, mean_gap_ms=gap_ms), seed=seed)
+__all__ = ["DecimaTraining", "load_training", "train_decima"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +46,8 @@ class DecimaTraining:
     """Of the discount, at the beginning and at the end."""
     credit: float = 0.5
     """For so many time constants after a decision what happens is credited to it."""
+    kept: float = 0.7
+    """The network that is judged is an average over iterations: so much of it is kept in each."""
     validate_every: int = 3
     validation: int = 8
     workers: int = 0
@@ -108,30 +83,53 @@ class DecimaTraining:
         return round(min(last, self.first_jobs + (last - self.first_jobs) * 2 * progress))
 
 
+def load_training(path: Path | None = None, settings: Iterable[str] = ()) -> DecimaTraining:
+    """The configuration in ``path`` (or the default one), changed by settings such as ``workload.jobs=20``.
+
+    Raises:
+        ConfigError: A file that cannot be read, or a key or a value that is wrong.
+    """
+    import yaml
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        document = (yaml.safe_load(path.read_text()) if path is not None else None) or {}
+        for setting in settings:
+            key, _, value = setting.partition("=")
+            *parents, last = key.split(".")
+            place = document
+            for name in parents:
+                place = place.setdefault(name, {})
+            place[last] = yaml.safe_load(value)
+        return TypeAdapter(DecimaTraining).validate_python(document)
+    except (OSError, yaml.YAMLError, AttributeError) as error:
+        raise ConfigError(f"{path or 'settings'}: cannot be read ({str(error).splitlines()[0]})") from None
+    except ValidationError as error:
+        faults = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
+        raise ConfigError(f"{path or 'settings'}: " + "; ".join(faults)) from None
+
+
 TRAINING_SEEDS = 1_000_000
 VALIDATION_SEEDS = 2_000_000
 
 
 def train_decima(config: DecimaTraining, folder: Path, say: Callable[[str], None] = print) -> Path:
     """Train, and return the file of the best network. What is in ``folder`` is replaced."""
-    import torch
-
     from dagsim.agents.decima_file import load_net, save_net
-    from dagsim.agents.decima_net import DecimaNet
+    from dagsim.agents.decima_net import blend, new_net
     from dagsim.agents.decima_play import watch
     from dagsim.agents.decima_ppo import DecimaLearner, LearnConfig, imitate
+    from dagsim.agents.decima_workers import Players
 
     begun = time.monotonic()
-    torch.set_num_threads(1)
-    torch.manual_seed(config.seed)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "training.yaml").write_text(_yaml(config))
     rng = np.random.default_rng(config.seed)
     pool = config.workload.pool()
-    net = DecimaNet(config.hidden, config.head)
+    net = new_net(config.hidden, config.head, config.seed)
     validation = list(range(VALIDATION_SEEDS, VALIDATION_SEEDS + config.validation))
     best_s, best = np.inf, folder / "best.pt"
-    with _Players(config, pool) as players, (folder / "log.jsonl").open("w") as log:
+    with Players(config.workload, pool, config.workers) as players, (folder / "log.jsonl").open("w") as log:
 
         def record(**row: Any) -> None:
             row["minutes"] = round((time.monotonic() - begun) / 60, 2)
@@ -145,12 +143,12 @@ def train_decima(config: DecimaTraining, folder: Path, say: Callable[[str], None
 
         def judge(iteration: int) -> None:
             nonlocal best_s
-            greedy_s = float(np.mean([steps.mean_jct_s for steps in players.play(net, validation, None)]))
+            greedy_s = float(np.mean([steps.mean_jct_s for steps in players.play(slow, validation, None)]))
             about = {"iteration": iteration, "validation_s": greedy_s, "config": json.dumps(asdict(config))}
-            save_net(net, folder / "last.pt", about)
+            save_net(slow, folder / "last.pt", about)
             if greedy_s < best_s:
                 best_s = greedy_s
-                save_net(net, best, about)
+                save_net(slow, best, about)
             record(iteration=iteration, validation_s=greedy_s, best_s=best_s)
 
         if config.start is not None:
@@ -162,6 +160,7 @@ def train_decima(config: DecimaTraining, folder: Path, say: Callable[[str], None
             ]
             missed = imitate(net, lessons, rng, epochs=config.teacher_epochs, lr=2e-3)
             record(teacher=config.teacher, cross_entropy=missed)
+        slow = deepcopy(net)
         judge(0)
         learner = DecimaLearner(
             net,
@@ -193,78 +192,11 @@ def train_decima(config: DecimaTraining, folder: Path, say: Callable[[str], None
                 decisions=sum(len(steps.seen) for steps in played),
                 **told,
             )
+            blend(slow, net, config.kept)
             if iteration % config.validate_every == 0:
                 judge(iteration)
         judge(iteration)
     return best
-
-
-class _Players:
-    """Plays episodes here, or in worker processes with one torch thread each."""
-
-    def __init__(self, config: DecimaTraining, pool: Sequence[SparkJob]) -> None:
-        self._config = config
-        self._pool = pool
-        self._workers: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> _Players:
-        if self._config.workers:
-            self._workers = ProcessPoolExecutor(
-                self._config.workers, get_context("spawn"), _begin_worker, (self._config,)
-            )
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._workers is not None:
-            self._workers.shutdown()
-
-    def play(self, net: Any, seeds: list[int], rng: np.random.Generator | None, jobs: int | None = None) -> list[Any]:
-        """The episodes of ``seeds``, greedy without ``rng``."""
-        if self._workers is None:
-            return _play(net, self._config.workload, self._pool, seeds, rng, jobs)
-        state = {name: tensor.numpy() for name, tensor in net.state_dict().items()}
-        count = self._config.workers
-        size = -(-len(seeds) // count)
-        parts = [seeds[at : at + size] for at in range(0, len(seeds), size)]
-        luck = [None if rng is None else int(rng.integers(2**63)) for _ in parts]
-        found = self._workers.map(_play_there, [state] * len(parts), parts, luck, [jobs] * len(parts))
-        return [steps for part in found for steps in part]
-
-
-_worker: tuple[DecimaTraining, list[SparkJob]]
-
-
-def _begin_worker(config: DecimaTraining) -> None:
-    global _worker
-    import torch
-
-    torch.set_num_threads(1)
-    _worker = config, config.workload.pool()
-
-
-def _play_there(state: dict[str, np.ndarray], seeds: list[int], luck: int | None, jobs: int | None) -> list[Any]:
-    import torch
-
-    from dagsim.agents.decima_net import DecimaNet
-
-    config, pool = _worker
-    net = DecimaNet(config.hidden, config.head)
-    net.load_state_dict({name: torch.from_numpy(values) for name, values in state.items()})
-    rng = None if luck is None else np.random.default_rng(luck)
-    return _play(net, config.workload, pool, seeds, rng, jobs)
-
-
-def _play(
-    net: Any,
-    workload: Workload,
-    pool: Sequence[SparkJob],
-    seeds: list[int],
-    rng: np.random.Generator | None,
-    jobs: int | None,
-) -> list[Any]:
-    from dagsim.agents.decima_play import play
-
-    return play(net, [workload.simulation(pool, seed, jobs) for seed in seeds], rng)
 
 
 def _yaml(config: DecimaTraining) -> str:

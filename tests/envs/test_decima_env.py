@@ -39,6 +39,7 @@ class Legal(DecimaEnv):
         return super().step(np.array([rows[action[0] % len(rows)], numbers[action[1] % len(numbers)]]))
 
 
+@pytest.mark.filterwarnings("ignore:.*Box observation space m")
 def test_gymnasium_finds_nothing_wrong() -> None:
     assert isinstance(gymnasium.make(ENV_ID, executors=5, jobs=3).unwrapped, DecimaEnv)
     check_env(Legal(5, 3, pool=POOL), skip_render_check=True)

@@ -1,0 +1,41 @@
+"""Which episodes Decima is trained and judged on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dagsim.spark import SparkJob, SparkSimulation, parity_sequence, read_profiles, sequence
+from dagsim.spark import synthetic_profiles as made_up
+
+__all__ = ["Workload"]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Which episodes are played. ``profiles`` is a file or folder of TPC-H profiles; without it they are made up."""
+
+    executors: int = 50
+    jobs: int = 200
+    mean_gap_s: float = 25.0
+    parity: bool = False
+    profiles: str | None = None
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def pool(self) -> list[SparkJob]:
+        """The jobs to draw from."""
+        return made_up() if self.profiles is None else read_profiles(Path(os.path.expandvars(self.profiles)))
+
+    def simulation(
+        self, pool: Sequence[SparkJob], seed: int, jobs: int | None = None, *, record: bool = False
+    ) -> SparkSimulation:
+        """The episode of ``seed``, with the first ``jobs`` of its jobs; ``record`` keeps every launch."""
+        count, gap_ms = self.jobs if jobs is None else jobs, self.mean_gap_s * 1000
+        if self.parity:
+            drawn = parity_sequence(pool, seed, count, mean_gap_ms=gap_ms)
+            return SparkSimulation(self.executors, drawn.jobs, parity=True, draws=drawn.draws, record=record, seed=seed)
+        arriving = sequence(pool, seed, jobs=count, mean_gap_ms=gap_ms)
+        return SparkSimulation(self.executors, arriving, record=record, seed=seed)

@@ -1,0 +1,92 @@
+"""``dagsim decima``: train, judge and film Decima's network on the Spark simulation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dagsim.cli.app import app
+
+__all__ = ["evaluate", "record", "train"]
+
+decima_app = typer.Typer(help="Learned and other policies for Spark executors.", no_args_is_help=True)
+app.add_typer(decima_app, name="decima")
+
+Executors = Annotated[int, typer.Option(min=1, help="Executors of the cluster.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Jobs per episode, which arrive 25 s apart on average.")]
+Parity = Annotated[bool, typer.Option(help="spark-sched-sim's rules and random numbers (needs --profiles).")]
+Profiles = Annotated[
+    str | None, typer.Option(metavar="PATH", help="Profiled TPC-H queries (default: made-up ones like them).")
+]
+Algo = Annotated[
+    list[str],
+    typer.Option("--algo", "-a", metavar="NAME", help="Heuristic, or decima\\[checkpoint=FILE]; repeatable."),
+]
+
+
+@decima_app.command()
+def train(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for log and networks; what is there is replaced.")],
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", metavar="YAML", help="As results/decima/w1.yaml (default: W2).")
+    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Change one key.")] = None,
+) -> None:
+    """Train a network.
+
+    Example: dagsim decima train --set minutes=5 --out results/my-decima
+    """
+    from dagsim.experiment.decima import load_training, train_decima
+
+    typer.echo(train_decima(load_training(config, set_ or ()), out, typer.echo))
+
+
+@decima_app.command("eval")
+def evaluate(
+    algo: Algo,
+    executors: Executors = 50,
+    jobs: Jobs = 200,
+    parity: Parity = False,
+    profiles: Profiles = None,
+    seeds: Annotated[str, typer.Option(help="As 1,2,3 or 10-19.")] = "0-9",
+    reference: Annotated[str, typer.Option(help="What the ratios are to.")] = "weighted-fair",
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+) -> None:
+    """Mean completion times on the same job sequences, each paired with the reference.
+
+    Example: dagsim decima eval --algo fair --algo srpt-cp[cap=16] --seeds 0-4
+    """
+    from dagsim.agents.decima_workload import Workload
+    from dagsim.experiment.decima_report import compare, numbers, table
+
+    workload = Workload(executors, jobs, parity=parity, profiles=profiles)
+    lines = compare(algo, workload, numbers(seeds), reference)
+    typer.echo(json.dumps([line.to_dict() for line in lines]) if json_ else table(lines))
+
+
+@decima_app.command()
+def record(
+    algo: Annotated[str, typer.Option("--algo", "-a", metavar="NAME", help="Heuristic, or decima\\[checkpoint=FILE].")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The picture (.png); the animation (.gif) goes beside it.")],
+    executors: Executors = 10,
+    jobs: Jobs = 20,
+    parity: Parity = False,
+    profiles: Profiles = None,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    film: Annotated[bool, typer.Option(help="Also make the animation.")] = True,
+) -> None:
+    """Draw an episode: executors over time, one colour per job.
+
+    Example: dagsim decima record --algo fair --out fair.png
+    """
+    from dagsim.agents.decima_workload import Workload
+    from dagsim.experiment.decima_recording import record as write
+    from dagsim.experiment.decima_report import policy_of
+
+    workload = Workload(executors, jobs, parity=parity, profiles=profiles)
+    simulation = workload.simulation(workload.pool(), seed, record=True)
+    mean_s = write(simulation, policy_of(algo), algo, out, out.with_suffix(".gif") if film else None)
+    typer.echo(f"mean completion time {mean_s:.1f} s; {out}")

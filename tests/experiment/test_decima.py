@@ -1,0 +1,59 @@
+"""A Decima training, small: what it leaves behind, and that it repeats."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dagsim.agents.decima_file import load_net
+from dagsim.agents.decima_workload import Workload
+from dagsim.errors import ConfigError
+from dagsim.experiment.decima import DecimaTraining, train_decima
+
+SMALL = {
+    "workload": Workload(executors=5, jobs=3),
+    "teacher": "srpt-cp[cap=3]",
+    "teacher_episodes": 1,
+    "teacher_epochs": 1,
+    "minutes": 1e9,
+    "iterations": 2,
+    "sequences": 1,
+    "replicas": 2,
+    "validation": 2,
+}
+
+
+def log_of(folder: Path) -> list[dict[str, object]]:
+    rows = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key != "minutes"} for row in rows]
+
+
+def test_training_leaves_network_log_and_configuration(tmp_path: Path) -> None:
+    best = train_decima(DecimaTraining(**SMALL), tmp_path / "a", lambda _: None)  # type: ignore[arg-type]
+    assert load_net(best)[1]["validation_s"] > 0
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {"best.pt", "last.pt", "log.jsonl", "training.yaml"}
+    again = {**SMALL, "start": None}
+    train_decima(DecimaTraining(**again), tmp_path / "b", lambda _: None)  # type: ignore[arg-type]
+    assert log_of(tmp_path / "a")[-1]["validation_s"] == log_of(tmp_path / "b")[-1]["validation_s"]
+
+
+def test_workers_play_what_one_process_plays(tmp_path: Path) -> None:
+    found = []
+    for workers in (0, 2):
+        config = DecimaTraining(**SMALL | {"iterations": 1, "workers": workers})  # type: ignore[arg-type]
+        train_decima(config, tmp_path / str(workers), lambda _: None)
+        found.append(log_of(tmp_path / str(workers)))
+    assert found[0][:2] == found[1][:2]  # the teacher, and the greedy validation before learning
+
+
+def test_jobs_grow_over_the_first_half() -> None:
+    config = DecimaTraining(workload=Workload(jobs=50), first_jobs=10)
+    assert [config.jobs_at(progress) for progress in (0.0, 0.25, 0.5, 1.0)] == [10, 30, 50, 50]
+
+
+@pytest.mark.parametrize("wrong", [{"loss": "sarsa"}, {"replicas": 1}, {"epochs": 0}])
+def test_wrong_settings_are_named(wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        DecimaTraining(**wrong)  # type: ignore[arg-type]
