@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from dagsim.envs.decima_render import describe, picture
-from dagsim.errors import ConfigError, IllegalDecision
+from dagsim.errors import ConfigError, IllegalDecision, Stalled
 from dagsim.spark import Commit, JobTime, SparkJob, SparkSimulation, View, parity_sequence, sequence, synthetic_profiles
 from dagsim.spark.graph import StageGraph
 from dagsim.streams import stream
@@ -38,14 +38,15 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
     - ``edges`` (most_edges, 2) int64: rows of parent and child;
     - ``jobs`` (most_stages, 3) float32: executors, seconds since it arrived, 1 for the source;
     - ``context`` (3,) float32: executors to give, jobs in the system, seconds since the start;
-    - ``action_mask`` (most_stages,) int8 and ``number_mask`` (executors,) int8: what can be chosen now.
+    - ``action_mask`` (most_stages + 1,) int8 and ``number_mask`` (executors,) int8: what can be chosen now.
 
-    Action: the row of a stage, and the number of executors to add less 1. More than it wants is cut to that. The masks
-    are also in ``info`` and, end to end, in ``action_masks()``.
+    Action: the row of a stage, and the number of executors to add less 1. More than it wants is cut to that. Row
+    ``most_stages`` leaves the rest idle, which can be chosen while anything is under way. The masks are also in
+    ``info`` and, end to end, in ``action_masks()``.
 
     Reward: minus the job-seconds until the next decision, discounted from now at ``beta`` per second. Without discount
     their sum is minus the sum of all completion times. Terminated when all jobs are complete; truncated at a time drawn
-    anew for every episode from an exponential distribution, where ``mean_time_limit_s`` is given.
+    anew for every episode from an exponential distribution, with ``mean_time_limit_s``, or when all is left idle.
 
     Render modes: ``ansi`` (a table of the jobs), ``rgb_array`` and ``human`` (executors over time, coloured by job).
     """
@@ -78,7 +79,7 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         self.parity, self.beta, self.mean_time_limit_s = parity, beta, mean_time_limit_s
         self.most_stages, self.most_edges = most_stages, most_edges
         self.render_mode = render_mode
-        self.action_space = spaces.MultiDiscrete([most_stages, executors])
+        self.action_space = spaces.MultiDiscrete([most_stages + 1, executors])
         self.observation_space = spaces.Dict(
             {
                 "stages": spaces.Box(-np.inf, np.inf, (most_stages, 6), np.float32),
@@ -86,7 +87,7 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
                 "edges": spaces.Box(-1, most_stages, (most_edges, 2), np.int64),
                 "jobs": spaces.Box(-np.inf, np.inf, (most_stages, 3), np.float32),
                 "context": spaces.Box(0, np.inf, (3,), np.float32),
-                "action_mask": spaces.MultiBinary(most_stages),
+                "action_mask": spaces.MultiBinary(most_stages + 1),
                 "number_mask": spaces.MultiBinary(executors),
             }
         )
@@ -97,13 +98,18 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """A new episode; its jobs follow from ``seed``, or without one from the episode before."""
+        """A new episode; its jobs follow from ``seed``, or without one from the episode before.
+
+        ``options={"jobs": [...]}`` plays these ``SparkJob``s instead, in order of arrival.
+        """
         super().reset(seed=seed)
         number = int(self.np_random.integers(2**31)) if seed is None else seed
         limit_s = np.inf
         if self.mean_time_limit_s is not None:
             limit_s = float(stream(number, "time-limit").exponential(self.mean_time_limit_s))
-        self.simulation = self._simulation(number)
+        given = (options or {}).get("jobs")
+        self.simulation = self._simulation(number, given)
+        self._count = self.jobs if given is None else len(given)
         self._cost = JobTime(self.simulation.episode, self.beta)
         self._conversation = self.simulation.decisions(limit_s * 1000)
         self._view = next(self._conversation, None)
@@ -119,29 +125,44 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         """
         if self._view is None:
             raise IllegalDecision("the episode is over (or none has begun): call reset()")
-        row, number = int(action[0]), int(action[1]) + 1
-        if not (0 <= row < len(self._rows) and self._graph.schedulable[self._rows[row]]):
-            raise IllegalDecision(f"row {row} is no stage that can be chosen now: see action_mask")
-        if not 1 <= number <= self._graph.committable:
-            raise IllegalDecision(
-                f"1 to {self._graph.committable} executors can be given, not {number}: see number_mask"
-            )
+        decision = self._decision(int(action[0]), int(action[1]) + 1)
         assert self.simulation is not None
         episode = self.simulation.episode
         try:
-            self._view = self._conversation.send(Commit(self._graph.stages[self._rows[row]], number))
+            self._view = self._conversation.send(decision)
             now_ms = self._view.now_ms
-        except StopIteration:
-            self._view, now_ms = None, episode.ended_ms
+        except (StopIteration, Stalled):
+            self._view, now_ms = None, self.simulation.cluster.now_ms
         reward = -self._cost.until(now_ms / 1000)
         over = self._view is None
-        done = len(episode.jobs) == self.jobs and all(job.completed_ms is not None for job in episode.jobs)
+        done = len(episode.jobs) == self._count and all(job.completed_ms is not None for job in episode.jobs)
         if self.render_mode == "human":
             self.render()
         return self._observation(), reward, over and done, over and not done, self._info()
 
+    def _decision(self, row: int, number: int) -> Commit | None:
+        if not (0 <= row < len(self._masks["action_mask"]) and self._masks["action_mask"][row]):
+            raise IllegalDecision(f"row {row} cannot be chosen now: see action_mask")
+        if row == self.most_stages:
+            return None
+        if not 1 <= number <= self._graph.committable:
+            raise IllegalDecision(f"1 to {self._graph.committable} executors can be given, not {number}")
+        return Commit(self._graph.stages[self._rows[row]], number)
+
+    @property
+    def view(self) -> View | None:
+        """What a heuristic would be shown now; ``None`` when the episode is over."""
+        return self._view
+
+    def action_of(self, decision: Commit | None) -> np.ndarray:
+        """The action that stands for a heuristic's decision. (2,) int64. O(stages)."""
+        if decision is None:
+            return np.array([self.most_stages, 0])
+        place = self._graph.stages.index(decision.stage)
+        return np.array([int(np.searchsorted(self._rows, place)), decision.executors - 1])
+
     def action_masks(self) -> np.ndarray:
-        """(most_stages + executors,) bool: both masks, as maskable agents for several discrete choices ask for them."""
+        """(most_stages + 1 + executors,) bool: both masks, as maskable agents want them."""
         return np.concatenate([self._masks["action_mask"], self._masks["number_mask"]]).astype(bool)
 
     def render(self) -> Any:
@@ -165,8 +186,10 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
             pyplot.close(self._window)
             self._window = None
 
-    def _simulation(self, seed: int) -> SparkSimulation:
+    def _simulation(self, seed: int, given: Sequence[SparkJob] | None) -> SparkSimulation:
         record, gap_ms = self.render_mode is not None, self.mean_gap_s * 1000
+        if given is not None:
+            return SparkSimulation(self.executors, given, parity=self.parity, record=record, seed=seed)
         if self.parity:
             drawn = parity_sequence(self.pool, seed, self.jobs, mean_gap_ms=gap_ms)
             return SparkSimulation(self.executors, drawn.jobs, parity=True, draws=drawn.draws, record=record, seed=seed)
@@ -181,7 +204,7 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
             "edges": np.full((self.most_edges, 2), -1, np.int64),
             "jobs": np.zeros((most, 3), np.float32),
             "context": np.zeros(3, np.float32),
-            "action_mask": np.zeros(most, np.int8),
+            "action_mask": np.zeros(most + 1, np.int8),
             "number_mask": np.zeros(self.executors, np.int8),
         }
         self._masks = {name: seen[name] for name in ("action_mask", "number_mask")}
@@ -202,6 +225,8 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
             seen["jobs"][graph.source, 2] = 1
         seen["context"][:] = graph.committable, len(graph.supply), graph.now_ms / 1000
         seen["action_mask"][:count] = graph.schedulable[rows]
+        assert self.simulation is not None
+        seen["action_mask"][most] = bool(self.simulation.cluster.heap)
         seen["number_mask"][: graph.committable] = 1
         return seen
 

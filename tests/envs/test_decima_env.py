@@ -21,10 +21,9 @@ def play(env: DecimaEnv, seed: int, policy: str) -> tuple[float, dict[str, objec
     env.reset(seed=seed)
     heuristic, total = SPARK_POLICIES.create(policy), 0.0
     while True:
-        assert env._view is not None
-        stage, number = heuristic.decide(env._view)  # type: ignore[misc]
-        row = env._view.graph().stages.index(stage)
-        seen, reward, terminated, truncated, info = env.step(np.array([row, number - 1]))
+        assert env.view is not None
+        action = env.action_of(heuristic.decide(env.view))
+        seen, reward, terminated, truncated, info = env.step(action)
         assert env.observation_space.contains(seen)
         total += reward
         if terminated or truncated:
@@ -37,6 +36,21 @@ class Legal(DecimaEnv):
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         rows, numbers = (np.flatnonzero(mask) for mask in self._masks.values())
         return super().step(np.array([rows[action[0] % len(rows)], numbers[action[1] % len(numbers)]]))
+
+
+def test_the_rest_can_be_left_idle_only_while_something_is_under_way() -> None:
+    env = DecimaEnv(4, 3, pool=POOL)
+    seen, _ = env.reset(seed=1)
+    assert seen["action_mask"][-1] == 0
+    seen, *_ = env.step(np.array([np.flatnonzero(seen["action_mask"])[0], 0]))
+    assert seen["action_mask"][-1] == 0  # committed, but not dispatched yet
+    while not seen["action_mask"][-1]:
+        seen, *_ = env.step(np.array([np.flatnonzero(seen["action_mask"])[0], 0]))
+    begun_ms = seen["context"][2] * 1000
+    for _ in range(20):  # more than there are sources to be offered at one instant
+        env.step(np.array([env.most_stages, 0]))
+    assert env.view is not None
+    assert env.view.now_ms > begun_ms
 
 
 @pytest.mark.filterwarnings("ignore:.*Box observation space m")
@@ -64,8 +78,8 @@ def test_masks_are_in_three_places_and_agree() -> None:
     assert (seen["action_mask"] == info["action_mask"]).all()
     assert (np.concatenate([seen["action_mask"], seen["number_mask"]]) == env.action_masks()).all()
     assert seen["number_mask"].tolist() == [1, 1, 1, 1]
-    assert isinstance(env._view, View)
-    assert seen["action_mask"].sum() == env._view.graph().schedulable.sum()
+    assert isinstance(env.view, View)
+    assert seen["action_mask"].sum() == env.view.graph().schedulable.sum()
 
 
 def test_few_rows_still_show_what_can_be_chosen() -> None:
@@ -116,3 +130,14 @@ def test_wrong_settings_are_said() -> None:
     for wrong in ({"executors": 0}, {"beta": -1.0}, {"mean_time_limit_s": 0.0}, {"render_mode": "film"}):
         with pytest.raises(ConfigError):
             DecimaEnv(pool=POOL, **wrong)  # type: ignore[arg-type]
+
+
+def test_given_jobs_are_played() -> None:
+    env = DecimaEnv(10, 99, pool=POOL)
+    jobs = list(sequence(POOL, 5, jobs=2))
+    env.reset(seed=5, options={"jobs": jobs})
+    terminated = False
+    while not terminated:
+        assert env.view is not None
+        *_, terminated, _, info = env.step(env.action_of(SPARK_POLICIES.create("fair").decide(env.view)))
+    assert info["completed_jobs"] == 2
