@@ -1,9 +1,11 @@
 """How fast the Spark simulation is: simulated tasks and decisions per CPU-second on a workload file.
 
-    python scripts/bench_decima.py --workload FILE [--executors N] [--repeats 5] [--json]
+    python scripts/bench_decima.py --workload FILE [--executors N] [--repeats 5] [--checkpoint FILE] [--json]
 
-Fair and FIFO by spark-sched-sim's rules, directly: the episode alone is timed (``time.process_time``), with the
-workload read before; medians of the repeats. Both policies run in turn, so that a drift of the machine hits both.
+Fair and FIFO by spark-sched-sim's rules, directly and through the Gymnasium environment with its observations, and
+Decima's network acting (``--checkpoint``; without one its weights are 0, which costs the same for each decision): the
+episode alone is timed (``time.process_time``), with the workload read before; medians of the repeats. All run in turn,
+so that a drift of the machine hits all.
 """
 
 from __future__ import annotations
@@ -13,39 +15,67 @@ import gc
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+import torch
+
+from dagsim.agents.decima_file import load_decima
+from dagsim.agents.decima_net import DecimaNet
+from dagsim.agents.decima_play import DecimaPolicy
+from dagsim.envs.decima import DecimaEnv
 from dagsim.errors import DagsimError
-from dagsim.spark import SPARK_POLICIES, Dump, Episode, SparkSimulation, read_dump
+from dagsim.spark import SPARK_POLICIES, Dump, Episode, Policy, SparkSimulation, read_dump
 
 __all__ = ["measure"]
 
 POLICIES = ("fair", "fifo")
 
 
-def episode(dump: Dump, executors: int, policy: str) -> tuple[Episode, float]:
+def direct(dump: Dump, executors: int, policy: Policy) -> tuple[Episode, float]:
     """One episode and the CPU-seconds it took."""
     gc.collect()
     begun = time.process_time()
     delay_ms = 2000.0 if dump.moving_delay_ms is None else dump.moving_delay_ms
     simulation = SparkSimulation(executors, dump.jobs, moving_delay_ms=delay_ms, parity=True)
-    done = simulation.run(SPARK_POLICIES.create(policy))
+    done = simulation.run(policy)
     return done, time.process_time() - begun
 
 
-def measure(dump: Dump, executors: int, repeats: int) -> dict[str, dict[str, float]]:
-    """Per policy tasks, decisions, CPU-seconds (median) and the two rates."""
-    spent: dict[str, list[float]] = {policy: [] for policy in POLICIES}
+def through_environment(env: DecimaEnv, dump: Dump, policy: Policy) -> tuple[Episode, float]:
+    """One episode step by step, every observation made, and the CPU-seconds it took."""
+    gc.collect()
+    begun = time.process_time()
+    env.reset(seed=0, options={"jobs": dump.jobs})
+    while env.view is not None:
+        env.step(env.action_of(policy.decide(env.view)))
+    assert env.simulation is not None
+    return env.simulation.episode, time.process_time() - begun
+
+
+def measure(dump: Dump, executors: int, repeats: int, checkpoint: Path | None) -> dict[str, dict[str, float]]:
+    """Per way of playing tasks, decisions, CPU-seconds (median) and the two rates."""
+    torch.set_num_threads(1)
+    env = DecimaEnv(executors, parity=True)
+    agent = DecimaPolicy(DecimaNet()) if checkpoint is None else load_decima(checkpoint)
+    ways: dict[str, Callable[[], tuple[Episode, float]]] = {}
+    for policy in POLICIES:
+        ways[policy] = lambda name=policy: direct(dump, executors, SPARK_POLICIES.create(name))  # type: ignore[misc]
+        ways[f"{policy} through the environment"] = lambda name=policy: through_environment(  # type: ignore[misc]
+            env, dump, SPARK_POLICIES.create(name)
+        )
+    ways["decima"] = lambda: direct(dump, executors, agent)
+    spent: dict[str, list[float]] = {way: [] for way in ways}
     last: dict[str, Episode] = {}
     for _ in range(repeats):
-        for policy in POLICIES:
-            last[policy], cpu_s = episode(dump, executors, policy)
-            spent[policy].append(cpu_s)
+        for way, play in ways.items():
+            last[way], cpu_s = play()
+            spent[way].append(cpu_s)
     found = {}
-    for policy in POLICIES:
-        cpu_s, done = median(spent[policy]), last[policy]
-        found[policy] = {
+    for way, done in last.items():
+        cpu_s = median(spent[way])
+        found[way] = {
             "tasks": done.tasks,
             "decisions": done.decisions,
             "cpu_s": cpu_s,
@@ -61,6 +91,7 @@ def main() -> int:
     parser.add_argument("--workload", type=Path, required=True, help="a workload file (.json or .json.gz)")
     parser.add_argument("--executors", type=int, help="number of executors, where the file does not name it")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each policy (default 5)")
+    parser.add_argument("--checkpoint", type=Path, help="a trained network, e.g. results/decima/w1.pt")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
     try:
@@ -71,13 +102,17 @@ def main() -> int:
     executors = args.executors if args.executors is not None else dump.executors
     if executors is None or args.repeats < 1:
         parser.error("the file does not name its number of executors; give --executors (and at least one repeat)")
-    found = measure(dump, executors, args.repeats)
+    try:
+        found = measure(dump, executors, args.repeats, args.checkpoint)
+    except DagsimError as error:
+        print(error, file=sys.stderr)
+        return 2
     if args.json:
         print(json.dumps(found))
         return 0
-    for policy, row in found.items():
+    for way, row in found.items():
         print(
-            f"{policy} direct: {row['tasks_per_cpu_s']:,.0f} tasks and {row['decisions_per_cpu_s']:,.0f} decisions per"
+            f"{way}: {row['tasks_per_cpu_s']:,.0f} tasks and {row['decisions_per_cpu_s']:,.0f} decisions per"
             f" CPU-second ({row['tasks']:,} tasks, {row['decisions']:,} decisions, {row['cpu_s']:.3f} CPU-s)"
         )
     return 0
