@@ -179,7 +179,7 @@ def train_decima(config: DecimaTraining, folder: Path, say: Callable[[str], None
             progress = max((time.monotonic() - begun) / 60 / config.minutes, (iteration - 1) / config.iterations)
             if progress >= 1:
                 break
-            first = TRAINING_SEEDS + 100 + iteration * config.sequences
+            first = TRAINING_SEEDS + 100_000 * config.seed + 100 + iteration * config.sequences
             seeds = [first + number for number in range(config.sequences) for _ in range(config.replicas)]
             played = players.play(net, seeds, rng, config.jobs_at(progress))
             groups = [played[at : at + config.replicas] for at in range(0, len(played), config.replicas)]
