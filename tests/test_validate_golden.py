@@ -44,3 +44,13 @@ def test_fcfs_and_easy_on_kth_agree_with_an_independent_simulator(data: Path) ->
         for figure in ("mean_wait_s", "mean_bsld"):
             expected = float(golden[name][f"all_jobs_{figure}"])
             assert found[name.lower()][figure] == pytest.approx(expected, rel=tolerance)
+
+
+@pytest.mark.data
+def test_rlschedulers_tables_come_out_to_the_digits(data: Path) -> None:
+    golden = json.loads((data / "golden/swf/rlscheduler_lublin1.json").read_text())["Lublin-1"]["bsld"]
+    found = run("validate_rlscheduler.py", "--trace", data / "traces/swf/lublin_256.swf.gz", "--processors", 256)
+    for backfilling in ("bf0", "bf1"):
+        for score in ("FCFS", "SJF", "F1"):
+            expected = golden[backfilling]["mean"][score]
+            assert found[backfilling][score] == pytest.approx(expected, rel=1e-12), (backfilling, score)

@@ -1,0 +1,160 @@
+"""RLScheduler's way of scheduling: pick one task by score, and commit to it until it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import log10
+from typing import TypeAlias
+
+from dagsim.errors import ConfigError
+from dagsim.model import Decision, Placement, Start
+from dagsim.policies.orders import width
+from dagsim.policies.placement import Placing, placing
+from dagsim.sim.frontier import ActiveTask
+from dagsim.sim.machines import MICRO
+from dagsim.sim.policy import View
+from dagsim.sim.run import Run
+
+__all__ = ["SCORES", "Committed"]
+
+
+def _fcfs(task: ActiveTask) -> float:
+    return task.job.job.arrival_s
+
+
+def _sjf(task: ActiveTask) -> float:
+    return task.best_s
+
+
+def _f1(task: ActiveTask) -> float:
+    return log10(max(task.best_s, 1e-9)) * _size(task) + 870 * log10(max(task.job.job.arrival_s, 1e-9))
+
+
+SCORES: dict[str, Callable[[ActiveTask], float]] = {"fcfs": _fcfs, "sjf": _sjf, "f1": _f1}
+"""Smaller first; ties go first come, first served. F1 takes absolute times of arrival."""
+
+_Key: TypeAlias = tuple[int, int]
+_NEARLY = 1e-9
+
+
+class Committed:
+    """The environment of RLScheduler (Zhang et al., SC 2020) as a wrapper of a score: as soon as a task has started,
+    the next is picked from the queue and waits until it fits, whoever comes meanwhile. A task that comes enters the
+    queue only while somebody waits so, or when the queue is empty.
+
+    With ``backfill``, tasks of the queue that fit start meanwhile, oldest first, if by their estimates they end before
+    (not at) the *shadow time*: when enough is expected to be free for the one that waits, as it was when it was picked.
+    Clairvoyant, not preemptive. O(queue) per decision.
+
+    Raises:
+        ConfigError: Another score than fcfs, sjf or f1.
+    """
+
+    def __init__(self, score: str = "fcfs", backfill: bool = False, placement: str | Placing = "best-fit") -> None:
+        if score not in SCORES:
+            raise ConfigError(f"committed: score must be one of {', '.join(SCORES)}, got {score!r}")
+        self.score = score
+        self.backfill = backfill
+        self._place = placing(placement).place
+        self._queued: dict[_Key, None] = {}
+        """The tasks in the queue; others are ready, but have not entered it."""
+        self._picked: _Key | None = None
+        self._shadow_s = 0.0
+        self._sizes: dict[int, float] = {}
+        """What each run under way holds."""
+
+    def decide(self, view: View) -> Iterator[Decision]:
+        ready = view.index(self, _Ready).tasks
+        for run in view.runs_after(max(self._sizes, default=-1)):
+            self._sizes[run.id] = _held(run)
+        # Of what happened at this instant arrivals count first, then one end after the other.
+        ended = [self._sizes.pop(id_) for id_ in sorted(self._sizes.keys() - view.running.keys())]
+        arrived = sorted(key for key in ready if key not in self._queued)
+        while True:
+            if self._picked is None or self._picked not in ready:
+                if not self._queued and arrived:
+                    self._queued[arrived.pop(0)] = None
+                if not self._queued:
+                    return
+                self._pick(view, ready, ended)
+            picked = ready[self._picked]  # type: ignore[index]
+            placement = self._room(view, picked, ended)
+            if placement is not None:
+                yield Start(picked, placement)
+                self._started(view, picked, ready)
+                continue
+            yield from self._fill(view, ready, ended)
+            if arrived:
+                self._queued[arrived.pop(0)] = None
+            elif ended:
+                ended.pop(0)
+            else:
+                return
+
+    def _pick(self, view: View, ready: dict[_Key, ActiveTask], ended: list[float]) -> None:
+        score = SCORES[self.score]
+        picked = min((ready[key] for key in self._queued), key=lambda task: (score(task), task.order, task.piece))
+        self._picked = (picked.order, picked.piece)
+        free, wanted = _free(view, picked) - sum(ended), _size(picked)
+        self._shadow_s = view.now
+        for size in ended:
+            free += size if free + _NEARLY < wanted else 0.0
+        for end_s, id_ in sorted((run.estimated_end_s(view.now), run.id) for run in view.running.values()):
+            if free + _NEARLY >= wanted:
+                break
+            free += _held(view.running[id_])
+            self._shadow_s = end_s
+
+    def _fill(self, view: View, ready: dict[_Key, ActiveTask], ended: list[float]) -> Iterator[Decision]:
+        """Start what may go ahead of the picked task."""
+        if not self.backfill:
+            return
+        for key in sorted(key for key in self._queued if key != self._picked):
+            task = ready[key]
+            if view.now + task.best_s < self._shadow_s:
+                placement = self._room(view, task, ended)
+                if placement is not None:
+                    yield Start(task, placement)
+                    self._started(view, task, ready)
+
+    def _room(self, view: View, task: ActiveTask, ended: list[float]) -> Placement | None:
+        """Where the task can start while what ``ended`` holds does not count as free yet."""
+        if ended and _free(view, task) - sum(ended) + _NEARLY < _size(task):
+            return None
+        return self._place(view, task)
+
+    def _started(self, view: View, task: ActiveTask, ready: dict[_Key, ActiveTask]) -> None:
+        for run in view.runs_after(max(self._sizes, default=-1)):
+            self._sizes[run.id] = _held(run)
+        if not task.waiting:
+            key = (task.order, task.piece)
+            del self._queued[key], ready[key]
+            if self._picked == key:
+                self._picked = None
+
+
+class _Ready:
+    """The ready tasks by arrival."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[_Key, ActiveTask] = {}
+
+    def push(self, task: ActiveTask) -> None:
+        self.tasks[task.order, task.piece] = task
+
+
+def _size(task: ActiveTask) -> float:
+    """GPUs, or of what asks for none cores, that start together."""
+    return width(task) if task.demand.demand.gpus else task.demand.cpus / MICRO * (task.demand.gang or 1)
+
+
+def _held(run: Run) -> float:
+    return run.gpus or run.task.demand.cpus / MICRO * run.instances
+
+
+def _free(view: View, task: ActiveTask) -> float:
+    """GPUs, or cores, that are free on the types that may run the task."""
+    machines, types = view.machines, set(task.demand.types)
+    if task.demand.demand.gpus:
+        return float(sum(machines.idle_gpus(type_) for type_ in types))
+    return sum(machine.cpus for machine in machines.list if machine.type in types and machine.up) / MICRO
