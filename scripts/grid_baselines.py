@@ -1,9 +1,9 @@
 """Every policy on a grid of workloads: which to use when.
 
-    python scripts/grid_baselines.py [--seeds 10] [--workers 2] [--policy NAME ...] [--out results/baselines] [--draw]
+    python scripts/grid_baselines.py [--seeds 5] [--workers 2] [--policy NAME ...] [--out results/baselines] [--draw]
 
 Loads 0.5 to 1.1, a homogeneous and a heterogeneous cluster of 32 GPUs, independent and DAG jobs, exact and noisy
-durations: 32 cells. Each policy sees the same jobs on the same report seeds, the two slowest on the first two. Runs
+durations: 32 cells. Each policy sees the same jobs on the same report seeds, the two slowest on the first only. Runs
 are kept as they end (``grid.jsonl``), so that a stopped grid goes on where it was; ``grid.csv`` has per cell and policy
 the mean completion time and its ratio to SJF with a 95 % interval, ``grid.png`` draws the ratios. ``--draw`` only makes
 the table and the figure anew.
@@ -41,7 +41,7 @@ REFERENCE = "sjf"
 NAMES = ("policy", "mean", "ratio", "ratio_low", "ratio_high", "win_rate", "jct_s.p99", "energy_kwh")
 TUNED = ("eft-wait[theta=0.85,order=work]", "weighted-fair[alpha=-1]")
 """Variants that ``dagsim tune`` found, beside the policies as they are."""
-SLOW = {"rollout": 2, "plan-ahead": 2}
+SLOW = {"rollout": 1, "plan-ahead": 1}
 """Policies that take seconds per run, and the seeds that must do for them."""
 
 
@@ -134,7 +134,7 @@ def _keys(made: dict[str, list[Any]]) -> Iterator[tuple[Any, ...]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--policy", action="append", help="only this one, beside the reference; repeatable")
     parser.add_argument("--out", type=Path, default=Path("results/baselines"))

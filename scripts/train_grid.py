@@ -16,7 +16,6 @@ not trained on.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import subprocess
 import sys
@@ -215,14 +214,14 @@ def main() -> None:
                 print(told, flush=True)
         return
     given.out.mkdir(parents=True, exist_ok=True)
-    lines = ["# Agents on the report seeds", "", "Made by `python scripts/train_grid.py train` and `report`."]
-    ratios: dict[str, dict[str, float]] = {}
     for cell in given.only or cells():
-        ranked = judge(cell, given.runs, given.out)
-        lines += table(cell, ranked)
-        ratios[cell] = {each.policy: each.ratio.value for each in ranked}
-    (given.out / "report.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print(json.dumps(ratios, indent=2))
+        lines = list(table(cell, judge(cell, given.runs, given.out)))
+        (given.out / f"{cell}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        print(*lines, sep="\n", flush=True)
+    there = [path for cell in cells() if (path := given.out / f"{cell}.md").exists()]
+    parts = [path.read_text(encoding="utf-8") for path in there]
+    head = "# Agents on the report seeds\n\nMade by `python scripts/train_grid.py train` and `report`.\n"
+    (given.out / "report.md").write_text(head + "".join(parts), encoding="utf-8")
 
 
 if __name__ == "__main__":
