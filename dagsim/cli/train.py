@@ -14,6 +14,7 @@ from dagsim.cli.options import ConfigFile, Jobs, Json, Quiet, Seed, Settings
 from dagsim.cli.shared import configured, given
 
 if TYPE_CHECKING:
+    from dagsim.experiment.config import Config
     from dagsim.experiment.folder import RunFolder
 
 __all__ = ["train"]
@@ -61,6 +62,9 @@ def train(
     else:
         options = {"train.algorithm.kind": algo, "train.iterations": iterations, "seed": seed}
         chosen = configured(config, set_, given(**options), workload)
+        if chosen.decima is not None:
+            _train_decima(chosen, out)
+            return
         label = chosen.train.algorithm.kind if chosen.train else "ppo"
         folder = RunFolder.create(out, "train", chosen, argv=["dagsim", *sys.argv[1:]], label=label)
     try:
@@ -86,6 +90,23 @@ def train(
             console().print(comparison_table(lines, session.reference))
         typer.echo(f"best on validation: {session.best:.4f} times {session.reference}")
         typer.echo(f"run folder: {folder.path}")
+
+
+def _train_decima(config: Config, out: Path) -> None:
+    """Train Decima's network into a run folder."""
+    from dagsim.experiment.decima import train_decima
+    from dagsim.experiment.folder import RunFolder
+
+    assert config.decima is not None
+    folder = RunFolder.create(out, "train", config, argv=["dagsim", *sys.argv[1:]], label="decima")
+    try:
+        typer.echo(train_decima(config.decima, folder.path / "decima", typer.echo))
+    except KeyboardInterrupt:
+        folder.mark("interrupted")
+        typer.echo(f"interrupted: the best network so far is in {folder.path / 'decima'}", err=True)
+        raise typer.Exit(130) from None
+    folder.mark("done")
+    typer.echo(f"run folder: {folder.path}")
 
 
 def _interrupted(folder: RunFolder) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dagsim.errors import UnknownName
 
-__all__ = ["ALGORITHMS", "agent_spec"]
+__all__ = ["ALGORITHMS", "agent_spec", "decima_checkpoint"]
 
 ALGORITHMS = ("ppo", "reinforce", "d3qn", "sac")
 
@@ -30,3 +30,9 @@ def agent_spec(algo: str, checkpoint: Path | None = None, root: Path = Path("res
             )
         checkpoint = found[-1]
     return f'dagsim.agents.policy:load_agent[checkpoint="{checkpoint}"]'
+
+
+def decima_checkpoint() -> Path:
+    """The network for 50 executors that comes with dagsim."""
+    package = Path(__file__).parents[1]
+    return next(path for path in (package / "decima.pt", package.parent / "results/decima/w2.pt") if path.exists())

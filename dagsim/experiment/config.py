@@ -28,6 +28,7 @@ from pydantic import model_validator as after_all
 from dagsim.agents.config import TrainConfig
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.experiment import yaml
+from dagsim.experiment.decima import DecimaTraining
 from dagsim.experiment.faults import explain
 from dagsim.experiment.shipped import shipped
 from dagsim.experiment.source import TraceFile, Workload
@@ -148,6 +149,9 @@ class Config(Section):
     """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``)."""
     estimates: Estimates = Estimates()
     """What the policy may know of durations."""
+    decima: DecimaTraining | None = None
+    """How ``dagsim train`` trains Decima's network on Spark executors, if that is meant; all other keys but ``seed``
+    are then without effect."""
     train: TrainConfig | None = None
     """How ``dagsim train`` trains an agent on all this; left out: by its defaults."""
     seed: int = Field(default=0, ge=0)
