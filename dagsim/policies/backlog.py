@@ -17,6 +17,10 @@ RankColumn: TypeAlias = Callable[["Group", float], np.ndarray]
 """Ranks the tasks of a group at a time: (tasks,) float64, smaller first."""
 
 
+_SHORTEST_S = 1e-9
+"""Tasks that take no time at all count as this long."""
+
+
 class Group:
     """Waiting tasks with the same demand, the same ratios of speed between types and as many waiting instances: at any
     moment they all go to the same type and need the same there."""
@@ -29,7 +33,7 @@ class Group:
         self.types = sorted(task.demand.types, key=task.seconds.__getitem__)
         """The types that may run them, fastest first."""
         self.tasks: list[ActiveTask] = []
-        self._columns = np.zeros((3, 8))
+        self._columns = np.zeros((4, 8))
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -49,6 +53,11 @@ class Group:
         """(tasks,) float64: when each became ready."""
         return self._columns[2, : len(self.tasks)]
 
+    @property
+    def per_second(self) -> np.ndarray:
+        """(tasks,) float64: 1 / seconds on the fastest type."""
+        return self._columns[3, : len(self.tasks)]
+
     def room(self, machines: Machines) -> int | None:
         """The fastest type with room for one of them now, if any has."""
         return next((type_ for type_ in self.types if machines.fits_on(self.demand, type_)), None)
@@ -63,8 +72,9 @@ class Group:
         if least == inf:
             return None
         if rank is not by_order:
-            equal = np.flatnonzero(ranks == least)
-            if len(equal) > 1:
+            ranks = ranks == least
+            if np.count_nonzero(ranks) > 1:
+                equal = np.flatnonzero(ranks)
                 place = int(equal[self.order[equal].argmin()])
         return least, self.tasks[place].order, self.tasks[place]
 
@@ -73,7 +83,7 @@ class Group:
         place = len(self.tasks)
         if place == self._columns.shape[1]:
             self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
-        self._columns[:, place] = task.best_s, task.order, task.ready_s
+        self._columns[:, place] = task.best_s, task.order, task.ready_s, 1.0 / max(task.best_s, _SHORTEST_S)
         self.tasks.append(task)
 
     def remove(self, place: int) -> ActiveTask | None:

@@ -20,10 +20,6 @@ from dagsim.sim.policy import View
 __all__ = ["Easy", "easy", "easy_lxf", "easy_sjf"]
 
 
-_SHORTEST_S = 1e-9
-"""Tasks that take no time at all count as this long."""
-
-
 class Shadow(NamedTuple):
     """What is kept for the oldest task: when, on which type, and what is left over there then."""
 
@@ -135,7 +131,7 @@ def _shortest(group: Group, _: float) -> np.ndarray:
 
 
 def _largest_slowdown(group: Group, now: float) -> np.ndarray:
-    ranks: np.ndarray = (group.ready_s - now) / np.maximum(group.best_s, _SHORTEST_S)
+    ranks: np.ndarray = (group.ready_s - now) * group.per_second
     return ranks
 
 
