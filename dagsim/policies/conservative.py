@@ -94,7 +94,7 @@ class Conservative:
         asked = width(task) * (1 if task.demand.gang else task.waiting)
         for type_ in task.demand.types:
             capacity = sum(machine.gpus for machine in view.machines.list if machine.type == type_ and machine.up)
-            if not capacity:
+            if not capacity or view.machines.capacity(task.demand, type_) < (task.demand.gang or 1):
                 continue
             gpus = min(asked, capacity)
             seconds = task.seconds[type_] * ceil(asked / capacity)

@@ -199,6 +199,7 @@ def shares(
     from scipy.optimize import linprog
 
     count, types = left_s.shape
+    left_s = np.maximum(left_s, 1e-9)
     best_s = left_s.min(axis=1, keepdims=True)
     speed = np.where(np.isfinite(left_s), best_s / left_s, 0.0)  # throughput, normalised by that on the fastest type
     rate = np.where(np.isfinite(left_s), 1.0 / np.maximum(left_s, 1e-9), 0.0)

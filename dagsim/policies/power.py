@@ -44,7 +44,7 @@ class EnergySaver:
     def decide(self, view: View) -> Iterator[Decision]:
         if not self._watts:
             self._watts = busy_watts(view)
-        groups = view.index(self, lambda: _Shortest(self.slowdown, self._watts))
+        groups = view.index(self, lambda: _Shortest(self.slowdown, self._watts, view.machines))
         pair = groups.first(view.machines)
         placement = None if pair is None else self._place(view, *pair)
         if pair is not None and placement is not None:
@@ -87,7 +87,8 @@ class PowerCap:
 class _Shortest:
     """Ready tasks by seconds within demand class and ratios of speed, with the types that each group may use."""
 
-    def __init__(self, slowdown: float, watts: list[float]) -> None:
+    def __init__(self, slowdown: float, watts: list[float], machines: Machines) -> None:
+        self._machines = machines
         self._slowdown = slowdown
         self._watts = watts
         self._groups: dict[
@@ -99,7 +100,10 @@ class _Shortest:
         key = (task.demand, tuple([round(seconds / best_s, 6) for seconds in task.seconds]))
         group = self._groups.get(key)
         if group is None:
-            allowed = [type_ for type_ in task.demand.types if task.seconds[type_] <= self._slowdown * task.best_s]
+            demand, room = task.demand, self._machines.capacity
+            able = [type_ for type_ in demand.types if room(demand, type_) >= (demand.gang or 1)]
+            least_s = min(task.seconds[type_] for type_ in able)
+            allowed = [type_ for type_ in able if task.seconds[type_] <= self._slowdown * least_s]
             allowed.sort(key=lambda type_: (task.seconds[type_] * width(task) * self._watts[type_], type_))
             group = self._groups[key] = (allowed, [])
         heappush(group[1], (task.best_s, task.order, task.piece, task))

@@ -338,11 +338,11 @@ class Machines:
         known = DemandClass(demand, gang, tuple(types), len(self.classes))
         if not types:
             known.rejected = RejectReason.NO_SUCH_GPU
-        elif not any(self._capacity(known, index) >= max(gang, 1) for index in types):
+        elif not any(self.capacity(known, index) >= max(gang, 1) for index in types):
             known.rejected = RejectReason.TOO_LARGE
         return known
 
-    def _capacity(self, demand: DemandClass, type_: int) -> int:
+    def capacity(self, demand: DemandClass, type_: int) -> int:
         """Instances that all machines of ``type_`` together could hold if empty."""
         empty = (Machine(machine.index, machine.node, type_) for machine in self.list if machine.type == type_)
         return sum(machine.room(demand) for machine in empty)

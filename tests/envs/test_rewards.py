@@ -3,6 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dagsim.agents.episode import Episode
+from dagsim.envs.codecs.candidates import Candidates
 from dagsim.envs.rewards import TERMS, Reward, RewardConfig
 from dagsim.errors import ConfigError
 from dagsim.experiment.config import load_config
@@ -11,6 +13,7 @@ from dagsim.metrics import summarize
 from dagsim.metrics.columns import columns
 from dagsim.metrics.energy import energy
 from dagsim.metrics.jct import bounded_slowdown, jct
+from dagsim.model import Cluster, Job, Task
 from dagsim.policies import POLICIES
 from dagsim.sim import Simulation
 
@@ -115,3 +118,12 @@ def test_a_wrong_reward_is_refused() -> None:
         RewardConfig({})
     with pytest.raises(ConfigError, match="scale must be positive"):
         RewardConfig({"makespan": 1.0}, scale=0.0)
+
+
+def test_tasks_of_no_time_at_all_can_be_chosen() -> None:
+    cluster, jobs = Cluster.of({"A100-40": 1, "T4": 1}), [Job.single(str(n), Task("t", 0.0)) for n in range(3)]
+    episode = Episode(Simulation(cluster, jobs), Candidates())
+    while episode.observation is not None:
+        assert np.isfinite(episode.observation.tokens).all()
+        assert np.isfinite(episode.observation.context).all()
+        episode.step(0)

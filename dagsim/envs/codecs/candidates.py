@@ -188,8 +188,9 @@ class Candidates:
         moving[:, 1] = np.log1p((now - pool.arrival_s[slots]) / 60) / 5
         if self.config.look_ahead != "off":
             moving[:, 2] = np.log1p((on_best - best_s) / 60) / 5
-            moving[:, 3] = np.minimum(np.log(on_best / here_s), _CLIP)
-            moving[:, 4] = np.minimum(np.log(finish.min(axis=1) / here_s), _CLIP) if pool.types > 1 else _CLIP
+            moving[:, 3] = np.clip(np.log(np.maximum(on_best, 1e-9) / here_s), -_CLIP, _CLIP)
+            elsewhere = np.log(np.maximum(finish.min(axis=1), 1e-9) / here_s) if pool.types > 1 else _CLIP
+            moving[:, 4] = np.clip(elsewhere, -_CLIP, _CLIP)
         moving[:, 5] = gpus[types, 0] - np.array([width(task) for task in tasks]) / self._capacity[types]
         moving[:, 6] = np.searchsorted(np.sort(pool.best_s[alive]), best_s) / len(alive)
         moving[:, 7] = pool.slowdown[slots, types] - gpus[types, 3]
