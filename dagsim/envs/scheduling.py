@@ -94,12 +94,15 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         return self._presets.mask(self._seen).astype(bool)
 
     def action_of(self, decision: Decision | None) -> int | None:
-        """The action that stands for a heuristic's decision (``None``: to wait); ``None`` if there is none."""
+        """The action that stands for a heuristic's decision (``None``: to wait); ``None`` if there is none, also where
+        there are more choices than slots."""
         row = self.codec.choice_of(decision)
         if row is None or self._seen is None:
             return None
-        waits = len(self._seen.tokens) and self._seen.tokens[-1, 0] == 1.0
-        return self.config.slots - 1 if waits and row == len(self._seen.tokens) - 1 else row
+        last = self.config.slots - 1
+        if self._seen.tokens[row, 0] == 1.0:
+            return last
+        return row if row < last else None
 
     def render(self) -> str:
         """A line on the present, for ``ansi``."""

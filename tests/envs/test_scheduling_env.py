@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.envs.scheduling import SchedulingEnv
 from dagsim.errors import ConfigError
 from dagsim.experiment.config import load_config
@@ -63,13 +64,16 @@ def test_rewards_add_up_whatever_is_chosen(level: str) -> None:
     assert info["mean_jct_s"] == pytest.approx(-total / 12)
 
 
+@pytest.mark.parametrize("level", ["task", "task_type", "task_type_par"])  # "job" picks the task itself
 @pytest.mark.parametrize(
     ("policy", "codec"), [("sjf", {}), ("eft-wait", {}), ("fifo-fit", {"select": "oldest", "window": 4000})]
 )
-def test_a_heuristic_through_the_environment_writes_the_same_log(policy: str, codec: dict[str, object]) -> None:
+def test_a_heuristic_through_the_environment_writes_the_same_log(
+    policy: str, codec: dict[str, object], level: str
+) -> None:
     config = load_config(None, ["workload=heterogeneous-dag", "workload.count=25"])
     direct = Maker(config)(7).run(POLICIES.create(policy))
-    env = make_env(config, slots=4096, codec=type(small().config.codec)(**codec))  # type: ignore[arg-type]
+    env = make_env(config, slots=4096, level=level, codec=CandidatesConfig(**codec))  # type: ignore[arg-type]
     env.reset(seed=7)
     decide = POLICIES.create(policy).decide
     done = False
@@ -81,6 +85,16 @@ def test_a_heuristic_through_the_environment_writes_the_same_log(policy: str, co
     assert info["illegal_actions"] == 0
     assert env.simulation is not None
     assert env.simulation.schedule.log == direct.log
+
+
+def test_a_choice_beyond_the_slots_has_no_action() -> None:
+    env = small(slots=2)  # one choice and to wait
+    env.reset(seed=7)
+    assert env.view is not None
+    assert len(env.codec.codec.rows) > 1
+    actions = [env.action_of(env.codec.decode(env.view, row)) for row in range(len(env.codec.codec.rows))]
+    assert actions == [0] + [None] * (len(actions) - 1)
+    assert env.action_of(None) == 1
 
 
 def test_the_mask_is_in_three_places() -> None:
