@@ -83,8 +83,9 @@ class Easy:
                     continue
                 type_ = types[0] if len(types) == 1 else min(types, key=group.ratios.__getitem__)
                 most_s = inf
-                if type_ == shadow.type and self._needed(view, group, head, type_) > shadow.extra:
-                    most_s = (shadow.time_s - now) / group.ratios[type_]
+                ratio = group.ratios[type_]  # 0 for tasks of no work, which end at once
+                if ratio and type_ == shadow.type and self._needed(view, group, head, type_) > shadow.extra:
+                    most_s = (shadow.time_s - now) / ratio
                 first = group.first(self._rank, now, most_s)
                 if first is not None and (best is None or first[:2] < best[:2]):
                     best, chosen = first, group

@@ -72,7 +72,7 @@ class Planned:
         again = True
         while again:
             again = False
-            for key in list(waiting.due):
+            for key in sorted(waiting.due):  # not as they came: a fork finds them in another order
                 task = waiting.due[key]
                 placement = self._place(view, task, self._plan[key][0])
                 if placement is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dagsim.model import Job, Task
 from dagsim.model.record import Kind
 
 
@@ -31,3 +32,10 @@ def test_candidates_go_by_their_rank(run, rows):
     assert starts(run("easy", rows(*jobs), 2)) == [0, 9, 0, 4]
     assert starts(run("easy-sjf", rows(*jobs), 2)) == [0, 9, 2, 0]
     assert starts(run("easy-lxf", rows(*jobs), 2)) == [0, 9, 0, 4]  # all slowdowns are 1 at 0
+
+
+def test_a_task_of_no_work_goes_ahead_whatever_it_needs(run):
+    # Of 256 GB the first job gets room for two of its five instances, so three wait though GPUs are idle. They are to
+    # have .75 of the 1.5 idle GPUs; the second job needs 1, more than the .75 left, but is done at once.
+    first = Task("t", 1, instances=5, gpus=0.25, memory_gb=100)
+    assert starts(run("easy", [Job.single("1", first), Job.single("2", Task("t", 0))], 2))[1] == 0

@@ -7,11 +7,11 @@ import inspect
 from collections.abc import Iterable
 
 from cases import check_log, clusters, job_lists, models, simulation
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dagsim.metrics import littles_law
-from dagsim.model import Cluster, Decision, Job, Preempt, Start
+from dagsim.model import Cluster, Decision, Job, Preempt, Start, Task, TaskGraph
 from dagsim.policies import POLICIES
 from dagsim.policies.orders import by_arrival
 from dagsim.policies.recorded import RecordedPolicy
@@ -28,6 +28,12 @@ def _needs_nothing(name: str) -> bool:
 NAMES = ("restless", *(name for name in POLICIES.names() if _needs_nothing(name)))
 FORKED = tuple(name for name in NAMES if name != "random")
 """``random`` draws from an index in the order of its history, which a fork makes anew."""
+OVERTAKEN = [
+    Job("wide", TaskGraph((Task("share", 0.5, gpus=0.25), Task("two of two", 1.0, instances=2, gpus=2)))),
+    *(Job.single(name, Task("t", 0.0, gpus=0)) for name in ("one", "two")),
+    Job.single("late", Task("t", 0.0, gpus=0.25)),
+]
+"""What HEFT plans next on its GPUs changes while it is asked: a fork found it in another order once."""
 relaxed = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -100,6 +106,7 @@ class ForkingAt:
 
 @relaxed
 @given(clusters(), job_lists(), models(), st.sampled_from(FORKED), st.integers(1, 12))
+@example(Cluster.of({"A100-40": 4}), OVERTAKEN, {}, "heft", 2)
 def test_a_fork_goes_on_to_the_same_log(
     cluster: Cluster, jobs: list[Job], models: dict[str, object], name: str, at: int
 ) -> None:
