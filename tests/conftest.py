@@ -6,6 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")  # `pytest --hypothesis-profile=default` searches anew
 
 
 @pytest.fixture(scope="session")
