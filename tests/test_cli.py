@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from dagsim.cli import app
 from dagsim.experiment.config import load_config
 from dagsim.experiment.folder import RunFolder
+from dagsim.model import Kind
 
 ROOT = Path(__file__).parent.parent
 SMALL = ["--set", "cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "--set", "workload.count=10"]
@@ -146,6 +147,44 @@ def test_replay_scales_to_a_load_and_takes_a_window(tmp_path: Path) -> None:
     assert max(workload["gpu_load"], workload["cpu_load"]) == pytest.approx(0.5)
 
 
+def test_replay_makes_a_cluster_for_a_trace_without_machines(tmp_path: Path) -> None:
+    result = fine("replay", "-t", TRACE, "--out", tmp_path / "one", "--no-plots")
+    assert "cluster: sized (" in result.stdout
+    assert "gpus_per_task -" in result.stdout
+    folder = run_folder(tmp_path / "one")
+    assert folder.lines()[0].workload["trace"]["options"]["time_scale"] == 1.0
+    fine("eval", "--config", folder.path, "--out", tmp_path / "two", "--no-plots")
+    assert run_folder(tmp_path / "two").schedule(0).log == folder.schedule(0).log
+
+
+def test_replay_keeps_the_cluster_of_its_configuration(tmp_path: Path) -> None:
+    fine("replay", "-t", TRACE, "--config", "homogeneous", "--out", tmp_path / "one", "--no-plots")
+    assert run_folder(tmp_path / "one").config.build_cluster().gpus_by_type() == {"V100-16": 64}
+    cluster = "cluster.groups=[{name: t4, gpu: T4, gpus: 40}]"
+    fine("replay", "-t", TRACE, "--set", cluster, "--out", tmp_path / "two", "--no-plots")
+    assert run_folder(tmp_path / "two").config.build_cluster().gpus_by_type() == {"T4": 40}
+
+
+def test_replay_takes_the_machines_of_the_trace(tmp_path: Path) -> None:
+    fine("replay", "-t", TRACE.parents[1] / "google2011", "--out", tmp_path / "one", "--no-plots")
+    folder = run_folder(tmp_path / "one")
+    assert [node.name for node in folder.config.build_cluster().nodes] == ["501", "502", "503", "504"]
+    kinds = [row[0] for row in folder.schedule(0).log.since(0)]
+    assert kinds.count(Kind.DOWN) == 2  # 504 is not there yet, 502 is away; 501 leaves when all is over
+    fine("eval", "--config", folder.path, "--out", tmp_path / "two", "--no-plots")
+    assert run_folder(tmp_path / "two").schedule(0).log == folder.schedule(0).log
+
+
+def test_replay_lists_every_dropped_row(tmp_path: Path) -> None:
+    report = tmp_path / "report" / "dropped.txt"
+    result = fine("replay", "-t", TRACE, "--report", report, "--out", tmp_path / "out", "--no-plots")
+    counted, *rows = report.read_text().splitlines()
+    assert counted.startswith("# read ")
+    assert len(rows) == sum(run_folder(tmp_path / "out").lines()[0].workload["trace"]["dropped"].values())
+    assert all(row.startswith(f"{TRACE}:") for row in rows)
+    assert f"{len(rows)} rows listed in" in result.stdout
+
+
 def test_replay_takes_the_cluster_of_another_configuration(tmp_path: Path) -> None:
     fine("replay", "-t", TRACE, "--cluster", "homogeneous", "--out", tmp_path, "--no-plots")
     assert run_folder(tmp_path).config.build_cluster().gpus_by_type() == {"V100-16": 64}
@@ -249,6 +288,8 @@ def test_the_shipped_schema_is_the_present_one() -> None:
             ["replay", "--trace", str(TRACE), "--format", "plan"],
             "error: unknown trace format 'plan'; did you mean 'plain'?",
         ),
+        (["replay", "--trace", str(TRACE), "--cluster", "trace"], "jobs.csv: the trace lists no machines; describe"),
+        (["eval", "--set", "cluster.from_trace=true"], "error: the workload is no trace"),
         (["plot", "none"], "error: none: no such run folder"),
         (["config", "check", "none.yaml"], "error: no configuration 'none.yaml': no such file"),
         (["workload", "info", "none"], "error: --workload none: workload: no workload 'none'"),

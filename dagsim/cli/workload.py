@@ -43,7 +43,7 @@ def workload_info(
         typer.echo(json.dumps({"workload": workload, "cluster": str(cluster), **info.to_dict(), **supply.facts()}))
         return
     console().print(*info_tables(info), sep="\n")
-    for note in (f"on {cluster}", *workload_notes([supply.facts()])):
+    for note in workload_notes([supply.facts()]):
         typer.echo(note)
 
 

@@ -22,6 +22,7 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 from pydantic import model_validator as after_all
 
@@ -91,18 +92,27 @@ class Group(Section):
 
 
 class ClusterSection(Section):
-    """The cluster, as groups of equal nodes."""
+    """The cluster, as groups of equal nodes, or the machines of a trace."""
 
     name: str = "cluster"
+    from_trace: bool = False
+    """The machines that the workload, a trace, lists itself, also when they come and leave; ``groups`` stay empty."""
     groups: tuple[Group, ...] = (
         Group(name="a100-40", gpu="A100-40", gpus=8, cpus=96, memory_gb=1024),
         Group(name="v100-16", gpu="V100-16", gpus=8, cpus=96, memory_gb=1024),
         Group(name="t4", count=2, gpu="T4", gpus=8, cpus=96, memory_gb=1024),
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_groups(cls, section: Any) -> Any:
+        if isinstance(section, dict) and section.get("from_trace") is True:
+            return section | {"groups": ()}
+        return section
+
     @after_all(mode="after")
     def _distinct(self) -> ClusterSection:
-        if not self.groups:
+        if not (self.groups or self.from_trace):
             raise ModelError("groups: a cluster needs at least one")
         names = [f"{group.name}-{index}" for group in self.groups for index in range(group.count)]
         if len(set(names)) < len(names):
@@ -159,8 +169,25 @@ class Config(Section):
     seeds: int = Field(default=10, ge=1)
     """How many times the experiment is run, each time on another workload."""
 
+    def trace(self) -> TraceFile:
+        """The workload, which must be a trace.
+
+        Raises:
+            ConfigError: It is not.
+        """
+        if not isinstance(self.workload, TraceFile):
+            raise ConfigError("the workload is no trace")
+        return self.workload
+
     def build_cluster(self) -> Cluster:
-        """The cluster that the section describes."""
+        """The cluster that the section describes.
+
+        Raises:
+            ConfigError: The machines of a trace are asked for, and there is none, or it lists none.
+            TraceError: They cannot be read.
+        """
+        if self.cluster.from_trace:
+            return self.trace().machines()
         own = {gpu.name: gpu for gpu in self.gpu_types}
         return Cluster(
             tuple(

@@ -143,12 +143,18 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     """What is to be said of the jobs of some runs: their load, and what was read of a trace."""
     loads = [max(of["gpu_load"] or 0.0, of["cpu_load"] or 0.0) for of in workloads]
     least, most = number(min(loads)), number(max(loads))
-    notes = [f"offered load: {least if least == most else f'{least} .. {most}'}"]
+    notes = [f"cluster: {of}" for of in dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)]
+    notes += [f"offered load: {least if least == most else f'{least} .. {most}'}"]
     notes += [f"warning: {text}" for text in dict.fromkeys(of["warning"] for of in workloads if of["warning"])][:1]
     if (trace := workloads[0].get("trace")) is not None:
         notes += [f"trace ({trace['format']}): {trace['read']}"]
+        notes += [f"options: {', '.join(f'{name} {_told(value)}' for name, value in trace['options'].items())}"]
         notes += [f"assumed {question}: {answer}" for question, answer in trace["assumptions"].items()]
     return notes
+
+
+def _told(value: Any) -> str:
+    return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def number(value: float) -> str:

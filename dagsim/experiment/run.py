@@ -14,6 +14,7 @@ from dagsim.metrics import Summary, summarize
 from dagsim.model import Decision, Job
 from dagsim.policies import POLICIES
 from dagsim.schedule import Schedule
+from dagsim.sim.disturbance import Disturbance
 from dagsim.sim.policy import Policy, View
 from dagsim.sim.simulation import Simulation
 from dagsim.streams import stream
@@ -83,7 +84,8 @@ def simulate(config: Config, policy: str, seed: int, tell: Callable[[int], None]
         SimulationError: The policy decided what cannot be, or waits for nothing.
     """
     supply = Supply(config.workload, config.build_cluster(), config.runtime, seed)
-    simulation = _simulation(config, _told(supply, tell), seed)
+    coming_and_going = [supply.downtimes()] if config.cluster.from_trace else []
+    simulation = _simulation(config, _told(supply, tell), seed, coming_and_going)
     timed = Timed(POLICIES.create(policy, seed=seed))
     began = perf_counter()
     schedule = simulation.run(timed)
@@ -135,7 +137,7 @@ class Timed:
         self.decision_s += perf_counter() - before
 
 
-def _simulation(config: Config, jobs: Iterable[Job], seed: int) -> Simulation:
+def _simulation(config: Config, jobs: Iterable[Job], seed: int, more: Iterable[Disturbance] = ()) -> Simulation:
     return Simulation(
         config.build_cluster(),
         jobs,
@@ -143,7 +145,7 @@ def _simulation(config: Config, jobs: Iterable[Job], seed: int) -> Simulation:
         setup=config.setup,
         network=config.network,
         preemption=config.preemption,
-        disturbances=config.disturbances,
+        disturbances=(*config.disturbances, *more),
         estimates=config.estimates,
         seed=seed,
     )

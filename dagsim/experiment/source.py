@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from itertools import chain
 from math import inf, isfinite
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from dagsim.errors import WorkloadError
+from dagsim.errors import ConfigError, WorkloadError
 from dagsim.model import Cluster, Job
+from dagsim.sim.disturbance import Downtimes
 from dagsim.sim.runtime import Runtime
 from dagsim.workload.jsonl import read_meta
 from dagsim.workload.kinds import ByKind
@@ -40,9 +43,34 @@ class TraceFile:
         """
         name, options = self._chosen()
         if options.load is not None:
-            scale = options.time_scale * self._offered(name, options, cluster, runtime) / options.load
+            scale = options.time_scale * self._offered(cluster, runtime) / options.load
             options = replace(options, load=None, time_scale=scale)
         return open_trace(self.path, name, options)
+
+    def as_recorded(self, *, full_report: bool = False) -> Trace:
+        """The trace with its arrivals as recorded, whatever load is asked for."""
+        name, options = self._chosen()
+        return open_trace(self.path, name, replace(options, load=None), full_report=full_report)
+
+    def machines(self) -> Cluster:
+        """The machines that the trace lists itself.
+
+        Raises:
+            ConfigError: It lists none.
+            TraceError: The list cannot be read.
+        """
+        cluster = _machines(self)
+        if cluster is None:
+            raise ConfigError(f"{self.path}: the trace lists no machines; describe the cluster in a YAML file")
+        return cluster
+
+    def lists_machines(self) -> bool:
+        """Whether the trace has a list of machines.
+
+        Raises:
+            TraceError: It cannot be read.
+        """
+        return _machines(self) is not None
 
     def saved_with(self, key: str) -> Any:
         """What ``dagsim workload save`` noted under ``key``; ``None`` if it was not saved by that."""
@@ -69,10 +97,9 @@ class TraceFile:
             return name, self.options
         return name, replace(self.options, reference_gpu=None)  # the runtime model takes the seconds as measured on it
 
-    def _offered(self, name: str, options: TraceOptions, cluster: Cluster, runtime: Runtime) -> float:
+    def _offered(self, cluster: Cluster, runtime: Runtime) -> float:
         """The load that the jobs offer as they are."""
-        jobs = open_trace(self.path, name, replace(options, load=None)).jobs()
-        offered = offered_load(jobs, cluster, runtime).offered
+        offered = offered_load(self.as_recorded().jobs(), cluster, runtime).offered
         if not 0 < offered < inf:
             raise WorkloadError(f"{self.path}: its jobs offer a load of {offered:g}, which cannot be scaled")
         return offered
@@ -83,6 +110,12 @@ class TraceFile:
         return Source(self.path)
 
 
+@lru_cache(maxsize=1)
+def _machines(trace: TraceFile) -> Cluster | None:
+    """The machines of the trace, for which large files may have to be read."""
+    return open_trace(trace.path, *trace._chosen()).cluster()
+
+
 Workload: TypeAlias = Annotated[Synthetic | TraceFile, ByKind("synthetic")]
 
 
@@ -91,6 +124,7 @@ class Supply:
 
     def __init__(self, workload: Synthetic | TraceFile, cluster: Cluster, runtime: Runtime, seed: int) -> None:
         self._trace: Trace | None = None
+        self._cluster = str(cluster)
         match workload:
             case Synthetic():
                 self._jobs = workload.jobs(cluster, runtime, seed)
@@ -101,6 +135,16 @@ class Supply:
         self._first_s = self._last_s = 0.0
         self.count = 0
         """Jobs so far."""
+
+    def downtimes(self) -> Downtimes:
+        """When the trace's own machines are not there; reads the first job, from whose arrival its clock counts.
+
+        Raises:
+            TraceError: The trace cannot be read.
+        """
+        assert self._trace is not None
+        self._jobs = chain([next(self._jobs)], self._jobs)
+        return Downtimes(self._trace.downtimes())
 
     def jobs(self) -> Iterator[Job]:
         """The jobs in order of arrival, once; their load is added up on the way."""
@@ -123,6 +167,7 @@ class Supply:
         """What is known of the jobs so far, as plain values."""
         load = self.load
         facts: dict[str, Any] = {
+            "cluster": self._cluster,
             "jobs": load.jobs,
             "span_s": load.span_s,
             "gpu_load": load.gpu_load if isfinite(load.gpu_load) else None,
@@ -133,6 +178,7 @@ class Supply:
             facts["trace"] = {
                 "format": trace.format,
                 "read": str(trace.report),
+                "options": asdict(trace.options),
                 "assumptions": trace.assumptions,
                 **trace.report.to_dict(),
             }

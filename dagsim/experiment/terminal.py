@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -17,7 +17,9 @@ from dagsim.experiment.run import Step, Watch
 if TYPE_CHECKING:
     from dagsim.experiment.training.session import Progress as TrainingProgress
 
-__all__ = ["console", "progress", "show", "training_progress"]
+__all__ = ["console", "counted", "progress", "show", "training_progress"]
+
+T = TypeVar("T")
 
 _WIDTH = 140
 """Columns where there is no terminal: enough for every table."""
@@ -55,6 +57,26 @@ def progress(wanted: bool) -> Iterator[Watch | None]:
             bar.update(task, description=text, completed=step.done, total=step.runs)
 
         yield watch
+
+
+@contextmanager
+def counted(what: str, items: Iterable[T], wanted: bool) -> Iterator[Iterator[T]]:
+    """The items, counted on standard error as they are taken, if that is wanted and a terminal."""
+    if not (wanted and sys.stderr.isatty()):
+        yield iter(items)
+        return
+    with Progress(
+        TextColumn("{task.description}"), TimeElapsedColumn(), console=Console(stderr=True), transient=True
+    ) as bar:
+        task = bar.add_task(what, total=None)
+
+        def telling() -> Iterator[T]:
+            for count, item in enumerate(items):
+                if count % 1000 == 0:
+                    bar.update(task, description=f"{what}: {count:,} jobs")
+                yield item
+
+        yield telling()
 
 
 @contextmanager

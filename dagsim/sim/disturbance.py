@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal, Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ from dagsim.errors import ModelError
 from dagsim.sim.clock import DISTURBANCES, Clock, Timer
 from dagsim.streams import stream
 
-__all__ = ["Disturbance", "Maintenance", "NodeFailures", "Nodes"]
+__all__ = ["Disturbance", "Downtimes", "Maintenance", "NodeFailures", "Nodes"]
 
 
 class Nodes(Protocol):
@@ -153,3 +154,55 @@ class _Maintaining:
                 self.done.append(step)
                 for node in self.window.nodes:
                     act(node)
+
+
+@dataclass(frozen=True, slots=True)
+class Downtimes:
+    """Nodes that come later, leave or are away, each from its ``start_s`` to its ``end_s`` (``inf``: for good), as a
+    trace's machine events have it. Those of one node must not overlap."""
+
+    windows: tuple[tuple[int, float, float], ...]
+    """``(node, start_s, end_s)`` in any order."""
+
+    def __post_init__(self) -> None:
+        for node, start_s, end_s in self.windows:
+            if not 0 <= start_s < end_s:
+                raise ModelError(f"downtime of node {node}: needs 0 <= start_s < end_s, got {start_s!r} and {end_s!r}")
+
+    def start(self, nodes: int, seed: int) -> _Absent:
+        """Nothing has happened yet.
+
+        Raises:
+            ModelError: A node that the cluster does not have.
+        """
+        wrong = next((node for node, _, _ in self.windows if not 0 <= node < nodes), None)
+        if wrong is not None:
+            raise ModelError(f"downtimes: nodes must lie in 0..{nodes - 1}, got {wrong}")
+        ends = [(end_s, False, node) for node, _, end_s in self.windows if end_s < inf]
+        return _Absent(sorted(ends + [(start_s, True, node) for node, start_s, _ in self.windows]))
+
+
+@dataclass(slots=True)
+class _Absent:
+    """``(time_s, whether it goes down, node)`` in order, returns before departures, and how many of them happened."""
+
+    changes: list[tuple[float, bool, int]]
+    done: int = 0
+
+    def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
+        return [self._carry_on(clock, nodes)]
+
+    def copy(self) -> _Absent:
+        return _Absent(self.changes, self.done)
+
+    def _carry_on(self, clock: Clock, nodes: Nodes) -> Generator[Event, object, None]:
+        while self.done < len(self.changes):
+            time_s = self.changes[self.done][0]
+            yield Timer(clock, time_s, DISTURBANCES)
+            while self.done < len(self.changes) and self.changes[self.done][0] == time_s:
+                _, down, node = self.changes[self.done]
+                self.done += 1
+                if down:
+                    nodes.take_down(node)
+                else:
+                    nodes.bring_up(node)

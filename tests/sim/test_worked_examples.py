@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 import pytest
 
-from dagsim.errors import IllegalDecision, Stalled
+from dagsim.errors import IllegalDecision, ModelError, Stalled
 from dagsim.model import (
     Admit,
     Cluster,
@@ -29,6 +30,7 @@ from dagsim.model import (
 from dagsim.policies import POLICIES
 from dagsim.schedule import Schedule
 from dagsim.sim import Estimates, Maintenance, MovingDelay, NodeFailures, Preemption, Simulation, Uniform
+from dagsim.sim.disturbance import Downtimes
 from dagsim.sim.policy import View
 
 A100, T4 = gpu_type("A100-40"), gpu_type("T4")
@@ -266,6 +268,20 @@ def test_a_failed_node_loses_its_work_and_comes_back() -> None:
         (6, Kind.UP),
     ]
     assert schedule.ended_s == 16
+
+
+def test_nodes_come_and_leave_as_listed() -> None:
+    # Of two nodes the second comes at 3 and leaves at 8. Jobs of 4, 4 and 2 s at 0: on the first 0 to 4, on the second
+    # 3 to 7, and the third on the first from 4 to 6. A fourth, of 4 s at 7, gets the first: 7 to 11.
+    jobs = [dag(4), dag(4), dag(2), dag(4, arrival_s=7)]
+    downtimes = Downtimes(((1, 8, math.inf), (1, 0, 3)))
+    schedule = run(gpus(1, 1), jobs, disturbances=(downtimes,))
+    assert times(schedule, Kind.COMPLETED) == [(4, 0, -1), (6, 2, -1), (7, 1, -1), (11, 3, -1)]
+
+
+def test_a_downtime_of_no_node_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"nodes must lie in 0\.\.0, got 1"):
+        run(gpus(1), [dag(1)], disturbances=(Downtimes(((1, 0, 3),)),))
 
 
 def test_random_failures_are_repaired_and_do_not_depend_on_the_policy() -> None:

@@ -1,0 +1,57 @@
+"""A cluster sized to its jobs."""
+
+from __future__ import annotations
+
+import pytest
+
+from dagsim.experiment.config import Config
+from dagsim.experiment.traces.sizing import sized
+from dagsim.model import Cluster, Job, Task
+from dagsim.sim.runtime import Recorded
+from dagsim.workload.load import offered_load
+
+
+def counts(*jobs: Job) -> dict[str, int]:
+    """Nodes by the name of their group."""
+    return {group.name: group.count for group in sized(jobs, Recorded()).groups}
+
+
+def hourly(task: Task, count: int = 100) -> list[Job]:
+    """``count`` jobs of the task, spread over an hour."""
+    return [Job.single(str(number), task, 3600 * number / (count - 1)) for number in range(count)]
+
+
+def test_gpus_of_the_type_that_tasks_name() -> None:
+    # 100 jobs of 720 s on 2 GPUs in 3600 s keep 40 GPUs busy; at a load of 0.9 that takes 44.4, six nodes of 8
+    assert counts(*hourly(Task("t", 720, gpus=2, gpu_types=("V100",)))) == {"v100-16": 6}
+
+
+def test_cores_alone_where_no_gpu_is_asked_for() -> None:
+    # 100 jobs of 720 s on 48 cores keep 960 busy: 1066.7 at 0.9, in nodes of 96: 11.1
+    assert counts(*hourly(Task("t", 720, gpus=0, cpus=48))) == {"cpu": 12}
+
+
+def test_memory_counts_too() -> None:
+    # 100 jobs of 720 s with 512 GB keep 10,240 GB busy: 11,378 at 0.9, in nodes of 1,024: 11.1
+    assert counts(*hourly(Task("t", 720, gpus=0, cpus=1, memory_gb=512))) == {"cpu": 12}
+
+
+def test_tasks_that_name_no_type_get_the_usual_ones() -> None:
+    # 20 GPUs busy, 22.2 at 0.9, a quarter on A100 and V100 each, half on T4: 5.6, 5.6 and 11.1 GPUs
+    assert counts(*hourly(Task("t", 720, gpus=1))) == {"a100-40": 1, "v100-16": 1, "t4": 2}
+
+
+def test_the_widest_gang_fits() -> None:
+    assert counts(Job.single("j", Task("t", 1, instances=50, gang=True, gpus=1, gpu_types=("T4",)))) == {"t4": 7}
+
+
+def test_nodes_are_as_large_as_an_instance_needs() -> None:
+    (group,) = sized([Job.single("j", Task("t", 1, gpus=16, cpus=200, memory_gb=3000))], Recorded()).groups[-1:]
+    assert (group.gpus, group.cpus, group.memory_gb) == (16, 200, 3000)
+
+
+@pytest.mark.parametrize("task", [Task("t", 3000, gpus=1), Task("t", 3000, gpus=0, cpus=10)])
+def test_the_offered_load_is_near_what_was_aimed_at(task: Task) -> None:
+    jobs = hourly(task, 2000)
+    cluster: Cluster = Config(cluster=sized(jobs, Recorded())).build_cluster()
+    assert 0.85 < offered_load(jobs, cluster, Recorded()).offered <= 0.9
