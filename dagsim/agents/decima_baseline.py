@@ -1,9 +1,9 @@
 """Advantages for Decima: what a decision changed, freed from the luck of the arrivals and from the backlog it met.
 
 Replicas of one job sequence share its luck (input-dependent baseline, Mao et al., ICLR 2019), but soon differ in the
-jobs they have left, which says more about the return than any decision. A linear model of that backlog, fitted anew to
-every iteration, is taken off, too; what is left is credited to the decisions shortly before it (GAE, Schulman et al.
-2016, by elapsed time).
+jobs they have left, which says more about the return than any decision. A linear model of that backlog, and of what it
+would cost as a fluid, is fitted anew to every iteration and taken off, too; what is left is credited to the decisions
+shortly before it (GAE, Schulman et al. 2016, by elapsed time).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dagsim.agents.decima_features import Seen
+from dagsim.agents.decima_fluid import fluid_cost
 from dagsim.agents.decima_play import Steps
 
 __all__ = ["advantages", "backlog"]
@@ -43,7 +44,7 @@ def advantages(groups: Sequence[Sequence[Steps]], time_constant_s: float, credit
     ``credit_s`` is how long after a decision what happens is still credited to it, where the backlog does not say so.
     """
     returns = [[_returns(steps, time_constant_s) for steps in group] for group in groups]
-    left = [[np.stack([backlog(each, time_constant_s) for each in steps.seen]) for steps in group] for group in groups]
+    left = [[_left(steps, time_constant_s) for steps in group] for group in groups]
     excess_return, mean_return, excess_left = [], [], []
     for group, found, measured in zip(groups, returns, left, strict=True):
         for number, steps in enumerate(group):
@@ -60,6 +61,15 @@ def advantages(groups: Sequence[Sequence[Steps]], time_constant_s: float, credit
     values = [mean + rows @ weights for mean, rows in zip(mean_return, excess_left, strict=True)]
     episodes = [steps for group in groups for steps in group]
     return [_credit(steps, value, time_constant_s, credit_s) for steps, value in zip(episodes, values, strict=True)]
+
+
+def _left(steps: Steps, time_constant_s: float) -> np.ndarray:
+    """(T, 7) how much each state has left: the backlog, and what it would cost as a fluid."""
+    rows = []
+    for seen, now_s, left_s in zip(steps.seen, steps.times_s, steps.left_s, strict=False):
+        cost = fluid_cost(now_s, left_s, steps.arrivals, seen.executors, time_constant_s)
+        rows.append(np.append(backlog(seen, time_constant_s), cost / time_constant_s))
+    return np.stack(rows)
 
 
 def _returns(steps: Steps, time_constant_s: float) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from dagsim.agents.decima_features import Seen, observe
+from dagsim.agents.decima_fluid import TaskSeconds
 from dagsim.agents.decima_net import DecimaNet, collate, options
 from dagsim.agents.ragged import sample
 from dagsim.spark import Commit, JobTime, Policy, SparkSimulation, View
@@ -26,6 +27,9 @@ class Steps:
     log_p: list[float] = field(default_factory=list)  # (T,) of both together
     rewards: list[float] = field(default_factory=list)  # (T,) minus job-seconds until the next decision
     times_s: list[float] = field(default_factory=list)  # (T + 1,) of the decisions, and of the end
+    left_s: list[list[float]] = field(default_factory=list)  # (T,) of (J,) executor-seconds, as the profiles know
+    arrivals: list[tuple[float, float]] = field(default_factory=list)
+    """Of all jobs, in hindsight: when (s), and executor-seconds."""
     mean_jct_s: float = 0.0
 
     @property
@@ -82,6 +86,7 @@ class _Table:
         self.simulation = simulation
         self.steps = Steps()
         self._cost = JobTime(simulation.episode)
+        self._task_s = TaskSeconds(len(simulation.cluster.executors))
         self._conversation = simulation.decisions(until_ms)
         self.view: View | None = next(self._conversation, None)
         if self.view is not None:
@@ -107,12 +112,15 @@ class _Table:
         steps.stages.append(stage)
         steps.numbers.append(number)
         steps.log_p.append(log_p)
+        steps.left_s.append([self._task_s.left(job) for job in self.simulation.cluster.jobs])
         try:
             self.view = self._conversation.send(Commit(self.graph.stages[self.seen.choices[stage]], number))
             self._look()
         except StopIteration:
             self.view = None
             self._account(self.simulation.episode.ended_ms / 1000)
+            jobs = self.simulation.episode.jobs
+            steps.arrivals = [(job.arrival_ms / 1000, self._task_s.whole(job)) for job in jobs]
             steps.mean_jct_s = self.simulation.episode.mean_jct_s
 
 
