@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dagsim.spark import Action
 from dagsim.spark.graph import StageGraph
 
 __all__ = ["CONTEXT", "JOB", "OPTION", "STAGE", "Seen", "observe", "option_rows"]
@@ -76,15 +77,16 @@ class Seen(NamedTuple):
     edges: np.ndarray  # (M, 2) int64: parent, child; the lower the parent, the earlier
     level: np.ndarray  # (M,) int64: height of the parent
     choices: np.ndarray  # (S,) int64: places of the stages that can be chosen
-    most: np.ndarray  # (S,) int64: executors each of them can use, 1 to committable
+    most: np.ndarray  # (S,) int64: executors each of them (or, with a limit, its job) can be given, 1 to committable
     has: np.ndarray  # (S,) int64: executors its job keeps without those to be committed
     shares: np.ndarray  # (S, 3) float32: executors in an equal, a larger-first and a smaller-first sharing
     work_s: np.ndarray  # (S,) float32: work left of its job
     executors: int
+    action: Action = "executors"
 
 
-def observe(graph: StageGraph) -> Seen:
-    """The observation of ``graph``. O(stages + edges) in NumPy."""
+def observe(graph: StageGraph, action: Action = "executors") -> Seen:
+    """The observation of ``graph`` for a policy that says ``action``. O(stages + edges) in NumPy."""
     first, cluster = graph.first, graph.executors
     starts, jobs = first[:-1], len(first) - 1
     work = graph.remaining * graph.seen_ms * 1e-3
@@ -94,9 +96,7 @@ def observe(graph: StageGraph) -> Seen:
     choices = np.flatnonzero(can)
     job_work = np.add.reduceat(work, starts)
     job_path = np.maximum.reduceat(path, starts)
-    kept = graph.supply.copy()
-    if graph.source >= 0:
-        kept[graph.source] -= graph.committable
+    kept = graph.kept()
     heads = _heads(path, can, graph.ready, starts, graph.job)
     seen_s = graph.seen_ms * 1e-3
     stage_rows = np.empty((len(work), len(STAGE)), np.float32)
@@ -169,11 +169,12 @@ def observe(graph: StageGraph) -> Seen:
         edges,
         level,
         choices,
-        np.minimum(graph.demand[choices], committable),
+        np.minimum(graph.demand[choices] if action == "executors" else cluster - kept[owner], committable),
         kept[owner],
         shares[owner].astype(np.float32),
         job_work[owner].astype(np.float32),
         cluster,
+        action,
     )
 
 

@@ -26,6 +26,7 @@ def save_net(net: DecimaNet, path: Path, about: Mapping[str, Any]) -> None:
         "features": _features(),
         "hidden": net.hidden,
         "head": net.head,
+        "action": net.action,
         "weights": net.state_dict(),
         "about": dict(about),
     }
@@ -46,7 +47,7 @@ def load_net(path: Path) -> tuple[DecimaNet, dict[str, Any]]:
     if plain.get("features") != _features():
         raise RunFolderError(f"{path}: was trained on other observations than this version of dagsim makes")
     try:
-        net = DecimaNet(plain["hidden"], plain["head"])
+        net = DecimaNet(plain["hidden"], plain["head"], plain.get("action", "executors"))
         net.load_state_dict(plain["weights"])
         return net.eval(), plain["about"]
     except (KeyError, TypeError, RuntimeError) as error:

@@ -13,8 +13,13 @@ from torch.nn.functional import leaky_relu
 
 from dagsim.agents.decima_features import CONTEXT, JOB, OPTION, STAGE, Seen, option_rows
 from dagsim.agents.ragged import segment_sum
+from dagsim.spark import Action
 
 __all__ = ["DecimaNet", "Graphs", "Level", "Options", "blend", "collate", "new_net", "options"]
+
+
+_ADDED = np.array([name in ("added", "log added", "all that can go") for name in OPTION])
+"""Options that are about the stage, not about its job."""
 
 
 class Level(NamedTuple):
@@ -83,7 +88,8 @@ def collate(seen: Sequence[Seen]) -> Graphs:
 
 
 def options(seen: Sequence[Seen], chosen: np.ndarray) -> Options:
-    """Every number of executors that the stages ``chosen`` (B,), counted among the choices, can be given."""
+    """Every number of executors that the stages ``chosen`` (B,), counted among the choices, can be given; of a limit
+    only what it means for the job is told."""
     picked = list(zip(seen, chosen.tolist(), strict=True))
     most = np.array([each.most[at] for each, at in picked])
     segment = np.repeat(np.arange(len(most)), most)
@@ -96,16 +102,21 @@ def options(seen: Sequence[Seen], chosen: np.ndarray) -> Options:
         np.array([each.work_s[at] for each, at in picked])[segment],
         np.array([each.executors for each in seen])[segment],
     )
+    if seen[0].action == "limit":
+        rows[:, _ADDED] = 0.0
     return Options(torch.from_numpy(rows), torch.from_numpy(segment), torch.from_numpy(first))
 
 
 class DecimaNet(nn.Module):
     """Embeds every stage with what lies below it, every job, and the whole; then scores stages, and numbers of
-    executors for one of them. It starts indifferent: all scores are 0."""
+    executors for one of them. It starts indifferent: all scores are 0.
 
-    def __init__(self, hidden: int = 16, head: int = 32) -> None:
+    With ``action="limit"`` it scores limits on the executors of the stage's job, blind to which of its stages it is.
+    """
+
+    def __init__(self, hidden: int = 16, head: int = 32, action: Action = "executors") -> None:
         super().__init__()
-        self.hidden, self.head = hidden, head
+        self.hidden, self.head, self.action = hidden, head, action
         self.stage = nn.Linear(len(STAGE), hidden)
         self.message = nn.Linear(hidden, hidden, bias=False)
         self.of_stages = nn.Linear(hidden, hidden)
@@ -117,6 +128,16 @@ class DecimaNet(nn.Module):
         self.many = nn.Linear(inputs, head)
         self.option = nn.Linear(len(OPTION), head, bias=False)
         self.many_score = nn.Sequential(nn.LeakyReLU(0.2), nn.Linear(head, head), nn.LeakyReLU(0.2), _indifferent(head))
+
+    @property
+    def form(self) -> tuple[int, int, Action]:
+        """What ``DecimaNet`` takes to make one that fits the same weights."""
+        return self.hidden, self.head, self.action
+
+    @property
+    def _of_stage(self) -> int:
+        """How many of the first columns of an embedding are about the stage."""
+        return len(STAGE) + self.hidden
 
     def embed(self, graphs: Graphs) -> Tensor:
         """(S, H) all that is known about each choice: its stage, job, and the whole."""
@@ -149,15 +170,17 @@ class DecimaNet(nn.Module):
 
     def number_scores(self, chosen: Tensor, numbers: Options) -> Tensor:
         """(K,) scores of numbers of executors; ``chosen`` (B, H) are the embeddings of the stages they are for."""
+        if self.action == "limit":
+            chosen = torch.cat([torch.zeros_like(chosen[:, : self._of_stage]), chosen[:, self._of_stage :]], 1)
         mixed = self.many(chosen)[numbers.segment] + self.option(numbers.rows)
         return self.many_score(mixed)[:, 0]  # type: ignore[no-any-return]
 
 
-def new_net(hidden: int, head: int, seed: int) -> DecimaNet:
+def new_net(hidden: int, head: int, seed: int, action: Action = "executors") -> DecimaNet:
     """A new network; the seed decides its weights. One torch thread from now on: the matrices are small."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
-    return DecimaNet(hidden, head)
+    return DecimaNet(hidden, head, action)
 
 
 def blend(slow: DecimaNet, net: DecimaNet, kept: float) -> None:

@@ -12,7 +12,7 @@ from dagsim.agents.decima_features import Seen, observe
 from dagsim.agents.decima_fluid import TaskSeconds
 from dagsim.agents.decima_net import DecimaNet, collate, options
 from dagsim.agents.ragged import sample
-from dagsim.spark import Commit, JobTime, Policy, SparkSimulation, View
+from dagsim.spark import Action, Commit, JobTime, Policy, SparkSimulation, View
 
 __all__ = ["DecimaPolicy", "Steps", "choose", "play", "watch"]
 
@@ -75,14 +75,17 @@ class DecimaPolicy:
 
     def decide(self, view: View) -> Commit | None:
         graph = view.graph()
-        stages, numbers, _ = choose(self.net, [seen := observe(graph)], view.stream("decima") if self.sampled else None)
+        seen = observe(graph, self.net.action)
+        rng = view.stream("decima") if self.sampled else None
+        stages, numbers, _ = choose(self.net, [seen], rng)
         return Commit(graph.stages[seen.choices[stages[0]]], int(numbers[0]))
 
 
 class _Table:
     """One episode under way."""
 
-    def __init__(self, simulation: SparkSimulation, until_ms: float) -> None:
+    def __init__(self, simulation: SparkSimulation, until_ms: float, action: Action) -> None:
+        self.action = action
         self.simulation = simulation
         self.steps = Steps()
         self._cost = JobTime(simulation.episode)
@@ -97,7 +100,7 @@ class _Table:
         now_s = self.view.now_ms / 1000
         self._account(now_s)
         self.graph = self.view.graph()
-        self.seen = observe(self.graph)
+        self.seen = observe(self.graph, self.action)
 
     def _account(self, now_s: float) -> None:
         cost = self._cost.until(now_s)
@@ -131,7 +134,8 @@ def play(
     until_ms: Sequence[float] | None = None,
 ) -> list[Steps]:
     """All of them to their ends (or times), in the given order."""
-    tables = [_Table(each, np.inf if until_ms is None else until_ms[number]) for number, each in enumerate(simulations)]
+    ends_ms = [np.inf] * len(simulations) if until_ms is None else until_ms
+    tables = [_Table(each, end_ms, net.action) for each, end_ms in zip(simulations, ends_ms, strict=True)]
     while waiting := [table for table in tables if table.view is not None]:
         chosen = choose(net, [table.seen for table in waiting], rng)
         for table, stage, number, log_p in zip(waiting, *(each.tolist() for each in chosen), strict=True):
@@ -139,9 +143,9 @@ def play(
     return [table.steps for table in tables]
 
 
-def watch(policy: Policy, simulation: SparkSimulation) -> Steps:
+def watch(policy: Policy, simulation: SparkSimulation, action: Action = "executors") -> Steps:
     """What a heuristic decides, as an example to imitate."""
-    table = _Table(simulation, np.inf)
+    table = _Table(simulation, np.inf, action)
     decide: Callable[[View], Commit | None] = policy.decide
     while table.view is not None:
         decision = decide(table.view)

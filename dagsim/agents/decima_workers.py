@@ -12,7 +12,7 @@ import torch
 from dagsim.agents.decima_net import DecimaNet
 from dagsim.agents.decima_play import Steps, play
 from dagsim.agents.decima_workload import Workload
-from dagsim.spark import SparkJob
+from dagsim.spark import Action, SparkJob
 
 __all__ = ["Players"]
 
@@ -45,7 +45,7 @@ class Players:
         size = -(-len(seeds) // self._workers)
         parts = [list(seeds[at : at + size]) for at in range(0, len(seeds), size)]
         luck = [None if rng is None else int(rng.integers(2**63)) for _ in parts]
-        same = (weights, net.hidden, net.head, jobs)
+        same = (weights, net.form, jobs)
         found = [self._processes.submit(_play, part, each, *same) for part, each in zip(parts, luck, strict=True)]
         return [steps for part in found for steps in part.result()]
 
@@ -61,10 +61,14 @@ def _begin(workload: Workload) -> None:
 
 
 def _play(
-    seeds: list[int], luck: int | None, weights: Mapping[str, np.ndarray], hidden: int, head: int, jobs: int | None
+    seeds: list[int],
+    luck: int | None,
+    weights: Mapping[str, np.ndarray],
+    form: tuple[int, int, Action],
+    jobs: int | None,
 ) -> list[Steps]:
     workload, pool = _here
-    net = DecimaNet(hidden, head)
+    net = DecimaNet(*form)
     net.load_state_dict({name: torch.from_numpy(values) for name, values in weights.items()})
     rng = None if luck is None else np.random.default_rng(luck)
     return play(net, [workload.simulation(pool, seed, jobs) for seed in seeds], rng)

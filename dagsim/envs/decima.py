@@ -7,7 +7,7 @@ none are left to give, or no stage wants any. The observation is a graph, padded
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import gymnasium
 import numpy as np
@@ -15,7 +15,17 @@ from gymnasium import spaces
 
 from dagsim.envs.decima_render import describe, picture
 from dagsim.errors import ConfigError, IllegalDecision, Stalled
-from dagsim.spark import Commit, JobTime, SparkJob, SparkSimulation, View, parity_sequence, sequence, synthetic_profiles
+from dagsim.spark import (
+    Action,
+    Commit,
+    JobTime,
+    SparkJob,
+    SparkSimulation,
+    View,
+    parity_sequence,
+    sequence,
+    synthetic_profiles,
+)
 from dagsim.spark.graph import StageGraph
 from dagsim.streams import stream
 
@@ -40,9 +50,11 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
     - ``context`` (3,) float32: executors to give, jobs in the system, seconds since the start;
     - ``action_mask`` (most_stages + 1,) int8 and ``number_mask`` (executors,) int8: what can be chosen now.
 
-    Action: the row of a stage, and the number of executors to add less 1. More than it wants is cut to that. Row
-    ``most_stages`` leaves the rest idle, which can be chosen while anything is under way. The masks are also in
-    ``info`` and, end to end, in ``action_masks()``.
+    Action: the row of a stage, and the number of executors to add less 1. More than it wants is cut to that. With
+    ``action="limit"`` the number is, less 1, how many executors the stage's job may have: those of the source are added
+    up to that; the limit is above what the job keeps without them (``kept`` in ``info``, by job), and at least one is
+    given if it is not. Row ``most_stages`` leaves the rest idle, which can be chosen while anything is under way. The
+    masks are also in ``info`` and, end to end, in ``action_masks()``; the one for limits allows what some job can get.
 
     Reward: minus the job-seconds until the next decision, discounted from now at ``beta`` per second. Without discount
     their sum is minus the sum of all completion times. Terminated when all jobs are complete; truncated at a time drawn
@@ -64,6 +76,7 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         parity: bool = False,
         beta: float = 0.0,
         mean_time_limit_s: float | None = None,
+        action: Action = "executors",
         most_stages: int = 400,
         most_edges: int = 800,
         render_mode: str | None = None,
@@ -74,6 +87,9 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
             raise ConfigError(f"beta must be 0 or more and a time limit positive, got {beta!r}, {mean_time_limit_s!r}")
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ConfigError(f"render_mode must be one of {self.metadata['render_modes']}, got {render_mode!r}")
+        if action not in get_args(Action):
+            raise ConfigError(f"action must be one of {get_args(Action)}, got {action!r}")
+        self.action: Action = action
         self.executors, self.jobs, self.batch, self.mean_gap_s = executors, jobs, batch, mean_gap_s
         self.pool = list(pool) if pool is not None else synthetic_profiles()
         self.parity, self.beta, self.mean_time_limit_s = parity, beta, mean_time_limit_s
@@ -145,9 +161,12 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
             raise IllegalDecision(f"row {row} cannot be chosen now: see action_mask")
         if row == self.most_stages:
             return None
-        if not 1 <= number <= self._graph.committable:
-            raise IllegalDecision(f"1 to {self._graph.committable} executors can be given, not {number}")
-        return Commit(self._graph.stages[self._rows[row]], number)
+        if not (1 <= number <= self.executors and self._masks["number_mask"][number - 1]):
+            raise IllegalDecision(f"{self.action} {number} cannot be chosen now: see number_mask")
+        place = self._rows[row]
+        if self.action == "limit":
+            number = min(max(number - int(self._kept[self._graph.job[place]]), 1), self._graph.committable)
+        return Commit(self._graph.stages[place], number)
 
     @property
     def view(self) -> View | None:
@@ -159,7 +178,8 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         if decision is None:
             return np.array([self.most_stages, 0])
         place = self._graph.stages.index(decision.stage)
-        return np.array([int(np.searchsorted(self._rows, place)), decision.executors - 1])
+        kept = int(self._kept[self._graph.job[place]]) if self.action == "limit" else 0
+        return np.array([int(np.searchsorted(self._rows, place)), kept + decision.executors - 1])
 
     def action_masks(self) -> np.ndarray:
         """(most_stages + 1 + executors,) bool: both masks, as maskable agents want them."""
@@ -227,13 +247,20 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         seen["action_mask"][:count] = graph.schedulable[rows]
         assert self.simulation is not None
         seen["action_mask"][most] = bool(self.simulation.cluster.heap)
-        seen["number_mask"][: graph.committable] = 1
+        self._kept = graph.kept()
+        if self.action == "executors":
+            seen["number_mask"][: graph.committable] = 1
+        else:
+            kept = self._kept[graph.job[graph.schedulable]]
+            seen["number_mask"][kept.min() : kept.max() + graph.committable] = 1
         return seen
 
     def _info(self) -> dict[str, Any]:
         assert self.simulation is not None
         episode = self.simulation.episode
         info: dict[str, Any] = {**self._masks, "completed_jobs": len(episode.jct_s), "decisions": episode.decisions}
+        if self._view is not None:
+            info["kept"] = self._kept
         if self._view is None and len(episode.jct_s):
             info["mean_jct_s"] = episode.mean_jct_s
         return info

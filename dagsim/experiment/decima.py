@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from dagsim.agents.decima_workload import Workload
 from dagsim.errors import ConfigError
-from dagsim.spark import SPARK_POLICIES
+from dagsim.spark import SPARK_POLICIES, Action
 
 __all__ = ["DecimaTraining", "load_training", "train_decima"]
 
@@ -63,12 +63,16 @@ class DecimaTraining:
     differential: bool = False
     hidden: int = 16
     head: int = 32
+    action: Action = "executors"
+    """What is said beside a stage: the executors to add, or a limit on those its job has, as in the paper."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
         if self.loss not in ("ppo", "reinforce"):
             raise ConfigError(f"loss must be 'ppo' or 'reinforce', got {self.loss!r}")
+        if self.action not in get_args(Action):
+            raise ConfigError(f"action must be 'executors' or 'limit', got {self.action!r}")
         for name in ("sequences", "replicas", "epochs", "minibatch", "validate_every", "validation"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)!r}")
@@ -126,7 +130,7 @@ def train_decima(config: DecimaTraining, folder: Path, say: Callable[[str], None
     (folder / "training.yaml").write_text(_yaml(config))
     rng = np.random.default_rng(config.seed)
     pool = config.workload.pool()
-    net = new_net(config.hidden, config.head, config.seed)
+    net = new_net(config.hidden, config.head, config.seed, config.action)
     validation = list(range(VALIDATION_SEEDS, VALIDATION_SEEDS + config.validation))
     best_s, best = np.inf, folder / "best.pt"
     with Players(config.workload, pool, config.workers) as players, (folder / "log.jsonl").open("w") as log:
@@ -156,7 +160,8 @@ def train_decima(config: DecimaTraining, folder: Path, say: Callable[[str], None
         elif config.teacher is not None:
             taught = range(TRAINING_SEEDS, TRAINING_SEEDS + config.teacher_episodes)
             lessons = [
-                watch(SPARK_POLICIES.create(config.teacher), config.workload.simulation(pool, seed)) for seed in taught
+                watch(SPARK_POLICIES.create(config.teacher), config.workload.simulation(pool, seed), config.action)
+                for seed in taught
             ]
             missed = imitate(net, lessons, rng, epochs=config.teacher_epochs, lr=2e-3)
             record(teacher=config.teacher, cross_entropy=missed)

@@ -16,11 +16,12 @@ from dagsim.spark.simulation import SparkSimulation
 from dagsim.spark.state import ActiveJob, ActiveStage, Executor
 from dagsim.spark.synthetic import synthetic_profiles
 from dagsim.spark.traces import trace_jobs
-from dagsim.spark.view import Commit, Policy, View
+from dagsim.spark.view import Action, Commit, Policy, View
 from dagsim.spark.waves import Waves
 
 __all__ = [
     "SPARK_POLICIES",
+    "Action",
     "ActiveJob",
     "ActiveStage",
     "Commit",

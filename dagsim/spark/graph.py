@@ -42,6 +42,13 @@ class StageGraph(NamedTuple):
     now_ms: float
     stages: tuple[ActiveStage, ...]  # what to commit to, by place
 
+    def kept(self) -> np.ndarray:
+        """(J,) int64: the executors that each job keeps without those to be committed now."""
+        kept = self.supply.copy()
+        if self.source >= 0:
+            kept[self.source] -= self.committable
+        return kept
+
 
 class _Shape(NamedTuple):
     """What never changes about a job's graph."""

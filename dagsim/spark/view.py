@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from dagsim.spark.cluster import Cluster
     from dagsim.spark.simulation import SparkSimulation
 
-__all__ = ["Commit", "Policy", "View"]
+__all__ = ["Action", "Commit", "Policy", "View"]
+
+Action: TypeAlias = Literal["executors", "limit"]
+"""What a learned policy says beside a stage: the executors to add, or a limit on those its job has (parallelism limit,
+Mao et al. 2019, section 5.2), up to which they are added."""
 
 
 class Commit(NamedTuple):

@@ -11,11 +11,11 @@ import torch
 from dagsim.agents.decima_baseline import advantages
 from dagsim.agents.decima_features import JOB, STAGE, observe
 from dagsim.agents.decima_file import load_decima, load_net, save_net
-from dagsim.agents.decima_net import DecimaNet, collate
+from dagsim.agents.decima_net import DecimaNet, collate, options
 from dagsim.agents.decima_play import DecimaPolicy, Steps, choose, play, watch
 from dagsim.agents.decima_ppo import DecimaLearner, LearnConfig, imitate, likelihood
 from dagsim.errors import RunFolderError
-from dagsim.spark import SPARK_POLICIES, Replay, SparkJob, SparkSimulation, sequence, synthetic_profiles
+from dagsim.spark import SPARK_POLICIES, Action, Replay, SparkJob, SparkSimulation, sequence, synthetic_profiles
 
 POOL = synthetic_profiles()
 
@@ -24,10 +24,10 @@ def simulation(seed: int = 0, jobs: int = 5) -> SparkSimulation:
     return SparkSimulation(10, sequence(POOL, seed, jobs=jobs, batch=jobs), seed=seed)
 
 
-def trained() -> DecimaNet:
+def trained(action: Action = "executors") -> DecimaNet:
     """Weights that are not 0 anywhere."""
     torch.manual_seed(1)
-    net = DecimaNet()
+    net = DecimaNet(action=action)
     for parameter in net.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return net
@@ -99,8 +99,9 @@ def test_sampled_episodes_repeat_with_the_seed() -> None:
     assert first == again
 
 
-def test_watching_a_heuristic_gives_its_own_episode() -> None:
-    steps = watch(SPARK_POLICIES.create("srpt-cp[cap=3]"), simulation())
+@pytest.mark.parametrize("action", ["executors", "limit"])
+def test_watching_a_heuristic_gives_its_own_episode(action: Action) -> None:
+    steps = watch(SPARK_POLICIES.create("srpt-cp[cap=3]"), simulation(), action)
     assert steps.mean_jct_s == simulation().run(SPARK_POLICIES.create("srpt-cp[cap=3]")).mean_jct_s
 
 
@@ -116,18 +117,33 @@ def test_imitation_comes_close_to_its_teacher() -> None:
     assert taught < 1.1 * teacher
 
 
+def test_a_limit_is_scored_for_the_job_whichever_stage_is_chosen() -> None:
+    # two stages of one job: 3 and 8 tasks; 6 executors, of which the job has none: limits 1 to 6 for both
+    job = SparkJob.of("j", [Replay((1000.0,) * 3, 1000.0), Replay((2000.0,) * 8, 2000.0)])
+    graph = next(SparkSimulation(6, [job]).decisions()).graph()
+    assert observe(graph).most.tolist() == [3, 6]
+    seen = observe(graph, "limit")
+    assert seen.most.tolist() == [6, 6]
+    net = trained("limit")
+    embedded = net.embed(collate([seen]))
+    first, second = (net.number_scores(embedded[[at]], options([seen], np.array([at]))) for at in (0, 1))
+    assert torch.allclose(first, second)
+    assert first.std() > 0
+
+
+@pytest.mark.parametrize("action", ["executors", "limit"])
 @pytest.mark.parametrize("loss", ["ppo", "reinforce"])
-def test_learning_prefers_the_better_of_two_first_choices(loss: str) -> None:
+def test_learning_prefers_the_better_of_two_first_choices(loss: str, action: Action) -> None:
     """One executor, one long and one short job: the short one first is better."""
     jobs = [SparkJob.of(name, [Replay((ms,), ms)]) for name, ms in (("long", 50_000.0), ("short", 1_000.0))]
     torch.manual_seed(0)
-    net, rng = DecimaNet(), np.random.default_rng(0)
+    net, rng = DecimaNet(action=action), np.random.default_rng(0)
     learner = DecimaLearner(net, LearnConfig(loss=loss, lr=0.01, minibatch=64, target_kl=1.0))  # type: ignore[arg-type]
     for _ in range(15):
         played = play(net, [SparkSimulation(1, jobs) for _ in range(8)], rng)
         told = learner.learn([played], 100.0, 1e9, 0.0, rng)
     assert np.isfinite(told["kl"])
-    stages, _, _ = choose(net, [observe(next(SparkSimulation(1, jobs).decisions()).graph())], None)
+    stages, _, _ = choose(net, [observe(next(SparkSimulation(1, jobs).decisions()).graph(), action)], None)
     assert stages.tolist() == [1]
 
 
@@ -146,8 +162,9 @@ def test_advantage_is_higher_where_less_was_waited() -> None:
     assert good[0] > 0 > bad[0]
 
 
-def test_file_brings_back_the_same_decisions(tmp_path: Path) -> None:
-    net = trained()
+@pytest.mark.parametrize("action", ["executors", "limit"])
+def test_file_brings_back_the_same_decisions(tmp_path: Path, action: Action) -> None:
+    net = trained(action)
     save_net(net, tmp_path / "net.pt", {"iteration": 3})
     assert load_net(tmp_path / "net.pt")[1] == {"iteration": 3}
     assert (

@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 
 from dagsim.envs.decima import ENV_ID, DecimaEnv
 from dagsim.errors import ConfigError, IllegalDecision
-from dagsim.spark import SPARK_POLICIES, SparkSimulation, View, sequence, synthetic_profiles
+from dagsim.spark import SPARK_POLICIES, Replay, SparkJob, SparkSimulation, View, sequence, synthetic_profiles
 
 POOL = synthetic_profiles()
 
@@ -126,7 +126,13 @@ def test_it_can_be_read_and_seen() -> None:
 
 
 def test_wrong_settings_are_said() -> None:
-    for wrong in ({"executors": 0}, {"beta": -1.0}, {"mean_time_limit_s": 0.0}, {"render_mode": "film"}):
+    for wrong in (
+        {"executors": 0},
+        {"beta": -1.0},
+        {"mean_time_limit_s": 0.0},
+        {"render_mode": "film"},
+        {"action": "cores"},
+    ):
         with pytest.raises(ConfigError):
             DecimaEnv(pool=POOL, **wrong)  # type: ignore[arg-type]
 
@@ -140,3 +146,28 @@ def test_given_jobs_are_played() -> None:
         assert env.view is not None
         *_, terminated, _, info = env.step(env.action_of(SPARK_POLICIES.create("fair").decide(env.view)))
     assert info["completed_jobs"] == 2
+
+
+@pytest.mark.parametrize("policy", ["srpt-cp[cap=4]", "weighted-fair", "fifo"])
+def test_heuristic_by_limits_is_the_heuristic(policy: str) -> None:
+    _, info = play(DecimaEnv(10, 6, pool=POOL, action="limit"), 3, policy)
+    alone = SparkSimulation(10, sequence(POOL, 3, jobs=6), seed=3).run(SPARK_POLICIES.create(policy))
+    assert info["mean_jct_s"] == alone.mean_jct_s
+
+
+def test_limit_counts_what_the_job_has() -> None:
+    # 6 executors, 2 jobs of one stage with 9 tasks: limit 4 gives the first 4; then limit 2 gives the second the rest
+    jobs = [SparkJob.of(name, [Replay((1000.0,) * 9, 1000.0)]) for name in "ab"]
+    env = DecimaEnv(6, 2, pool=POOL, action="limit")
+    seen, info = env.reset(seed=1, options={"jobs": jobs})
+    assert seen["number_mask"].tolist() == [1] * 6
+    seen, _, _, _, info = env.step(np.array([0, 4 - 1]))
+    assert (seen["jobs"][:2, 0].tolist(), info["kept"].tolist()) == ([4, 0], [4, 0])
+    # 2 are left: with them b can have 1 or 2; a was chosen in this round, and is asked no more
+    assert seen["number_mask"].tolist() == [1, 1, 0, 0, 0, 0]
+    assert seen["action_mask"][:2].tolist() == [0, 1]
+    with pytest.raises(IllegalDecision, match="number_mask"):
+        env.step(np.array([1, 6 - 1]))
+    seen, *_ = env.step(np.array([1, 2 - 1]))
+    assert env.simulation is not None
+    assert [job.supply for job in env.simulation.cluster.jobs] == [4, 2]

@@ -48,12 +48,17 @@ def test_workers_play_what_one_process_plays(tmp_path: Path) -> None:
     assert found[0][:2] == found[1][:2]  # the teacher, and the greedy validation before learning
 
 
+def test_limits_are_learned_and_kept_in_the_file(tmp_path: Path) -> None:
+    best = train_decima(DecimaTraining(**SMALL | {"action": "limit"}), tmp_path, lambda _: None)  # type: ignore[arg-type]
+    assert load_net(best)[0].action == "limit"
+
+
 def test_jobs_grow_over_the_first_half() -> None:
     config = DecimaTraining(workload=Workload(jobs=50), first_jobs=10)
     assert [config.jobs_at(progress) for progress in (0.0, 0.25, 0.5, 1.0)] == [10, 30, 50, 50]
 
 
-@pytest.mark.parametrize("wrong", [{"loss": "sarsa"}, {"replicas": 1}, {"epochs": 0}])
+@pytest.mark.parametrize("wrong", [{"loss": "sarsa"}, {"action": "cores"}, {"replicas": 1}, {"epochs": 0}])
 def test_wrong_settings_are_named(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         DecimaTraining(**wrong)  # type: ignore[arg-type]
