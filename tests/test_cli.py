@@ -241,6 +241,15 @@ def test_workload_info_says_what_jobs_are_like() -> None:
     assert "trace (plain)" in shown
 
 
+def test_trace_info_describes_and_draws_a_trace(tmp_path: Path) -> None:
+    shown = fine("trace", "info", TRACE, "--out", tmp_path).stdout
+    assert "tasks_per_job" in shown
+    assert "it lists no machines" in shown
+    assert (tmp_path / "trace-jobs.png").is_file()
+    told = json.loads(fine("trace", "info", TRACE, "--json", "--no-plot").stdout)
+    assert told["jobs"] == told["read"]["jobs"] > 0
+
+
 def test_the_configuration_shown_is_the_configuration_used(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(fine("config", "show", "--set", "seed=4").stdout)

@@ -115,8 +115,8 @@ def _cluster(config: Config, cluster: str | None, described: bool, *, quiet: boo
         cluster = "trace" if trace.lists_machines() else "sized"
     if cluster == "trace":
         return [Setting("--cluster trace", "cluster", {"name": "trace", "from_trace": True})]
-    with counted("sizing a cluster to the trace", trace.as_recorded().jobs(), wanted=not quiet) as jobs:
-        return [Setting("--cluster sized", "cluster", plain(sized(jobs, config.runtime)))]
+    jobs = counted("sizing a cluster to the trace", wanted=not quiet)(trace.as_recorded().jobs())
+    return [Setting("--cluster sized", "cluster", plain(sized(jobs, config.runtime)))]
 
 
 def _report(config: Config, path: Path, *, quiet: bool) -> None:
@@ -125,9 +125,8 @@ def _report(config: Config, path: Path, *, quiet: bool) -> None:
     from dagsim.experiment.traces.dropped import write_report
 
     trace = config.trace().as_recorded(full_report=True)
-    with counted("listing dropped rows", trace.jobs(), wanted=not quiet) as jobs:
-        for _ in jobs:
-            pass
+    for _ in counted("listing dropped rows", wanted=not quiet)(trace.jobs()):
+        pass
     write_report(trace.report, path)
     if not quiet:
         typer.echo(f"{len(trace.report.details):,} rows listed in {path}")

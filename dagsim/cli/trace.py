@@ -1,24 +1,63 @@
-"""``dagsim trace``: traces converted."""
+"""``dagsim trace``: traces described and converted."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from dagsim.cli.app import app
+from dagsim.cli.options import Json, Quiet
 
 __all__ = ["trace_app"]
 
 
-trace_app = typer.Typer(help="Convert traces.", no_args_is_help=True)
+trace_app = typer.Typer(help="Describe, fetch and convert traces.", no_args_is_help=True)
 app.add_typer(trace_app, name="trace")
 
 
 @trace_app.callback()
 def _traces() -> None:
     pass
+
+
+@trace_app.command("info")
+def trace_info(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The trace, as its publisher ships it.")],
+    format_: Annotated[str | None, typer.Option("--format", help="Its format (default: recognised).")] = None,
+    start: Annotated[int, typer.Option(min=0, help="Jobs left out at the beginning.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Jobs kept at most (default: all).")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder that the plot is drawn into.")] = Path("results"),
+    plot: Annotated[bool, typer.Option("--plot/--no-plot", help="Draw the distributions.")] = True,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say what a trace is like: its jobs, their shapes, sizes and arrivals, beside what was published of it.
+
+    Example: dagsim trace info batch_task.csv.gz
+    """
+    from dagsim.experiment.report import info_tables, published_table, trace_notes
+    from dagsim.experiment.source import TraceFile
+    from dagsim.experiment.terminal import console, counted
+    from dagsim.experiment.traces.info import draw, trace_info
+    from dagsim.sim.runtime import Recorded
+    from dagsim.workload.readers import TraceOptions
+
+    file = TraceFile(str(path), format_, TraceOptions(start=start, limit=limit))
+    file.check()
+    info = trace_info(file, Recorded(), counted(f"reading {path.name}", wanted=not (quiet or json_)))
+    drawn = draw(info, out) if plot else None
+    if json_:
+        typer.echo(json.dumps(info.to_dict() | {"plot": None if drawn is None else str(drawn)}))
+    elif not quiet:
+        tables = [*info_tables(info.workload), *([published_table(info)] if info.comparison else [])]
+        console().print(*tables, sep="\n")
+        for note in trace_notes(info):
+            typer.echo(note)
+        if drawn is not None:
+            typer.echo(f"plot: {drawn}")
 
 
 @trace_app.command("convert")

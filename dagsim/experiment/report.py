@@ -13,9 +13,18 @@ from dagsim.metrics import glossary
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from dagsim.experiment.traces.info import TraceInfo
     from dagsim.workload.info import Spread, WorkloadInfo
 
-__all__ = ["comparison_table", "info_tables", "number", "summary_table", "workload_notes"]
+__all__ = [
+    "comparison_table",
+    "info_tables",
+    "number",
+    "published_table",
+    "summary_table",
+    "trace_notes",
+    "workload_notes",
+]
 
 _SHOWN = (
     "jct_s.mean",
@@ -151,6 +160,34 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
         notes += [f"options: {', '.join(f'{name} {_told(value)}' for name, value in trace['options'].items())}"]
         notes += [f"assumed {question}: {answer}" for question, answer in trace["assumptions"].items()]
     return notes
+
+
+def trace_notes(info: TraceInfo) -> list[str]:
+    """What is to be said of a trace beside its statistics: what was read, its load, and what was published of it."""
+    busy = ", ".join(f"{number(value)} {name}" for name, value in info.mean_busy().items() if value)
+    load = info.workload.load
+    notes = [f"trace ({info.trace.format}): {info.trace.report}"]
+    notes += [f"assumed {question}: {answer}" for question, answer in info.trace.assumptions.items()]
+    if busy:
+        notes.append(f"busy on average, had nothing to wait: {busy}")
+    if info.own and load is not None:
+        notes.append(f"its own machines: {info.cluster}; offered load: {number(load.offered)}")
+    else:
+        notes.append(f"it lists no machines; for an offered load of 0.9: {info.cluster}")
+    return notes
+
+
+def published_table(info: TraceInfo) -> Table:
+    """What was published of a whole trace, beside the same of what was read."""
+    from rich.table import Table
+
+    table = Table("", title="published of the whole trace", title_justify="left")
+    table.add_column("here", justify="right")
+    table.add_column("published", justify="right")
+    table.add_column("source")
+    for each, here in info.comparison:
+        table.add_row(each.statistic, number(here), number(each.value), each.source)
+    return table
 
 
 def _told(value: Any) -> str:

@@ -59,24 +59,20 @@ def progress(wanted: bool) -> Iterator[Watch | None]:
         yield watch
 
 
-@contextmanager
-def counted(what: str, items: Iterable[T], wanted: bool) -> Iterator[Iterator[T]]:
-    """The items, counted on standard error as they are taken, if that is wanted and a terminal."""
-    if not (wanted and sys.stderr.isatty()):
-        yield iter(items)
-        return
-    with Progress(
-        TextColumn("{task.description}"), TimeElapsedColumn(), console=Console(stderr=True), transient=True
-    ) as bar:
-        task = bar.add_task(what, total=None)
+def counted(what: str, wanted: bool) -> Callable[[Iterable[T]], Iterator[T]]:
+    """Passes items on and counts them on standard error, if that is wanted and a terminal."""
 
-        def telling() -> Iterator[T]:
+    def telling(items: Iterable[T]) -> Iterator[T]:
+        with Progress(
+            TextColumn("{task.description}"), TimeElapsedColumn(), console=Console(stderr=True), transient=True
+        ) as bar:
+            task = bar.add_task(what, total=None)
             for count, item in enumerate(items):
                 if count % 1000 == 0:
                     bar.update(task, description=f"{what}: {count:,} jobs")
                 yield item
 
-        yield telling()
+    return telling if wanted and sys.stderr.isatty() else iter
 
 
 @contextmanager

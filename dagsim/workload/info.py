@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.model import Cluster, Job, TaskGraph
+from dagsim.model import Cluster, GpuType, Job, TaskGraph
 from dagsim.workload.load import Load, LoadMeter, Runtime
 
-__all__ = ["Spread", "WorkloadInfo", "workload_info"]
+__all__ = ["Spread", "Tally", "WorkloadInfo", "workload_info"]
 
 _HOUR_S = 3600
 
@@ -48,6 +48,10 @@ class WorkloadInfo:
     instances: int
     gangs: int
     """Tasks whose instances start together."""
+    gpu_work: float
+    """Work of all instances times the GPUs of each: GPU-seconds where work is seconds."""
+    cpu_work: float
+    """The same with cores."""
     first_arrival_s: float
     span_s: float
     """From the first arrival to the last."""
@@ -90,19 +94,27 @@ def workload_info(jobs: Iterable[Job], cluster: Cluster | None = None, runtime: 
 
     One pass; keeps a few numbers per job and per task.
     """
-    count = _Count(cluster, runtime)
+    tally = Tally(() if cluster is None else cluster.gpu_types, runtime, cluster)
     for job in jobs:
-        count.add(job)
-    return count.info()
+        tally.add(job)
+    return tally.info()
 
 
-class _Count:
-    """Everything that is counted on the way."""
+class Tally:
+    """What is counted of jobs on the way: a few numbers per job and per task.
 
-    def __init__(self, cluster: Cluster | None, runtime: Runtime | None) -> None:
-        self.runtime, self.types = runtime, () if cluster is None else cluster.gpu_types
+    Critical paths are counted on ``types`` if there is a ``runtime``, the load on ``cluster`` if there is one as well.
+    """
+
+    def __init__(
+        self, types: tuple[GpuType | None, ...] = (), runtime: Runtime | None = None, cluster: Cluster | None = None
+    ) -> None:
+        self.runtime, self.types = runtime, types
         self.meter = None if cluster is None or runtime is None else LoadMeter(cluster, runtime)
+        self.origin_s = 0.0
+        """Added to arrivals to tell the hour of the day."""
         self.edges = self.gangs = 0
+        self.gpu_work = self.cpu_work = 0.0
         self.by_gpus: Counter[float] = Counter()
         self.by_model: Counter[str] = Counter()
         self.by_tenant: Counter[str] = Counter()
@@ -112,6 +124,7 @@ class _Count:
         self.work, self.instances = array("d"), array("d")
 
     def add(self, job: Job) -> None:
+        """Count ``job`` in."""
         tasks, graph = job.graph.tasks, job.graph
         levels = _level_sizes(graph)
         self.arrivals.append(job.arrival_s)
@@ -122,19 +135,23 @@ class _Count:
         self.most.append(max([task.instances * task.gpus for task in tasks]))
         self.by_tenant[job.tenant] += 1
         self.by_priority[job.priority] += 1
-        self.by_hour[int(job.arrival_s // _HOUR_S) % 24] += 1
+        self.by_hour[int((self.origin_s + job.arrival_s) // _HOUR_S) % 24] += 1
         for task in tasks:
             self.work.append(task.work)
             self.instances.append(task.instances)
             self.gangs += task.gang
+            self.gpu_work += task.work * task.instances * task.gpus
+            self.cpu_work += task.work * task.instances * task.cpus
             self.by_gpus[task.gpus] += 1
             self.by_model[task.model or ""] += 1
-        if self.meter is not None and self.runtime is not None:
+        if self.meter is not None:
             for task in tasks:
                 self.meter.add(task)
+        if self.types and self.runtime is not None:
             self.paths.append(graph.critical_path([min(self.runtime.seconds(task, self.types)) for task in tasks]))
 
     def info(self) -> WorkloadInfo:
+        """The statistics of the jobs so far."""
         first_s = min(self.arrivals, default=0.0)
         span_s = max(self.arrivals, default=0.0) - first_s
         return WorkloadInfo(
@@ -143,6 +160,8 @@ class _Count:
             edges=self.edges,
             instances=int(sum(self.instances)),
             gangs=self.gangs,
+            gpu_work=self.gpu_work,
+            cpu_work=self.cpu_work,
             first_arrival_s=first_s,
             span_s=span_s,
             tasks_per_job=_spread(self.tasks),

@@ -9,10 +9,11 @@ from dagsim.experiment.plots.boxes import by_priority
 from dagsim.experiment.plots.curves import jct_cdf, timeline
 from dagsim.experiment.plots.gantt import gantt
 from dagsim.experiment.plots.style import save
+from dagsim.experiment.plots.workload import workload
 from dagsim.metrics.columns import columns
 from dagsim.schedule import Schedule
 
-__all__ = ["by_priority", "comparison", "draw_all", "gantt", "jct_cdf", "save", "timeline"]
+__all__ = ["by_priority", "comparison", "draw_all", "gantt", "jct_cdf", "save", "timeline", "workload"]
 
 
 def draw_all(schedule: Schedule, folder: Path, name: str = "all jobs") -> list[Path]:

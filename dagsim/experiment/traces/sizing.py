@@ -12,7 +12,7 @@ from dagsim.model import GPU_TYPES, Job, Task
 from dagsim.model.gpu import canonical
 from dagsim.sim.runtime import Runtime
 
-__all__ = ["LOAD", "Demand", "sized"]
+__all__ = ["LOAD", "Demand", "cluster_for", "sized"]
 
 LOAD = 0.9
 """The offered load that a cluster is made for."""
@@ -85,14 +85,19 @@ class Demand:
 
 
 def sized(jobs: Iterable[Job], runtime: Runtime, load: float = LOAD) -> ClusterSection:
-    """The least cluster of 8-GPU nodes (of 96-core nodes, if no job needs a GPU) to which ``jobs`` offer ``load``.
+    """The cluster to which ``jobs`` offer ``load`` (``cluster_for``)."""
+    demand = Demand(runtime)
+    for job in jobs:
+        demand.add(job)
+    return cluster_for(demand, load)
+
+
+def cluster_for(demand: Demand, load: float = LOAD) -> ClusterSection:
+    """The least cluster of 8-GPU nodes (of 96-core nodes, if no job needs a GPU) for which ``demand`` is a ``load``.
 
     There are nodes of the types that tasks name, and of those of the default cluster for tasks that name none; enough
     for the widest gang; and nodes without GPUs, where those with GPUs have too few cores or too little memory.
     """
-    demand = Demand(runtime)
-    for job in jobs:
-        demand.add(job)
     per_s = 1 / (demand.span_s * load) if demand.span_s else 0.0
     gpus = max(_NODE.gpus, ceil(demand.instance_gpus))
     cpus = max(_NODE.cpus, float(ceil(demand.instance_cpus)))

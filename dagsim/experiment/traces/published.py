@@ -1,0 +1,55 @@
+"""Figures that were published of the traces, for comparison with what is read."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from typing import NamedTuple
+
+__all__ = ["PUBLISHED", "Published", "published"]
+
+
+class Published(NamedTuple):
+    """What a source says of a whole trace."""
+
+    format: str
+    path: str
+    """Pattern of the path of the data set (as in a shell, case-insensitive) where the format has several."""
+    statistic: str
+    """A field of ``WorkloadInfo``, as ``jobs`` or ``work.p50``, or ``gpu_hours``."""
+    value: float
+    source: str
+
+
+_ERDOS = "ERDOS notebook; Alibaba's slides at SoCC 2019"
+_SPAR = "Spar, distributions of 2,857,851 jobs"
+_HELIOS = "HeliosArtifact, helios_cluster_summary.csv"
+_ITP = "README of the ElasticFlow traces"
+
+PUBLISHED = (
+    Published("alibaba2018", "*", "jobs", 4_201_014, _ERDOS),
+    Published("alibaba2018", "*", "tasks", 14_295_731, f"{_ERDOS} (rows)"),
+    *(
+        Published("alibaba2018", "*", f"{name}.{level}", value, _SPAR + ("; end - start" if name == "work" else ""))
+        for name, levels in {
+            "tasks_per_job": {"mean": 3.385, "p50": 2, "p75": 4, "p90": 7, "p95": 11, "p99": 20},
+            "depth": {"mean": 2.425},
+            "work": {"mean": 44.8, "p50": 5, "p75": 22, "p90": 96, "p95": 227, "p99": 603},
+            "instances_per_task": {"mean": 43.1, "p50": 1, "p75": 4, "p90": 47, "p95": 176, "p99": 844},
+        }.items()
+        for level, value in levels.items()
+    ),
+    Published("google2011", "*", "jobs", 672_074, "Reiss, Wilkes and Hellerstein 2011"),
+    Published("helios", "*earth*", "jobs", 872_886, _HELIOS),
+    Published("helios", "*saturn*", "jobs", 1_753_078, _HELIOS),
+    Published("helios", "*uranus*", "jobs", 490_309, _HELIOS),
+    Published("helios", "*venus*", "jobs", 246_708, _HELIOS),
+    Published("itp", "*", "jobs", 69_351, _ITP),
+    Published("itp", "*", "gpu_hours", 1_632_719.7, _ITP),
+    Published("openb2023", "*default*", "jobs", 8_152, "Weng et al., ATC 2023 (the default list)"),
+    Published("philly", "*", "jobs", 117_325, "README of philly-traces; Jeon et al., ATC 2019"),
+)
+
+
+def published(format: str, path: str) -> list[Published]:
+    """What was published of the trace at ``path``."""
+    return [each for each in PUBLISHED if each.format == format and fnmatch(path.lower(), each.path)]
