@@ -16,7 +16,7 @@ from dagsim.agents.decima_features import Seen
 from dagsim.agents.decima_fluid import fluid_cost
 from dagsim.agents.decima_play import Steps
 
-__all__ = ["advantages", "backlog"]
+__all__ = ["advantages", "backlog", "differential"]
 
 _RIDGE = 1e-3
 
@@ -38,12 +38,16 @@ def backlog(seen: Seen, time_constant_s: float) -> np.ndarray:
     )
 
 
-def advantages(groups: Sequence[Sequence[Steps]], time_constant_s: float, credit_s: float) -> list[np.ndarray]:
+def advantages(
+    groups: Sequence[Sequence[Steps]], time_constant_s: float, credit_s: float, *, discounted: bool = True
+) -> list[np.ndarray]:
     """(T_i,) float64 per episode, in order: by how much its decisions were better than those of the other replicas.
 
     ``credit_s`` is how long after a decision what happens is still credited to it, where the backlog does not say so.
+    Returns that are not ``discounted`` want rewards less their mean rate (``differential``).
     """
-    returns = [[_returns(steps, time_constant_s) for steps in group] for group in groups]
+    discount_s = time_constant_s if discounted else np.inf
+    returns = [[_returns(steps, discount_s) for steps in group] for group in groups]
     left = [[_left(steps, time_constant_s) for steps in group] for group in groups]
     excess_return, mean_return, excess_left = [], [], []
     for group, found, measured in zip(groups, returns, left, strict=True):
@@ -60,7 +64,16 @@ def advantages(groups: Sequence[Sequence[Steps]], time_constant_s: float, credit
     weights = np.linalg.solve(x.T @ x + _RIDGE * len(x) * np.eye(x.shape[1]), x.T @ y)
     values = [mean + rows @ weights for mean, rows in zip(mean_return, excess_left, strict=True)]
     episodes = [steps for group in groups for steps in group]
-    return [_credit(steps, value, time_constant_s, credit_s) for steps, value in zip(episodes, values, strict=True)]
+    return [_credit(steps, value, discount_s, credit_s) for steps, value in zip(episodes, values, strict=True)]
+
+
+def differential(groups: Sequence[Sequence[Steps]]) -> None:
+    """Take the mean number of jobs, over all of ``groups``, from every second's reward (Mao et al. 2019, appendix B): a
+    return then tells by how much its future is better than usual, without any discount."""
+    everything = [steps for group in groups for steps in group]
+    rate = sum(sum(steps.rewards) for steps in everything) / sum(steps.times_s[-1] for steps in everything)
+    for steps in everything:
+        steps.rewards = (np.asarray(steps.rewards) - rate * np.diff(steps.times_s)).tolist()
 
 
 def _left(steps: Steps, time_constant_s: float) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dagsim.agents.decima_baseline import advantages
+from dagsim.agents.decima_baseline import advantages, differential
 from dagsim.agents.decima_net import DecimaNet, collate, options
 from dagsim.agents.decima_play import Steps
 from dagsim.agents.ragged import entropy, log_softmax
@@ -32,7 +32,7 @@ class LearnConfig:
     """At the beginning; it falls to 0 with the training, as does the learning rate."""
     max_grad: float = 1.0
     differential: bool = False
-    """Rewards less their mean rate over the iteration (Mao et al. 2019, appendix B)."""
+    """Rewards less their mean rate over the iteration, and no discount (Mao et al. 2019, appendix B)."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -92,8 +92,8 @@ class DecimaLearner:
         """Learn from ``groups`` of replicas, each of one job sequence; ``progress`` runs from 0 to 1."""
         config = self.config
         if config.differential:
-            _subtract_rate(groups)
-        gains = np.concatenate(advantages(groups, time_constant_s, credit_s))
+            differential(groups)
+        gains = np.concatenate(advantages(groups, time_constant_s, credit_s, discounted=not config.differential))
         index = _index([steps for group in groups for steps in group])
         real = np.array([at for at, (steps, t) in enumerate(index) if steps.seen[t].most.sum() > 1])
         gains = ((gains - gains[real].mean()) / (gains[real].std() + 1e-8)).astype(np.float32)
@@ -137,11 +137,3 @@ def _step(net: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, max_gr
     loss.backward()  # type: ignore[no-untyped-call]
     nn.utils.clip_grad_norm_(net.parameters(), max_grad)
     optimizer.step()
-
-
-def _subtract_rate(groups: Sequence[Sequence[Steps]]) -> None:
-    """Take the mean number of jobs from every second's reward."""
-    everything = [steps for group in groups for steps in group]
-    rate = sum(sum(steps.rewards) for steps in everything) / sum(steps.times_s[-1] for steps in everything)
-    for steps in everything:
-        steps.rewards = (np.asarray(steps.rewards) - rate * np.diff(steps.times_s)).tolist()

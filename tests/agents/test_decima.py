@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dagsim.agents.decima_baseline import advantages
+from dagsim.agents.decima_baseline import advantages, differential
 from dagsim.agents.decima_features import JOB, STAGE, observe
 from dagsim.agents.decima_file import load_decima, load_net, save_net
 from dagsim.agents.decima_net import DecimaNet, collate, options
@@ -160,6 +160,27 @@ def test_advantage_is_higher_where_less_was_waited() -> None:
 
     good, bad = advantages([[steps(1.0), steps(2.0)]], 100.0, 1e9)
     assert good[0] > 0 > bad[0]
+
+
+def test_differential_rewards_add_up_to_nothing() -> None:
+    groups = [play(trained(), [simulation(seed), simulation(seed)], np.random.default_rng(seed)) for seed in (0, 1)]
+    jobs = [-sum(steps.rewards) for group in groups for steps in group]
+    span_s = sum(steps.times_s[-1] for group in groups for steps in group)
+    first_s, first = groups[0][0].times_s[1] - groups[0][0].times_s[0], groups[0][0].rewards[0]
+    differential(groups)
+    assert sum(sum(steps.rewards) for group in groups for steps in group) == pytest.approx(0, abs=1e-6)
+    assert groups[0][0].rewards[0] == pytest.approx(first + first_s * sum(jobs) / span_s)
+
+
+def test_without_discount_what_comes_last_counts_in_full() -> None:
+    def steps(last: float) -> Steps:
+        (found,) = play(DecimaNet(), [simulation(jobs=1)], None)
+        found.rewards = [0.0] * (len(found.rewards) - 1) + [last]
+        return found
+
+    short = advantages([[steps(1.0), steps(-1.0)]], 0.1, 1e9)[0][0]
+    whole = advantages([[steps(1.0), steps(-1.0)]], 0.1, 1e9, discounted=False)[0][0]
+    assert whole == pytest.approx(2) != short
 
 
 @pytest.mark.parametrize("action", ["executors", "limit"])
