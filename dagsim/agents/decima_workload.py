@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dagsim.spark import SparkJob, SparkSimulation, parity_sequence, read_profiles, sequence
+from dagsim.errors import ConfigError
+from dagsim.spark import SparkJob, SparkSimulation, parity_sequence, read_profiles, sequence, trace_jobs
 from dagsim.spark import synthetic_profiles as made_up
 
 __all__ = ["Workload"]
@@ -15,18 +16,27 @@ __all__ = ["Workload"]
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Which episodes are played. ``profiles`` is a file or folder of TPC-H profiles; without it they are made up."""
+    """Which episodes are played. ``profiles`` is a file or folder of TPC-H profiles, ``trace`` any trace of DAG jobs,
+    those of more than ``most_tasks`` tasks left out; jobs are drawn from them, or else from made-up queries."""
 
     executors: int = 50
     jobs: int = 200
     mean_gap_s: float = 25.0
     parity: bool = False
     profiles: str | None = None
+    trace: str | None = None
+    most_tasks: int | None = None
 
     __pydantic_config__ = {"extra": "forbid"}
 
+    def __post_init__(self) -> None:
+        if self.trace is not None and (self.parity or self.profiles is not None):
+            raise ConfigError("workload: a trace goes with neither profiles nor parity")
+
     def pool(self) -> list[SparkJob]:
         """The jobs to draw from."""
+        if self.trace is not None:
+            return trace_jobs(Path(os.path.expandvars(self.trace)), most_tasks=self.most_tasks)
         return made_up() if self.profiles is None else read_profiles(Path(os.path.expandvars(self.profiles)))
 
     def simulation(

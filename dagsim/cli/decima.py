@@ -16,11 +16,16 @@ decima_app = typer.Typer(help="Learned and other policies for Spark executors.",
 app.add_typer(decima_app, name="decima")
 
 Executors = Annotated[int, typer.Option(min=1, help="Executors of the cluster.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Jobs per episode, which arrive 25 s apart on average.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Jobs per episode.")]
 Parity = Annotated[bool, typer.Option(help="spark-sched-sim's rules and random numbers (needs --profiles).")]
 Profiles = Annotated[
     str | None, typer.Option(metavar="PATH", help="Profiled TPC-H queries (default: made-up ones like them).")
 ]
+Gap = Annotated[float, typer.Option(help="Mean seconds between two arrivals.")]
+Trace = Annotated[
+    str | None, typer.Option(metavar="PATH", help="Draw jobs from this trace of DAG jobs, as Alibaba 2018, instead.")
+]
+MostTasks = Annotated[int | None, typer.Option(min=1, help="Leave out a trace's jobs of more tasks.")]
 Algo = Annotated[
     list[str],
     typer.Option("--algo", "-a", metavar="NAME", help="Heuristic, or decima\\[checkpoint=FILE]; repeatable."),
@@ -51,6 +56,9 @@ def evaluate(
     jobs: Jobs = 200,
     parity: Parity = False,
     profiles: Profiles = None,
+    trace: Trace = None,
+    most_tasks: MostTasks = None,
+    mean_gap_s: Gap = 25.0,
     seeds: Annotated[str, typer.Option(help="As 1,2,3 or 10-19.")] = "0-9",
     reference: Annotated[str, typer.Option(help="What the ratios are to.")] = "weighted-fair",
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
@@ -62,7 +70,7 @@ def evaluate(
     from dagsim.agents.decima_workload import Workload
     from dagsim.experiment.decima_report import compare, numbers, table
 
-    workload = Workload(executors, jobs, parity=parity, profiles=profiles)
+    workload = Workload(executors, jobs, mean_gap_s, parity, profiles, trace, most_tasks)
     lines = compare(algo, workload, numbers(seeds), reference)
     typer.echo(json.dumps([line.to_dict() for line in lines]) if json_ else table(lines))
 

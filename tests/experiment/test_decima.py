@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from dagsim.agents.decima_file import load_net
+from dagsim.agents.decima_net import DecimaNet
+from dagsim.agents.decima_play import play
 from dagsim.agents.decima_workload import Workload
 from dagsim.errors import ConfigError
 from dagsim.experiment.decima import DecimaTraining, train_decima
 
+SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
 SMALL = {
     "workload": Workload(executors=5, jobs=3),
     "teacher": "srpt-cp[cap=3]",
@@ -51,6 +54,16 @@ def test_workers_play_what_one_process_plays(tmp_path: Path) -> None:
 def test_limits_are_learned_and_kept_in_the_file(tmp_path: Path) -> None:
     best = train_decima(DecimaTraining(**SMALL | {"action": "limit"}), tmp_path, lambda _: None)  # type: ignore[arg-type]
     assert load_net(best)[0].action == "limit"
+
+
+def test_jobs_can_come_from_a_trace() -> None:
+    workload = Workload(executors=5, jobs=4, trace=str(SAMPLES / "alibaba2018" / "batch_task.csv"), most_tasks=100)
+    pool = workload.pool()
+    assert all(job.tasks <= 100 for job in pool)
+    (steps,) = play(DecimaNet(), [workload.simulation(pool, 1)], None)
+    assert steps.mean_jct_s > 0
+    with pytest.raises(ConfigError, match="parity"):
+        Workload(trace="any", parity=True)
 
 
 def test_jobs_grow_over_the_first_half() -> None:
