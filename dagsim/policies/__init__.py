@@ -21,6 +21,12 @@ POLICIES: Registry[Policy] = Registry(
         Entry("easy-sjf", "dagsim.policies.easy:easy_sjf", "EASY, filling in the shortest first", _KNOWS),
         Entry("easy-lxf", "dagsim.policies.easy:easy_lxf", "EASY, filling in the most slowed down first", _KNOWS),
         Entry("conservative", "dagsim.policies.conservative:Conservative", "everybody has a reservation", _COSTLY),
+        Entry(
+            "easy-events",
+            "dagsim.policies.easy_events:EasyEvents",
+            "EASY, decided at every event as PYSS does",
+            _COSTLY,
+        ),
         Entry("committed", "dagsim.policies.committed:Committed", "RLScheduler's: one at a time, waited for", _COSTLY),
         Entry("random", "dagsim.policies.random_feasible:RandomFeasible", "anything that fits, uniformly"),
         Entry("sjf", "dagsim.policies.orders:sjf", "shortest pair of task and GPU type first", _KNOWS),

@@ -8,12 +8,10 @@ from typing import TypeAlias
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Placement, Start
-from dagsim.policies.orders import width
+from dagsim.policies.amounts import NEARLY, free, held, size
 from dagsim.policies.placement import Placing, placing
 from dagsim.sim.frontier import ActiveTask
-from dagsim.sim.machines import MICRO
 from dagsim.sim.policy import View
-from dagsim.sim.run import Run
 
 __all__ = ["SCORES", "Committed"]
 
@@ -27,14 +25,13 @@ def _sjf(task: ActiveTask) -> float:
 
 
 def _f1(task: ActiveTask) -> float:
-    return log10(max(task.best_s, 1e-9)) * _size(task) + 870 * log10(max(task.job.job.arrival_s, 1e-9))
+    return log10(max(task.best_s, 1e-9)) * size(task) + 870 * log10(max(task.job.job.arrival_s, 1e-9))
 
 
 SCORES: dict[str, Callable[[ActiveTask], float]] = {"fcfs": _fcfs, "sjf": _sjf, "f1": _f1}
 """Smaller first; ties go first come, first served. F1 takes absolute times of arrival."""
 
 _Key: TypeAlias = tuple[int, int]
-_NEARLY = 1e-9
 
 
 class Committed:
@@ -66,7 +63,7 @@ class Committed:
     def decide(self, view: View) -> Iterator[Decision]:
         ready = view.index(self, _Ready).tasks
         for run in view.runs_after(max(self._sizes, default=-1)):
-            self._sizes[run.id] = _held(run)
+            self._sizes[run.id] = held(run)
         # Of what happened at this instant arrivals count first, then one end after the other.
         ended = [self._sizes.pop(id_) for id_ in sorted(self._sizes.keys() - view.running.keys())]
         arrived = sorted(key for key in ready if key not in self._queued)
@@ -95,14 +92,14 @@ class Committed:
         score = SCORES[self.score]
         picked = min((ready[key] for key in self._queued), key=lambda task: (score(task), task.order, task.piece))
         self._picked = (picked.order, picked.piece)
-        free, wanted = _free(view, picked) - sum(ended), _size(picked)
+        idle, wanted = free(view, picked) - sum(ended), size(picked)
         self._shadow_s = view.now
-        for size in ended:
-            free += size if free + _NEARLY < wanted else 0.0
+        for amount in ended:
+            idle += amount if idle + NEARLY < wanted else 0.0
         for end_s, id_ in sorted((run.estimated_end_s(view.now), run.id) for run in view.running.values()):
-            if free + _NEARLY >= wanted:
+            if idle + NEARLY >= wanted:
                 break
-            free += _held(view.running[id_])
+            idle += held(view.running[id_])
             self._shadow_s = end_s
 
     def _fill(self, view: View, ready: dict[_Key, ActiveTask], ended: list[float]) -> Iterator[Decision]:
@@ -119,13 +116,13 @@ class Committed:
 
     def _room(self, view: View, task: ActiveTask, ended: list[float]) -> Placement | None:
         """Where the task can start while what ``ended`` holds does not count as free yet."""
-        if ended and _free(view, task) - sum(ended) + _NEARLY < _size(task):
+        if ended and free(view, task) - sum(ended) + NEARLY < size(task):
             return None
         return self._place(view, task)
 
     def _started(self, view: View, task: ActiveTask, ready: dict[_Key, ActiveTask]) -> None:
         for run in view.runs_after(max(self._sizes, default=-1)):
-            self._sizes[run.id] = _held(run)
+            self._sizes[run.id] = held(run)
         if not task.waiting:
             key = (task.order, task.piece)
             del self._queued[key], ready[key]
@@ -141,20 +138,3 @@ class _Ready:
 
     def push(self, task: ActiveTask) -> None:
         self.tasks[task.order, task.piece] = task
-
-
-def _size(task: ActiveTask) -> float:
-    """GPUs, or of what asks for none cores, that start together."""
-    return width(task) if task.demand.demand.gpus else task.demand.cpus / MICRO * (task.demand.gang or 1)
-
-
-def _held(run: Run) -> float:
-    return run.gpus or run.task.demand.cpus / MICRO * run.instances
-
-
-def _free(view: View, task: ActiveTask) -> float:
-    """GPUs, or cores, that are free on the types that may run the task."""
-    machines, types = view.machines, set(task.demand.types)
-    if task.demand.demand.gpus:
-        return float(sum(machines.idle_gpus(type_) for type_ in types))
-    return sum(machine.cpus for machine in machines.list if machine.type in types and machine.up) / MICRO

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dagsim.model import Job, Task
+from dagsim.model import Cluster, Job, Task
 from dagsim.model.record import Kind
+from dagsim.policies import POLICIES
+from dagsim.sim import Estimates, Simulation
 
 
 def starts(schedule):
@@ -39,3 +41,21 @@ def test_a_task_of_no_work_goes_ahead_whatever_it_needs(run):
     # have .75 of the 1.5 idle GPUs; the second job needs 1, more than the .75 left, but is done at once.
     first = Task("t", 1, instances=5, gpus=0.25, memory_gb=100)
     assert starts(run("easy", [Job.single("1", first), Job.single("2", Task("t", 0))], 2))[1] == 0
+
+
+def test_a_pass_for_every_event_sees_what_ends_early_as_held(run):
+    # 2 GPUs. 1 claims 10 s of one and takes 5; 2 wants both from 1 on, expected at 10. At 5 first 3 (4 s) comes while 1
+    # still counts: it would end at 9, before 10, and goes ahead; 2 then waits for it to 9. Decided once for the whole
+    # instant, 2 starts at 5 and 3 after it.
+    cluster, estimates = Cluster.of({"V100": 2}), Estimates("predicted")
+    one = Job.single("1", Task("t", 5, estimate=10))
+    jobs = [one, Job.single("2", Task("t", 1, gpus=2, estimate=1), 1), Job.single("3", Task("t", 4, estimate=4), 5)]
+    found = {}
+    for name in ("easy", "easy-events"):
+        found[name] = starts(Simulation(cluster, jobs, estimates=estimates).run(POLICIES.create(name)))
+    assert found == {"easy": [0, 5, 6], "easy-events": [0, 9, 5]}
+
+
+def test_a_pass_for_every_event_is_easy_where_events_are_alone(run, rows):
+    apart = tuple((arrival_s + number / 16, *rest) for number, (arrival_s, *rest) in enumerate(FIVE))
+    assert starts(run("easy-events", rows(*apart), 4)) == starts(run("easy", rows(*apart), 4))
