@@ -65,9 +65,8 @@ def main() -> int:
     if args.json:
         print(json.dumps({"files": len(found), "largest_difference_s": largest_s, "same_shape": shapes, "all": found}))
     else:
-        print(
-            f"{len(found)} workflows: largest difference {largest_s:.3f} s; {shapes} with the tasks, edges and depth expected"
-        )
+        shape = f"{shapes} with the tasks, edges and depth expected"
+        print(f"{len(found)} workflows: largest difference {largest_s:.3f} s; {shape}")
     return 0
 
 
