@@ -1,0 +1,69 @@
+"""Pods, and the list they are read from."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dagsim.errors import TraceError
+from dagsim.workload.readers.fields import Dirty, count, number
+from dagsim.workload.readers.report import ReadReport
+from dagsim.workload.readers.source import Source
+
+__all__ = ["GPU", "Pod", "read_pods"]
+
+GPU = 1000
+"""A whole GPU, in thousandths."""
+
+
+class Pod(NamedTuple):
+    """What one pod asks for: thousandths of CPUs, MiB, GPUs, and thousandths of each of these."""
+
+    cpu: int
+    memory: int
+    gpus: int
+    milli: int
+    models: str = ""
+    """``V100M16|V100M32``: either; empty: any."""
+
+    @property
+    def shares(self) -> bool:
+        """Whether it asks for a part of one GPU."""
+        return self.gpus == 1 and self.milli < GPU
+
+    @property
+    def gpu_milli(self) -> int:
+        """All it asks of GPUs."""
+        return self.gpus * self.milli
+
+    @property
+    def kind(self) -> int:
+        """How many whole GPUs it asks for; -1: a part of one."""
+        return -1 if self.shares else self.gpus
+
+
+def read_pods(source: Source) -> list[Pod]:
+    """The pods of an openb pod list, in the order of their names.
+
+    Raises:
+        TraceError: A row is no pod, or none asks for a GPU.
+    """
+    columns = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+    named = []
+    for place, row in source.rows(ReadReport(strict=True), columns, ("gpu_spec",), header=True):
+        name, cpu, memory, gpus, milli, models = row
+        try:
+            pod = Pod(
+                int(number(cpu, "cpu_milli")),
+                int(number(memory, "memory_mib")),
+                count(gpus or "0", "num_gpu", 0),
+                count(milli or "0", "gpu_milli", 0),
+                "|".join([model.strip() for model in models.split("|") if model.strip()]),
+            )
+            if not (0 < pod.milli <= GPU if pod.gpus == 1 else pod.milli == (GPU if pod.gpus else 0)):
+                raise Dirty("whose num_gpu and gpu_milli disagree")
+        except Dirty as error:
+            raise TraceError(f"{source.where(place)}: a pod {error}") from None
+        named.append((name, pod if pod.gpus else pod._replace(models="")))
+    if not any(pod.gpus for _, pod in named):
+        raise TraceError(f"{source}: no pod asks for a GPU")
+    return [pod for _, pod in sorted(named, key=lambda each: each[0])]
