@@ -19,7 +19,7 @@ from fgd.fragmentation import Fgd, typical  # noqa: E402
 from fgd.go_random import GoRandom  # noqa: E402
 from fgd.nodes import Ints, Node, Nodes, read_nodes  # noqa: E402
 from fgd.pods import Pod, read_pods  # noqa: E402
-from fgd.policies import SCORES, at_random  # noqa: E402
+from fgd.policies import SCORES, Choice, at_random  # noqa: E402
 
 from dagsim.model import GPU_TYPES, Cluster, Job, Share, Start, Task  # noqa: E402
 from dagsim.model import Node as RealNode  # noqa: E402
