@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dagsim.errors import ConfigError
-from dagsim.spark import SparkJob, SparkSimulation, parity_sequence, read_profiles, sequence, trace_jobs
+from dagsim.spark import ExecutorType, SparkJob, SparkSimulation, parity_sequence, read_profiles, sequence, trace_jobs
 from dagsim.spark import synthetic_profiles as made_up
 
 __all__ = ["Workload"]
@@ -17,11 +17,14 @@ __all__ = ["Workload"]
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Which episodes are played. ``profiles`` is a file or folder of TPC-H profiles, ``trace`` any trace of DAG jobs,
-    those of more than ``most_tasks`` tasks left out; jobs are drawn from them, or else from made-up queries."""
+    those of more than ``most_tasks`` tasks left out; jobs are drawn from them, or else from made-up queries. The first
+    ``batch`` jobs arrive at once. ``executors`` of several speeds are a list of types, each with name, count and speed.
+    """
 
-    executors: int = 50
+    executors: int | tuple[ExecutorType, ...] = 50
     jobs: int = 200
     mean_gap_s: float = 25.0
+    batch: int = 1
     parity: bool = False
     profiles: str | None = None
     trace: str | None = None
@@ -32,6 +35,8 @@ class Workload:
     def __post_init__(self) -> None:
         if self.trace is not None and (self.parity or self.profiles is not None):
             raise ConfigError("workload: a trace goes with neither profiles nor parity")
+        if self.parity and (self.batch != 1 or not isinstance(self.executors, int)):
+            raise ConfigError("workload: parity knows neither batches nor executors of several speeds")
 
     def pool(self) -> list[SparkJob]:
         """The jobs to draw from."""
@@ -47,5 +52,5 @@ class Workload:
         if self.parity:
             drawn = parity_sequence(pool, seed, count, mean_gap_ms=gap_ms)
             return SparkSimulation(self.executors, drawn.jobs, parity=True, draws=drawn.draws, record=record, seed=seed)
-        arriving = sequence(pool, seed, jobs=count, mean_gap_ms=gap_ms)
+        arriving = sequence(pool, seed, jobs=count, mean_gap_ms=gap_ms, batch=self.batch)
         return SparkSimulation(self.executors, arriving, record=record, seed=seed)

@@ -22,6 +22,7 @@ Profiles = Annotated[
     str | None, typer.Option(metavar="PATH", help="Profiled TPC-H queries (default: made-up ones like them).")
 ]
 Gap = Annotated[float, typer.Option(help="Mean seconds between two arrivals.")]
+Batch = Annotated[int, typer.Option(min=1, help="So many jobs arrive at once, at the beginning.")]
 Trace = Annotated[
     str | None, typer.Option(metavar="PATH", help="Draw jobs from this trace of DAG jobs, as Alibaba 2018, instead.")
 ]
@@ -59,6 +60,7 @@ def evaluate(
     trace: Trace = None,
     most_tasks: MostTasks = None,
     mean_gap_s: Gap = 25.0,
+    batch: Batch = 1,
     seeds: Annotated[str, typer.Option(help="As 1,2,3 or 10-19.")] = "0-9",
     reference: Annotated[str, typer.Option(help="What the ratios are to.")] = "weighted-fair",
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
@@ -70,7 +72,7 @@ def evaluate(
     from dagsim.agents.decima_workload import Workload
     from dagsim.experiment.decima_report import compare, numbers, table
 
-    workload = Workload(executors, jobs, mean_gap_s, parity, profiles, trace, most_tasks)
+    workload = Workload(executors, jobs, mean_gap_s, batch, parity, profiles, trace, most_tasks)
     lines = compare(algo, workload, numbers(seeds), reference)
     typer.echo(json.dumps([line.to_dict() for line in lines]) if json_ else table(lines))
 

@@ -7,17 +7,18 @@ none are left to give, or no stage wants any. The observation is a graph, padded
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias, get_args
+from typing import Any, get_args
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 
+from dagsim.envs.decima_codec import GraphCodec, Observation
 from dagsim.envs.decima_render import describe, picture
 from dagsim.errors import ConfigError, IllegalDecision, Stalled
 from dagsim.spark import (
     Action,
     Commit,
+    ExecutorType,
     JobTime,
     SparkJob,
     SparkSimulation,
@@ -26,18 +27,16 @@ from dagsim.spark import (
     sequence,
     synthetic_profiles,
 )
-from dagsim.spark.graph import StageGraph
+from dagsim.spark.executors import executor_types
 from dagsim.streams import stream
 
 __all__ = ["ENV_ID", "DecimaEnv"]
 
 ENV_ID = "dagsim/Decima-v0"
 
-Observation: TypeAlias = dict[str, np.ndarray]
-
 
 class DecimaEnv(gymnasium.Env[Any, Any]):
-    """Episodes of ``jobs`` Spark jobs on ``executors`` executors.
+    """Episodes of ``jobs`` Spark jobs on ``executors`` executors, all alike or of several types.
 
     Observation, rows beyond those in use being 0 (places: -1); all jobs and stages in the system, by job in order of
     arrival, at most ``most_stages`` of them (those that can be chosen are never the ones left out):
@@ -67,7 +66,7 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
 
     def __init__(
         self,
-        executors: int = 50,
+        executors: int | tuple[ExecutorType, ...] = 50,
         jobs: int = 20,
         *,
         pool: Sequence[SparkJob] | None = None,
@@ -81,32 +80,23 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         most_edges: int = 800,
         render_mode: str | None = None,
     ) -> None:
-        if executors < 1 or jobs < 1 or most_stages < 1 or most_edges < 0:
-            raise ConfigError("executors, jobs and most_stages must be at least 1, and most_edges 0 or more")
+        if jobs < 1 or most_stages < 1 or most_edges < 0:
+            raise ConfigError("jobs and most_stages must be at least 1, and most_edges 0 or more")
         if beta < 0 or (mean_time_limit_s is not None and not mean_time_limit_s > 0):
             raise ConfigError(f"beta must be 0 or more and a time limit positive, got {beta!r}, {mean_time_limit_s!r}")
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ConfigError(f"render_mode must be one of {self.metadata['render_modes']}, got {render_mode!r}")
         if action not in get_args(Action):
             raise ConfigError(f"action must be one of {get_args(Action)}, got {action!r}")
-        self.action: Action = action
-        self.executors, self.jobs, self.batch, self.mean_gap_s = executors, jobs, batch, mean_gap_s
+        if parity and not isinstance(executors, int):
+            raise ConfigError("parity knows no executors of several speeds")
+        self.types = executor_types(executors)
+        self.jobs, self.batch, self.mean_gap_s = jobs, batch, mean_gap_s
         self.pool = list(pool) if pool is not None else synthetic_profiles()
         self.parity, self.beta, self.mean_time_limit_s = parity, beta, mean_time_limit_s
-        self.most_stages, self.most_edges = most_stages, most_edges
-        self.render_mode = render_mode
-        self.action_space = spaces.MultiDiscrete([most_stages + 1, executors])
-        self.observation_space = spaces.Dict(
-            {
-                "stages": spaces.Box(-np.inf, np.inf, (most_stages, 6), np.float32),
-                "job": spaces.Box(-1, most_stages, (most_stages,), np.int64),
-                "edges": spaces.Box(-1, most_stages, (most_edges, 2), np.int64),
-                "jobs": spaces.Box(-np.inf, np.inf, (most_stages, 3), np.float32),
-                "context": spaces.Box(0, np.inf, (3,), np.float32),
-                "action_mask": spaces.MultiBinary(most_stages + 1),
-                "number_mask": spaces.MultiBinary(executors),
-            }
-        )
+        self.most_stages, self.render_mode = most_stages, render_mode
+        self._codec = GraphCodec(sum(type_.count for type_ in self.types), most_stages, most_edges, action)
+        self.action_space, self.observation_space = self._codec.actions, self._codec.observations
         self.simulation: SparkSimulation | None = None
         self._view: View | None = None
         self._window: Any = None
@@ -141,7 +131,7 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         """
         if self._view is None:
             raise IllegalDecision("the episode is over (or none has begun): call reset()")
-        decision = self._decision(int(action[0]), int(action[1]) + 1)
+        decision = self._codec.decode(int(action[0]), int(action[1]) + 1)
         assert self.simulation is not None
         episode = self.simulation.episode
         try:
@@ -156,18 +146,6 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
             self.render()
         return self._observation(), reward, over and done, over and not done, self._info()
 
-    def _decision(self, row: int, number: int) -> Commit | None:
-        if not (0 <= row < len(self._masks["action_mask"]) and self._masks["action_mask"][row]):
-            raise IllegalDecision(f"row {row} cannot be chosen now: see action_mask")
-        if row == self.most_stages:
-            return None
-        if not (1 <= number <= self.executors and self._masks["number_mask"][number - 1]):
-            raise IllegalDecision(f"{self.action} {number} cannot be chosen now: see number_mask")
-        place = self._rows[row]
-        if self.action == "limit":
-            number = min(max(number - int(self._kept[self._graph.job[place]]), 1), self._graph.committable)
-        return Commit(self._graph.stages[place], number)
-
     @property
     def view(self) -> View | None:
         """What a heuristic would be shown now; ``None`` when the episode is over."""
@@ -175,15 +153,11 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
 
     def action_of(self, decision: Commit | None) -> np.ndarray:
         """The action that stands for a heuristic's decision. (2,) int64. O(stages)."""
-        if decision is None:
-            return np.array([self.most_stages, 0])
-        place = self._graph.stages.index(decision.stage)
-        kept = int(self._kept[self._graph.job[place]]) if self.action == "limit" else 0
-        return np.array([int(np.searchsorted(self._rows, place)), kept + decision.executors - 1])
+        return self._codec.action_of(decision)
 
     def action_masks(self) -> np.ndarray:
         """(most_stages + 1 + executors,) bool: both masks, as maskable agents want them."""
-        return np.concatenate([self._masks["action_mask"], self._masks["number_mask"]]).astype(bool)
+        return np.concatenate(list(self._codec.masks.values())).astype(bool)
 
     def render(self) -> Any:
         """The present, as the render mode says."""
@@ -209,58 +183,29 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
     def _simulation(self, seed: int, given: Sequence[SparkJob] | None) -> SparkSimulation:
         record, gap_ms = self.render_mode is not None, self.mean_gap_s * 1000
         if given is not None:
-            return SparkSimulation(self.executors, given, parity=self.parity, record=record, seed=seed)
+            return SparkSimulation(self.types, given, parity=self.parity, record=record, seed=seed)
         if self.parity:
             drawn = parity_sequence(self.pool, seed, self.jobs, mean_gap_ms=gap_ms)
-            return SparkSimulation(self.executors, drawn.jobs, parity=True, draws=drawn.draws, record=record, seed=seed)
+            return SparkSimulation(self.types, drawn.jobs, parity=True, draws=drawn.draws, record=record, seed=seed)
         arriving = sequence(self.pool, seed, jobs=self.jobs, mean_gap_ms=gap_ms, batch=self.batch)
-        return SparkSimulation(self.executors, arriving, record=record, seed=seed)
+        return SparkSimulation(self.types, arriving, record=record, seed=seed)
 
     def _observation(self) -> Observation:
-        most = self.most_stages
-        seen: Observation = {
-            "stages": np.zeros((most, 6), np.float32),
-            "job": np.full(most, -1, np.int64),
-            "edges": np.full((self.most_edges, 2), -1, np.int64),
-            "jobs": np.zeros((most, 3), np.float32),
-            "context": np.zeros(3, np.float32),
-            "action_mask": np.zeros(most + 1, np.int8),
-            "number_mask": np.zeros(self.executors, np.int8),
-        }
-        self._masks = {name: seen[name] for name in ("action_mask", "number_mask")}
         if self._view is None:
-            return seen
-        graph = self._graph = self._view.graph()
-        rows = self._rows = _rows(graph, most)
-        count, jobs = len(rows), min(len(graph.supply), most)
-        columns = (graph.remaining, graph.seen_ms / 1000, graph.demand, graph.executing, graph.ready, graph.height)
-        for column, values in enumerate(columns):
-            seen["stages"][:count, column] = values[rows]
-        seen["job"][:count] = graph.job[rows]
-        edges = _edges(graph, rows)[: self.most_edges]
-        seen["edges"][: len(edges)] = edges
-        seen["jobs"][:jobs, 0] = graph.supply[:jobs]
-        seen["jobs"][:jobs, 1] = (graph.now_ms - graph.arrival_ms[:jobs]) / 1000
-        if 0 <= graph.source < jobs:
-            seen["jobs"][graph.source, 2] = 1
-        seen["context"][:] = graph.committable, len(graph.supply), graph.now_ms / 1000
-        seen["action_mask"][:count] = graph.schedulable[rows]
+            return self._codec.blank()
         assert self.simulation is not None
-        seen["action_mask"][most] = bool(self.simulation.cluster.heap)
-        self._kept = graph.kept()
-        if self.action == "executors":
-            seen["number_mask"][: graph.committable] = 1
-        else:
-            kept = self._kept[graph.job[graph.schedulable]]
-            seen["number_mask"][kept.min() : kept.max() + graph.committable] = 1
-        return seen
+        return self._codec.encode(self._view.graph(), may_idle=bool(self.simulation.cluster.heap))
 
     def _info(self) -> dict[str, Any]:
         assert self.simulation is not None
         episode = self.simulation.episode
-        info: dict[str, Any] = {**self._masks, "completed_jobs": len(episode.jct_s), "decisions": episode.decisions}
+        info: dict[str, Any] = {
+            **self._codec.masks,
+            "completed_jobs": len(episode.jct_s),
+            "decisions": episode.decisions,
+        }
         if self._view is not None:
-            info["kept"] = self._kept
+            info["kept"] = self._codec.kept
         if self._view is None and len(episode.jct_s):
             info["mean_jct_s"] = episode.mean_jct_s
         return info
@@ -274,23 +219,6 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
             self._shown = axes.imshow(image)
         self._shown.set_data(image)
         pyplot.pause(1 / self.metadata["render_fps"])
-
-
-def _rows(graph: StageGraph, most: int) -> np.ndarray:
-    """(n,) int64: the stages to show, in order; those that can be chosen are the last to be left out."""
-    count = len(graph.stages)
-    if count <= most:
-        return np.arange(count)
-    return np.sort(np.argsort(~graph.schedulable, kind="stable")[:most])
-
-
-def _edges(graph: StageGraph, rows: np.ndarray) -> np.ndarray:
-    """(m, 2) int64: the edges between ``rows``, by place there."""
-    place = np.full(len(graph.stages), -1, np.int64)
-    place[rows] = np.arange(len(rows))
-    edges = place[graph.edges]
-    shown: np.ndarray = edges[(edges >= 0).all(axis=1)]
-    return shown
 
 
 if ENV_ID not in gymnasium.registry:

@@ -10,8 +10,17 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from dagsim.envs.decima import ENV_ID, DecimaEnv
-from dagsim.errors import ConfigError, IllegalDecision
-from dagsim.spark import SPARK_POLICIES, Replay, SparkJob, SparkSimulation, View, sequence, synthetic_profiles
+from dagsim.errors import ConfigError, IllegalDecision, InputError
+from dagsim.spark import (
+    SPARK_POLICIES,
+    ExecutorType,
+    Replay,
+    SparkJob,
+    SparkSimulation,
+    View,
+    sequence,
+    synthetic_profiles,
+)
 
 POOL = synthetic_profiles()
 
@@ -34,7 +43,7 @@ class Legal(DecimaEnv):
     """Turns any action into one that the masks allow, for a checker that knows no masks."""
 
     def step(self, action: np.ndarray) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        rows, numbers = (np.flatnonzero(mask) for mask in self._masks.values())
+        rows, numbers = (np.flatnonzero(mask) for mask in self._codec.masks.values())
         return super().step(np.array([rows[action[0] % len(rows)], numbers[action[1] % len(numbers)]]))
 
 
@@ -133,8 +142,20 @@ def test_wrong_settings_are_said() -> None:
         {"render_mode": "film"},
         {"action": "cores"},
     ):
-        with pytest.raises(ConfigError):
+        with pytest.raises(InputError):
             DecimaEnv(pool=POOL, **wrong)  # type: ignore[arg-type]
+
+
+def test_executors_may_be_of_several_speeds() -> None:
+    # one task of 8 s, one executor that is 4 times as fast as the other, and goes first: 2 s of work and 2 s of travel
+    types = (ExecutorType("t4", 1), ExecutorType("a100", 1, speed=4.0))
+    env = DecimaEnv(types, 1, pool=POOL)
+    env.reset(seed=1, options={"jobs": [SparkJob.of("j", [Replay((8000.0,), 8000.0)])]})
+    _, _, terminated, _, info = env.step(np.array([0, 0]))
+    assert terminated
+    assert info["mean_jct_s"] == 4.0
+    with pytest.raises(ConfigError, match="parity"):
+        DecimaEnv(types, 1, pool=POOL, parity=True)
 
 
 def test_given_jobs_are_played() -> None:

@@ -13,6 +13,7 @@ from dagsim.agents.decima_play import play
 from dagsim.agents.decima_workload import Workload
 from dagsim.errors import ConfigError
 from dagsim.experiment.decima import DecimaTraining, train_decima
+from dagsim.spark import ExecutorType
 
 SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
 SMALL = {
@@ -64,6 +65,16 @@ def test_jobs_can_come_from_a_trace() -> None:
     assert steps.mean_jct_s > 0
     with pytest.raises(ConfigError, match="parity"):
         Workload(trace="any", parity=True)
+
+
+def test_jobs_can_come_at_once_to_executors_of_several_speeds() -> None:
+    types = (ExecutorType("a100", 2, 2.6), ExecutorType("v100", 3))
+    workload = Workload(executors=types, jobs=3, batch=3)
+    (steps,) = play(DecimaNet(), [workload.simulation(workload.pool(), 1)], None)
+    assert [when for when, _ in steps.arrivals] == [0, 0, 0]
+    for wrong in ({"executors": types}, {"batch": 3}):
+        with pytest.raises(ConfigError, match="parity"):
+            Workload(parity=True, **wrong)  # type: ignore[arg-type]
 
 
 def test_jobs_grow_over_the_first_half() -> None:
