@@ -5,13 +5,17 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from dagsim.cli import app
 from dagsim.experiment.config import load_config
 from dagsim.experiment.run import simulate
 from dagsim.policies import POLICIES
+from dagsim.workload.readers import READERS, TraceOptions
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
@@ -20,13 +24,14 @@ TABLED = re.findall(r"^\| `([a-z0-9][a-z0-9-]*)` \|", PAGE.partition("## Placeme
 SPECS = dict.fromkeys(TABLED + re.findall(r'--algo "([^"]+)"', PAGE))
 
 
-def test_the_tables_are_those_of_the_registry() -> None:
-    spec = importlib.util.spec_from_file_location("make_policy_page", ROOT / "scripts" / "make_policy_page.py")
+@pytest.mark.parametrize("page", ["docs/policies.md", "docs/traces.md"])
+def test_the_tables_are_those_of_the_registries(page: str) -> None:
+    spec = importlib.util.spec_from_file_location("make_pages", ROOT / "scripts" / "make_pages.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.renewed(PAGE, COSTS) == PAGE, "run scripts/make_policy_page.py"
+    assert module.renewed(page) == (ROOT / page).read_text(encoding="utf-8"), "run scripts/make_pages.py"
 
 
 def test_a_decision_costs_little_unless_its_definition_forces_more() -> None:
@@ -39,3 +44,23 @@ def test_a_decision_costs_little_unless_its_definition_forces_more() -> None:
 def test_every_algo_of_the_page_runs(algo: str) -> None:
     config = load_config(None, ["workload=heterogeneous-dag", "workload.count=8", f"policy={algo}"])
     assert simulate(config, algo, 1).summary.jobs_completed == 8
+
+
+def test_the_page_on_traces_says_what_replay_takes() -> None:
+    page = (ROOT / "docs" / "traces.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`--([a-z-]+)", page))
+    assert {name.replace("_", "-") for name in TraceOptions.__dataclass_fields__} - {"floor-s"} <= named
+    assert set(re.findall(r"^\| `([a-z0-9]+)` \| ", page, re.MULTILINE)) == set(READERS)
+
+
+def commands() -> list[str]:
+    lines = (ROOT / "docs" / "traces.md").read_text(encoding="utf-8").splitlines()
+    return [line.removeprefix("$ ").partition("   #")[0].strip() for line in lines if line.startswith("$ ")]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_on_traces_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "workloads").symlink_to(ROOT / "workloads")
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert result.exit_code == 0, result.output

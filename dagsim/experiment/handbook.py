@@ -1,4 +1,4 @@
-"""The table of policies in ``docs/policies.md``, made from the registry and the docstrings."""
+"""The tables of ``docs/policies.md`` and ``docs/traces.md``, made from the registries and the docstrings."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from dagsim.policies import PLACEMENTS, POLICIES
+from dagsim.workload.readers import READERS, reader
 
-__all__ = ["placement_table", "policy_table"]
+__all__ = ["placement_table", "policy_table", "reader_table"]
 
 _SOURCE = re.compile(r"\(([^()]*[A-Z][^()]*\b(?:19|20)\d\d[^()]*)\)")
 
@@ -30,6 +31,16 @@ def placement_table() -> Iterator[str]:
     yield "| --- | --- |"
     for entry in PLACEMENTS.describe():
         yield f"| `{entry.name}` | {entry.summary} |"
+
+
+def reader_table() -> Iterator[str]:
+    """The lines of a Markdown table of all trace formats."""
+    yield "| `--format` | what it reads | its own options |"
+    yield "| --- | --- | --- |"
+    for name in sorted(READERS):
+        made = reader(name)
+        options = ", ".join(f"`{option}`" for option in sorted(made.uses))
+        yield f"| `{name}` | {made.summary} | {options} |"
 
 
 def _cost(microseconds: float | None) -> str:

@@ -1,0 +1,60 @@
+"""Write the tables of ``docs/policies.md`` and ``docs/traces.md`` anew, between their markers, from what there is.
+
+    python scripts/make_pages.py [--check]
+
+``--check`` changes nothing and exits with 1 where a page is not up to date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from dagsim.experiment.handbook import placement_table, policy_table, reader_table
+
+__all__ = ["PAGES", "renewed"]
+
+ROOT = Path(__file__).parent.parent
+COSTS = ROOT / "results" / "baselines" / "cost.json"
+PAGES = {
+    "docs/policies.md": {
+        "policies": lambda: policy_table(json.loads(COSTS.read_text(encoding="utf-8"))["us_per_decision"]),
+        "placements": placement_table,
+    },
+    "docs/traces.md": {"readers": reader_table},
+}
+"""Per page, its tables by the name in their markers."""
+
+
+def renewed(name: str) -> str:
+    """The page with its tables made anew."""
+    page = (ROOT / name).read_text(encoding="utf-8")
+    for table, lines in PAGES[name].items():
+        page = _between(page, table, lines())
+    return page
+
+
+def _between(page: str, name: str, lines: Iterable[str]) -> str:
+    begin, end = f"<!-- {name}: made by scripts/make_pages.py -->", f"<!-- end of {name} -->"
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return "\n".join([f"{before}{begin}\n", *lines, f"\n{end}{after}"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    given = parser.parse_args()
+    stale = [name for name in PAGES if renewed(name) != (ROOT / name).read_text(encoding="utf-8")]
+    if given.check:
+        return int(bool(stale))
+    for name in stale:
+        (ROOT / name).write_text(renewed(name), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
