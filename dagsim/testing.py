@@ -1,19 +1,25 @@
-"""For tests of one's own: graphs with known answers, and ``check_policy``."""
+"""For tests of one's own: graphs with known answers, ``check_policy``, ``check_codec`` and ``check_network``."""
 
 from __future__ import annotations
 
 import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Task, TaskGraph, gpu_type
+from dagsim.policies import POLICIES
 from dagsim.schedule import Schedule
-from dagsim.sim import NodeFailures, Policy, Simulation
+from dagsim.sim import Network, NodeFailures, Policy, Simulation
 from dagsim.streams import stream
 
-__all__ = ["chain", "check_policy", "diamond", "fork_join", "heft_example"]
+if TYPE_CHECKING:  # gymnasium comes with it
+    from dagsim.envs.codecs.codec import Codec, Observation
+
+__all__ = ["chain", "check_codec", "check_network", "check_policy", "diamond", "fork_join", "heft_example"]
 
 _CLUSTER = Cluster(
     (
@@ -116,6 +122,83 @@ def check_policy(policy: Policy | Callable[[], Policy], workloads: int = 4) -> N
         assert done == len(jobs), f"a deep copy of the policy does not go on in a fork {where}"
 
 
+def check_codec(make: Callable[[], Codec], workloads: int = 4) -> None:
+    """Raise unless the codecs that ``make`` makes are sound on the work of ``check_policy`` under random choices.
+
+    Arrays must have the columns that the codec names, in float32 and finite; encoding twice must give the same; every
+    choice must decode to a decision that the kernel carries out, only the last to waiting; all jobs must finish; and
+    the same choices must lead to the same log.
+
+    Raises:
+        AssertionError: A promise is broken; the message says which, and on which workload.
+        IllegalDecision, Stalled: A choice stands for what cannot be, or for waiting for nothing.
+    """
+    for seed in range(workloads):
+        jobs, where = list(_jobs(seed)), f"(random workload {seed})"
+        first, second = (_play(make(), jobs, seed, where) for _ in range(2))
+        done = sum(row.kind == Kind.COMPLETED for row in first.log)
+        assert done == len(jobs), f"only {done} of {len(jobs)} jobs finished {where}"
+        _check_room(first, jobs, where)
+        assert first.log == second.log, f"the same choices lead to other schedules {where}"
+
+
+def check_network(network: Network, workloads: int = 4) -> None:
+    """Raise unless the network is sound on the work of ``check_policy``, whose edges carry gigabytes.
+
+    All jobs must finish; a second simulation with the same network must give the same log, and so must a fork that goes
+    on beside it.
+
+    Raises:
+        AssertionError: A promise is broken; the message says which, and on which workload.
+    """
+    for seed in range(workloads):
+        jobs, where = list(_jobs(seed)), f"(random workload {seed})"
+
+        def simulation(jobs: list[Job] = jobs) -> Simulation:
+            return Simulation(_CLUSTER, jobs, network=network)
+
+        first = simulation().run(POLICIES.create("fifo-fit"))
+        done = sum(row.kind == Kind.COMPLETED for row in first.log)
+        assert done == len(jobs), f"only {done} of {len(jobs)} jobs finished {where}"
+        assert simulation().run(POLICIES.create("fifo-fit")).log == first.log, f"a second simulation differs {where}"
+        original, policy = simulation(), POLICIES.create("fifo-fit")
+        original.run(policy, until_s=10.0)
+        fork = original.fork()
+        assert fork.run(policy).log == first.log, f"a fork differs from the simulation it was made of {where}"
+
+
+def _play(codec: Codec, jobs: list[Job], seed: int, where: str) -> Schedule:
+    """A simulation in which every choice is drawn uniformly."""
+    rng = stream(seed, "check_codec")
+    simulation = Simulation(_CLUSTER, jobs)
+    conversation = simulation.decisions()
+    with suppress(StopIteration):
+        view = next(conversation)
+        while True:
+            seen = codec.encode(view)
+            if seen is None:
+                view = conversation.send(())
+                continue
+            _check_observation(codec, seen, codec.encode(view), where)
+            decisions = [codec.decode(view, row) for row in range(len(seen.tokens))]
+            assert None not in decisions[:-1], f"a choice that is not the last stands for waiting {where}"
+            chosen = decisions[rng.integers(len(decisions))]
+            view = conversation.send(() if chosen is None else (chosen,))
+    return simulation.schedule
+
+
+def _check_observation(codec: Codec, seen: Observation, again: Observation | None, where: str) -> None:
+    names = {"tokens": codec.token_features, "context": codec.context_features, "gpus": codec.gpu_features}
+    assert len(seen.tokens), f"nothing to choose from: encode should have returned None {where}"
+    assert again is not None, f"encoding twice gives no choices the second time {where}"
+    for name, features in names.items():
+        array = getattr(seen, name)
+        assert array.dtype == np.float32, f"{name} are {array.dtype}, not float32 {where}"
+        assert array.shape[-1] == len(features), f"{name} have {array.shape[-1]} columns, not {len(features)} {where}"
+        assert np.isfinite(array).all(), f"{name} are not finite {where}"
+        assert np.array_equal(array, getattr(again, name)), f"encoding twice gives other {name} {where}"
+
+
 def _graph(work: Sequence[float], edges: Iterable[tuple[int, int]]) -> TaskGraph:
     tasks = tuple([Task(f"t{index}", seconds) for index, seconds in enumerate(work)])
     return TaskGraph(tasks, tuple([Edge(parent, child) for parent, child in edges]))
@@ -127,7 +210,7 @@ def _jobs(seed: int) -> Iterator[Job]:
     for number in range(12):
         arrival_s += float(rng.exponential(2.0))
         count = int(rng.integers(1, 6))
-        edges = [Edge(parent, child) for child in range(count) for parent in range(child) if rng.random() < 0.4]
+        edges = [Edge(parent, child, 2e9) for child in range(count) for parent in range(child) if rng.random() < 0.4]
         yield Job(f"j{number}", TaskGraph(tuple(_task(rng, at) for at in range(count)), tuple(edges)), arrival_s)
 
 

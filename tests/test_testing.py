@@ -1,17 +1,26 @@
-"""Graphs with known answers, and the checker of policies."""
+"""Graphs with known answers, and the checkers of policies, codecs and networks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, get_args
 
 import pytest
+from simpy.events import Event
 
+from dagsim.envs.codecs.candidates import Candidates
+from dagsim.envs.codecs.codec import Observation
+from dagsim.envs.codecs.config import CandidatesConfig
+from dagsim.envs.config import Level
+from dagsim.envs.levels import Levelled
 from dagsim.errors import Stalled
 from dagsim.model import Cluster, Decision, GpuType, Job, Node, TaskGraph, gpu_type
 from dagsim.policies import POLICIES
-from dagsim.sim import Simulation
+from dagsim.sim import Simulation, Uniform
+from dagsim.sim.clock import Clock
+from dagsim.sim.network import Flow
 from dagsim.sim.policy import View
-from dagsim.testing import chain, check_policy, diamond, fork_join, heft_example
+from dagsim.testing import chain, check_codec, check_network, check_policy, diamond, fork_join, heft_example
 
 
 def makespan(graph: TaskGraph, gpus: int) -> float:
@@ -75,3 +84,60 @@ def test_a_policy_that_never_starts_anything_is_caught() -> None:
 def test_a_policy_that_depends_on_more_than_the_seed_is_caught() -> None:
     with pytest.raises(AssertionError, match="two runs with the same seed differ"):
         check_policy(Moody)
+
+
+@pytest.mark.parametrize("level", get_args(Level))
+@pytest.mark.parametrize("config", [{}, {"select": "oldest"}, {"select": "mixed"}, {"look_ahead": "cdf"}], ids=str)
+def test_our_codecs_are_sound(level: Level, config: dict[str, Any]) -> None:
+    check_codec(lambda: Levelled(Candidates(CandidatesConfig(**config)), level))
+
+
+class Counting(Candidates):
+    """Puts into its context how often it was asked."""
+
+    asked = 0
+
+    def encode(self, view: View) -> Observation | None:
+        seen = super().encode(view)
+        self.asked += 1
+        if seen is not None:
+            seen.context[0] = self.asked
+        return seen
+
+
+class Undecided(Candidates):
+    """Its first choice stands for waiting."""
+
+    def decode(self, view: View, choice: int) -> Decision | None:
+        return None if choice == 0 else super().decode(view, choice)
+
+
+def test_a_codec_that_changes_by_being_asked_is_caught() -> None:
+    with pytest.raises(AssertionError, match="encoding twice gives other context"):
+        check_codec(Counting)
+
+
+def test_a_codec_that_waits_in_the_wrong_place_is_caught() -> None:
+    with pytest.raises(AssertionError, match="not the last stands for waiting"):
+        check_codec(Undecided)
+
+
+class Tiring:
+    """Gets slower with every flow it carries, whichever simulation it belongs to."""
+
+    def __init__(self) -> None:
+        self.carried = 0
+
+    def fetch(self, clock: Clock, flows: Sequence[Flow]) -> Generator[Event, object, None]:
+        self.carried += len(flows)
+        yield from Uniform(bandwidth_gb_s=1 / self.carried).fetch(clock, flows)
+
+
+@pytest.mark.parametrize("network", [Uniform(), Uniform(bandwidth_gb_s=0.5, latency_s=1.0)])
+def test_our_network_is_sound(network: Uniform) -> None:
+    check_network(network)
+
+
+def test_a_network_that_remembers_other_simulations_is_caught() -> None:
+    with pytest.raises(AssertionError, match="a second simulation differs"):
+        check_network(Tiring())
