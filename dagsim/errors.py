@@ -6,6 +6,7 @@ DagsimError
 │   │   └── GraphError              a cycle, a dangling or doubled edge
 │   ├── ConfigError                 YAML or --set: file, line, key, what is allowed
 │   ├── TraceError                  a trace file: file:line and what is wrong with it
+│   ├── FetchError                  a published trace that cannot be downloaded, or is not what was published
 │   ├── WorkloadError               a synthetic workload that cannot be made
 │   ├── UnknownName                 no policy, network, reader ... of that name
 │   └── RunFolderError              a run folder or checkpoint that is missing, damaged or another's
@@ -19,6 +20,7 @@ from __future__ import annotations
 __all__ = [
     "ConfigError",
     "DagsimError",
+    "FetchError",
     "GraphError",
     "IllegalDecision",
     "InputError",
@@ -54,6 +56,10 @@ class ConfigError(InputError):
 
 class TraceError(InputError):
     """A trace file that cannot be read; the message starts with ``file:line``."""
+
+
+class FetchError(InputError):
+    """A published trace that cannot be downloaded, or is not what was published."""
 
 
 class WorkloadError(InputError):

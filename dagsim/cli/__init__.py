@@ -3,7 +3,7 @@
 Whatever is slow to import is imported inside the command that needs it.
 """
 
-from dagsim.cli import compare, config, decima, evaluate, listing, plot, replay, trace, train, tune, workload
+from dagsim.cli import compare, config, decima, evaluate, fetch, listing, plot, replay, trace, train, tune, workload
 from dagsim.cli.app import app, main
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "config",
     "decima",
     "evaluate",
+    "fetch",
     "listing",
     "main",
     "plot",

@@ -22,6 +22,7 @@ class What(StrEnum):
     workloads = "workloads"
     configs = "configs"
     readers = "readers"
+    traces = "traces"
 
 
 @app.command("list")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dagsim.experiment.shipped import shipped, summary_of
+from dagsim.experiment.traces.catalogue import CATALOGUE
 from dagsim.model import GPU_TYPES
 from dagsim.policies import PLACEMENTS, POLICIES
 from dagsim.workload import PRESETS
@@ -33,7 +34,7 @@ class Listing(NamedTuple):
 
 
 def listing(kind: str) -> Listing:
-    """The table of ``policies``, ``placements``, ``gpus``, ``workloads``, ``configs`` or ``readers``."""
+    """The table of ``policies``, ``placements``, ``gpus``, ``workloads``, ``configs``, ``readers`` or ``traces``."""
     match kind:
         case "policies":
             policies = POLICIES.describe()
@@ -58,4 +59,12 @@ def listing(kind: str) -> Listing:
             )
         case "readers":
             return Listing(("format", "what it reads"), [(name, reader(name).summary) for name in READERS])
+        case "traces":
+            return Listing(
+                ("trace", "what it is", "format", "files", "bytes", "terms"),
+                [
+                    (name, trace.title, trace.format, len(trace.files) or "by hand", trace.bytes, trace.terms)
+                    for name, trace in CATALOGUE.items()
+                ],
+            )
     raise AssertionError(kind)

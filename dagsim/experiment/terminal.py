@@ -9,7 +9,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
 
 from dagsim.experiment.run import Step, Watch
@@ -17,7 +27,7 @@ from dagsim.experiment.run import Step, Watch
 if TYPE_CHECKING:
     from dagsim.experiment.training.session import Progress as TrainingProgress
 
-__all__ = ["console", "counted", "progress", "show", "training_progress"]
+__all__ = ["console", "counted", "downloading", "progress", "show", "training_progress"]
 
 T = TypeVar("T")
 
@@ -73,6 +83,30 @@ def counted(what: str, wanted: bool) -> Callable[[Iterable[T]], Iterator[T]]:
                 yield item
 
     return telling if wanted and sys.stderr.isatty() else iter
+
+
+@contextmanager
+def downloading(wanted: bool) -> Iterator[Callable[[str, int, int | None], None] | None]:
+    """A progress bar for each file that is fetched, if it is wanted and standard error is a terminal."""
+    if not (wanted and sys.stderr.isatty()):
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def tell(name: str, done: int, of: int | None) -> None:
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=of, completed=done)
+            bar.update(tasks[name], completed=done)
+
+        yield tell
 
 
 @contextmanager
