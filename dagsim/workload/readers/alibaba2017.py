@@ -66,8 +66,8 @@ class Alibaba2017(Reader):
 
 
 def _tasks(source: Source) -> Source:
-    """The task table, if ``source`` is the directory of all tables."""
-    tables = source.select("batch_task.*") if source.path.is_dir() else source
+    """The task table, if ``source`` is a directory or archive of several tables."""
+    tables = source.select("batch_task.*")
     return tables if tables.files else source
 
 

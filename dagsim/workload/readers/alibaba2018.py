@@ -66,7 +66,7 @@ class Alibaba2018(Reader):
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``machine_meta.csv``, if it lies beside the tasks and they need no GPUs."""
-        machines = source.beside("machine_meta.csv*")
+        machines = source.beside("machine_meta.csv*", "machine_meta.tar.gz")
         if options.gpus_per_task is not None or not machines.files:
             return None
         nodes: dict[str, Node] = {}
@@ -89,8 +89,8 @@ _Row: TypeAlias = tuple[int, str, int | None, tuple[int, ...], int, float, float
 
 
 def _tasks(source: Source) -> Source:
-    """The task table, if ``source`` is the directory of all tables."""
-    tables = source.select("batch_task.*") if source.path.is_dir() else source
+    """The task table, if ``source`` is a directory or archive of several tables."""
+    tables = source.select("batch_task.*")
     return tables if tables.files else source
 
 

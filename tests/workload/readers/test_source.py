@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dagsim.errors import TraceError
-from dagsim.workload.readers import ReadReport, Source
+from dagsim.workload.readers import ReadReport, Source, open_trace
 
 TEXT = "id,size\na,1\nb,2\n"
 
@@ -143,3 +143,24 @@ def test_a_quote_that_never_closes_is_an_error_and_no_hang(tmp_path: Path) -> No
     (tmp_path / "t.csv").write_text('a,1\nb,"2\n' + "c,3\n" * 100_000)
     with pytest.raises(TraceError, match=r"t\.csv:2: not CSV"):
         fields(Source(tmp_path / "t.csv"), "id size")
+
+
+@pytest.mark.parametrize("name", ["alibaba2017", "alibaba2018"])
+def test_the_task_table_is_found_in_an_archive_of_all_tables(samples: Path, tmp_path: Path, name: str) -> None:
+    other = tmp_path / "batch_instance.csv"
+    other.write_text("1,2,3,4,5,Terminated,7,8\n")
+    with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as tar:
+        tar.add(other, "trace/batch_instance.csv")
+        tar.add(samples / name / "batch_task.csv", "trace/batch_task.csv")
+    alone = open_trace(samples / name / "batch_task.csv", name)
+    together = open_trace(tmp_path / "all.tar.gz", name)
+    assert list(together.jobs()) == list(alone.jobs())
+    assert together.report.rows == alone.report.rows
+
+
+def test_the_machines_are_found_in_an_archive_beside_the_tasks(samples: Path, tmp_path: Path) -> None:
+    for table in ("batch_task", "machine_meta"):
+        with tarfile.open(tmp_path / f"{table}.tar.gz", "w:gz") as tar:
+            tar.add(samples / "alibaba2018" / f"{table}.csv", f"{table}.csv")
+    trace = open_trace(tmp_path / "batch_task.tar.gz", "alibaba2018")
+    assert trace.cluster() == open_trace(samples / "alibaba2018" / "batch_task.csv", "alibaba2018").cluster() is not None
