@@ -163,4 +163,6 @@ def test_the_machines_are_found_in_an_archive_beside_the_tasks(samples: Path, tm
         with tarfile.open(tmp_path / f"{table}.tar.gz", "w:gz") as tar:
             tar.add(samples / "alibaba2018" / f"{table}.csv", f"{table}.csv")
     trace = open_trace(tmp_path / "batch_task.tar.gz", "alibaba2018")
-    assert trace.cluster() == open_trace(samples / "alibaba2018" / "batch_task.csv", "alibaba2018").cluster() is not None
+    assert (
+        trace.cluster() == open_trace(samples / "alibaba2018" / "batch_task.csv", "alibaba2018").cluster() is not None
+    )
