@@ -63,10 +63,11 @@ def trace_info(
 @trace_app.command("convert")
 def convert_trace(
     path: Annotated[Path, typer.Argument(metavar="IN", help="The trace, as its publisher ships it.")],
-    to: Annotated[Path, typer.Argument(metavar="OUT", help="A file called .jsonl or .jsonl.gz.")],
+    to: Annotated[Path, typer.Argument(metavar="OUT", help="A file called .jsonl, .jsonl.gz or .parquet.")],
     format_: Annotated[str | None, typer.Option("--format", help="Its format (default: recognised).")] = None,
 ) -> None:
-    """Rewrite a trace of any format as JSON Lines."""
+    """Rewrite a trace of any format as JSON Lines, which dagsim reads back, or as a Parquet table for analysis."""
+    from dagsim.experiment.terminal import counted
     from dagsim.experiment.traces.convert import convert
 
-    typer.echo(str(convert(path, to, format_)))
+    typer.echo(str(convert(path, to, format_, counted(f"converting {path.name}", wanted=True))))
