@@ -347,3 +347,12 @@ def wait_for(claim: Any) -> None:
             return
         time.sleep(0.05)
     raise AssertionError("it never came")
+
+
+def test_decima_eval_gives_workload_seeds_and_lines_as_json() -> None:
+    args = ("decima", "eval", "--algo", "fair", "--executors", "5", "--jobs", "3", "--batch", "3", "--seeds", "1,4-5")
+    told = json.loads(fine(*args, "--json").stdout)
+    assert told["seeds"] == [1, 4, 5]
+    assert (told["workload"]["executors"], told["workload"]["batch"]) == (5, 3)
+    assert [line["policy"] for line in told["lines"]] == ["weighted-fair", "fair"]
+    assert len(told["lines"][1]["by_seed_s"]) == 3

@@ -63,18 +63,18 @@ def evaluate(
     batch: Batch = 1,
     seeds: Annotated[str, typer.Option(help="As 1,2,3 or 10-19.")] = "0-9",
     reference: Annotated[str, typer.Option(help="What the ratios are to.")] = "weighted-fair",
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print all values as one JSON object.")] = False,
 ) -> None:
     """Mean completion times on the same job sequences, each paired with the reference.
 
     Example: dagsim decima eval --algo fair --algo srpt-cp[cap=16] --seeds 0-4
     """
     from dagsim.agents.decima_workload import Workload
-    from dagsim.experiment.decima_report import compare, numbers, table
+    from dagsim.experiment.decima_report import compare, numbers, plain, table
 
     workload = Workload(executors, jobs, mean_gap_s, batch, parity, profiles, trace, most_tasks)
     lines = compare(algo, workload, numbers(seeds), reference)
-    typer.echo(json.dumps([line.to_dict() for line in lines]) if json_ else table(lines))
+    typer.echo(json.dumps(plain(lines, workload, numbers(seeds)), indent=1) if json_ else table(lines))
 
 
 @decima_app.command()

@@ -15,7 +15,7 @@ from dagsim.metrics import paired_ratio
 from dagsim.registry import Spec
 from dagsim.spark import SPARK_POLICIES, Policy, SparkJob
 
-__all__ = ["DecimaLine", "compare", "mean_jcts", "numbers", "policy_of", "table"]
+__all__ = ["DecimaLine", "compare", "mean_jcts", "numbers", "plain", "policy_of", "table"]
 
 _AT_ONCE = 20
 """Episodes that a network plays side by side."""
@@ -99,6 +99,11 @@ def numbers(text: str) -> list[int]:
             raise ConfigError(f"seeds must be whole numbers as 1,2,3 or 10-19, got {text!r}")
         found += range(int(low), int(high or low) + 1)
     return found
+
+
+def plain(lines: Sequence[DecimaLine], workload: Workload, seeds: Sequence[int]) -> dict[str, Any]:
+    """Everything about a comparison, for JSON: as the files in ``results/decima/``."""
+    return {"workload": asdict(workload), "seeds": list(seeds), "lines": [line.to_dict() for line in lines]}
 
 
 def table(lines: Sequence[DecimaLine]) -> str:
