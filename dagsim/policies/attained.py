@@ -19,7 +19,7 @@ from dagsim.sim.frontier import ActiveJob, ActiveTask
 from dagsim.sim.policy import View
 from dagsim.sim.run import Run
 
-__all__ = ["Levels", "Rank", "Rounds", "las", "las_2d", "tiresias"]
+__all__ = ["QueueLevels", "Rank", "Rounds", "las", "las_2d", "tiresias"]
 
 
 class Rank(Protocol):
@@ -161,7 +161,7 @@ def tiresias(
     come, first served. A job that has waited ``promote`` times as long as it has run goes back to the top. Not
     clairvoyant, preemptive. Cost: ``Rounds`` (Tiresias, Gu et al., NSDI 2019)."""
     levels = thresholds if isinstance(thresholds, tuple) else (thresholds,)
-    return Rounds(Levels(levels, promote), quantum_s, placement)
+    return Rounds(QueueLevels(levels, promote), quantum_s, placement)
 
 
 class _Seconds:
@@ -187,7 +187,7 @@ class _GpuSeconds(_Seconds):
         return served.gpu_s
 
 
-class Levels:
+class QueueLevels:
     """By level: how many ``thresholds`` of GPU-seconds the job has passed since it was last promoted."""
 
     def __init__(self, thresholds: tuple[float, ...], promote: float = inf) -> None:
