@@ -22,7 +22,8 @@ _State: TypeAlias = tuple[int, int, int, tuple[tuple[int, int], ...]]
 
 class Fgd:
     """The node (and for a fractional demand the GPU) on which the expected fragmentation grows least; ties go to the
-    faster type, then to the first node. A gang goes where best fit puts it.
+    faster type, then to the node with the least free on its GPUs, then to the first node. A gang goes where best fit
+    puts it.
 
     ``typical`` weighs demands by how often they are asked, ``{Demand(gpus=0.5): 0.7, Demand(gpus=2): 0.3}``; left out,
     the demands it has been asked to place so far (memory left aside; the rare ones, which are often the widest, count
@@ -46,12 +47,13 @@ class Fgd:
         if self._learns:
             self._learn(demand.demand)
         typical = self._typical(view)
-        least, where = inf, None
+        least, where = (inf, inf, 0, 0), None
         for each in by_speed(task, type_):
             for machine in with_room(view, demand, each):
                 growth, gpu = self._growth(machine, demand, typical)
-                if growth < least - 1e-12:
-                    least, where = growth, (machine, gpu)
+                rank = (round(growth, 9), task.seconds[each], _free(machine), machine.index)
+                if rank < least:
+                    least, where = rank, (machine, gpu)
         if where is None:
             return None
         machine, gpu = where
@@ -90,7 +92,7 @@ def fragmentation(machine: Machine, typical: _Typical) -> float:
     """The free GPUs of the machine that a typical task cannot use, expected over ``typical`` demands and their
     probabilities: all of them if it cannot run there, else those with less free than it asks of one GPU."""
     shares = machine.shares.values()
-    free = machine.idle * MICRO + sum(shares)
+    free = _free(machine)
     expected = 0.0
     for demand, probability in typical:
         if machine.type not in demand.types or not machine.room(demand):
@@ -99,6 +101,11 @@ def fragmentation(machine: Machine, typical: _Typical) -> float:
             least = demand.share or MICRO
             expected += probability * sum([each for each in shares if each < least])
     return expected / MICRO
+
+
+def _free(machine: Machine) -> int:
+    """What is free on all its GPUs, in millionths."""
+    return machine.idle * MICRO + sum(machine.shares.values())
 
 
 def _ways(machine: Machine, demand: DemandClass) -> list[tuple[int | None, Machine]]:

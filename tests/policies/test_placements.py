@@ -130,6 +130,15 @@ def test_fgd_breaks_the_gpu_that_is_broken_already():
     assert gpus == [1, 1, 1, 2]
 
 
+def test_fgd_breaks_ties_by_speed_then_by_what_is_free():
+    # A whole GPU loses nothing anywhere. As fast on both types, b follows a to the node of 2 rather than of 3 GPUs.
+    cluster = Cluster((Node("n0", SLOW, 3), Node("n1", FAST, 2)))
+    jobs = [Job.single(name, Task("t", 9)) for name in "ab"]
+    assert nodes_of("fifo[placement=fgd]", cluster, jobs) == {"a": {1: 1}, "b": {1: 1}}
+    slower = [Job.single(name, Task("t", 9, speeds={"slow": 4.0, "fast": 1.0})) for name in "ab"]
+    assert nodes_of("fifo[placement=fgd]", cluster, slower) == {"a": {0: 1}, "b": {0: 1}}
+
+
 ORDERS = ("fifo", "sjf", "srsf")
 
 
