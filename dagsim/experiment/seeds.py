@@ -9,11 +9,20 @@ from __future__ import annotations
 
 from dagsim.errors import ConfigError
 
-__all__ = ["REPORT", "TRAIN", "VALIDATION", "seeds_of"]
+__all__ = ["REPORT", "TRAIN", "VALIDATION", "part_of", "seeds_of"]
 
 TRAIN = range(1_000_000, 2_000_000)
 VALIDATION = range(2_000_000, 3_000_000)
 REPORT = range(3_000_000, 4_000_000)
+
+
+_PARTS = {TRAIN: (0.0, 0.6), VALIDATION: (0.6, 0.8), REPORT: (0.8, 1.0)}
+
+
+def part_of(seed: int) -> tuple[float, float]:
+    """The part of a trace, from one fraction of its jobs to another, that belongs to the pool of ``seed``: training has
+    the first three fifths, validation and report a fifth each; the seeds of experiments have all of it."""
+    return next((part for pool, part in _PARTS.items() if seed in pool), (0.0, 1.0))
 
 
 def seeds_of(pool: range, count: int) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from dagsim.errors import ConfigError, WorkloadError
+from dagsim.experiment.seeds import part_of
 from dagsim.model import Cluster, Job
 from dagsim.sim.disturbance import Downtimes
 from dagsim.sim.runtime import Runtime
+from dagsim.streams import stream
 from dagsim.workload.jsonl import read_meta
 from dagsim.workload.kinds import ByKind
 from dagsim.workload.load import Load, LoadMeter, offered_load
 from dagsim.workload.readers import Source, Trace, TraceOptions, open_trace, reader, recognise
+from dagsim.workload.readers.trace import shifted
 from dagsim.workload.synthetic import Synthetic
 
 __all__ = ["Supply", "TraceFile", "Workload"]
@@ -30,9 +33,16 @@ class TraceFile:
     path: str
     format: str | None = None
     options: TraceOptions = field(default_factory=TraceOptions)
+    window: int | None = None
+    """Take so many jobs in a row on each seed, from where it says, instead of all; training, validation and report have
+    parts of the trace of their own (``seeds.part_of``). The trace is then held in memory."""
     kind: Literal["trace"] = "trace"
 
     __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.window < 2:
+            raise ConfigError(f"window must be 2 jobs or more, or left out, got {self.window!r}")
 
     def open(self, cluster: Cluster, runtime: Runtime) -> Trace:
         """The trace, its arrivals scaled to the load asked for (which costs a first reading).
@@ -46,6 +56,28 @@ class TraceFile:
             scale = options.time_scale * self._offered(cluster, runtime) / options.load
             options = replace(options, load=None, time_scale=scale)
         return open_trace(self.path, name, options)
+
+    def window_of(self, seed: int, cluster: Cluster, runtime: Runtime) -> Iterator[Job]:
+        """The jobs of the window of ``seed``, the first at 0 s, their arrivals scaled to the load asked for.
+
+        Raises:
+            TraceError: The trace cannot be read.
+            WorkloadError: There are too few jobs for a window, or they offer no load that could be scaled.
+        """
+        assert self.window is not None
+        jobs = _all_jobs(replace(self, window=None, options=replace(self.options, load=None)))
+        low, high = (round(fraction * len(jobs)) for fraction in part_of(seed))
+        if high - low < self.window:
+            raise WorkloadError(
+                f"{self.path}: a window of {self.window} jobs does not fit into jobs {low} to {high} of {len(jobs)}"
+            )
+        first = int(stream(seed, "window").integers(low, high - self.window + 1))
+        chosen = jobs[first : first + self.window]
+        scale = 1.0
+        if self.options.load is not None:
+            scale = self._offered_by(chosen, cluster, runtime) / self.options.load
+        origin = chosen[0].arrival_s
+        return (shifted(job, origin, scale) for job in chosen)
 
     def as_recorded(self, *, full_report: bool = False) -> Trace:
         """The trace with its arrivals as recorded, whatever load is asked for."""
@@ -99,7 +131,10 @@ class TraceFile:
 
     def _offered(self, cluster: Cluster, runtime: Runtime) -> float:
         """The load that the jobs offer as they are."""
-        offered = offered_load(self.as_recorded().jobs(), cluster, runtime).offered
+        return self._offered_by(self.as_recorded().jobs(), cluster, runtime)
+
+    def _offered_by(self, jobs: Iterable[Job], cluster: Cluster, runtime: Runtime) -> float:
+        offered = offered_load(jobs, cluster, runtime).offered
         if not 0 < offered < inf:
             raise WorkloadError(f"{self.path}: its jobs offer a load of {offered:g}, which cannot be scaled")
         return offered
@@ -116,6 +151,12 @@ def _machines(trace: TraceFile) -> Cluster | None:
     return open_trace(trace.path, *trace._chosen()).cluster()
 
 
+@lru_cache(maxsize=1)
+def _all_jobs(trace: TraceFile) -> tuple[Job, ...]:
+    """All jobs of the trace, for those who want windows of it."""
+    return tuple(trace.as_recorded().jobs())
+
+
 Workload: TypeAlias = Annotated[Synthetic | TraceFile, ByKind("synthetic")]
 
 
@@ -129,20 +170,25 @@ class Supply:
             case Synthetic():
                 self._jobs = workload.jobs(cluster, runtime, seed)
             case TraceFile():
-                self._trace = workload.open(cluster, runtime)
-                self._jobs = self._trace.jobs()
+                if workload.window is None:
+                    self._trace = workload.open(cluster, runtime)
+                    self._jobs = self._trace.jobs()
+                else:
+                    self._jobs = workload.window_of(seed, cluster, runtime)
         self._meter = LoadMeter(cluster, runtime)
         self._first_s = self._last_s = 0.0
         self.count = 0
         """Jobs so far."""
 
     def downtimes(self) -> Downtimes:
-        """When the trace's own machines are not there; reads the first job, from whose arrival its clock counts.
+        """When the trace's own machines are not there (in a window: never); reads the first job, from whose arrival its
+        clock counts.
 
         Raises:
             TraceError: The trace cannot be read.
         """
-        assert self._trace is not None
+        if self._trace is None:
+            return Downtimes(())
         self._jobs = chain([next(self._jobs)], self._jobs)
         return Downtimes(self._trace.downtimes())
 

@@ -12,7 +12,7 @@ from dagsim.workload.readers.reader import Downtime, Reader
 from dagsim.workload.readers.report import ReadReport
 from dagsim.workload.readers.source import Source
 
-__all__ = ["Trace"]
+__all__ = ["Trace", "shifted"]
 
 
 class Trace:
@@ -82,7 +82,7 @@ class Trace:
             assert job.arrival_s >= last, f"{self.format}: job {job.id!r} out of order"
             last = job.arrival_s
             report.jobs += 1
-            yield _moved(job, origin, scale)
+            yield shifted(job, origin, scale)
             if limit is not None and report.jobs >= limit:
                 break
         if report.jobs == 0:
@@ -91,7 +91,7 @@ class Trace:
             report.skip("after the window", report.open)
 
 
-def _moved(job: Job, origin: float, scale: float) -> Job:
+def shifted(job: Job, origin: float, scale: float) -> Job:
     """The job with its times counted from ``origin`` and stretched by ``scale``; a deadline keeps its distance."""
     arrival = (job.arrival_s - origin) * scale
     if arrival == job.arrival_s:

@@ -1,0 +1,68 @@
+"""Windows of a trace: other jobs on every seed, and none of the report's in training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagsim.errors import ConfigError, WorkloadError
+from dagsim.experiment.config import load_config
+from dagsim.experiment.run import simulate
+from dagsim.experiment.seeds import REPORT, TRAIN, VALIDATION
+from dagsim.experiment.source import Supply, TraceFile
+from dagsim.experiment.training.maker import Maker
+from dagsim.model import Cluster
+from dagsim.sim.runtime import Recorded
+from dagsim.workload.load import offered_load
+from dagsim.workload.readers import TraceOptions
+
+CLUSTER = Cluster.of({"V100": 4})
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A hundred jobs, called 0 to 99, ten seconds apart."""
+    path = tmp_path / "jobs.csv"
+    rows = [f"{number},{10 * number},1,{5 + number % 7}" for number in range(100)]
+    path.write_text("\n".join(["id,arrival_s,gpus,duration_s", *rows]) + "\n")
+    return path
+
+
+def window(trace: Path, seed: int, load: float | None = None) -> list[int]:
+    file = TraceFile(str(trace), "plain", window=8, options=TraceOptions(load=load))
+    return [int(job.id) for job in Supply(file, CLUSTER, Recorded(), seed).jobs()]
+
+
+def test_a_window_is_a_row_of_jobs_and_the_same_on_the_same_seed(trace: Path) -> None:
+    jobs = window(trace, 5)
+    assert jobs == list(range(jobs[0], jobs[0] + 8))
+    assert window(trace, 5) == jobs
+    assert len({window(trace, seed)[0] for seed in range(40)}) > 20
+
+
+def test_training_validation_and_report_share_no_job(trace: Path) -> None:
+    seen = {pool: {job for seed in pool[:200] for job in window(trace, seed)} for pool in (TRAIN, VALIDATION, REPORT)}
+    assert seen == {TRAIN: set(range(60)), VALIDATION: set(range(60, 80)), REPORT: set(range(80, 100))}
+
+
+def test_a_window_begins_at_0_and_has_the_load_asked_for(trace: Path) -> None:
+    file = TraceFile(str(trace), "plain", window=8, options=TraceOptions(load=0.7))
+    jobs = list(file.window_of(3, CLUSTER, Recorded()))
+    assert jobs[0].arrival_s == 0
+    assert offered_load(jobs, CLUSTER, Recorded()).offered == pytest.approx(0.7)
+
+
+def test_what_does_not_fit_is_said(trace: Path) -> None:
+    with pytest.raises(ConfigError, match="window must be 2 jobs or more"):
+        TraceFile(str(trace), window=1)
+    file = TraceFile(str(trace), "plain", window=30)
+    with pytest.raises(WorkloadError, match="a window of 30 jobs does not fit into jobs 60 to 80 of 100"):
+        list(file.window_of(VALIDATION[0], CLUSTER, Recorded()))
+
+
+def test_experiments_and_agents_play_windows(trace: Path) -> None:
+    config = load_config(None, [f"workload={{kind: trace, path: {trace}, window: 8}}"])
+    assert simulate(config, "sjf", 3).summary.jobs_completed == 8
+    simulation = Maker(config)(TRAIN[0])
+    assert next(simulation.decisions()) is not None
