@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from math import inf
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -126,19 +127,23 @@ class View:
         return self._machines.fits(task.demand)
 
     def fit(self, task: ActiveTask, type_: int | None = None) -> Placement | None:
-        """Where the task's waiting instances could go now: the fastest type that has room (or the given one), on it
-        best fit; of independent instances as many as one machine takes. ``None`` if there is no room."""
+        """Where the task's waiting instances could go now: the fastest type that has room (or the given one; of equally
+        fast ones the one with the fuller machine), on it best fit; of independent instances as many as one machine
+        takes. ``None`` if there is no room."""
         demand, machines = task.demand, self._machines
         types = demand.types
         if type_ is not None:
             return machines.fit(demand, type_, task.waiting)
         if len(types) == 1:
             return machines.fit(demand, types[0], task.waiting)
+        best, seconds, idle = None, inf, inf
         for type_ in sorted(types, key=task.seconds.__getitem__):
+            if task.seconds[type_] > seconds:
+                break
             placement = machines.fit(demand, type_, task.waiting)
-            if placement is not None:
-                return placement
-        return None
+            if placement is not None and (left := machines.list[placement[0].node].idle) < idle:
+                best, seconds, idle = placement, task.seconds[type_], left
+        return best
 
     def stream(self, name: str) -> np.random.Generator:
         """The named random stream of this simulation, for policies that draw."""

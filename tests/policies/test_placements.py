@@ -56,6 +56,15 @@ def test_a_gang_of_4_on_nodes_of_2_4_and_3(placement, nodes):
     assert nodes_of(f"fifo[placement={placement}]", cluster_of(2, 4, 3), [Job.single("j", gang)]) == {"j": nodes}
 
 
+def test_best_fit_takes_the_fullest_node_of_all_types_that_are_as_fast():
+    # Recorded seconds are the same on both types. n0 is slow, n1 fast; the first job leaves n1 with 1 GPU idle.
+    cluster = Cluster((Node("n0", SLOW, 4), Node("n1", FAST, 4)))
+    jobs = [Job.single("a", Task("t", 9, gpus=3, gpu_types=("fast",))), Job.single("b", Task("t", 9), 1.0)]
+    assert nodes_of("fifo", cluster, jobs) == {"a": {1: 1}, "b": {1: 1}}
+    quick = Task("t", 9, speeds={"fast": 1.0, "slow": 2.0})
+    assert nodes_of("fifo", cluster, [jobs[0], Job.single("b", quick, 1.0)])["b"] == {0: 1}
+
+
 def test_spread_deals_independent_instances_too():
     jobs = [Job.single("j", Task("t", 1, instances=3))]
     assert nodes_of("fifo[placement=spread]", cluster_of(2, 2), jobs) == {"j": {0: 2, 1: 1}}
