@@ -101,7 +101,9 @@ def _meta(path: Path, line: str) -> dict[str, Any]:
     if header.get("format") != FORMAT or not isinstance(meta, dict):
         raise TraceError(f'{path}:1: no workload of dagsim (the first line should be {{"format": "{FORMAT}", ...}})')
     if header.get("version") != VERSION:
-        raise TraceError(f"{path}:1: version: {header.get('version')!r} cannot be read; this dagsim knows {VERSION}")
+        raise TraceError(
+            f"{path}:1: version: {short(header.get('version'))} cannot be read; this dagsim knows {VERSION}"
+        )
     return meta
 
 

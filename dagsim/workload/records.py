@@ -12,6 +12,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from dagsim.model import Edge, Job, Task, TaskGraph
+from dagsim.workload.readers.fields import MOST_INSTANCES
 
 __all__ = ["WrongRecord", "job_of", "record_of", "short"]
 
@@ -118,6 +119,7 @@ def _optional(holds: Callable[[Any], bool], what: str) -> _Field:
 _TEXT = _Field(_is_text, "a text")
 _NUMBER = _Field(_is_number, "a finite number")
 _WHOLE = _Field(_is_whole, "a whole number")
+_COUNT = _Field(lambda value: _is_whole(value) and value <= MOST_INSTANCES, f"a whole number up to {MOST_INSTANCES:,}")
 _TRUTH = _Field(lambda value: isinstance(value, bool), "true or false")
 
 _JOB_FIELDS = {
@@ -131,7 +133,7 @@ _JOB_FIELDS = {
 _TASK_FIELDS = {
     "name": _TEXT,
     "work": _NUMBER,
-    "instances": _WHOLE,
+    "instances": _COUNT,
     "gang": _TRUTH,
     "gpus": _NUMBER,
     "cpus": _NUMBER,

@@ -133,6 +133,10 @@ TASK = '{"name": "t", "work": 1}'
         ('{"id": "j", "tasks": [{"name": "t", "work": 1, "gpus": 1' + "0" * 400 + "}]}", r"tasks\[0\]\.gpus"),
         ('{"id": "j", "tasks": [{"name": "t", "work": 1, "gpus": 1.5}]}', "gpus must be"),
         ('{"id": "j", "tasks": [{"name": "t", "work": 1, "instances": 1.5}]}', r"tasks\[0\]\.instances: .* whole"),
+        (
+            '{"id": "j", "tasks": [{"name": "t", "work": 1, "instances": 1000000000000}]}',
+            r"instances: .* up to 2,147,483,647",
+        ),
         ('{"id": "j", "tasks": [{"name": "t", "work": 1, "gang": 1}]}', r"tasks\[0\]\.gang: should be true or false"),
         ('{"id": "j", "tasks": [{"name": "t", "work": 1, "gpu_types": "T4"}]}', r"tasks\[0\]\.gpu_types"),
         ('{"id": "j", "tasks": [{"name": "t", "work": 1, "speeds": {"T4": "x"}}]}', r"tasks\[0\]\.speeds"),

@@ -38,6 +38,7 @@ from dagsim.workload.readers.reader import Reader
 from dagsim.workload.readers.report import ReadReport
 from dagsim.workload.readers.rowwise import jobs_by_row
 from dagsim.workload.readers.source import Row, Source
+from dagsim.workload.records import short
 
 __all__ = ["Plain"]
 
@@ -202,4 +203,4 @@ def _check_header(source: Source) -> None:
         if name not in _COLUMNS:
             near = get_close_matches(name, _COLUMNS, 1)
             hint = f"did you mean {near[0]!r}? " if near else ""
-            raise TraceError(f"{source}:1: unknown column {name!r}; {hint}allowed: {', '.join(_COLUMNS)}")
+            raise TraceError(f"{source}:1: unknown column {short(name)}; {hint}allowed: {', '.join(_COLUMNS)}")

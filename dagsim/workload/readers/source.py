@@ -198,7 +198,7 @@ class Source:
                 missing = [name for name in columns if name.lower() not in names]
                 if header and missing:
                     lacking = ", ".join(map(repr, missing))
-                    raise TraceError(f"{self}:{number - first}: the header lacks {lacking}; it has {', '.join(row)}")
+                    raise TraceError(f"{self}:{number - first}: the header lacks {lacking}; it has {_shown(row)}")
                 if missing:
                     wanted = headless or (*columns, *optional)[: max(len(row), len(columns))]
                     names = [name.lower() for name in wanted]
@@ -283,6 +283,12 @@ class Source:
 
 def _is_data(path: str) -> bool:
     return not any(fnmatch(part, pattern) for part in path.split("/") for pattern in _NO_DATA)
+
+
+def _shown(names: Sequence[str]) -> str:
+    """The names in a row, cut off: a damaged header may be as long as the file."""
+    text = ", ".join(names)
+    return text if len(text) <= 400 else f"{text[:400]} ..."
 
 
 def _picker(names: Sequence[str], wanted: Sequence[str]) -> Callable[[Sequence[str]], Sequence[str]]:

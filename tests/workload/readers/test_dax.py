@@ -58,3 +58,11 @@ def test_every_file_is_read_without_a_loss(read: Reading, data: Path) -> None:
     for path in sorted((data / "traces" / "pegasus-dax").iterdir()):
         if path.suffix in (".gz", ".xml", ".dax"):
             assert read(path).dropped == {}, path.name
+
+
+@pytest.mark.parametrize("encoding", ["UT.F-8", "shift_jis", "hex"])
+def test_an_encoding_that_cannot_be_read_is_said(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.xml"
+    path.write_text(f'<?xml version="1.0" encoding="{encoding}"?><adag><job id="a" runtime="1"/></adag>')
+    with pytest.raises(TraceError, match=r"a\.xml:1: not XML \(it declares an encoding"):
+        list(open_trace(path, "dax").jobs())

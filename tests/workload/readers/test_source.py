@@ -166,3 +166,10 @@ def test_the_machines_are_found_in_an_archive_beside_the_tasks(samples: Path, tm
     assert (
         trace.cluster() == open_trace(samples / "alibaba2018" / "batch_task.csv", "alibaba2018").cluster() is not None
     )
+
+
+def test_a_header_as_long_as_a_file_is_cut_off_in_the_message(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"id,{'x' * 70_000}\n1,2\n")
+    with pytest.raises(TraceError, match=r"a\.csv:1: the header lacks 'size'; it has id, x+ \.\.\.$") as caught:
+        list(Source(tmp_path / "a.csv").rows(ReadReport(), ["id", "size"], header=True))
+    assert len(str(caught.value)) < 1000
