@@ -22,8 +22,9 @@ class Placing(Protocol):
 
 
 class BestFit:
-    """The fastest type with room for the task, on it (or on any that is as fast) the node with the fewest idle GPUs that
-    take it; gangs on one node if they fit, else on as few as possible. Cost O(1) without CPU and memory demands, else O(nodes of the type)."""
+    """The fastest type with room for the task, on it (or on any that is as fast) the node with the fewest idle GPUs
+    that take it; gangs on one node if they fit, else on as few as possible. Cost O(1) without CPU and memory demands,
+    else O(nodes of the type)."""
 
     place = staticmethod(View.fit)
 
