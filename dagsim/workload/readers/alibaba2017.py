@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 
+from dagsim.errors import ModelError
 from dagsim.model import Job, Task, TaskGraph
 from dagsim.workload.readers.fields import Dirty, count, number
 from dagsim.workload.readers.gather import Gathered, gather, pack, unpack
@@ -98,6 +99,9 @@ def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadRep
         except Dirty as reason:
             whole = whole and str(reason) == "given twice"
             report.drop(str(reason), source.where(place))
+        except ModelError as error:
+            whole = False
+            report.drop("that ask for what cannot be", source.where(place), detail=str(error))
     if tasks and not (whole or options.keep_partial):
         report.drop("of jobs that did not finish as a whole", source.where(first), len(tasks))
     elif tasks:
@@ -112,6 +116,7 @@ def _task(row: list[str], options: TraceOptions, where: str, report: ReadReport)
 
     Raises:
         Dirty: It cannot be used.
+        ModelError: Its time or demand is too large for a number.
     """
     create, modify, _, name, instances, status, plan_cpu, plan_mem = row
     if status != "Terminated":

@@ -7,7 +7,7 @@ import gzip
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from functools import cached_property
 from io import BufferedReader, TextIOWrapper
@@ -272,13 +272,14 @@ class Source:
         return not self.path.is_dir() and not self._is_archive()
 
     def _undecodable_line(self) -> int:
-        with self._opened() as stream:
+        number = 0
+        with self._opened() as stream, suppress(*_DAMAGED):
             for number, line in enumerate(stream, 1):
                 try:
                     line.decode("utf-8")
                 except UnicodeDecodeError:
                     return number
-        return 1
+        return number + 1
 
 
 def _is_data(path: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dagsim.errors import TraceError
+from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Job
 from dagsim.workload.readers.options import TraceOptions
 from dagsim.workload.readers.reader import Downtime, Reader
@@ -82,7 +82,11 @@ class Trace:
             assert job.arrival_s >= last, f"{self.format}: job {job.id!r} out of order"
             last = job.arrival_s
             report.jobs += 1
-            yield shifted(job, origin, scale)
+            try:
+                moved = shifted(job, origin, scale)
+            except ModelError as error:
+                raise TraceError(f"{self.source}: a time scale of {scale!r} is too large for it ({error})") from None
+            yield moved
             if limit is not None and report.jobs >= limit:
                 break
         if report.jobs == 0:

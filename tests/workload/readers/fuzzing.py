@@ -104,6 +104,7 @@ _WHOLE = (
     "no pai_task_table",
     "no files in it",
     "JSON Lines are read from one file",
+    "a time scale of",
 )
 """What is said of a trace as a whole, without a line."""
 
@@ -111,7 +112,8 @@ _WHOLE = (
 def try_case(sample: Sample, seed: int, original: Path, folder: Path) -> str:
     """Damage one file of ``sample`` in ``folder``, a copy of ``original``, read it, and mend it.
 
-    ``read`` or ``refused``. Raises whatever a reader should not have raised, and AssertionError for an error that does not say where it is.
+    ``read`` or ``refused``. Raises whatever a reader should not have raised, and AssertionError for an error that does
+    not say where it is.
     """
     rng = Random(f"{sample} {seed}")
     with _damage(sample, rng, original, folder) as path:

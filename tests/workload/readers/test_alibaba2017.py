@@ -72,3 +72,10 @@ def test_the_real_file_has_the_published_statistics(read: Reading, data: Path) -
 @pytest.mark.data
 def test_whole_jobs_of_the_real_file(read: Reading, data: Path) -> None:
     assert len(read(data / "traces" / "alibaba-v2017" / "batch_task.csv.gz").jobs) == 10_777 - 1
+
+
+def test_a_demand_too_large_for_a_number_is_dropped(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("0,9,1,1,1,Terminated,100,1e308\n0,9,2,1,1,Terminated,100,0.5\n")
+    got = read(tmp_path / "a.csv", "alibaba2017")  # memory is given as a share of 100 GB
+    assert [job.id for job in got.jobs] == ["2"]
+    assert got.dropped == {"that ask for what cannot be": 1}

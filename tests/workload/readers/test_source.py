@@ -173,3 +173,9 @@ def test_a_header_as_long_as_a_file_is_cut_off_in_the_message(tmp_path: Path) ->
     with pytest.raises(TraceError, match=r"a\.csv:1: the header lacks 'size'; it has id, x+ \.\.\.$") as caught:
         list(Source(tmp_path / "a.csv").rows(ReadReport(), ["id", "size"], header=True))
     assert len(str(caught.value)) < 1000
+
+
+def test_text_that_is_not_utf8_in_damaged_gzip_is_said_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(gzip.compress(b"id,size\n" + b"a,1\n" * 5000 + b"\xff,2\n")[:-8] + b"\0" * 8)
+    with pytest.raises(TraceError, match=r"a\.csv:\d+: (not UTF-8 text|the compressed data is damaged)"):
+        list(Source(tmp_path / "a.csv").lines())
