@@ -95,6 +95,15 @@ def set_field(content: bytes, rng: Random) -> bytes:
     return b"".join(fields)
 
 
+def set_attribute(content: bytes, rng: Random) -> bytes:
+    """Set or copy a value between quotes."""
+    parts = content.split(b'"')
+    at = 2 * rng.randrange(max(1, len(parts) // 2)) + 1
+    if at < len(parts):
+        parts[at] = rng.choice((rng.choice(NASTY).encode(), parts[2 * rng.randrange(len(parts) // 2) + 1]))
+    return b'"'.join(parts)
+
+
 def swap_fields(content: bytes, rng: Random) -> bytes:
     fields = re.split(rng.choice(_SEPARATORS), content)
     one, other = _field(fields, rng), _field(fields, rng)
@@ -147,9 +156,18 @@ DAMAGES: tuple[tuple[Damage, int], ...] = (
 
 
 def damaged(content: bytes, rng: Random) -> bytes:
-    """``content`` after one to four damages; never empty, since what is empty is told apart at once."""
+    """``content`` after one to four damages; never empty, since what is empty is told apart at once.
+
+    Most damage to a document's text leaves no document, so most documents keep their form and get wrong values.
+    """
+    kept = {
+        b"{": ((set_node, 1),),
+        b"[": ((set_node, 1),),
+        b"<": ((set_attribute, 5), (drop_lines, 1), (swap_lines, 1)),
+    }
+    damages = kept.get(content[:1], DAMAGES) if rng.random() < 0.7 else DAMAGES
     for _ in range(rng.randint(1, 4)):
-        (damage,) = rng.choices([each for each, _ in DAMAGES], [often for _, often in DAMAGES])
+        (damage,) = rng.choices([each for each, _ in damages], [often for _, often in damages])
         content = damage(content, rng) or b"\n"
     return content
 
