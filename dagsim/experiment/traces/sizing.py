@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from math import ceil, inf
 from typing import Any
 
+from dagsim.errors import ConfigError
 from dagsim.experiment.config import ClusterSection, Group
 from dagsim.model import GPU_TYPES, Job, Task
 from dagsim.model.gpu import canonical
@@ -19,6 +20,8 @@ LOAD = 0.9
 
 _NODE = Group(name="node", gpus=8, gpu="T4", cpus=96.0, memory_gb=1024.0)
 """A node of any type, larger where an instance needs more."""
+_MOST = {"nodes": 100_000, "GPUs a node": 1_024, "cores a node": 1_000_000, "GB a node": 10_000_000}
+"""More than this is no cluster, but a damaged field of the trace."""
 _USUAL = {group.gpu: group.count * group.gpus for group in ClusterSection().groups if group.gpu}
 """The types of the default cluster with their GPUs, for tasks that any type will do for."""
 
@@ -97,15 +100,18 @@ def cluster_for(demand: Demand, load: float = LOAD) -> ClusterSection:
 
     There are nodes of the types that tasks name, and of those of the default cluster for tasks that name none; enough
     for the widest gang; and nodes without GPUs, where those with GPUs have too few cores or too little memory.
+
+    Raises:
+        ConfigError: That would be more than any cluster has.
     """
     per_s = 1 / (demand.span_s * load) if demand.span_s else 0.0
-    gpus = max(_NODE.gpus, ceil(demand.instance_gpus))
-    cpus = max(_NODE.cpus, float(ceil(demand.instance_cpus)))
-    memory_gb = max(_NODE.memory_gb, float(ceil(demand.instance_gb)))
+    gpus = max(_NODE.gpus, _whole(demand.instance_gpus, "GPUs a node"))
+    cpus = max(_NODE.cpus, float(_whole(demand.instance_cpus, "cores a node")))
+    memory_gb = max(_NODE.memory_gb, float(_whole(demand.instance_gb, "GB a node")))
     node = _NODE.model_copy(update={"cpus": cpus, "memory_gb": memory_gb})
     groups = []
     for name, gpu_s in demand.gpu_s.items():
-        count = max(ceil(gpu_s * per_s / gpus), ceil(demand.gpus[name] / gpus), 1)
+        count = max(_whole(max(gpu_s * per_s, demand.gpus[name]) / gpus, "nodes"), 1)
         groups.append(node.model_copy(update={"name": name.lower(), "gpu": name, "gpus": gpus, "count": count}))
     there = sum(group.count for group in groups)
     needed = max(
@@ -116,6 +122,16 @@ def cluster_for(demand: Demand, load: float = LOAD) -> ClusterSection:
         0 if groups else 1,
     )
     if needed > there:
-        more = {"name": "cpu", "gpu": None, "gpus": 0, "count": ceil(needed - there)}
+        more = {"name": "cpu", "gpu": None, "gpus": 0, "count": _whole(needed - there, "nodes")}
         groups.append(node.model_copy(update=more))
     return ClusterSection(name="sized", groups=tuple(groups))
+
+
+def _whole(amount: float, what: str) -> int:
+    """``amount`` rounded up, unless it is absurd."""
+    if not amount <= _MOST[what]:
+        raise ConfigError(
+            f"the trace asks for a cluster of {amount:.3g} {what}, and no more than {_MOST[what]:,} are made for one: "
+            "a damaged field, or jobs that never end; --limit takes fewer jobs, --cluster another cluster"
+        )
+    return ceil(amount)

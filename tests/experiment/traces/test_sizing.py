@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dagsim.errors import ConfigError
 from dagsim.experiment.config import Config
 from dagsim.experiment.traces.sizing import sized
 from dagsim.model import Cluster, Job, Task
@@ -55,3 +56,19 @@ def test_the_offered_load_is_near_what_was_aimed_at(task: Task) -> None:
     jobs = hourly(task, 2000)
     cluster: Cluster = Config(cluster=sized(jobs, Recorded())).build_cluster()
     assert 0.85 < offered_load(jobs, cluster, Recorded()).offered <= 0.9
+
+
+@pytest.mark.parametrize(
+    ("task", "what"),
+    [
+        (Task("t", 100, instances=2**31 - 1), "nodes"),
+        (Task("t", 100, instances=2**31 - 1, gang=True), "nodes"),
+        (Task("t", 1e308, instances=2**31 - 1, gpus=4), "nodes"),
+        (Task("t", 100, gpus=1e15), "GPUs a node"),
+        (Task("t", 100, gpus=0, cpus=1e308), "cores a node"),
+        (Task("t", 100, gpus=0, memory_gb=1e300), "GB a node"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused(task: Task, what: str) -> None:
+    with pytest.raises(ConfigError, match=f"asks for a cluster of .* {what}, and no more than"):
+        sized([Job.single("j", task), Job.single("k", Task("t", 1), 5.0)], Recorded())
