@@ -22,8 +22,11 @@ def jain(values: Iterable[float]) -> float:
     x = np.fromiter(values, float)
     if not len(x):
         return float("nan")
-    squares = float(x @ x)
-    return float(x.sum()) ** 2 / (len(x) * squares) if squares else 1.0
+    most = float(x.max())
+    if not most:
+        return 1.0
+    x = x / most  # whose squares are no larger than 1, however much there is
+    return float(x.sum()) ** 2 / (len(x) * float(x @ x))
 
 
 def tenant_gpu_seconds(source: Source) -> dict[str, float]:

@@ -17,8 +17,14 @@ residue."""
 NAMED_GPUS = 62
 """The log names the GPUs a run holds on machines with up to this many (a signed 64-bit mask)."""
 
+_MOST = 1e15
+"""Cores or GB; whatever is more is as much, so that its millionths are a number."""
 _LOOK_BACK = 256
 """How many releases a demand class that did not fit looks back at, before it searches all machines again."""
+
+
+def _millionths(amount: float) -> int:
+    return round(min(amount, _MOST) * MICRO)
 
 
 class DemandClass:
@@ -49,8 +55,8 @@ class DemandClass:
         self.number = number
         self.whole = int(demand.gpus) if demand.gpus >= 1 else 0
         self.share = round(demand.gpus * MICRO) if demand.gpus < 1 else 0
-        self.cpus = round(demand.cpus * MICRO)
-        self.memory = round(demand.memory_gb * MICRO)
+        self.cpus = _millionths(demand.cpus)
+        self.memory = _millionths(demand.memory_gb)
         self.plain = bool(self.whole) and not (self.cpus or self.memory or gang)
         """Asks for whole GPUs and nothing else: room is a matter of idle GPUs alone."""
         self.rejected: RejectReason | None = None
@@ -88,8 +94,8 @@ class Machine:
         """The index of its type that it is in, by idle GPUs."""
         self.idle = node.gpus
         self.free = (1 << node.gpus) - 1
-        self.cpus = round(node.cpus * MICRO)
-        self.memory = round(node.memory_gb * MICRO)
+        self.cpus = _millionths(node.cpus)
+        self.memory = _millionths(node.memory_gb)
         self.shares: dict[int, int] = {}
         self.up = True
 

@@ -11,7 +11,14 @@ TWO_T4 = Cluster.of({"T4": 2})
 
 @pytest.mark.parametrize(
     ("values", "expected"),
-    [((1, 1, 1, 0), 0.75), ((1, 2, 3, 4), 100 / 120), ((5, 5), 1.0), ((0, 0, 7), 1 / 3), ((0, 0), 1.0)],
+    [
+        ((1, 1, 1, 0), 0.75),
+        ((1, 2, 3, 4), 100 / 120),
+        ((5, 5), 1.0),
+        ((0, 0, 7), 1 / 3),
+        ((0, 0), 1.0),
+        ((1e300,) * 2, 1.0),
+    ],
 )
 def test_jains_index(values, expected):
     assert jain(values) == pytest.approx(expected, rel=1e-15)

@@ -150,6 +150,12 @@ def test_jobs_that_can_never_run_are_turned_away_with_the_reason() -> None:
     assert times(schedule, Kind.COMPLETED) == [(2, 3, -1)]
 
 
+@pytest.mark.parametrize("task", [Task("t", 1, gpus=1e300), Task("t", 1, cpus=1e308), Task("t", 1, memory_gb=1e308)])
+def test_a_demand_beyond_counting_is_turned_away(task: Task) -> None:
+    schedule = run(gpus(8), [Job.single("j", task)])
+    assert [row.value for row in schedule.log if row.kind == Kind.REJECTED] == [RejectReason.TOO_LARGE]
+
+
 def test_a_policy_that_waits_for_nothing_has_stalled() -> None:
     with pytest.raises(Stalled, match=r"at 0 s: 1 ready tasks wait, j/t0 among them.*the policy decided nothing"):
         Simulation(gpus(1), [dag(1)]).run(Deciding(lambda view: ()))
