@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from math import inf
 
-__all__ = ["MOST_INSTANCES", "Dirty", "count", "number"]
+__all__ = ["MOST_GPUS", "MOST_INSTANCES", "Dirty", "count", "number"]
 
 MOST_INSTANCES = 2**31 - 1
 """More instances than this are a damaged field."""
+MOST_GPUS = 1 << 16
+"""More GPUs in one node are a damaged field too."""
 
 
 class Dirty(ValueError):
@@ -29,13 +31,13 @@ def number(text: str, field: str) -> float:
     return value
 
 
-def count(text: str, field: str, least: int = 1) -> int:
-    """The whole number that ``text`` spells, ``3`` or ``3.0``, from ``least`` to ``MOST_INSTANCES``.
+def count(text: str, field: str, least: int = 1, most: int = MOST_INSTANCES) -> int:
+    """The whole number that ``text`` spells, ``3`` or ``3.0``, from ``least`` to ``most``.
 
     Raises:
         Dirty: It is empty, spells none, or lies outside.
     """
     value = int(text) if text.isdecimal() and len(text) < 10 else number(text, field)
-    if not least <= value <= MOST_INSTANCES or value != int(value):
+    if not least <= value <= most or value != int(value):
         raise Dirty(f"whose {field} is impossible")
     return int(value)

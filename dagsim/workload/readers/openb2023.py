@@ -14,7 +14,7 @@ from dataclasses import replace
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Job, Node, Task
 from dagsim.model.gpu import canonical
-from dagsim.workload.readers.fields import Dirty, count, number
+from dagsim.workload.readers.fields import MOST_GPUS, Dirty, count, number
 from dagsim.workload.readers.options import TraceOptions
 from dagsim.workload.readers.reader import Reader
 from dagsim.workload.readers.report import ReadReport
@@ -76,7 +76,7 @@ def read_nodes(source: Source) -> Cluster:
         ReadReport(strict=True), ("sn", "cpu_milli", "memory_mib", "gpu", "model"), header=True
     ):
         try:
-            many = count(gpus or "0", "gpu", 0)
+            many = count(gpus or "0", "gpu", 0, MOST_GPUS)
             kind = _gpu_type(model) if many else None
             cpus, gigabytes = number(cpu, "cpu_milli") / 1000, number(memory, "memory_mib") / _MIB_PER_GB
             nodes.append(Node(name, kind, many, cpus, gigabytes))

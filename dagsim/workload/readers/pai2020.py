@@ -17,7 +17,7 @@ from math import ceil, inf
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.workload.readers import pai_lists
-from dagsim.workload.readers.fields import Dirty, count, number
+from dagsim.workload.readers.fields import MOST_GPUS, Dirty, count, number
 from dagsim.workload.readers.gather import Gathered, gather, pack, unpack
 from dagsim.workload.readers.options import TraceOptions
 from dagsim.workload.readers.reader import Reader
@@ -99,7 +99,7 @@ class Pai2020(Reader):
         nodes = []
         for place, (name, kind, cpus, memory, gpus) in machines.rows(ReadReport(strict=True), _TABLES["machine_spec"]):
             try:
-                many = count(gpus, "cap_gpu", 0)
+                many = count(gpus, "cap_gpu", 0, MOST_GPUS)
                 gpu = gpu_type(_GPU_TYPES.get(kind, kind)) if many else None
                 nodes.append(Node(name, gpu, many, number(cpus, "cap_cpu"), number(memory, "cap_mem")))
             except (Dirty, ModelError) as error:

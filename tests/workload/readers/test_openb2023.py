@@ -86,6 +86,12 @@ def test_work_of_a_known_type_is_counted_on_the_reference(read: Reading, samples
     assert got.job("pod-b").tasks[0].work == 100  # either of two types: unknown
 
 
+def test_a_node_of_a_million_gpus_is_damage(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\na,1,1,1000000,T4\n")
+    with pytest.raises(TraceError, match=r"nodes\.csv:2: a node whose gpu is impossible"):
+        read_nodes(Source(tmp_path / "nodes.csv"))
+
+
 def test_a_bad_node_names_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\na,1,1,1,T4\nb,1,1,1,T5\n")
     with pytest.raises(TraceError, match=r"nodes\.csv:3: a node of the unknown GPU model 'T5'"):
