@@ -102,10 +102,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
     except ModelError as error:
         report.drop("of models that cannot be", where, len(ops), str(error))
         return None
-    kept = report.kept
-    job = workflow(stem(file), tasks, _edges(ops, edges), report, where)
-    report.kept = kept + (len(ops) if job else 0)  # a row is a node: two tasks
-    return job
+    return workflow(stem(file), tasks, _edges(ops, edges), report, where, rows=len(ops))  # a row is a node: two tasks
 
 
 def _op(node: re.Match[str]) -> _Op:

@@ -61,12 +61,14 @@ def workflow(
     edges: Iterable[tuple[str, str, float]],
     report: ReadReport,
     where: str,
+    rows: int | None = None,
 ) -> Job | None:
-    """The job of one file, arriving at 0, from edges ``(parent, child, bytes)`` by name.
+    """The job of one file, arriving at 0, from edges ``(parent, child, bytes)`` by name; ``rows`` unless one a task.
 
     Edges to tasks that are not there count as satisfied, and doubled ones once; both are noted. A job that is no DAG is
     dropped, and ``None`` returned.
     """
+    rows = len(tasks) if rows is None else rows
     place = {task.name: index for index, task in enumerate(tasks)}
     known: dict[tuple[int, int], float] = {}
     for parent, child, size in edges:
@@ -79,7 +81,7 @@ def workflow(
     try:
         graph = TaskGraph(tuple(tasks), tuple([Edge(parent, child, size) for (parent, child), size in known.items()]))
     except GraphError as error:
-        report.drop("of jobs that are no DAG", where, len(tasks), str(error))
+        report.drop("of jobs that are no DAG", where, rows, str(error))
         return None
-    report.kept += len(tasks)
+    report.kept += rows
     return Job(id, graph)

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from dagsim.errors import TraceError
+from dagsim.workload.readers import open_trace
+
 Reading = Callable[..., Any]
 
 
@@ -23,6 +26,13 @@ def test_the_backward_pass_mirrors_the_forward_pass(read: Reading, samples: Path
     assert {(names[parent], names[child]): size for parent, child, size in job.graph.edges} == {
         ("1", "2"): 7, ("2", "3"): 15, ("1", "3"): 7, ("5", "6"): 15, ("4", "5"): 3, ("4", "6"): 3, ("3", "4"): 3,
     }  # fmt: skip
+
+
+def test_a_cycle_drops_every_node_once(samples: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text((samples / "pipedream" / "tiny.txt").read_text() + "\tnode3 -- node1\n")
+    trace = open_trace(tmp_path / "a.txt", "pipedream")
+    with pytest.raises(TraceError, match="read 3 rows: kept 0; dropped 3 of jobs that are no DAG"):
+        list(trace.jobs())
 
 
 @pytest.mark.data
