@@ -46,3 +46,9 @@ def test_it_becomes_plain_data() -> None:
         "noted": {"odd": 1},
         "skipped": {"after the window": 2},
     }
+
+
+def test_a_detail_as_long_as_a_file_is_cut_off() -> None:
+    report = ReadReport()
+    report.drop("cyclic", "a.csv:1", detail="x" * 70_000)
+    assert report.details == [f"a.csv:1: dropped, cyclic: {'x' * 400} ..."]
