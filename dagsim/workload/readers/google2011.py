@@ -20,6 +20,7 @@ from dagsim.workload.readers.options import TraceOptions
 from dagsim.workload.readers.reader import Downtime, Reader
 from dagsim.workload.readers.report import ReadReport
 from dagsim.workload.readers.source import Source
+from dagsim.workload.records import short
 
 __all__ = ["Google2011"]
 
@@ -121,7 +122,7 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
         for place, (time, machine, event, _, cpus, memory) in found.rows(ReadReport(strict=True), _MACHINE_COLUMNS):
             try:
                 if event not in _MACHINE_EVENTS:
-                    raise Dirty(f"of the unknown event type {event!r}")
+                    raise Dirty(f"of the unknown event type {short(event)}")
                 at = seconds(number(time, "time"))
                 yield machine, _MACHINE_EVENTS[event], at, number(cpus or "0", "cpus"), number(memory or "0", "memory")
             except Dirty as reason:

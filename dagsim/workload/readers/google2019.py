@@ -24,6 +24,7 @@ from dagsim.workload.readers.options import TraceOptions
 from dagsim.workload.readers.reader import Downtime, Reader
 from dagsim.workload.readers.report import ReadReport
 from dagsim.workload.readers.source import Source
+from dagsim.workload.records import short
 
 __all__ = ["Google2019"]
 
@@ -245,7 +246,7 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
         for place, row in _table(found, ("time", "machine_id", "type"), _MACHINE_MORE, ReadReport(strict=True)):
             try:
                 if row["type"] not in _MACHINE_EVENTS:
-                    raise Dirty(f"of the unknown type {row['type']!r}")
+                    raise Dirty(f"of the unknown type {short(row['type'])}")
                 size = number(row["capacity.cpus"] or "0", "cpus"), number(row["capacity.memory"] or "0", "memory")
                 yield row["machine_id"], _MACHINE_EVENTS[row["type"]], seconds(number(row["time"], "time")), *size
             except Dirty as reason:

@@ -20,6 +20,7 @@ from dagsim.workload.readers.reader import Reader
 from dagsim.workload.readers.report import ReadReport
 from dagsim.workload.readers.rowwise import jobs_by_row
 from dagsim.workload.readers.source import Source
+from dagsim.workload.records import short
 
 __all__ = ["Openb2023", "read_nodes"]
 
@@ -132,4 +133,4 @@ def _gpu_type(model: str) -> GpuType:
         return GPU_TYPES[name]
     if name in _UNDISCLOSED:
         return replace(GPU_TYPES["V100-16"], name=name, sources={})
-    raise Dirty(f"of the unknown GPU model {model!r}; known: {', '.join((*GPU_TYPES, *_UNDISCLOSED))}")
+    raise Dirty(f"of the unknown GPU model {short(model)}; known: {', '.join((*GPU_TYPES, *_UNDISCLOSED))}")
