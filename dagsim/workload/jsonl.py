@@ -25,7 +25,7 @@ from typing import IO, Any
 
 from dagsim.errors import ModelError, TraceError, WorkloadError
 from dagsim.model import Job
-from dagsim.workload.records import WrongRecord, job_of, record_of, short
+from dagsim.workload.records import WrongRecord, cut, job_of, record_of, short
 
 __all__ = ["FORMAT", "VERSION", "read_jobs", "read_meta", "write_jobs"]
 
@@ -77,7 +77,7 @@ def read_jobs(path: Path) -> Iterator[Job]:
                 if job.arrival_s < last_s:
                     raise WrongRecord(f"arrival_s: {job.arrival_s!r} lies before the last job's {last_s!r}")
             except (WrongRecord, ModelError) as error:
-                raise TraceError(f"{path}:{number}: {error}") from None
+                raise TraceError(f"{path}:{number}: {cut(error)}") from None
             last_s = job.arrival_s
             yield job
 

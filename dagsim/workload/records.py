@@ -12,9 +12,13 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from dagsim.model import Edge, Job, Task, TaskGraph
-from dagsim.workload.readers.fields import MOST_INSTANCES
 
-__all__ = ["WrongRecord", "job_of", "record_of", "short"]
+__all__ = ["MOST_INSTANCES", "WrongRecord", "cut", "job_of", "record_of", "short"]
+
+
+MOST_INSTANCES = 2**31 - 1
+"""More instances than this are a damaged field."""
+_LONG = 400
 
 
 class WrongRecord(Exception):
@@ -56,6 +60,12 @@ def short(value: object) -> str:
     """``value`` for a message: its ``repr``, cut off."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def cut(text: object) -> str:
+    """``text`` for a message, cut off: a damaged field may be as long as the file."""
+    text = str(text)
+    return text if len(text) <= _LONG else f"{text[:_LONG]} ..."
 
 
 def _task(record: Any, place: int) -> Task:

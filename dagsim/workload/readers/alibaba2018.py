@@ -23,6 +23,7 @@ from dagsim.workload.readers.options import TraceOptions
 from dagsim.workload.readers.reader import Reader
 from dagsim.workload.readers.report import ReadReport
 from dagsim.workload.readers.source import Source
+from dagsim.workload.records import cut
 
 __all__ = ["Alibaba2018"]
 
@@ -74,7 +75,7 @@ class Alibaba2018(Reader):
             try:  # one row per machine and change of its status
                 nodes.setdefault(row[0], Node(row[0], None, 0, number(row[4], "cpu_num"), number(row[5], "mem_size")))
             except (Dirty, ModelError) as error:
-                raise TraceError(f"{machines.where(place)}: a machine {error}") from None
+                raise TraceError(f"{machines.where(place)}: a machine {cut(error)}") from None
         return Cluster(tuple(nodes.values()), self.name)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:

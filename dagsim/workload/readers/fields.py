@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from math import inf
 
-__all__ = ["MOST_GPUS", "MOST_INSTANCES", "Dirty", "count", "number"]
+from dagsim.workload.records import MOST_INSTANCES
 
-MOST_INSTANCES = 2**31 - 1
-"""More instances than this are a damaged field."""
+__all__ = ["MOST_GPUS", "Dirty", "count", "number"]
+
 MOST_GPUS = 1 << 16
-"""More GPUs in one node are a damaged field too."""
+"""More GPUs in one node are a damaged field."""
 
 
 class Dirty(ValueError):

@@ -20,7 +20,7 @@ from dagsim.workload.readers.options import TraceOptions
 from dagsim.workload.readers.reader import Downtime, Reader
 from dagsim.workload.readers.report import ReadReport
 from dagsim.workload.readers.source import Source
-from dagsim.workload.records import short
+from dagsim.workload.records import cut, short
 
 __all__ = ["Google2011"]
 
@@ -131,7 +131,7 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
     try:
         return machines("google2011", events())
     except ModelError as error:
-        raise TraceError(f"{found}:1: {error}") from None
+        raise TraceError(f"{found}:1: {cut(error)}") from None
 
 
 def _band(priority: str) -> float:

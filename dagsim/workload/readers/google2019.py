@@ -24,7 +24,7 @@ from dagsim.workload.readers.options import TraceOptions
 from dagsim.workload.readers.reader import Downtime, Reader
 from dagsim.workload.readers.report import ReadReport
 from dagsim.workload.readers.source import Source
-from dagsim.workload.records import short
+from dagsim.workload.records import cut, short
 
 __all__ = ["Google2019"]
 
@@ -255,4 +255,4 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
     try:
         return machines("google2019", events())
     except ModelError as error:
-        raise TraceError(f"{found.files[0]}:1: {error}") from None
+        raise TraceError(f"{found.files[0]}:1: {cut(error)}") from None

@@ -21,6 +21,7 @@ from dagsim.workload.readers.google import AFTER_US, seconds
 from dagsim.workload.readers.options import TraceOptions
 from dagsim.workload.readers.report import ReadReport
 from dagsim.workload.readers.source import Row, Source
+from dagsim.workload.records import cut
 
 __all__ = ["band", "read", "recognises", "shapes_beside", "work_text"]
 
@@ -76,11 +77,11 @@ def shapes_beside(source: Source) -> Cluster | None:
             for nth in range(many):
                 nodes.append(Node(f"{cpus}-{ram}-{nth}", None, 0, *size))
         except (Dirty, ModelError) as error:
-            raise TraceError(f"{found.where(place)}: a machine shape {error}") from None
+            raise TraceError(f"{found.where(place)}: a machine shape {cut(error)}") from None
     try:
         return Cluster(tuple(nodes), "google2019")
     except ModelError as error:
-        raise TraceError(f"{found.files[0]}:1: {error}") from None
+        raise TraceError(f"{found.files[0]}:1: {cut(error)}") from None
 
 
 def band(priority: str) -> float:

@@ -20,7 +20,7 @@ from dagsim.workload.readers.reader import Reader
 from dagsim.workload.readers.report import ReadReport
 from dagsim.workload.readers.rowwise import jobs_by_row
 from dagsim.workload.readers.source import Source
-from dagsim.workload.records import short
+from dagsim.workload.records import cut, short
 
 __all__ = ["Openb2023", "read_nodes"]
 
@@ -82,11 +82,11 @@ def read_nodes(source: Source) -> Cluster:
             cpus, gigabytes = number(cpu, "cpu_milli") / 1000, number(memory, "memory_mib") / _MIB_PER_GB
             nodes.append(Node(name, kind, many, cpus, gigabytes))
         except (Dirty, ModelError) as error:
-            raise TraceError(f"{source.where(place)}: a node {error}") from None
+            raise TraceError(f"{source.where(place)}: a node {cut(error)}") from None
     try:
         return Cluster(tuple(nodes), "openb2023")
     except ModelError as error:
-        raise TraceError(f"{source}:1: {error}") from None
+        raise TraceError(f"{source}:1: {cut(error)}") from None
 
 
 def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) -> Job:

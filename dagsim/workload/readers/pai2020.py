@@ -23,6 +23,7 @@ from dagsim.workload.readers.options import TraceOptions
 from dagsim.workload.readers.reader import Reader
 from dagsim.workload.readers.report import ReadReport
 from dagsim.workload.readers.source import Source
+from dagsim.workload.records import cut
 
 __all__ = ["Pai2020"]
 
@@ -103,11 +104,11 @@ class Pai2020(Reader):
                 gpu = gpu_type(_GPU_TYPES.get(kind, kind)) if many else None
                 nodes.append(Node(name, gpu, many, number(cpus, "cap_cpu"), number(memory, "cap_mem")))
             except (Dirty, ModelError) as error:
-                raise TraceError(f"{machines.where(place)}: a machine {error}") from None
+                raise TraceError(f"{machines.where(place)}: a machine {cut(error)}") from None
         try:
             return Cluster(tuple(nodes), self.name)
         except ModelError as error:
-            raise TraceError(f"{machines}:1: {error}") from None
+            raise TraceError(f"{machines}:1: {cut(error)}") from None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         if not source.path.is_dir() and pai_lists.recognises(source):

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagsim.errors import TraceError
+from dagsim.workload.records import cut
 
 __all__ = ["ReadReport"]
 
 _DETAILS = 100
-_DETAIL_LENGTH = 400
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class ReadReport:
         Raises:
             TraceError: In strict mode, always.
         """
-        text = f"{reason}: {_cut(detail)}" if detail else reason
+        text = f"{reason}: {cut(detail)}" if detail else reason
         if self.strict:
             raise TraceError(f"{where}: {text} (strict reading stops at the first row that would be dropped)")
         self.dropped[reason] += rows
@@ -83,8 +83,3 @@ class ReadReport:
     def _detail(self, text: str) -> None:
         if self.full or len(self.details) < _DETAILS:
             self.details.append(text)
-
-
-def _cut(detail: str) -> str:
-    """A damaged field may be as long as the file."""
-    return detail if len(detail) <= _DETAIL_LENGTH else f"{detail[:_DETAIL_LENGTH]} ..."

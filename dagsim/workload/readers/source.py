@@ -18,6 +18,7 @@ from typing import BinaryIO, cast
 
 from dagsim.errors import TraceError
 from dagsim.workload.readers.report import ReadReport
+from dagsim.workload.records import cut
 
 __all__ = ["Row", "Source"]
 
@@ -197,8 +198,8 @@ class Source:
                 names = [name.strip().lower() for name in row]
                 missing = [name for name in columns if name.lower() not in names]
                 if header and missing:
-                    lacking = ", ".join(map(repr, missing))
-                    raise TraceError(f"{self}:{number - first}: the header lacks {lacking}; it has {_shown(row)}")
+                    lacking, there = ", ".join(map(repr, missing)), cut(", ".join(row))
+                    raise TraceError(f"{self}:{number - first}: the header lacks {lacking}; it has {there}")
                 if missing:
                     wanted = headless or (*columns, *optional)[: max(len(row), len(columns))]
                     names = [name.lower() for name in wanted]
@@ -284,12 +285,6 @@ class Source:
 
 def _is_data(path: str) -> bool:
     return not any(fnmatch(part, pattern) for part in path.split("/") for pattern in _NO_DATA)
-
-
-def _shown(names: Sequence[str]) -> str:
-    """The names in a row, cut off: a damaged header may be as long as the file."""
-    text = ", ".join(names)
-    return text if len(text) <= 400 else f"{text[:400]} ..."
 
 
 def _picker(names: Sequence[str], wanted: Sequence[str]) -> Callable[[Sequence[str]], Sequence[str]]:

@@ -14,7 +14,7 @@ from workload.readers.damage import PACKINGS, damaged, packed
 
 from dagsim.errors import TraceError
 from dagsim.workload.readers import TraceOptions, open_trace, reader, recognise
-from dagsim.workload.readers.fields import MOST_INSTANCES
+from dagsim.workload.records import MOST_INSTANCES
 
 __all__ = ["SAMPLES", "Sample", "try_case"]
 
