@@ -29,8 +29,8 @@ import torch
 from dagsim.agents.policy import Checkpoint
 from dagsim.experiment.compare import Standing, standings
 from dagsim.experiment.config import Config, load_config
+from dagsim.experiment.plots import comparison, save
 from dagsim.experiment.plots.learning import learning_curves
-from dagsim.experiment.plots.style import save
 from dagsim.experiment.seeds import REPORT, VALIDATION, seeds_of
 from dagsim.experiment.session import write_comparison
 from dagsim.experiment.training.log import read_log
@@ -127,7 +127,7 @@ def judge(cell: str, root: Path, out: Path) -> list[Standing]:
     first = min((standing for standing in ranked if standing.policy in ppo), key=lambda each: each.mean.value)
     shutil.copy(folders[first.policy] / "best.pt", out / f"{cell}.pt")
     if cell == ABLATED:
-        save(learning_curves({name: read_log(folder) for name, folder in folders.items()}), out / "ablations.png")
+        save(comparison({each.policy: each.ratio for each in ranked}, best), out / "ablations.png")
     return ranked
 
 

@@ -17,6 +17,9 @@ __all__ = ["learning_curves"]
 
 Row = Mapping[str, float | None]
 
+_NAMED = 8
+"""More runs than these have no legend."""
+
 _PANELS = (
     ("ratio", "completion time / reference", "Validation"),
     ("reward", "reward per episode", "Reward"),
@@ -41,6 +44,10 @@ def learning_curves(runs: Mapping[str, Sequence[Row]]) -> Figure:
         _panel(axes, runs, name)
         if name == "ratio":
             axes.axhline(1.0, color=INK, linewidth=0.8, linestyle="--")
+            axes.set_ylim(*_most_of([y for rows in runs.values() for y in _points(rows, name)[1]]))
+    if panels and 1 < len(runs) <= _NAMED:
+        handles, names = drawn.axes[0].get_legend_handles_labels()
+        drawn.legend(handles, names, loc="outside lower center", ncols=across, frameon=False, fontsize=8)
     return drawn
 
 
@@ -55,6 +62,13 @@ def _panel(axes: Axes, runs: Mapping[str, Sequence[Row]], name: str) -> None:
         axes.fill_between(grid, every.min(axis=0), every.max(axis=0), color=BLUE, alpha=0.15, linewidth=0.0)
         axes.plot(grid, every.mean(axis=0), color=INK, linewidth=1.6)
     axes.ticklabel_format(axis="x", style="sci", scilimits=(0, 4))
+
+
+def _most_of(values: Sequence[float]) -> tuple[float, float]:
+    """Limits that show nearly all values and 1: a beginner's first scores would press everything else flat."""
+    low, high = min(*values, 1.0), max(float(np.quantile(values, 0.85)), 1.0)
+    room = 0.08 * max(high - low, 0.02)
+    return low - room, high + room
 
 
 def _points(rows: Sequence[Row], name: str) -> tuple[np.ndarray, np.ndarray]:
