@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # small networks gain nothing from threads, and lose where cores are busy
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")  # `pytest --hypothesis-profile=default` searches anew
 
