@@ -1,11 +1,12 @@
 """Train RLlib's PPO with an action mask on the scheduling environment: an example of use from another library.
 
-    python -m venv rllib && rllib/bin/pip install "ray[rllib]" torch && rllib/bin/pip install --no-deps -e . && \
-        rllib/bin/pip install simpy pydantic rich typer pyyaml pandas matplotlib
+    python -m venv rllib && rllib/bin/pip install torch "ray[rllib]" && rllib/bin/pip install --no-deps -e . && \
+        rllib/bin/pip install simpy scipy pydantic rich typer pyyaml pandas matplotlib
     rllib/bin/python scripts/example_rllib.py --iterations 5
 
-RLlib pins an older Gymnasium than dagsim, so it wants an environment of its own. The observation preset ``dict`` has
-the keys that RLlib's ``ActionMaskingTorchRLModule`` looks for: ``observations`` and ``action_mask``.
+RLlib pins an older Gymnasium than dagsim is tested with, so it wants an environment of its own (last run with Ray 2.60,
+Gymnasium 1.2.2). The observation preset ``dict`` has the keys that RLlib's ``ActionMaskingTorchRLModule`` looks for:
+``observations`` and ``action_mask``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--workload", default="heterogeneous")
+    parser.add_argument("--runners", type=int, default=0, help="processes that play (0: the trainer's own)")
     given = parser.parse_args()
     try:
         from ray.rllib.algorithms.ppo import PPOConfig
@@ -39,12 +41,15 @@ def main() -> None:
     config = (
         PPOConfig()
         .environment("dagsim", env_config={"workload": given.workload})
+        .env_runners(num_env_runners=given.runners)
+        .training(train_batch_size_per_learner=2000, minibatch_size=250, num_epochs=4)
         .rl_module(rl_module_spec=RLModuleSpec(module_class=ActionMaskingTorchRLModule))
     )
     algorithm = config.build_algo()
     for iteration in range(given.iterations):
         result = algorithm.train()
-        print(iteration, result["env_runners"].get("episode_return_mean"))
+        played = result["env_runners"]
+        print(iteration, f"{played['episode_return_mean']:.1f} per episode of {played['episode_len_mean']:.0f} choices")
 
 
 if __name__ == "__main__":
