@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from math import nan
 from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -27,6 +28,8 @@ def main() -> None:
             row = json.loads(line)
             if row.get("stage", 1) != stage:
                 stage, before = row["stage"], last
+                minutes.append(last)
+                seconds.append(nan)  # the next stage may be validated on other sequences
             last = before + row["minutes"]
             if "validation_s" in row:
                 minutes.append(last)
