@@ -28,6 +28,6 @@ def test_the_figures_are_those_of_the_results(row: tuple[str, ...]) -> None:
     assert [f"{line['mean_s']:.1f}", *(f"{each:.3f}" for each in line["ratio"])] == figures
 
 
-@pytest.mark.parametrize("name", ["w1", "w2", "batch", "alibaba", "synthetic-ppo", "synthetic-reinforce", "synthetic-limit"])
-def test_the_networks_can_be_loaded(name: str) -> None:
-    policy_of(f"decima[checkpoint={ROOT}/results/decima/{name}.pt]")
+@pytest.mark.parametrize("path", sorted((ROOT / "results" / "decima").glob("*.pt")), ids=lambda path: path.stem)
+def test_the_networks_can_be_loaded(path: Path) -> None:
+    policy_of(f"decima[checkpoint={path}]")
