@@ -16,6 +16,7 @@ from dagsim.agents.config import NetConfig
 from dagsim.agents.episode import Episode, Maker, Steps, play
 from dagsim.agents.nets import Sizes, build
 from dagsim.envs.codecs.candidates import Candidates
+from dagsim.envs.codecs.codec import Codec
 from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.envs.rewards import RewardConfig
 from dagsim.sim.simulation import Simulation
@@ -34,11 +35,16 @@ class Ground(NamedTuple):
         """A new episode on the job sequence with that seed."""
         return Episode(self.maker(seed), Candidates(self.codec), self.reward)
 
-    def judged(self, net: nn.Module, seeds: Sequence[int], at_once: int = 50) -> list[Simulation]:
-        """The finished simulations of a greedy policy, one per seed."""
+    def judged(
+        self, net: nn.Module, seeds: Sequence[int], wrap: Callable[[Codec], Codec] | None = None, at_once: int = 50
+    ) -> list[Simulation]:
+        """The finished simulations of a greedy policy, one per seed; ``wrap`` is put around its codecs."""
         done: list[Simulation] = []
         for begin in range(0, len(seeds), at_once):
-            episodes = [Episode(self.maker(seed), Candidates(self.codec)) for seed in seeds[begin : begin + at_once]]
+            codecs: list[Codec] = [Candidates(self.codec) for _ in seeds[begin : begin + at_once]]
+            if wrap is not None:
+                codecs = list(map(wrap, codecs))
+            episodes = [Episode(self.maker(seed), codec) for seed, codec in zip(seeds[begin:], codecs, strict=False)]
             play(net, episodes, None, keep=False)
             done += [episode.simulation for episode in episodes]
         return done

@@ -17,7 +17,9 @@ from dagsim.agents.config import NetConfig
 from dagsim.agents.field import sizes_of
 from dagsim.agents.nets import build
 from dagsim.agents.ragged import log_softmax, sample, stack
+from dagsim.agents.ranges import Ranges, Within
 from dagsim.envs.codecs.candidates import Candidates
+from dagsim.envs.codecs.codec import Codec
 from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.errors import RunFolderError
 from dagsim.model import Decision
@@ -38,6 +40,8 @@ class Checkpoint:
     weights: Mapping[str, torch.Tensor]
     about: Mapping[str, Any]
     """Where it comes from, for people: workload, cluster, seed, iterations, score on validation."""
+    ranges: Ranges | None = None
+    """What features it has seen; ``None`` where that was not noted."""
 
     def save(self, path: Path) -> None:
         """Write it, whole or not at all."""
@@ -49,6 +53,7 @@ class Checkpoint:
             "features": _features(),
             "weights": dict(self.weights),
             "about": dict(self.about),
+            "ranges": None if self.ranges is None else self.ranges.to_tensors(),
         }
         write_plain(path, plain)
 
@@ -72,11 +77,16 @@ class Checkpoint:
                 CandidatesConfig(**plain["codec"]),
                 plain["weights"],
                 plain["about"],
+                None if plain.get("ranges") is None else Ranges.of(plain["ranges"]),
             )
             made.network()
-        except (KeyError, TypeError, RuntimeError) as error:
+        except (AttributeError, IndexError, KeyError, TypeError, RuntimeError) as error:
             raise RunFolderError(f"{path}: its parts do not fit together ({str(error).splitlines()[0]})") from None
         return made
+
+    def within(self, codec: Codec) -> Codec:
+        """The codec as the agent is to see through it: nothing beyond what it was trained on."""
+        return codec if self.ranges is None else Within(codec, self.ranges)
 
     def network(self) -> nn.Module:
         """The network with its weights, for use only."""
@@ -93,7 +103,7 @@ class AgentPolicy:
         self.checkpoint = checkpoint
         self.sampled = sampled
         self._net = checkpoint.network()
-        self._codec = Candidates(checkpoint.codec)
+        self._codec = checkpoint.within(Candidates(checkpoint.codec))
 
     def decide(self, view: View) -> Iterator[Decision]:
         observation = self._codec.encode(view)

@@ -54,6 +54,8 @@ def test_a_training_leaves_its_best_agent_and_a_log(folder: RunFolder) -> None:
     agent = Checkpoint.load(folder.path / "best.pt")
     assert agent.about["validation_ratio"] <= min(ratios)
     assert agent.about["reference"] == "sjf"
+    assert agent.ranges is not None
+    assert agent.ranges.parts["tokens"][1].max() > 0
 
 
 def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(folder: RunFolder, tmp_path: Path) -> None:
@@ -99,7 +101,7 @@ def test_the_agent_in_a_file_is_the_agent_that_was_judged(folder: RunFolder, tmp
 
     agent = Checkpoint.load(folder.path / "best.pt")
     ground = Ground(Maker(folder.config), agent.codec, RewardConfig({"job_seconds": 1.0}))
-    (judged,) = ground.judged(agent.network(), session.validation[:1])
+    (judged,) = ground.judged(agent.network(), session.validation[:1], agent.within)
     assert simulate(folder.config, spec, session.validation[0]).schedule.log == judged.schedule.log
 
 

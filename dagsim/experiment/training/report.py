@@ -42,7 +42,7 @@ def report(
         if tell is not None:
             tell(name, done, len(heuristics) + len(agents))
         ground = Ground(maker, agent.codec, RewardConfig({"job_seconds": 1.0}))
-        ran = ground.judged(agent.network(), seeds)
+        ran = ground.judged(agent.network(), seeds, agent.within)
         lines += [
             ReportLine(name, seed, summarize(simulation.schedule).to_dict())
             for seed, simulation in zip(seeds, ran, strict=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from dagsim.agents.config import NetConfig, TrainConfig
 from dagsim.agents.field import Field, Ground, Here, Workers, one_thread, sizes_of
 from dagsim.agents.learner import Learner, Start, learner
 from dagsim.agents.policy import Checkpoint, read_plain, write_plain
+from dagsim.agents.ranges import Ranges, Watched
 from dagsim.envs.rewards import RewardConfig
 from dagsim.errors import RunFolderError
 from dagsim.experiment.config import Config
@@ -71,6 +73,7 @@ class Session:
         self._reference_jct_s = 1.0
         self._best: float | None = None
         self._best_weights: dict[str, Any] = {}
+        self._best_ranges = Ranges()
         self._samples = self._seconds = 0.0
         one_thread()
         assert not set(self.validation) & set(self.report_seeds)
@@ -148,11 +151,12 @@ class Session:
 
     def _validate(self, learns: Learner, ground: Ground) -> float:
         """The greedy policy's mean completion time on the validation seeds over the reference's; keeps the best."""
-        done = ground.judged(learns.net, self.validation)
+        ranges = Ranges()
+        done = ground.judged(learns.net, self.validation, partial(Watched, ranges=ranges))
         jct_s = float(np.mean([summarize(simulation.schedule).jct_s.mean for simulation in done]))
         ratio = jct_s / self._reference_jct_s if np.isfinite(jct_s) else float("inf")
         if self._best is None or ratio < self._best:
-            self._best = ratio
+            self._best, self._best_ranges = ratio, ranges
             self._best_weights = {name: value.clone() for name, value in learns.net.state_dict().items()}
             self._agent(ratio).save(self.folder.path / "best.pt")
         return ratio
@@ -165,7 +169,8 @@ class Session:
             "cluster": str(self.config.build_cluster()),
             "workload": type(self.config.workload).__name__,
         }
-        return Checkpoint(self.train.algorithm.kind, self.train.net, self.train.codec, self._best_weights, about)
+        train = self.train
+        return Checkpoint(train.algorithm.kind, train.net, train.codec, self._best_weights, about, self._best_ranges)
 
     def _save(self, learns: Learner, iteration: int) -> None:
         state = {

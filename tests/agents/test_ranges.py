@@ -1,0 +1,48 @@
+"""An agent is shown nothing beyond what it was trained on."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dagsim.agents.ranges import Ranges, Watched, Within
+from dagsim.envs.codecs.candidates import Candidates
+from dagsim.envs.codecs.codec import Observation
+from dagsim.testing import check_codec
+
+
+def observation(*tokens: tuple[float, float], context: tuple[float, ...] = (0.0,)) -> Observation:
+    return Observation(np.array(tokens, np.float32), np.array(context, np.float32), np.array([[1.0]], np.float32))
+
+
+def test_values_beyond_the_least_and_the_most_are_taken_for_those() -> None:
+    ranges = Ranges()
+    ranges.widen(observation((1, 5), (3, 4), context=(2,)))
+    ranges.widen(observation((2, 9), context=(7,)))
+    clipped = ranges.clip(observation((0, 4.5), (2.5, 100), context=(-1,)))
+    assert clipped.tokens.tolist() == [[1, 4.5], [2.5, 9]]
+    assert clipped.context.tolist() == [2]
+    assert clipped.tokens.dtype == np.float32
+
+
+def test_what_was_seen_is_shown_as_it_was() -> None:
+    seen, ranges = observation((1, 5), (3, 4)), Ranges()
+    ranges.widen(seen)
+    assert all(np.array_equal(one, other) for one, other in zip(ranges.clip(seen), seen, strict=True))
+
+
+def test_ranges_come_back_from_a_file() -> None:
+    ranges = Ranges()
+    ranges.widen(observation((1, 5), (3, 4)))
+    again = Ranges.of(ranges.to_tensors())
+    assert {name: [limit.tolist() for limit in limits] for name, limits in again.parts.items()} == {
+        "tokens": [[1, 4], [3, 5]],
+        "context": [[0], [0]],
+        "gpus": [[1], [1]],
+    }
+
+
+def test_wrapped_codecs_are_sound() -> None:
+    ranges = Ranges()
+    check_codec(lambda: Watched(Candidates(), ranges))
+    assert set(ranges.parts) == {"tokens", "context", "gpus"}
+    check_codec(lambda: Within(Candidates(), ranges))
