@@ -7,11 +7,8 @@ failures, then arrivals), yields a ``View`` and is sent decisions, until the ans
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from itertools import tee
 from math import inf
-from typing import cast
 
 import numpy as np
 from simpy import Interrupt
@@ -37,6 +34,7 @@ from dagsim.schedule import Schedule
 from dagsim.sim.clock import ARRIVALS, COMPLETIONS, Clock, Timer
 from dagsim.sim.disturbance import Disturbance, Disturbing
 from dagsim.sim.estimates import Estimates
+from dagsim.sim.fork import forked
 from dagsim.sim.frontier import ActiveJob, ActiveTask, Frontier
 from dagsim.sim.machines import Machine, Machines
 from dagsim.sim.network.base import Flow, Network
@@ -202,12 +200,7 @@ class Simulation:
         Observers stay with the original; jobs still to come are shared, read once by whoever is first. With ``known``
         it goes by what a policy may know: tasks take what is estimated, nobody arrives any more and nothing fails.
         """
-        twin = Simulation.__new__(Simulation)
-        twin.__dict__.update(self.__dict__)
-        if known:
-            twin._jobs_left, twin._next_job = False, None
-        twin._fork_from(self, known)
-        return twin
+        return forked(self, known)
 
     # What disturbances may do.
 
@@ -571,7 +564,7 @@ class Simulation:
                             flows.append(Flow(source, node, edge.bytes * part * count / instances))
         return flows
 
-    # Clock, observers, forks.
+    # Clock and observers.
 
     def _start_clock(self, now: float) -> None:
         self.clock = Clock(now)
@@ -595,54 +588,6 @@ class Simulation:
                 observer(row)
 
         self._record = record
-
-    def _fork_from(self, origin: Simulation, known: bool) -> None:
-        """Replace everything shared with ``origin`` that changes by a copy."""
-        self.schedule = origin.schedule.copy()
-        self.machines = origin.machines.copy()
-        self.frontier = origin.frontier.copy(self.machines)
-        self.applicants = {number: active.copy(self.machines) for number, active in origin.applicants.items()}
-        if known:
-            self._source = iter(())
-            self.frontier.believe_estimates()
-        else:
-            origin._source, self._source = tee(origin._source)
-        self._streams = copy.deepcopy(origin._streams)
-        self._served = None if origin._served is None else [list(served) for served in origin._served]
-        self._disturbing = [] if known else [disturbing.copy() for disturbing in origin._disturbing]
-        self._observe(())
-        self._start_clock(self.now)
-        self._changed = True
-        if self._wake_s < inf:
-            wake_s, self._wake_s = self._wake_s, inf
-            if wake_s > self.now:
-                self._wait(wake_s)
-        self.running = cast(dict[int, Run], dict.fromkeys(origin.running))
-        for event in origin.clock.scheduled():  # runs that end together must do so in the same order again
-            if isinstance(event, Run) and event.id in origin.running:
-                self._copy_run(event, known)
-        for run in origin.running.values():
-            if run.process is not None:
-                self._copy_run(run, known)
-
-    def _copy_run(self, run: Run, known: bool) -> None:
-        jobs, machines = self.frontier.jobs, self.machines.list
-        owner = jobs[run.task.job.number]
-        task = run.task.copy(owner, self.machines) if run.task.piece else owner.tasks[run.task.index]
-        held = tuple((machines[machine.index], count, mask, on) for machine, count, mask, on in run.held)
-        twin = Run(self.clock, run.id, task, run.instances, held, run.started_s)
-        twin.setup_s, twin.computing_s, twin.ends_s = run.setup_s, run.computing_s, run.ends_s
-        if known:
-            twin.seconds = run.estimate_s
-            if run.computing_s is not None:
-                twin.ends_s = run.estimated_end_s(self.now)
-        self.running[run.id] = twin
-        if run.process is not None:
-            twin.flows = [flow.copy() for flow in run.flows]
-            twin.process = self.clock.process(self._fetch(twin))
-            return
-        twin.callbacks = self._on_set_up if run.computing_s is None else self._on_end  # type: ignore[assignment]
-        self.clock.at(run.ends_s, COMPLETIONS, twin)
 
     def _illegal(self, task: ActiveTask, why: str) -> None:
         raise IllegalDecision(f"at {self.now:g} s: cannot start {task.name}: {why}")

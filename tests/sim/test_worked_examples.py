@@ -344,3 +344,18 @@ def test_until_stops_with_work_under_way() -> None:
     schedule = Simulation(gpus(1), [dag(10)]).run(POLICIES.create("fifo"), until_s=4)
     assert schedule.ended_s == 4
     assert times(schedule, Kind.FINISHED) == []
+
+
+def test_what_a_policy_forks_ends_when_it_expects_it_to() -> None:
+    # One GPU. The first job claims 6 s and takes 10; the second, of 1 s, comes at 1. Seen from there all is over at 7.
+    jobs = [Job.single("a", Task("t", 10, estimate=6)), Job.single("b", Task("t", 1, estimate=1), 1.0)]
+    seen: list[float] = []
+
+    def decide(view: View) -> Iterable[Decision]:
+        if view.now == 1:
+            seen.append(view.fork().run(POLICIES.create("fifo")).ended_s)
+        yield from POLICIES.create("fifo").decide(view)
+
+    schedule = Simulation(gpus(1), jobs, estimates=Estimates("predicted")).run(Deciding(decide))
+    assert seen[0] == 7
+    assert schedule.ended_s == 11
