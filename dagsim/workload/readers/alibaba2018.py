@@ -165,7 +165,7 @@ def _graph(rows: dict[int | str, _Row], source: Source, options: TraceOptions, r
     place = {key: index for index, key in enumerate(rows)}
     tasks: list[Task] = []
     edges: list[Edge] = []
-    missing = 0
+    missing, floor_s, gpus = 0, options.floor_s, options.gpus_per_task
     for index, (where, name, _, parents, instances, start, end, cpus, memory) in enumerate(rows.values()):
         begin = start
         for parent in parents:
@@ -173,15 +173,18 @@ def _graph(rows: dict[int | str, _Row], source: Source, options: TraceOptions, r
                 missing = missing or where
                 continue
             edges.append(Edge(place[parent], index))
-            begin = max(begin, rows[parent][6])
+            ended = rows[parent][6]
+            if ended > begin:
+                begin = ended
         work = end - begin
         if work < 0.0:
             report.note("tasks that end before a parent does (work 0)", source.where(where))
-        work = max(work, options.floor_s)
-        if options.gpus_per_task is None:
+        if work < floor_s:
+            work = floor_s
+        if gpus is None:
             tasks.append(Task(name, work, instances, False, 0.0, cpus, memory))
         else:
-            tasks.append(Task(name, work, instances, False, options.gpus_per_task))
+            tasks.append(Task(name, work, instances, False, gpus))
     if missing:
         report.note("jobs with a parent that does not exist (taken as done)", source.where(missing))
     return TaskGraph(tuple(tasks), tuple(edges))
@@ -202,7 +205,7 @@ def _parse(text: str, source: Source, report: ReadReport) -> _Row:
         cpus, memory = float(plan_cpu or -1), float(plan_mem or -1)
     except ValueError:
         raise Dirty("with something else than a number") from None
-    instances = count(instance_num or "1", "number of instances")
+    instances = _count(instance_num or "1", "number of instances")
     if not 0 <= start < inf or not end < inf:
         raise Dirty("with an impossible time")
     if end < start:
@@ -219,6 +222,10 @@ def _parse(text: str, source: Source, report: ReadReport) -> _Row:
     if ignored:
         report.note(f"task names with {ignored} (ignored)", source.where(where))
     return where, name, own, parents, instances, start, end, cpus / 100, memory
+
+
+_count = lru_cache(maxsize=1 << 12)(count)
+"""``count``, which most rows ask the same of."""
 
 
 @lru_cache(maxsize=1 << 16)
