@@ -17,7 +17,7 @@ ROOT = Path(dagsim.__file__).parent
 
 FLOORS = (
     {"errors", "scalar"},
-    {"model", "registry"},
+    {"files", "model", "registry"},
     {"log", "streams"},
     {"schedule"},
     {"metrics", "workload"},

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from dagsim.agents.decima_features import CONTEXT, JOB, OPTION, STAGE
 from dagsim.agents.decima_net import DecimaNet
 from dagsim.agents.decima_play import DecimaPolicy
-from dagsim.agents.policy import read_plain
+from dagsim.agents.policy import read_plain, write_plain
 from dagsim.errors import RunFolderError
 
 __all__ = ["load_decima", "load_net", "save_net"]
@@ -30,9 +28,7 @@ def save_net(net: DecimaNet, path: Path, about: Mapping[str, Any]) -> None:
         "weights": net.state_dict(),
         "about": dict(about),
     }
-    temporary = path.with_name(f".{path.name}.part")
-    torch.save(plain, temporary)
-    temporary.replace(path)
+    write_plain(path, plain)
 
 
 def load_net(path: Path) -> tuple[DecimaNet, dict[str, Any]]:

@@ -22,6 +22,7 @@ from dagsim.envs.codecs.candidates import Candidates
 from dagsim.envs.codecs.codec import Codec
 from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.errors import RunFolderError
+from dagsim.files import replaced
 from dagsim.model import Decision
 from dagsim.sim.policy import View
 
@@ -129,9 +130,8 @@ def load_agent(checkpoint: str | Path, sampled: bool = False) -> AgentPolicy:
 
 def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
     """Write tensors and plain values, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.part")
-    torch.save(dict(plain), temporary)
-    temporary.replace(path)
+    with replaced(path) as temporary:
+        torch.save(dict(plain), temporary)
 
 
 def read_plain(path: Path) -> dict[str, Any]:

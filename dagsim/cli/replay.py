@@ -122,11 +122,11 @@ def _cluster(config: Config, cluster: str | None, described: bool, *, quiet: boo
 def _report(config: Config, path: Path, *, quiet: bool) -> None:
     """Write what was dropped or tolerated, row by row."""
     from dagsim.experiment.terminal import counted
-    from dagsim.experiment.traces.dropped import write_report
+    from dagsim.files import write_text
 
     trace = config.trace().as_recorded(full_report=True)
     for _ in counted("listing dropped rows", wanted=not quiet)(trace.jobs()):
         pass
-    write_report(trace.report, path)
+    write_text(path, "\n".join([f"# {trace.report}", *trace.report.details]) + "\n")
     if not quiet:
         typer.echo(f"{len(trace.report.details):,} rows listed in {path}")

@@ -20,6 +20,7 @@ import numpy as np
 
 from dagsim.agents.decima_workload import Workload
 from dagsim.errors import ConfigError
+from dagsim.files import write_text
 from dagsim.spark import SPARK_POLICIES, Action
 
 __all__ = ["DecimaTraining", "load_training", "train_decima"]
@@ -127,7 +128,7 @@ def train_decima(config: DecimaTraining, folder: Path, say: Callable[[str], None
 
     begun = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "training.yaml").write_text(_yaml(config))
+    write_text(folder / "training.yaml", _yaml(config))
     rng = np.random.default_rng(config.seed)
     pool = config.workload.pool()
     net = new_net(config.hidden, config.head, config.seed, config.action)

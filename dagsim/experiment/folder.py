@@ -35,6 +35,7 @@ from dagsim.experiment.config import Config, config_hash, dump_config, load_conf
 from dagsim.experiment.manifest import SCHEMA, file_hash, manifest
 from dagsim.experiment.run import Result, replicate_seeds
 from dagsim.experiment.source import TraceFile
+from dagsim.files import replaced
 from dagsim.log import ScheduleLog
 from dagsim.metrics import jobs_table, runs_table, to_csv
 from dagsim.model import JobFacts
@@ -273,9 +274,8 @@ def _read_lines(path: Path) -> list[Any]:
 
 def _write(path: Path, text: str) -> None:
     """Replace the file as a whole: a reader sees the old text or the new."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    with replaced(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def _append(path: Path, line: str) -> None:

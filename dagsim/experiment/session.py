@@ -14,6 +14,7 @@ from dagsim.experiment.config import Config
 from dagsim.experiment.folder import RunFolder, RunLine
 from dagsim.experiment.plots import comparison, draw_all, save
 from dagsim.experiment.run import Watch, evaluate
+from dagsim.files import write_text
 from dagsim.metrics import to_csv
 
 __all__ = ["draw", "draw_comparison", "run_into", "write_comparison"]
@@ -87,13 +88,7 @@ def write_comparison(ranked: Sequence[Standing], path: Path) -> None:
     """
     rows = [standing.to_dict() for standing in ranked]
     table = {head: [row[head] for row in rows] for head in rows[0]} if rows else {}
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(to_csv(table), encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    write_text(path, to_csv(table))
 
 
 class _CtrlC:

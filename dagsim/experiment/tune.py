@@ -11,6 +11,7 @@ from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.compare import Standing, standings
 from dagsim.experiment.config import Config, dump_config
 from dagsim.experiment.folder import RunLine
+from dagsim.files import write_text
 from dagsim.policies.tunable import TUNABLE
 from dagsim.registry import Spec
 from dagsim.scalar import scalar
@@ -81,13 +82,7 @@ def write_tuned(path: Path, config: Config, best: Standing, metric: str, seeds: 
         f"# {best.policy}, tuned for {metric} on {len(seeds)} validation seeds from {seeds[0]}:\n"
         f"# {best.ratio.value:.4f} [{low:.4f}, {high:.4f}] times {config.policy}\n"
     )
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text + dump_config(config.model_copy(update={"policy": best.policy})), encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    write_text(path, text + dump_config(config.model_copy(update={"policy": best.policy})))
 
 
 def _text(value: object) -> str:

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import TextIOWrapper
 from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
 from dagsim.errors import ModelError, TraceError, WorkloadError
+from dagsim.files import replaced
 from dagsim.model import Job
 from dagsim.workload.records import WrongRecord, cut, job_of, record_of, short
 
@@ -40,22 +40,17 @@ def write_jobs(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any] | None =
         WorkloadError: The file cannot be written, or the jobs are not in order of arrival or hold what JSON cannot say
             (an infinite deadline).
     """
-    partial = path.with_name(path.name + ".partial")
     written, last_s = 0, 0.0
     try:
-        with _writing(partial, compressed=path.suffix == ".gz") as file:
+        with replaced(path) as partial, _writing(partial, compressed=path.suffix == ".gz") as file:
             file.write(_line({"format": FORMAT, "version": VERSION, "meta": dict(meta or {})}, "the header"))
             for job in jobs:
                 if job.arrival_s < last_s:
                     raise WorkloadError(f"job {job.id!r} arrives at {job.arrival_s!r}, before the one written last")
                 file.write(_line(record_of(job), f"job {job.id!r}"))
                 written, last_s = written + 1, job.arrival_s
-        os.replace(partial, path)
     except OSError as error:
         raise WorkloadError(f"{path}: cannot be written ({error})") from None
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
     return written
 
 

@@ -9,15 +9,14 @@ as JSON under ``dagsim``. The table says everything, but dagsim reads its traces
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from dagsim.errors import ConfigError, WorkloadError
+from dagsim.files import replaced
 from dagsim.model import Job
 
 __all__ = ["write_parquet"]
@@ -35,19 +34,14 @@ def write_parquet(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any]) -> N
     """
     arrow, parquet = _pyarrow()
     schema = _schema(arrow)
-    partial = path.with_name(path.name + ".partial")
     try:
-        with parquet.ParquetWriter(partial, schema, compression="zstd") as file:
+        with replaced(path) as partial, parquet.ParquetWriter(partial, schema, compression="zstd") as file:
             rows = _rows(jobs)
             while group := list(islice(rows, _GROUP)):
                 file.write_table(arrow.table([list(column) for column in zip(*group, strict=True)], schema=schema))
             file.add_key_value_metadata({"dagsim": json.dumps(dict(meta))})
-        os.replace(partial, path)
     except (OSError, OverflowError, arrow.ArrowInvalid) as error:
         raise WorkloadError(f"{path}: cannot be written ({error})") from None
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
 
 
 def _rows(jobs: Iterable[Job]) -> Iterator[tuple[Any, ...]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dagsim.errors import RunFolderError
+from dagsim.files import replaced
 
 __all__ = ["COLUMNS", "TrainingLog", "read_log"]
 
@@ -38,12 +39,10 @@ class TrainingLog:
         """Go on after ``iterations`` rows; what stands behind them was not saved and is dropped."""
         self._path = folder / "progress.csv"
         rows = read_log(folder)[:iterations] if iterations else []
-        temporary = self._path.with_name(".progress.csv.part")
-        with temporary.open("w", newline="", encoding="utf-8") as file:
+        with replaced(self._path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
             writer.writeheader()
             writer.writerows({name: "" if row[name] is None else row[name] for name in COLUMNS} for row in rows)
-        temporary.replace(self._path)
         self._events = _events(folder)
 
     def add(self, row: Mapping[str, float]) -> None:
