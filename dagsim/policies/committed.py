@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import log10
-from typing import TypeAlias
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Placement, Start
-from dagsim.policies.amounts import NEARLY, free, held, size
+from dagsim.policies.event_by_event import NEARLY, Key, Ready, free, held, size
 from dagsim.policies.placement import Placing, placing
 from dagsim.sim.frontier import ActiveTask
 from dagsim.sim.policy import View
@@ -31,8 +30,6 @@ def _f1(task: ActiveTask) -> float:
 SCORES: dict[str, Callable[[ActiveTask], float]] = {"fcfs": _fcfs, "sjf": _sjf, "f1": _f1}
 """Smaller first; ties go first come, first served. F1 takes absolute times of arrival."""
 
-_Key: TypeAlias = tuple[int, int]
-
 
 class Committed:
     """The environment of RLScheduler (Zhang et al., SC 2020) as a wrapper of a score: as soon as a task has started,
@@ -53,15 +50,15 @@ class Committed:
         self.score = score
         self.backfill = backfill
         self._place = placing(placement).place
-        self._queued: dict[_Key, None] = {}
+        self._queued: dict[Key, None] = {}
         """The tasks in the queue; others are ready, but have not entered it."""
-        self._picked: _Key | None = None
+        self._picked: Key | None = None
         self._shadow_s = 0.0
         self._sizes: dict[int, float] = {}
         """What each run under way holds."""
 
     def decide(self, view: View) -> Iterator[Decision]:
-        ready = view.index(self, _Ready).tasks
+        ready = view.index(self, Ready).tasks
         for run in view.runs_after(max(self._sizes, default=-1)):
             self._sizes[run.id] = held(run)
         # Of what happened at this instant arrivals count first, then one end after the other.
@@ -88,7 +85,7 @@ class Committed:
             else:
                 return
 
-    def _pick(self, view: View, ready: dict[_Key, ActiveTask], ended: list[float]) -> None:
+    def _pick(self, view: View, ready: dict[Key, ActiveTask], ended: list[float]) -> None:
         score = SCORES[self.score]
         picked = min((ready[key] for key in self._queued), key=lambda task: (score(task), task.order, task.piece))
         self._picked = (picked.order, picked.piece)
@@ -102,7 +99,7 @@ class Committed:
             idle += held(view.running[id_])
             self._shadow_s = end_s
 
-    def _fill(self, view: View, ready: dict[_Key, ActiveTask], ended: list[float]) -> Iterator[Decision]:
+    def _fill(self, view: View, ready: dict[Key, ActiveTask], ended: list[float]) -> Iterator[Decision]:
         """Start what may go ahead of the picked task."""
         if not self.backfill:
             return
@@ -120,7 +117,7 @@ class Committed:
             return None
         return self._place(view, task)
 
-    def _started(self, view: View, task: ActiveTask, ready: dict[_Key, ActiveTask]) -> None:
+    def _started(self, view: View, task: ActiveTask, ready: dict[Key, ActiveTask]) -> None:
         for run in view.runs_after(max(self._sizes, default=-1)):
             self._sizes[run.id] = held(run)
         if not task.waiting:
@@ -128,13 +125,3 @@ class Committed:
             del self._queued[key], ready[key]
             if self._picked == key:
                 self._picked = None
-
-
-class _Ready:
-    """The ready tasks by arrival."""
-
-    def __init__(self) -> None:
-        self.tasks: dict[_Key, ActiveTask] = {}
-
-    def push(self, task: ActiveTask) -> None:
-        self.tasks[task.order, task.piece] = task

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from dagsim.model import Decision, Placement, Start
-from dagsim.policies.amounts import NEARLY, free, held, size
+from dagsim.policies.event_by_event import NEARLY, Key, Ready, free, held, size
 from dagsim.policies.placement import Placing, placing
 from dagsim.sim.frontier import ActiveTask
 from dagsim.sim.policy import View
 
 __all__ = ["EasyEvents"]
-
-_Key: TypeAlias = tuple[int, int]
 
 
 class _Holding(NamedTuple):
@@ -36,22 +34,20 @@ class EasyEvents:
 
     def __init__(self, placement: str | Placing = "best-fit") -> None:
         self._place = placing(placement).place
-        self._queue: dict[_Key, None] = {}
+        self._queue: dict[Key, None] = {}
         self._holding: dict[int, _Holding] = {}
         """By run id."""
 
     def decide(self, view: View) -> Iterator[Decision]:
-        ready = view.index(self, _Ready).tasks
+        ready = view.index(self, Ready).tasks
         ended = [self._holding.pop(id_) for id_ in sorted(self._holding.keys() - view.running.keys())]
-        late = [run for run in ended if run.end_s > view.now]
         for key in sorted(ready.keys() - self._queue.keys()):
             self._queue[key] = None
-            yield from self._pass(view, ready, late)
-        for _ in range(len(ended)):
-            late = late[1:]
-            yield from self._pass(view, ready, late)
+            yield from self._pass(view, ready, _late(ended, view.now))
+        for place in range(1, len(ended) + 1):
+            yield from self._pass(view, ready, _late(ended[place:], view.now))
 
-    def _pass(self, view: View, ready: dict[_Key, ActiveTask], late: list[_Holding]) -> Iterator[Decision]:
+    def _pass(self, view: View, ready: dict[Key, ActiveTask], late: list[_Holding]) -> Iterator[Decision]:
         """Start what may start while the runs in ``late`` still hold what they have."""
         keys = iter(list(self._queue))
         head = None
@@ -92,18 +88,13 @@ class EasyEvents:
             return None
         return self._place(view, task)
 
-    def _started(self, view: View, key: _Key, ready: dict[_Key, ActiveTask]) -> None:
+    def _started(self, view: View, key: Key, ready: dict[Key, ActiveTask]) -> None:
         for run in view.runs_after(max(self._holding, default=-1)):
             self._holding[run.id] = _Holding(run.estimated_end_s(view.now), held(run))
         if not ready[key].waiting:
             del self._queue[key], ready[key]
 
 
-class _Ready:
-    """The ready tasks by arrival."""
-
-    def __init__(self) -> None:
-        self.tasks: dict[_Key, ActiveTask] = {}
-
-    def push(self, task: ActiveTask) -> None:
-        self.tasks[task.order, task.piece] = task
+def _late(ended: list[_Holding], now: float) -> list[_Holding]:
+    """Those that ended ahead of their estimates."""
+    return [run for run in ended if run.end_s > now]

@@ -59,3 +59,17 @@ def test_a_pass_for_every_event_sees_what_ends_early_as_held(run):
 def test_a_pass_for_every_event_is_easy_where_events_are_alone(run, rows):
     apart = tuple((arrival_s + number / 16, *rest) for number, (arrival_s, *rest) in enumerate(FIVE))
     assert starts(run("easy-events", rows(*apart), 4)) == starts(run("easy", rows(*apart), 4))
+
+
+def test_of_two_ends_at_once_the_later_holds_until_its_turn(run):
+    # 3 GPUs. At 5 first "on time" ends, as expected, then "early", which claimed 10. In the pass between them two GPUs
+    # are free: too few for "wide", due at 10, but "short" (3 s) gets them. "wide" starts when that is done, at 8.
+    cluster, estimates = Cluster.of({"V100": 3}), Estimates("predicted")
+    jobs = [
+        Job.single("on time", Task("t", 5, estimate=5)),
+        Job.single("early", Task("t", 5, estimate=10)),
+        Job.single("wide", Task("t", 1, gpus=3, estimate=1), 1),
+        Job.single("short", Task("t", 3, gpus=2, estimate=3), 2),
+    ]
+    schedule = Simulation(cluster, jobs, estimates=estimates).run(POLICIES.create("easy-events"))
+    assert starts(schedule) == [0, 0, 8, 5]

@@ -1,6 +1,9 @@
-"""What tasks take, runs hold and machines have, counted in GPUs, or in cores where no GPU is asked for."""
+"""What policies share that play an instant event by event, as simulators of batch systems do: the ready tasks by
+arrival, and what tasks take, runs hold and machines have, in GPUs, or in cores where no GPU is asked for."""
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 from dagsim.policies.orders import width
 from dagsim.sim.frontier import ActiveTask
@@ -8,10 +11,24 @@ from dagsim.sim.machines import MICRO
 from dagsim.sim.policy import View
 from dagsim.sim.run import Run
 
-__all__ = ["NEARLY", "free", "held", "size"]
+__all__ = ["NEARLY", "Key", "Ready", "free", "held", "size"]
+
+Key: TypeAlias = tuple[int, int]
+"""Order and piece of a task."""
 
 NEARLY = 1e-9
 """Amounts nearer to each other are equal."""
+
+
+class Ready:
+    """The ready tasks by arrival."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[Key, ActiveTask] = {}
+
+    def push(self, task: ActiveTask) -> None:
+        """Take in a task that has become ready."""
+        self.tasks[task.order, task.piece] = task
 
 
 def size(task: ActiveTask) -> float:
