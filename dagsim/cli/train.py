@@ -94,7 +94,7 @@ def train(
 
 def _train_decima(config: Config, out: Path) -> None:
     """Train Decima's network into a run folder."""
-    from dagsim.experiment.decima import train_decima
+    from dagsim.experiment.decima_training import train_decima
     from dagsim.experiment.folder import RunFolder
 
     assert config.decima is not None
