@@ -97,7 +97,7 @@ NODES = "openb_node_list_gpu_node.csv"
 def readers(data: Path) -> Iterator[Figure]:
     """Statistics of the traces as read."""
     for row in run("validate_readers.py", "--data", data / "traces"):
-        name = f"{Path(row['file']).name.partition('.')[0]}: {row['statistic'].replace('~', '.')}"
+        name = f"{Path(row['file']).name.partition('.')[0]}: {row['statistic']}"
         yield Figure("readers", name, row["expected"], row["got"], 0.5 * 10 ** -row["digits"])
 
 
@@ -176,7 +176,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON array")
     args = parser.parse_args()
     try:
-        found = list(counted("validating", wanted=not args.json)(figures(args.data, args.only)))
+        found = list(counted("validating", not args.json, "figures", every=1)(figures(args.data, args.only)))
     except (OSError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 2

@@ -69,7 +69,7 @@ def progress(wanted: bool) -> Iterator[Watch | None]:
         yield watch
 
 
-def counted(what: str, wanted: bool) -> Callable[[Iterable[T]], Iterator[T]]:
+def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> Callable[[Iterable[T]], Iterator[T]]:
     """Passes items on and counts them on standard error, if that is wanted and a terminal."""
 
     def telling(items: Iterable[T]) -> Iterator[T]:
@@ -78,8 +78,8 @@ def counted(what: str, wanted: bool) -> Callable[[Iterable[T]], Iterator[T]]:
         ) as bar:
             task = bar.add_task(what, total=None)
             for count, item in enumerate(items):
-                if count % 1000 == 0:
-                    bar.update(task, description=f"{what}: {count:,} jobs")
+                if count % every == 0:
+                    bar.update(task, description=f"{what}: {count:,} {unit}")
                 yield item
 
     return telling if wanted and sys.stderr.isatty() else iter

@@ -9,8 +9,8 @@ from math import inf
 
 import numpy as np
 
-from dagsim.model import Decision, Start
-from dagsim.policies.batch_mode import free_times
+from dagsim.model import Decision
+from dagsim.policies.batch_mode import free_times, start_those
 from dagsim.policies.orders import width
 from dagsim.policies.placement import Placing, placing
 from dagsim.sim.frontier import ActiveTask
@@ -40,17 +40,7 @@ class AlloX:
         oldest = islice(view.ready, self.window // 4)
         shortest = nsmallest(self.window, view.ready, key=_area)
         tasks = list(dict.fromkeys((*oldest, *shortest)))[: self.window]
-        started = False
-        for task, type_ in self._first(view, tasks):
-            placement = self._place(view, task, type_) if view.machines.fits_on(task.demand, type_) else None
-            if placement is not None:
-                started = True
-                yield Start(task, placement)
-        if not started and not view.running:
-            task = next(task for task in view.ready if view.fits(task))
-            placement = self._place(view, task)
-            if placement is not None:
-                yield Start(task, placement)
+        yield from start_those(view, self._first(view, tasks), self._place)
 
     def _first(self, view: View, tasks: list[ActiveTask]) -> Iterator[tuple[ActiveTask, int]]:
         """The tasks assigned to lanes that are free now, those in front first; those behind fill in where a wide one

@@ -4,19 +4,19 @@ complete first, counting what is mapped already; what is mapped to free GPUs sta
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
-from dagsim.model import Decision, Start
+from dagsim.model import Decision, Placement, Start
 from dagsim.policies.orders import width
 from dagsim.policies.placement import Placing, placing
 from dagsim.sim.frontier import ActiveTask
 from dagsim.sim.machines import DemandClass
 from dagsim.sim.policy import View
 
-__all__ = ["BatchMode", "free_times", "max_min", "min_min", "sufferage"]
+__all__ = ["BatchMode", "free_times", "max_min", "min_min", "start_those", "sufferage"]
 
 Rule: TypeAlias = Literal["min-min", "max-min", "sufferage"]
 
@@ -134,6 +134,23 @@ def _first(heap: _Heap, passed: set[ActiveTask]) -> ActiveTask | None:
             if child < len(heap):
                 heappush(edge, (heap[child], child))
     return None
+
+
+def start_those(
+    view: View, chosen: Iterable[tuple[ActiveTask, int]], place: Callable[..., Placement | None]
+) -> Iterator[Decision]:
+    """Start the chosen pairs of task and type that have room; where none has and nothing runs, any task that fits."""
+    started = False
+    for task, type_ in chosen:
+        placement = place(view, task, type_) if view.machines.fits_on(task.demand, type_) else None
+        if placement is not None:
+            started = True
+            yield Start(task, placement)
+    if not started and not view.running:
+        task = next(task for task in view.ready if view.fits(task))
+        placement = place(view, task)
+        if placement is not None:
+            yield Start(task, placement)
 
 
 def free_times(view: View) -> list[list[float]]:

@@ -11,8 +11,8 @@ from heapq import nsmallest
 import numpy as np
 
 from dagsim.errors import ConfigError
-from dagsim.model import Decision, Start
-from dagsim.policies.batch_mode import free_times
+from dagsim.model import Decision
+from dagsim.policies.batch_mode import free_times, start_those
 from dagsim.policies.orders import width
 from dagsim.policies.placement import Placing, placing
 from dagsim.sim.frontier import ActiveTask
@@ -46,17 +46,7 @@ class PlanAhead:
         if not any(view.fits(task) for task in view.ready):
             return
         tasks = nsmallest(self.window, view.ready, key=lambda task: (task.best_s, task.order, task.piece))
-        started = False
-        for task, type_ in self._now(view, tasks):
-            placement = self._place(view, task, type_) if view.machines.fits_on(task.demand, type_) else None
-            if placement is not None:
-                started = True
-                yield Start(task, placement)
-        if not started and not view.running:
-            task = next(task for task in view.ready if view.fits(task))
-            placement = self._place(view, task)
-            if placement is not None:
-                yield Start(task, placement)
+        yield from start_those(view, self._now(view, tasks), self._place)
 
     def _now(self, view: View, tasks: list[ActiveTask]) -> Iterator[tuple[ActiveTask, int]]:
         times = free_times(view)
