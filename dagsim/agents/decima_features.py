@@ -87,75 +87,28 @@ class Seen(NamedTuple):
 
 def observe(graph: StageGraph, action: Action = "executors") -> Seen:
     """The observation of ``graph`` for a policy that says ``action``. O(stages + edges) in NumPy."""
-    first, cluster = graph.first, graph.executors
-    starts, jobs = first[:-1], len(first) - 1
+    cluster, starts = graph.executors, graph.first[:-1]
     work = graph.remaining * graph.seen_ms * 1e-3
     edges, level = _by_level(graph)
     path = _paths(work, edges, level)
-    can = graph.schedulable
-    choices = np.flatnonzero(can)
+    choices = np.flatnonzero(graph.schedulable)
     job_work = np.add.reduceat(work, starts)
     job_path = np.maximum.reduceat(path, starts)
+    open_ = np.add.reduceat(graph.schedulable, starts, dtype=np.int64)
     kept = graph.kept()
-    heads = _heads(path, can, graph.ready, starts, graph.job)
-    seen_s = graph.seen_ms * 1e-3
-    stage_rows = np.empty((len(work), len(STAGE)), np.float32)
-    for column, values in enumerate(
-        (
-            np.log1p(graph.remaining) / 6,
-            np.log1p(seen_s) / 3,
-            np.log1p(work) / 8,
-            np.log1p(np.maximum(graph.demand, 0)) / 6,
-            graph.executing / cluster,
-            graph.ready,
-            can,
-            graph.height / 8,
-            np.log1p(path) / 8,
-            path / (job_path[graph.job] + 1e-3),
-            heads,
-        )
-    ):
-        stage_rows[:, column] = values
-    rank = np.empty(jobs, np.int64)
-    open_ = np.add.reduceat(can, starts, dtype=np.int64)
-    order = np.lexsort((job_work, open_ == 0))  # those that can take executors first
-    rank[order] = np.arange(jobs)
     shares = _shares(job_work, cluster)
-    lacks = np.clip((shares - kept[:, None]) / 8, -2.0, 2.0)
-    job_rows = np.empty((jobs, len(JOB)), np.float32)
-    for column, values in enumerate(
-        (
-            np.log1p(job_work) / 8,
-            np.log1p(job_path) / 8,
-            np.log1p(np.maximum(kept, 0)) / 3,
-            kept / cluster,
-            np.arange(jobs) == graph.source,
-            np.log1p((graph.now_ms - graph.arrival_ms) * 1e-3) / 8,
-            rank / jobs,
-            rank == 0,
-            1 / (1 + rank),
-            np.minimum(open_, 8) / 4,
-            np.add.reduceat(graph.ready & can, starts, dtype=np.int64) / 4,
-            np.add.reduceat(graph.executing, starts) / cluster,
-            np.log1p(np.add.reduceat(np.where(can, graph.demand, 0), starts)) / 6,
-            np.log((job_work + 1) / (job_work.mean() + 1)) / 3,
-            lacks[:, 0],
-            lacks[:, 1],
-            lacks[:, 2],
-            np.log1p(job_work / np.maximum(kept, 1)) / 8,
-        )
-    ):
-        job_rows[:, column] = values
+    stage_rows = _stage_rows(graph, work, path, job_path)
+    job_rows = _job_rows(graph, job_work, job_path, open_, kept, shares)
     committable = graph.committable
     context = np.array(
         (
-            np.log1p(jobs) / 3,
+            np.log1p(len(starts)) / 3,
             np.log1p(committable) / 3,
             committable / cluster,
             graph.source < 0,
             np.log(cluster) / 4,
             np.log1p(job_work.sum() / cluster) / 8,
-            np.count_nonzero(open_) / jobs,
+            np.count_nonzero(open_) / len(starts),
         ),
         np.float32,
     )
@@ -176,6 +129,65 @@ def observe(graph: StageGraph, action: Action = "executors") -> Seen:
         cluster,
         action,
     )
+
+
+def _stage_rows(graph: StageGraph, work: np.ndarray, path: np.ndarray, job_path: np.ndarray) -> np.ndarray:
+    """(stages, len(STAGE)) float32; ``work`` and ``path`` are seconds left of each stage and behind it."""
+    can = graph.schedulable
+    return _columns(
+        np.log1p(graph.remaining) / 6,
+        np.log1p(graph.seen_ms * 1e-3) / 3,
+        np.log1p(work) / 8,
+        np.log1p(np.maximum(graph.demand, 0)) / 6,
+        graph.executing / graph.executors,
+        graph.ready,
+        can,
+        graph.height / 8,
+        np.log1p(path) / 8,
+        path / (job_path[graph.job] + 1e-3),
+        _heads(path, can, graph.ready, graph.first[:-1], graph.job),
+    )
+
+
+def _job_rows(
+    graph: StageGraph, work: np.ndarray, path: np.ndarray, open_: np.ndarray, kept: np.ndarray, shares: np.ndarray
+) -> np.ndarray:
+    """(jobs, len(JOB)) float32; of each job the seconds left, in all and on its longest path, its stages that can take
+    executors, the executors that it keeps, and its fair shares."""
+    can, cluster, starts = graph.schedulable, graph.executors, graph.first[:-1]
+    jobs = len(starts)
+    rank = np.empty(jobs, np.int64)
+    order = np.lexsort((work, open_ == 0))  # those that can take executors first
+    rank[order] = np.arange(jobs)
+    lacks = np.clip((shares - kept[:, None]) / 8, -2.0, 2.0)
+    return _columns(
+        np.log1p(work) / 8,
+        np.log1p(path) / 8,
+        np.log1p(np.maximum(kept, 0)) / 3,
+        kept / cluster,
+        np.arange(jobs) == graph.source,
+        np.log1p((graph.now_ms - graph.arrival_ms) * 1e-3) / 8,
+        rank / jobs,
+        rank == 0,
+        1 / (1 + rank),
+        np.minimum(open_, 8) / 4,
+        np.add.reduceat(graph.ready & can, starts, dtype=np.int64) / 4,
+        np.add.reduceat(graph.executing, starts) / cluster,
+        np.log1p(np.add.reduceat(np.where(can, graph.demand, 0), starts)) / 6,
+        np.log((work + 1) / (work.mean() + 1)) / 3,
+        lacks[:, 0],
+        lacks[:, 1],
+        lacks[:, 2],
+        np.log1p(work / np.maximum(kept, 1)) / 8,
+    )
+
+
+def _columns(*columns: np.ndarray) -> np.ndarray:
+    """Side by side, as float32."""
+    rows = np.empty((len(columns[0]), len(columns)), np.float32)
+    for column, values in enumerate(columns):
+        rows[:, column] = values
+    return rows
 
 
 def option_rows(
