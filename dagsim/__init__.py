@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dagsim.errors import DagsimError
-    from dagsim.experiment.direct import Outcome, simulate
+    from dagsim.experiment.api import Outcome, simulate
     from dagsim.metrics import Summary, summarize
     from dagsim.model import (
         Admit,
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
         TaskGraph,
         Wait,
     )
-    from dagsim.policies import POLICIES
-    from dagsim.schedule import Schedule
-    from dagsim.sim import Policy, Simulation, View
+    from dagsim.model.schedule import Schedule
+    from dagsim.systems.cluster import Policy, Simulation, View
+    from dagsim.systems.cluster.policies import POLICIES
     from dagsim.workload import PRESETS, Synthetic
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "dagsim.errors": ("DagsimError",),
-    "dagsim.experiment.direct": ("Outcome", "simulate"),
+    "dagsim.experiment.api": ("Outcome", "simulate"),
     "dagsim.metrics": ("Summary", "summarize"),
     "dagsim.model": (
         "Admit",
@@ -55,9 +55,9 @@ _HOMES = {
         "TaskGraph",
         "Wait",
     ),
-    "dagsim.policies": ("POLICIES",),
-    "dagsim.schedule": ("Schedule",),
-    "dagsim.sim": ("Policy", "Simulation", "View"),
+    "dagsim.systems.cluster.policies": ("POLICIES",),
+    "dagsim.model.schedule": ("Schedule",),
+    "dagsim.systems.cluster": ("Policy", "Simulation", "View"),
     "dagsim.workload": ("PRESETS", "Synthetic"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -62,15 +62,25 @@ class Spec(NamedTuple):
 
 
 class Registry(Generic[T]):
-    """Everything of one kind that can be asked for by name. ``listing`` is the command that shows it."""
+    """Everything of one kind that can be asked for by name.
+
+    ``group`` is the entry-point group of other packages, ``listing`` the command that shows the registry, ``home`` the
+    package that targets such as ``".orders:sjf"`` are relative to.
+    """
 
     def __init__(
-        self, kind: str, builtins: Iterable[Entry] = (), *, group: str | None = None, listing: str | None = None
+        self,
+        kind: str,
+        builtins: Iterable[Entry] = (),
+        *,
+        group: str | None = None,
+        listing: str | None = None,
+        home: str = "",
     ) -> None:
         self.kind = kind
         self.group = group
         self.listing = listing
-        self._entries = {entry.name: entry for entry in builtins}
+        self._entries = {entry.name: _at_home(entry, home) for entry in builtins}
 
     def register(self, name: str, summary: str = "", tags: Iterable[str] = ()) -> Callable[[Factory], Factory]:
         """Decorate a class or function that makes a ``T``; a name taken before is an error."""
@@ -173,6 +183,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """``"; did you mean 'heft'?"``, or nothing if no known name is near."""
     close = get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _at_home(entry: Entry, home: str) -> Entry:
+    if isinstance(entry.target, str) and entry.target.startswith("."):
+        return replace(entry, target=home + entry.target)
+    return entry
 
 
 def _attribute(path: str) -> object:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Task, TaskGraph, gpu_type
-from dagsim.policies import POLICIES
-from dagsim.schedule import Schedule
-from dagsim.sim import Network, NodeFailures, Policy, Simulation
-from dagsim.streams import stream
+from dagsim.model.schedule import Schedule
+from dagsim.model.streams import stream
+from dagsim.systems.cluster import Network, NodeFailures, Policy, Simulation
+from dagsim.systems.cluster.policies import POLICIES
 
 if TYPE_CHECKING:  # gymnasium comes with it
     from dagsim.envs.codecs.codec import Codec, Observation

@@ -26,7 +26,7 @@ from dagsim.agents.decima_net import DecimaNet
 from dagsim.agents.decima_play import DecimaPolicy
 from dagsim.envs.decima import DecimaEnv
 from dagsim.errors import DagsimError
-from dagsim.spark import SPARK_POLICIES, Dump, Episode, Policy, SparkSimulation, read_dump
+from dagsim.systems.spark import SPARK_POLICIES, Dump, Episode, Policy, SparkSimulation, read_dump
 
 __all__ = ["measure"]
 

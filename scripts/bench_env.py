@@ -26,12 +26,12 @@ from dagsim.agents.config import PpoConfig, TrainConfig
 from dagsim.agents.episode import Episode, play
 from dagsim.agents.field import Ground, Here, sizes_of
 from dagsim.agents.learner import Start, learner
+from dagsim.config.schema import Config, load_config
 from dagsim.envs.codecs.candidates import Candidates
 from dagsim.envs.rewards import RewardConfig
-from dagsim.experiment.config import Config, load_config
 from dagsim.experiment.environment import make_env
 from dagsim.experiment.training.maker import Maker
-from dagsim.policies import POLICIES
+from dagsim.systems.cluster.policies import POLICIES
 
 
 def kernel(maker: Maker, seeds: range) -> int:

@@ -22,9 +22,9 @@ from heapq import heappop, heappush
 from statistics import median
 
 from dagsim.model import Cluster, Edge, Job, Kind, Task, TaskGraph
-from dagsim.policies import POLICIES
-from dagsim.schedule import Schedule
-from dagsim.sim import MovingDelay, NodeFailures, Simulation, Uniform
+from dagsim.model.schedule import Schedule
+from dagsim.systems.cluster import MovingDelay, NodeFailures, Simulation, Uniform
+from dagsim.systems.cluster.policies import POLICIES
 
 TASKS_PER_JOB = 8
 GPUS = 32

@@ -19,12 +19,12 @@ from dataclasses import replace
 from pathlib import Path
 from time import thread_time
 
-from dagsim.experiment.direct import DEFAULT_GPUS
+from dagsim.experiment.api import DEFAULT_GPUS
 from dagsim.model import Cluster, Decision, Job
-from dagsim.policies import POLICIES
-from dagsim.sim import Policy, Simulation
-from dagsim.sim.policy import View
-from dagsim.sim.runtime import Throughput
+from dagsim.systems.cluster import Policy, Simulation
+from dagsim.systems.cluster.models.runtime import Throughput
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.view import View
 from dagsim.workload import PRESETS
 from dagsim.workload.arrivals import Batch
 

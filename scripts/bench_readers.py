@@ -27,7 +27,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dagsim.workload.readers import open_trace
+from dagsim.traces import open_trace
 
 
 def rows(count: int, seed: int = 1) -> Iterator[str]:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from time import process_time
 
 from dagsim.model import Cluster, Job
-from dagsim.sim.runtime import Throughput
+from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.workload import PRESETS, read_jobs, write_jobs
 
 CLUSTER = Cluster.of({"A100-40": 8, "V100-16": 8, "T4": 16})

@@ -20,7 +20,7 @@ from statistics import fmean, stdev
 
 from dagsim.errors import DagsimError
 from dagsim.metrics import paired_ratio
-from dagsim.spark import (
+from dagsim.systems.spark import (
     SPARK_POLICIES,
     Episode,
     SparkJob,

@@ -27,7 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from workload.readers.fuzzing import SAMPLES, try_case  # noqa: E402
 
-from dagsim.workload.readers import READERS  # noqa: E402
+from dagsim.traces import READERS  # noqa: E402
 
 
 class Hang(BaseException):

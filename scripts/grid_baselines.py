@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.progress import track
 
-from dagsim.experiment.compare import standings
-from dagsim.experiment.config import Config, load_config
+from dagsim.config.schema import Config, load_config
 from dagsim.experiment.run import simulate
-from dagsim.experiment.seeds import REPORT, seeds_of
 from dagsim.metrics import to_csv
-from dagsim.policies import POLICIES
+from dagsim.metrics.standings import standings
+from dagsim.seeds import REPORT, seeds_of
+from dagsim.systems.cluster.policies import POLICIES
 
 LOADS = (0.5, 0.7, 0.9, 1.1)
 CLUSTERS = {
@@ -100,7 +100,7 @@ def table(runs: list[dict[str, Any]]) -> dict[str, list[Any]]:
 
 def draw(made: dict[str, list[Any]], path: Path) -> None:
     """The ratios as a heat map: policies down, cells across."""
-    from dagsim.experiment.plots.style import figure, save
+    from dagsim.report.plots.style import figure, save
 
     ratio = {(r[0], tuple(r[1:])): v for r, v in zip(_keys(made), made["ratio"], strict=True) if v is not None}
     policies = list(dict.fromkeys(made["policy"]))

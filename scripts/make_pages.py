@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from dagsim.experiment.handbook import placement_table, policy_table, reader_table
+from dagsim.report.docs_tables import placement_table, policy_table, reader_table
 
 __all__ = ["PAGES", "renewed"]
 

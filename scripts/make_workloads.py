@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dagsim.model import Cluster
-from dagsim.sim.runtime import Throughput
+from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.workload import PRESETS, Synthetic, write_jobs
 from dagsim.workload.distributions import LogNormal
 

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any
 
 from dagsim.errors import InputError
-from dagsim.workload.readers import open_trace
+from dagsim.traces import open_trace
 
 _NO_DATA = (".md", ".html", ".sha256")
 

@@ -27,15 +27,15 @@ from typing import NamedTuple
 import torch
 
 from dagsim.agents.policy import Checkpoint
-from dagsim.experiment.compare import Standing, standings
-from dagsim.experiment.config import Config, load_config
-from dagsim.experiment.plots import comparison, save
-from dagsim.experiment.plots.learning import learning_curves
-from dagsim.experiment.seeds import REPORT, VALIDATION, seeds_of
-from dagsim.experiment.session import write_comparison
+from dagsim.config.schema import Config, load_config
+from dagsim.experiment.runner import write_comparison
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.reference import best_heuristic
 from dagsim.experiment.training.report import ReportLine, report
+from dagsim.metrics.standings import Standing, standings
+from dagsim.report.plots import comparison, save
+from dagsim.report.plots.learning import learning_curves
+from dagsim.seeds import REPORT, VALIDATION, seeds_of
 
 ROOT = Path(__file__).parent.parent
 LOADS = (0.9, 1.1)

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from dagsim.experiment.terminal import console, counted
+from dagsim.report.terminal import console, counted
 
 __all__ = ["VALIDATIONS", "Figure", "figures"]
 

@@ -19,7 +19,15 @@ from pathlib import Path
 from statistics import fmean
 
 from dagsim.errors import DagsimError, TraceError
-from dagsim.spark import SPARK_POLICIES, Episode, SparkJob, SparkSimulation, parity_sequence, read_dump, read_profiles
+from dagsim.systems.spark import (
+    SPARK_POLICIES,
+    Episode,
+    SparkJob,
+    SparkSimulation,
+    parity_sequence,
+    read_dump,
+    read_profiles,
+)
 
 __all__ = ["POLICIES", "STOCHASTIC", "largest_difference", "replay", "stochastic"]
 

@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from dagsim.errors import DagsimError
-from dagsim.workload.readers.source import Source
+from dagsim.traces.source import Source
 
 __all__ = ["POLICIES", "allocated", "arrivals", "at_full_load", "placed"]
 

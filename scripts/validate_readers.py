@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dagsim.errors import DagsimError
-from dagsim.experiment.source import TraceFile
-from dagsim.experiment.traces.info import trace_info
-from dagsim.sim.runtime import Recorded
+from dagsim.experiment.trace_info import trace_info
+from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.traces.trace_file import TraceFile
 
 __all__ = ["CHECKS", "Check", "checked"]
 

@@ -23,9 +23,9 @@ import numpy as np
 from dagsim.errors import DagsimError
 from dagsim.metrics import bounded_slowdown_hpc
 from dagsim.model import Cluster, Job, Node
-from dagsim.policies import POLICIES
-from dagsim.sim import Estimates, Simulation
-from dagsim.workload.readers import TraceOptions, open_trace
+from dagsim.systems.cluster import Estimates, Simulation
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.traces import TraceOptions, open_trace
 
 __all__ = ["means", "starts"]
 

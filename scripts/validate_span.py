@@ -17,9 +17,9 @@ from statistics import mean, median
 from dagsim.errors import DagsimError
 from dagsim.metrics import jct
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph
-from dagsim.policies import POLICIES
-from dagsim.sim import Simulation
-from dagsim.workload.readers import open_trace
+from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.traces import open_trace
 
 __all__ = ["spans"]
 

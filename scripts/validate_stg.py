@@ -20,9 +20,9 @@ from typing import TypedDict
 from dagsim.errors import DagsimError, TraceError
 from dagsim.metrics import makespan
 from dagsim.model import Cluster, Job, Node
-from dagsim.policies import POLICIES
-from dagsim.sim import Simulation
-from dagsim.workload.readers import open_trace
+from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.traces import open_trace
 
 __all__ = ["Found", "against_optimum"]
 

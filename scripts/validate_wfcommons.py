@@ -18,8 +18,8 @@ from typing import TypedDict
 from validate_span import spans
 
 from dagsim.errors import DagsimError
+from dagsim.traces import open_trace
 from dagsim.workload.info import workload_info
-from dagsim.workload.readers import open_trace
 
 __all__ = ["Found", "compared"]
 

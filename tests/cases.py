@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from hypothesis import strategies as st
 
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Task, TaskGraph, gpu_type
-from dagsim.schedule import Schedule
-from dagsim.sim import Estimates, MovingDelay, NodeFailures, Preemption, Simulation, Uniform
+from dagsim.model.schedule import Schedule
+from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, Preemption, Simulation, Uniform
 
 seconds = st.sampled_from((0.0, 0.5, 1.0, 1.0, 2.0, 3.5, 10.0))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from dagsim.spark import Commit, Replay, SparkJob, View
+from dagsim.systems.spark import Commit, Replay, SparkJob, View
 
 __all__ = ["Anything", "random_jobs"]
 

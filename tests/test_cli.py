@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dagsim.cli import app
-from dagsim.experiment.config import load_config
+from dagsim.config.schema import load_config
 from dagsim.experiment.folder import RunFolder
 from dagsim.model import Kind
 

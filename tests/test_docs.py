@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.experiment.config import load_config
+from dagsim.config.schema import load_config
 from dagsim.experiment.run import simulate
-from dagsim.policies import POLICIES
-from dagsim.workload.readers import READERS, TraceOptions
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.traces import READERS, TraceOptions
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")

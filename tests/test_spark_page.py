@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dagsim.spark import SPARK_POLICIES
+from dagsim.systems.spark import SPARK_POLICIES
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dagsim.errors import InputError
-from dagsim.streams import stream
+from dagsim.model.streams import stream
 
 
 def test_first_values_are_pinned():

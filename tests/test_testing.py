@@ -15,11 +15,11 @@ from dagsim.envs.config import Level
 from dagsim.envs.levels import Levelled
 from dagsim.errors import Stalled
 from dagsim.model import Cluster, Decision, GpuType, Job, Node, TaskGraph, gpu_type
-from dagsim.policies import POLICIES
-from dagsim.sim import Simulation, Uniform
-from dagsim.sim.clock import Clock
-from dagsim.sim.network import Flow
-from dagsim.sim.policy import View
+from dagsim.systems.cluster import Simulation, Uniform
+from dagsim.systems.cluster.clock import Clock
+from dagsim.systems.cluster.network import Flow
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.view import View
 from dagsim.testing import chain, check_codec, check_network, check_policy, diamond, fork_join, heft_example
 
 

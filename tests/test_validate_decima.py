@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dagsim.spark import Replay, SparkJob, write_dump
+from dagsim.systems.spark import Replay, SparkJob, write_dump
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 

@@ -23,8 +23,8 @@ from fgd.policies import SCORES, Choice, at_random  # noqa: E402
 
 from dagsim.model import GPU_TYPES, Cluster, Job, Share, Start, Task  # noqa: E402
 from dagsim.model import Node as RealNode  # noqa: E402
-from dagsim.sim import Simulation  # noqa: E402
-from dagsim.workload.readers.source import Source  # noqa: E402
+from dagsim.systems.cluster import Simulation  # noqa: E402
+from dagsim.traces.source import Source  # noqa: E402
 
 WHOLE, HALF, CPUS = Pod(8000, 0, 1, 1000), Pod(8000, 0, 1, 500), Pod(8000, 0, 0, 0)
 

@@ -13,7 +13,7 @@ from dagsim.agents.field import Ground
 from dagsim.agents.ragged import Store, log_softmax, segment_sum
 from dagsim.envs.codecs.candidates import Candidates
 from dagsim.envs.codecs.codec import Observation
-from dagsim.policies import POLICIES
+from dagsim.systems.cluster.policies import POLICIES
 
 __all__ = ["clone", "imitation"]
 

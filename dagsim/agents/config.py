@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.envs.rewards import RewardConfig
 from dagsim.errors import ConfigError
-from dagsim.workload.kinds import ByKind
+from dagsim.workload.tagged_union import ByKind
 
 __all__ = ["Algorithm", "D3qnConfig", "NetConfig", "PpoConfig", "ReinforceConfig", "SacConfig", "TrainConfig"]
 

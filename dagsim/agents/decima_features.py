@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.spark import Action
-from dagsim.spark.graph import StageGraph
+from dagsim.systems.spark import Action
+from dagsim.systems.spark.graph import StageGraph
 
 __all__ = ["CONTEXT", "JOB", "OPTION", "STAGE", "Seen", "observe", "option_rows"]
 

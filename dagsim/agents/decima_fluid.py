@@ -14,8 +14,8 @@ from heapq import heapify, heappop, heappush, heapreplace
 from math import exp
 from statistics import fmean
 
-from dagsim.spark import ActiveJob, ActiveStage, Replay
-from dagsim.spark.waves import SAME, bracket
+from dagsim.systems.spark import ActiveJob, ActiveStage, Replay
+from dagsim.systems.spark.waves import SAME, bracket
 
 __all__ = ["TaskSeconds", "fluid_cost"]
 

@@ -13,7 +13,7 @@ from torch.nn.functional import leaky_relu
 
 from dagsim.agents.decima_features import CONTEXT, JOB, OPTION, STAGE, Seen, option_rows
 from dagsim.agents.ragged import segment_sum
-from dagsim.spark import Action
+from dagsim.systems.spark import Action
 
 __all__ = ["DecimaNet", "Graphs", "Level", "Options", "blend", "collate", "new_net", "options"]
 

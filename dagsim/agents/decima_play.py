@@ -12,7 +12,7 @@ from dagsim.agents.decima_features import Seen, observe
 from dagsim.agents.decima_fluid import TaskSeconds
 from dagsim.agents.decima_net import DecimaNet, collate, options
 from dagsim.agents.ragged import sample
-from dagsim.spark import Action, Commit, JobTime, Policy, SparkSimulation, View
+from dagsim.systems.spark import Action, Commit, JobTime, Policy, SparkSimulation, View
 
 __all__ = ["DecimaPolicy", "Steps", "choose", "play", "watch"]
 

@@ -12,7 +12,7 @@ import torch
 from dagsim.agents.decima_net import DecimaNet
 from dagsim.agents.decima_play import Steps, play
 from dagsim.agents.decima_workload import Workload
-from dagsim.spark import Action, SparkJob
+from dagsim.systems.spark import Action, SparkJob
 
 __all__ = ["Players"]
 

@@ -8,8 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dagsim.errors import ConfigError
-from dagsim.spark import ExecutorType, SparkJob, SparkSimulation, parity_sequence, read_profiles, sequence, trace_jobs
-from dagsim.spark import synthetic_profiles as made_up
+from dagsim.systems.spark import (
+    ExecutorType,
+    SparkJob,
+    SparkSimulation,
+    parity_sequence,
+    read_profiles,
+    sequence,
+    trace_jobs,
+)
+from dagsim.systems.spark import synthetic_profiles as made_up
 
 __all__ = ["Workload"]
 

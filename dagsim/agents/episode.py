@@ -13,7 +13,7 @@ from torch import nn
 from dagsim.agents.ragged import log_softmax, sample, stack
 from dagsim.envs.codecs.codec import Codec, Observation
 from dagsim.envs.rewards import Reward, RewardConfig
-from dagsim.sim.simulation import Simulation
+from dagsim.systems.cluster.kernel import Simulation
 
 __all__ = ["Episode", "Maker", "Steps", "play"]
 

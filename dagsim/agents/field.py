@@ -19,7 +19,7 @@ from dagsim.envs.codecs.candidates import Candidates
 from dagsim.envs.codecs.codec import Codec
 from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.envs.rewards import RewardConfig
-from dagsim.sim.simulation import Simulation
+from dagsim.systems.cluster.kernel import Simulation
 
 __all__ = ["Field", "Ground", "Here", "Workers", "one_thread", "sizes_of"]
 

@@ -24,7 +24,7 @@ from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.errors import RunFolderError
 from dagsim.files import replaced
 from dagsim.model import Decision
-from dagsim.sim.policy import View
+from dagsim.systems.cluster.view import View
 
 __all__ = ["AgentPolicy", "Checkpoint", "load_agent", "read_plain", "write_plain"]
 

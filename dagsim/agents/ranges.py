@@ -15,7 +15,7 @@ import torch
 
 from dagsim.envs.codecs.codec import Codec, Floats32, Observation
 from dagsim.model import Decision
-from dagsim.sim.policy import View
+from dagsim.systems.cluster.view import View
 
 __all__ = ["Ranges", "Watched", "Within"]
 

@@ -29,12 +29,13 @@ def compare(
 
     Example: dagsim compare results/RUN_A results/RUN_B --plot comparison.png
     """
-    from dagsim.experiment.compare import standings
     from dagsim.experiment.folder import RunFolder
     from dagsim.experiment.pairing import paired
-    from dagsim.experiment.report import comparison_table
-    from dagsim.experiment.session import draw_comparison, write_comparison
-    from dagsim.experiment.terminal import console
+    from dagsim.experiment.runner import write_comparison
+    from dagsim.metrics.standings import standings
+    from dagsim.report.drawing import draw_comparison
+    from dagsim.report.tables import comparison_table
+    from dagsim.report.terminal import console
 
     lines, differences = paired([RunFolder.open(run) for run in runs])
     if csv is not None:

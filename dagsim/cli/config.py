@@ -24,7 +24,7 @@ def config_show(config: ConfigFile = None, set_: Settings = None) -> None:
 
     Example: dagsim config show --set cluster.groups.0.count=4
     """
-    from dagsim.experiment.config import dump_config
+    from dagsim.config.schema import dump_config
 
     typer.echo(dump_config(configured(config, set_)), nl=False)
 
@@ -61,6 +61,6 @@ def config_schema() -> None:
 
     Example: dagsim config schema > dagsim.schema.json
     """
-    from dagsim.experiment.config import json_schema
+    from dagsim.config.schema import json_schema
 
     typer.echo(json.dumps(json_schema(), indent=2))

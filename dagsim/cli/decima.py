@@ -45,7 +45,7 @@ def train(
 
     Example: dagsim decima train --set minutes=5 --out results/my-decima
     """
-    from dagsim.experiment.decima import load_training
+    from dagsim.config.decima import load_training
     from dagsim.experiment.decima_training import train_decima
 
     typer.echo(train_decima(load_training(config, set_ or ()), out, typer.echo))

@@ -86,7 +86,7 @@ def baseline(
 
     Example: dagsim baseline --workload heterogeneous-dag --seeds 5
     """
-    from dagsim.policies import POLICIES
+    from dagsim.systems.cluster.policies import POLICIES
 
     chosen = configured(config, set_, given(policy=reference, seeds=seeds, seed=seed), workload)
     others = algo or POLICIES.names()

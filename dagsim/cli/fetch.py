@@ -12,7 +12,7 @@ from dagsim.cli.options import Json, Quiet
 from dagsim.cli.trace import trace_app
 
 if TYPE_CHECKING:
-    from dagsim.experiment.traces.fetch import Fetched
+    from dagsim.traces.fetch import Fetched
 
 __all__ = ["fetch_trace", "list_traces"]
 
@@ -30,9 +30,9 @@ def fetch_trace(
 
     Example: dagsim trace fetch ctc-sp2
     """
-    from dagsim.experiment.terminal import downloading
-    from dagsim.experiment.traces.catalogue import published_trace
-    from dagsim.experiment.traces.fetch import fetch
+    from dagsim.report.terminal import downloading
+    from dagsim.traces.catalogue import published_trace
+    from dagsim.traces.fetch import fetch
 
     trace = published_trace(name)
     folder = to / name
@@ -68,8 +68,8 @@ def list_traces(json_: Json = False) -> None:
 
     Example: dagsim trace list
     """
-    from dagsim.experiment.listing import listing
-    from dagsim.experiment.terminal import show
+    from dagsim.report.listing import listing
+    from dagsim.report.terminal import show
 
     show(*listing("traces"), as_json=json_)
 

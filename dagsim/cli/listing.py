@@ -34,7 +34,7 @@ def list_(
 
     Example: dagsim list policies
     """
-    from dagsim.experiment.listing import listing
-    from dagsim.experiment.terminal import show
+    from dagsim.report.listing import listing
+    from dagsim.report.terminal import show
 
     show(*listing(what.value), as_json=json_)

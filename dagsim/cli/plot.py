@@ -30,7 +30,7 @@ def plot(
     """
     from dagsim.errors import InputError
     from dagsim.experiment.folder import RunFolder
-    from dagsim.experiment.session import draw
+    from dagsim.report.drawing import draw
 
     trainings = [run for run in runs if (run / "progress.csv").exists()]
     if trainings and len(trainings) == len(runs):
@@ -44,9 +44,9 @@ def plot(
 
 def _learning(runs: list[Path], out: Path | None) -> Path:
     """Draw the learning curves of trainings."""
-    from dagsim.experiment.plots import save
-    from dagsim.experiment.plots.learning import learning_curves
     from dagsim.experiment.training.log import read_log
+    from dagsim.report.plots import save
+    from dagsim.report.plots.learning import learning_curves
 
     folder = out or runs[0] / "plots"
     folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from dagsim.cli.options import Algo, ConfigFile, Json, Out, Plots, Quiet, Seed, 
 from dagsim.cli.shared import Output, cluster_of, configured, given, run_policies
 
 if TYPE_CHECKING:
-    from dagsim.experiment.config import Config, Setting
+    from dagsim.config.schema import Config, Setting
 
 __all__ = ["replay"]
 
@@ -73,7 +73,7 @@ def replay(
 
     Example: dagsim replay --trace batch_task.csv.gz --algo sjf --limit 1000
     """
-    from dagsim.experiment.config import Setting
+    from dagsim.config.schema import Setting
 
     settings = [Setting(f"--trace {trace}", "workload", {"kind": "trace", "path": str(trace), "format": format_})]
     options = {
@@ -102,9 +102,9 @@ def replay(
 
 def _cluster(config: Config, cluster: str | None, described: bool, *, quiet: bool) -> Sequence[Setting]:
     """Settings for the cluster that was asked for; none where the configuration describes it."""
-    from dagsim.experiment.config import Setting, plain
-    from dagsim.experiment.terminal import counted
-    from dagsim.experiment.traces.sizing import sized
+    from dagsim.config.schema import Setting, plain
+    from dagsim.experiment.sizing import sized
+    from dagsim.report.terminal import counted
 
     if cluster not in (None, "trace", "sized"):
         return cluster_of(cluster)
@@ -121,8 +121,8 @@ def _cluster(config: Config, cluster: str | None, described: bool, *, quiet: boo
 
 def _report(config: Config, path: Path, *, quiet: bool) -> None:
     """Write what was dropped or tolerated, row by row."""
-    from dagsim.experiment.terminal import counted
     from dagsim.files import write_text
+    from dagsim.report.terminal import counted
 
     trace = config.trace().as_recorded(full_report=True)
     for _ in counted("listing dropped rows", wanted=not quiet)(trace.jobs()):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 if TYPE_CHECKING:
-    from dagsim.experiment.config import Config, Setting
+    from dagsim.config.schema import Config, Setting
     from dagsim.experiment.folder import RunFolder, RunLine
 
 __all__ = ["Output", "cluster_of", "configured", "given", "run_kept", "run_policies"]
@@ -30,8 +30,8 @@ def configured(
     file: str | None, settings: Iterable[str] | None, given: Iterable[Setting] = (), workload: str | None = None
 ) -> Config:
     """The configuration in ``file``, with another workload, then ``--set``, then the other options."""
-    from dagsim.experiment.config import Setting, load_config
-    from dagsim.experiment.shipped import find_config
+    from dagsim.config.bundled import find_config
+    from dagsim.config.schema import Setting, load_config
 
     jobs = [] if workload is None else [Setting(f"--workload {workload}", "workload", workload)]
     return load_config(None if file is None else find_config(file), [*jobs, *(settings or ()), *given])
@@ -39,7 +39,7 @@ def configured(
 
 def given(**options: Any) -> list[Setting]:
     """Settings from the options that were given, by the key that each sets."""
-    from dagsim.experiment.config import Setting
+    from dagsim.config.schema import Setting
 
     return [Setting(f"{_option(key)} {value}", key, value) for key, value in options.items() if value is not None]
 
@@ -50,7 +50,7 @@ def _option(key: str) -> str:
 
 def cluster_of(file: str) -> list[Setting]:
     """The cluster of another configuration, as settings."""
-    from dagsim.experiment.config import Setting, plain
+    from dagsim.config.schema import Setting, plain
 
     source, other = f"--cluster {file}", configured(file, None)
     return [Setting(source, key, plain(getattr(other, key))) for key in ("cluster", "gpu_types")]
@@ -58,8 +58,8 @@ def cluster_of(file: str) -> list[Setting]:
 
 def run_policies(command: str, config: Config, policies: Sequence[str], output: Output) -> None:
     """Run the policies into a new folder, print what came out, and draw it."""
-    from dagsim.experiment.compare import standings
-    from dagsim.experiment.session import draw
+    from dagsim.metrics.standings import standings
+    from dagsim.report.drawing import draw
 
     label = policies[0] if len(policies) == 1 else f"{len(policies)}-policies"
     folder, lines = run_kept(command, config, policies, output, label=label)
@@ -84,8 +84,8 @@ def run_kept(
     """Run the policies into a new folder under a progress bar; Ctrl-C keeps what is finished and ends with 130."""
     from dagsim.experiment.folder import RunFolder
     from dagsim.experiment.run import check
-    from dagsim.experiment.session import run_into
-    from dagsim.experiment.terminal import progress
+    from dagsim.experiment.runner import run_into
+    from dagsim.report.terminal import progress
 
     check(config, policies)
     folder = RunFolder.create(output.root, command, config, argv=["dagsim", *sys.argv[1:]], label=label, seeds=seeds)
@@ -98,8 +98,8 @@ def run_kept(
 
 
 def _print(folder: RunFolder, lines: Sequence[RunLine]) -> None:
-    from dagsim.experiment.report import comparison_table, summary_table, workload_notes
-    from dagsim.experiment.terminal import console
+    from dagsim.report.tables import comparison_table, summary_table, workload_notes
+    from dagsim.report.terminal import console
 
     many = len({line.policy for line in lines}) > 1
     console().print(comparison_table(lines) if many else summary_table(lines))

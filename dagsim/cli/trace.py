@@ -38,17 +38,18 @@ def trace_info(
 
     Example: dagsim trace info batch_task.csv.gz
     """
-    from dagsim.experiment.report import info_tables, published_table, trace_notes
-    from dagsim.experiment.source import TraceFile
-    from dagsim.experiment.terminal import console, counted
-    from dagsim.experiment.traces.info import draw, trace_info
-    from dagsim.sim.runtime import Recorded
-    from dagsim.workload.readers import TraceOptions
+    from dagsim.experiment.trace_info import trace_info
+    from dagsim.report.drawing import draw_trace
+    from dagsim.report.tables import info_tables, published_table, trace_notes
+    from dagsim.report.terminal import console, counted
+    from dagsim.systems.cluster.models.runtime import Recorded
+    from dagsim.traces import TraceOptions
+    from dagsim.traces.trace_file import TraceFile
 
     file = TraceFile(str(path), format_, TraceOptions(start=start, limit=limit))
     file.check()
     info = trace_info(file, Recorded(), counted(f"reading {path.name}", wanted=not (quiet or json_)))
-    drawn = draw(info, out) if plot else None
+    drawn = draw_trace(info, out) if plot else None
     if json_:
         typer.echo(json.dumps(info.to_dict() | {"plot": None if drawn is None else str(drawn)}))
     elif not quiet:
@@ -67,7 +68,7 @@ def convert_trace(
     format_: Annotated[str | None, typer.Option("--format", help="Its format (default: recognised).")] = None,
 ) -> None:
     """Rewrite a trace of any format as JSON Lines, which dagsim reads back, or as a Parquet table for analysis."""
-    from dagsim.experiment.terminal import counted
-    from dagsim.experiment.traces.convert import convert
+    from dagsim.report.terminal import counted
+    from dagsim.traces.convert import convert
 
     typer.echo(str(convert(path, to, format_, counted(f"converting {path.name}", wanted=True))))

@@ -14,7 +14,7 @@ from dagsim.cli.options import ConfigFile, Jobs, Json, Quiet, Seed, Settings
 from dagsim.cli.shared import configured, given
 
 if TYPE_CHECKING:
-    from dagsim.experiment.config import Config
+    from dagsim.config.schema import Config
     from dagsim.experiment.folder import RunFolder
 
 __all__ = ["train"]
@@ -46,16 +46,17 @@ def train(
 
     Example: dagsim train --algo ppo --config ppo --seed 1
     """
-    from dagsim.experiment.compare import standings
     from dagsim.experiment.folder import RunFolder
-    from dagsim.experiment.plots.learning import learning_curves
-    from dagsim.experiment.plots.style import save
-    from dagsim.experiment.report import comparison_table
-    from dagsim.experiment.session import draw_comparison, write_comparison
-    from dagsim.experiment.terminal import console, training_progress
+    from dagsim.experiment.runner import write_comparison
     from dagsim.experiment.training.finish import finish
     from dagsim.experiment.training.log import read_log
     from dagsim.experiment.training.session import Session
+    from dagsim.metrics.standings import standings
+    from dagsim.report.drawing import draw_comparison
+    from dagsim.report.plots.learning import learning_curves
+    from dagsim.report.plots.style import save
+    from dagsim.report.tables import comparison_table
+    from dagsim.report.terminal import console, training_progress
 
     if resume is not None:
         folder = RunFolder.open(resume)

@@ -36,11 +36,11 @@ def tune(
 
     Example: dagsim tune --algo eft-wait --param theta=0.7,0.8,0.9,1
     """
-    from dagsim.experiment.compare import standings
-    from dagsim.experiment.report import comparison_table
-    from dagsim.experiment.seeds import VALIDATION, seeds_of
-    from dagsim.experiment.terminal import console
     from dagsim.experiment.tune import best_of, candidates, grid_of, write_tuned
+    from dagsim.metrics.standings import standings
+    from dagsim.report.tables import comparison_table
+    from dagsim.report.terminal import console
+    from dagsim.seeds import VALIDATION, seeds_of
 
     chosen = configured(config, set_, given(policy=algo), workload)
     tried, on = candidates(algo, grid_of(algo, param or ())), seeds_of(VALIDATION, seeds)

@@ -30,9 +30,9 @@ def workload_info(
 
     Example: dagsim workload info heterogeneous-dag
     """
-    from dagsim.experiment.report import info_tables, workload_notes
-    from dagsim.experiment.source import Supply
-    from dagsim.experiment.terminal import console
+    from dagsim.report.tables import info_tables, workload_notes
+    from dagsim.report.terminal import console
+    from dagsim.systems.cluster.jobs import Supply
     from dagsim.workload import workload_info
 
     chosen = configured(config, set_, given(seed=seed), workload)
@@ -59,8 +59,8 @@ def workload_save(
 
     Example: dagsim workload save steady steady.jsonl.gz --seed 3
     """
-    from dagsim.experiment.config import plain
-    from dagsim.experiment.source import Supply
+    from dagsim.config.schema import plain
+    from dagsim.systems.cluster.jobs import Supply
     from dagsim.workload import write_jobs
 
     chosen = configured(config, set_, given(seed=seed), workload)

@@ -15,7 +15,8 @@ import numpy as np
 from dagsim.envs.decima_codec import GraphCodec, Observation
 from dagsim.envs.decima_render import describe, picture
 from dagsim.errors import ConfigError, IllegalDecision, Stalled
-from dagsim.spark import (
+from dagsim.model.streams import stream
+from dagsim.systems.spark import (
     Action,
     Commit,
     ExecutorType,
@@ -27,8 +28,7 @@ from dagsim.spark import (
     sequence,
     synthetic_profiles,
 )
-from dagsim.spark.executors import executor_types
-from dagsim.streams import stream
+from dagsim.systems.spark.executors import executor_types
 
 __all__ = ["ENV_ID", "DecimaEnv"]
 

@@ -8,8 +8,8 @@ import numpy as np
 from gymnasium import spaces
 
 from dagsim.errors import IllegalDecision
-from dagsim.spark import Action, Commit
-from dagsim.spark.graph import StageGraph
+from dagsim.systems.spark import Action, Commit
+from dagsim.systems.spark.graph import StageGraph
 
 __all__ = ["GraphCodec", "Observation"]
 

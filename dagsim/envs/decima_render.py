@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.spark import Executor, SparkSimulation
-from dagsim.spark.cluster import Journey, Launch
+from dagsim.systems.spark import Executor, SparkSimulation
+from dagsim.systems.spark.pools import Journey, Launch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ from dagsim.envs.codecs.candidates import Candidates
 from dagsim.envs.codecs.codec import Observation
 from dagsim.envs.config import Level
 from dagsim.model import Decision, Share, Start
-from dagsim.sim.policy import View
+from dagsim.systems.cluster.view import View
 
 __all__ = ["Levelled"]
 

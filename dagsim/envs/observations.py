@@ -11,8 +11,8 @@ from gymnasium import spaces
 from dagsim.envs.codecs.codec import Observation
 from dagsim.envs.config import EnvConfig
 from dagsim.envs.levels import Levelled
-from dagsim.policies.orders import width
-from dagsim.sim.policy import View
+from dagsim.systems.cluster.policies.orders.static import width
+from dagsim.systems.cluster.view import View
 
 __all__ = ["NODE_FEATURES", "Presets"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dagsim.model import Kind
-from dagsim.sim.frontier import ActiveJob
-from dagsim.sim.simulation import Simulation
+from dagsim.systems.cluster.kernel import Simulation
+from dagsim.systems.cluster.state import ActiveJob
 
 __all__ = ["CriticalPaths"]
 

@@ -13,12 +13,12 @@ from typing import Protocol
 
 from dagsim.envs.potential import CriticalPaths
 from dagsim.errors import ConfigError
-from dagsim.log import Row
 from dagsim.metrics.energy import DEFAULT_POWER, Watts
 from dagsim.model import Kind
+from dagsim.model.log import Row
+from dagsim.model.schedule import Schedule
 from dagsim.registry import nearest
-from dagsim.schedule import Schedule
-from dagsim.sim.simulation import Simulation
+from dagsim.systems.cluster.kernel import Simulation
 
 __all__ = ["TERMS", "Reward", "RewardConfig", "Term"]
 

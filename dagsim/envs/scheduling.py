@@ -15,8 +15,8 @@ from dagsim.envs.levels import Levelled
 from dagsim.envs.observations import Presets
 from dagsim.envs.rewards import Reward, RewardConfig
 from dagsim.model import Decision
-from dagsim.sim.policy import View
-from dagsim.sim.simulation import Simulation
+from dagsim.systems.cluster.kernel import Simulation
+from dagsim.systems.cluster.view import View
 
 __all__ = ["SchedulingEnv"]
 

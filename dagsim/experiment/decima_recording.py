@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dagsim.envs.decima_render import bars, draw
 from dagsim.errors import ModelError
-from dagsim.spark import Policy, SparkSimulation
+from dagsim.systems.spark import Policy, SparkSimulation
 
 __all__ = ["record"]
 

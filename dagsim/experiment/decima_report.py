@@ -13,7 +13,7 @@ from dagsim.agents.decima_workload import Workload
 from dagsim.errors import ConfigError
 from dagsim.metrics import paired_ratio
 from dagsim.registry import Spec
-from dagsim.spark import SPARK_POLICIES, Policy, SparkJob
+from dagsim.systems.spark import SPARK_POLICIES, Policy, SparkJob
 
 __all__ = ["DecimaLine", "compare", "mean_jcts", "numbers", "plain", "policy_of", "table"]
 

@@ -24,11 +24,11 @@ from dagsim.agents.decima_net import DecimaNet, blend, new_net
 from dagsim.agents.decima_play import watch
 from dagsim.agents.decima_ppo import DecimaLearner, LearnConfig, imitate
 from dagsim.agents.decima_workers import Players
-from dagsim.experiment import yaml
-from dagsim.experiment.decima import DecimaTraining
-from dagsim.experiment.seeds import TRAIN, VALIDATION, seeds_of
+from dagsim.config import yaml
+from dagsim.config.decima import DecimaTraining
 from dagsim.files import write_text
-from dagsim.spark import SPARK_POLICIES, SparkJob
+from dagsim.seeds import TRAIN, VALIDATION, seeds_of
+from dagsim.systems.spark import SPARK_POLICIES, SparkJob
 
 __all__ = ["train_decima"]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from dagsim.config.bundled import find_config
+from dagsim.config.schema import Config, load_config
 from dagsim.envs.config import EnvConfig
 from dagsim.envs.scheduling import SchedulingEnv
-from dagsim.experiment.config import Config, load_config
-from dagsim.experiment.shipped import find_config
 from dagsim.experiment.training.maker import Maker
 from dagsim.workload import PRESETS
 

@@ -30,16 +30,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+from dagsim.config.schema import Config, config_hash, dump_config, load_config
 from dagsim.errors import ConfigError, RunFolderError
-from dagsim.experiment.config import Config, config_hash, dump_config, load_config
 from dagsim.experiment.manifest import SCHEMA, file_hash, manifest
 from dagsim.experiment.run import Result, replicate_seeds
-from dagsim.experiment.source import TraceFile
 from dagsim.files import replaced
-from dagsim.log import ScheduleLog
 from dagsim.metrics import jobs_table, runs_table, to_csv
 from dagsim.model import JobFacts
-from dagsim.schedule import Schedule
+from dagsim.model.log import ScheduleLog
+from dagsim.model.schedule import Schedule
+from dagsim.traces.trace_file import TraceFile
 
 __all__ = ["RunFolder", "RunLine", "State"]
 

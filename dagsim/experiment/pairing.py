@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
+from dagsim.config.schema import plain
 from dagsim.errors import InputError
-from dagsim.experiment.config import plain
 from dagsim.experiment.folder import RunFolder, RunLine
 
 __all__ = ["Pairing", "paired"]

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+from dagsim.config.schema import Config
 from dagsim.errors import UnknownName
-from dagsim.experiment.config import Config
-from dagsim.experiment.source import Supply, TraceFile
 from dagsim.metrics import Summary, summarize
 from dagsim.model import Decision, Job
-from dagsim.policies import POLICIES
-from dagsim.schedule import Schedule
-from dagsim.sim.disturbance import Disturbance
-from dagsim.sim.policy import Policy, View
-from dagsim.sim.simulation import Simulation
-from dagsim.streams import stream
+from dagsim.model.schedule import Schedule
+from dagsim.model.streams import stream
+from dagsim.systems.cluster.jobs import Supply
+from dagsim.systems.cluster.kernel import Simulation
+from dagsim.systems.cluster.models.failures import Disturbance
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.view import Policy, View
+from dagsim.traces.trace_file import TraceFile
 
 __all__ = ["Result", "Step", "Timed", "check", "evaluate", "replicate_seeds", "simulate"]
 

@@ -7,14 +7,14 @@ from itertools import product
 from math import isnan
 from pathlib import Path
 
+from dagsim.config.schema import Config, dump_config
 from dagsim.errors import ConfigError, InputError
-from dagsim.experiment.compare import Standing, standings
-from dagsim.experiment.config import Config, dump_config
 from dagsim.experiment.folder import RunLine
 from dagsim.files import write_text
-from dagsim.policies.tunable import TUNABLE
+from dagsim.metrics.standings import Standing, standings
 from dagsim.registry import Spec
 from dagsim.scalar import scalar
+from dagsim.systems.cluster.policies.tunable import TUNABLE
 
 __all__ = ["best_of", "candidates", "grid_of", "write_tuned"]
 

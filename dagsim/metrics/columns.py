@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.model import Cluster, Kind
-from dagsim.schedule import Schedule
+from dagsim.model.schedule import Schedule
 
 __all__ = ["Columns", "Flags", "Floats", "Ints", "Jobs", "Outages", "Phases", "Runs", "Source", "columns", "total"]
 

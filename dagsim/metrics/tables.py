@@ -13,7 +13,7 @@ import numpy as np
 from dagsim.metrics.columns import Columns, Ints, Source, columns, total
 from dagsim.metrics.jct import bounded_slowdown, jct, running, slowdown, wait
 from dagsim.model import Kind, RejectReason
-from dagsim.schedule import Schedule
+from dagsim.model.schedule import Schedule
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -2,7 +2,7 @@
 
 A single speed per GPU type is a simplification: measured against a T4, a V100 and an A100 train BERT
 1 : 2.6 : 5.2 times as fast but DeepSpeech2 1 : 2.3 : 1.5 (Sia, SOSP 2023, artifact profiles). Where it matters, give a
-task its own ``speeds`` or use the throughput table (``dagsim.sim.runtime``).
+task its own ``speeds`` or use the throughput table (``dagsim.systems.cluster.models.runtime``).
 """
 
 from __future__ import annotations

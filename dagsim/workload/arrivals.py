@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 import numpy as np
 
 from dagsim.errors import WorkloadError
-from dagsim.workload.kinds import ByKind
+from dagsim.workload.tagged_union import ByKind
 
 __all__ = ["Arrivals", "Batch", "Bursty", "Diurnal", "Poisson"]
 

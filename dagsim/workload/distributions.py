@@ -13,8 +13,8 @@ from typing import Annotated, Literal, TypeAlias
 import numpy as np
 
 from dagsim.errors import WorkloadError
-from dagsim.workload.exactly import exp
-from dagsim.workload.kinds import ByKind
+from dagsim.workload.portable_math import exp
+from dagsim.workload.tagged_union import ByKind
 
 __all__ = [
     "Choice",

@@ -23,7 +23,7 @@ __all__ = ["Load", "LoadMeter", "Runtime", "offered_load"]
 
 
 class Runtime(Protocol):
-    """What workloads need to know of a runtime model (``dagsim.sim.runtime``)."""
+    """What workloads need to know of a runtime model (``dagsim.systems.cluster.models.runtime``)."""
 
     def seconds(self, task: Task, gpus: tuple[GpuType | None, ...]) -> tuple[float, ...]:
         """Seconds that one instance of ``task`` takes on each of ``gpus``; ``inf`` where it cannot run."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from dagsim.errors import WorkloadError
 from dagsim.workload.alibaba import Alibaba
-from dagsim.workload.kinds import ByKind
+from dagsim.workload.tagged_union import ByKind
 
 __all__ = ["Chain", "ForkJoin", "Layered", "MapReduce", "Parents", "RandomDag", "Shape", "Single"]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from dagsim.errors import WorkloadError
 from dagsim.model import Cluster, Edge, Job, Task, TaskGraph
-from dagsim.streams import stream
+from dagsim.model.streams import stream
 from dagsim.workload.arrivals import Arrivals, Batch, Bursty
 from dagsim.workload.distributions import Distribution
 from dagsim.workload.load import LoadMeter, Runtime

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dagsim.errors import TraceError
-from dagsim.workload.readers.fields import Dirty, count, number
-from dagsim.workload.readers.report import ReadReport
-from dagsim.workload.readers.source import Source
+from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Source
 from fgd.pods import GPU, Pod
 
 __all__ = ["Flags", "Ints", "Node", "Nodes", "read_nodes"]

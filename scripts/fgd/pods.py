@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dagsim.errors import TraceError
-from dagsim.workload.readers.fields import Dirty, count, number
-from dagsim.workload.readers.report import ReadReport
-from dagsim.workload.readers.source import Source
+from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Source
 
 __all__ = ["GPU", "Pod", "read_pods"]
 

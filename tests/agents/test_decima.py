@@ -15,7 +15,7 @@ from dagsim.agents.decima_net import DecimaNet, collate, options
 from dagsim.agents.decima_play import DecimaPolicy, Steps, choose, play, watch
 from dagsim.agents.decima_ppo import DecimaLearner, LearnConfig, imitate, likelihood
 from dagsim.errors import RunFolderError
-from dagsim.spark import SPARK_POLICIES, Action, Replay, SparkJob, SparkSimulation, sequence, synthetic_profiles
+from dagsim.systems.spark import SPARK_POLICIES, Action, Replay, SparkJob, SparkSimulation, sequence, synthetic_profiles
 
 POOL = synthetic_profiles()
 

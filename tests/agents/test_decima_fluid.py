@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dagsim.agents.decima_fluid import TaskSeconds, fluid_cost
-from dagsim.spark import Replay, SparkJob, SparkSimulation
+from dagsim.systems.spark import Replay, SparkJob, SparkSimulation
 
 LONG = 1e9
 """A time constant (s) that discounts nothing."""

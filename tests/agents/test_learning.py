@@ -22,8 +22,8 @@ from dagsim.agents.ragged import log_softmax, sample, stack
 from dagsim.envs.rewards import RewardConfig
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, Job, Task
-from dagsim.policies import POLICIES
-from dagsim.sim import Simulation
+from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster.policies import POLICIES
 
 JUDGED = range(1000, 1016)
 

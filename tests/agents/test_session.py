@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from dagsim.agents.policy import AgentPolicy, Checkpoint
 from dagsim.cli import app
+from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError, RunFolderError
 from dagsim.experiment.agents import agent_spec
-from dagsim.experiment.config import Config, load_config
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.session import Session

@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 
 from dagsim.envs.decima import ENV_ID, DecimaEnv
 from dagsim.errors import ConfigError, IllegalDecision, InputError
-from dagsim.spark import (
+from dagsim.systems.spark import (
     SPARK_POLICIES,
     ExecutorType,
     Replay,

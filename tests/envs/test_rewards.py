@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from dagsim.agents.episode import Episode
+from dagsim.config.schema import load_config
 from dagsim.envs.codecs.candidates import Candidates
 from dagsim.envs.rewards import TERMS, Reward, RewardConfig
 from dagsim.errors import ConfigError
-from dagsim.experiment.config import load_config
-from dagsim.experiment.source import Supply
 from dagsim.metrics import summarize
 from dagsim.metrics.columns import columns
 from dagsim.metrics.energy import energy
 from dagsim.metrics.jct import bounded_slowdown, jct
 from dagsim.model import Cluster, Job, Task
-from dagsim.policies import POLICIES
-from dagsim.sim import Simulation
+from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster.jobs import Supply
+from dagsim.systems.cluster.policies import POLICIES
 
 EVERY = (*TERMS, "shaped_job_seconds")
 

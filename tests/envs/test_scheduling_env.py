@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from dagsim.config.schema import load_config
 from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.envs.scheduling import SchedulingEnv
 from dagsim.errors import ConfigError
-from dagsim.experiment.config import load_config
 from dagsim.experiment.environment import make_env
 from dagsim.experiment.training.maker import Maker
 from dagsim.metrics import summarize
-from dagsim.policies import POLICIES
+from dagsim.systems.cluster.policies import POLICIES
 
 SMALL = ["workload.count=12"]
 PRESETS = ["flat", "dict", "candidates", "graph"]

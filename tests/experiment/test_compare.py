@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from dagsim.errors import InputError
-from dagsim.experiment.compare import mean, standings
+from dagsim.metrics.standings import mean, standings
 
 
 class Line(NamedTuple):

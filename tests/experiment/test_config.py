@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from dagsim.config.schema import Config, config_hash, dump_config, json_schema, load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.config import Config, config_hash, dump_config, json_schema, load_config
-from dagsim.experiment.source import TraceFile
 from dagsim.model import Cluster
-from dagsim.sim.disturbance import Maintenance, NodeFailures
-from dagsim.sim.network import Uniform
-from dagsim.sim.runtime import Flops, Recorded, Throughput
+from dagsim.systems.cluster.models.failures import Maintenance, NodeFailures
+from dagsim.systems.cluster.models.runtime import Flops, Recorded, Throughput
+from dagsim.systems.cluster.network import Uniform
+from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrivals import Bursty
 from dagsim.workload.presets import PRESETS
 from dagsim.workload.sizes import Correlated

@@ -11,10 +11,10 @@ from dagsim.agents.decima_file import load_net
 from dagsim.agents.decima_net import DecimaNet
 from dagsim.agents.decima_play import play
 from dagsim.agents.decima_workload import Workload
+from dagsim.config.decima import DecimaTraining
 from dagsim.errors import ConfigError
-from dagsim.experiment.decima import DecimaTraining
 from dagsim.experiment.decima_training import train_decima
-from dagsim.spark import ExecutorType
+from dagsim.systems.spark import ExecutorType
 
 SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
 SMALL = {

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError
-from dagsim.experiment.config import load_config
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.run import Result, replicate_seeds
 from dagsim.metrics import summarize
 from dagsim.model import Decision, Job, Start, Task
-from dagsim.sim.policy import View
-from dagsim.sim.simulation import Simulation
+from dagsim.systems.cluster.kernel import Simulation
+from dagsim.systems.cluster.view import View
 
 NOW = datetime(2026, 11, 20, 19, 30, tzinfo=UTC)
 CONFIG = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 2}]", "seeds=2"])

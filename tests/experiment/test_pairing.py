@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from dagsim.config.schema import load_config
 from dagsim.errors import InputError
-from dagsim.experiment.config import load_config
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.pairing import paired
-from dagsim.experiment.session import run_into
+from dagsim.experiment.runner import run_into
 
 SMALL = ("cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "workload.count=5", "seeds=2")
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from dagsim.config.schema import load_config
 from dagsim.errors import InputError, ModelError, TraceError, UnknownName
-from dagsim.experiment.config import load_config
 from dagsim.experiment.run import Step, Timed, check, evaluate, replicate_seeds, simulate
 from dagsim.model import Decision, Job, Start, Task
-from dagsim.sim.policy import View
-from dagsim.sim.simulation import Simulation
+from dagsim.systems.cluster.kernel import Simulation
+from dagsim.systems.cluster.view import View
 
 SMALL = ["cluster.groups=[{name: t4, gpu: T4, gpus: 4}]", "workload.count=20", "seeds=2"]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dagsim.experiment.config import load_config
+from dagsim.config.schema import load_config
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.run import Step
-from dagsim.experiment.session import run_into
+from dagsim.experiment.runner import run_into
 
 CONFIG = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "workload.count=5", "seeds=4"])
 

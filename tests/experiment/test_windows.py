@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, WorkloadError
-from dagsim.experiment.config import load_config
 from dagsim.experiment.run import simulate
-from dagsim.experiment.seeds import REPORT, TRAIN, VALIDATION
-from dagsim.experiment.source import Supply, TraceFile
 from dagsim.experiment.training.maker import Maker
 from dagsim.model import Cluster
-from dagsim.sim.runtime import Recorded
+from dagsim.seeds import REPORT, TRAIN, VALIDATION
+from dagsim.systems.cluster.jobs import Supply
+from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.traces import TraceOptions
+from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.load import offered_load
-from dagsim.workload.readers import TraceOptions
 
 CLUSTER = Cluster.of({"V100": 4})
 

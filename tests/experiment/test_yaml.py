@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dagsim.config.yaml import dump, load, read
 from dagsim.errors import ConfigError
-from dagsim.experiment.yaml import dump, load, read
 
 
 def test_words_are_read_as_people_mean_them() -> None:

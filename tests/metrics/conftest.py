@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dagsim.log import Row, ScheduleLog
 from dagsim.model import Cluster, JobFacts, Kind, RejectReason
-from dagsim.schedule import Schedule
+from dagsim.model.log import Row, ScheduleLog
+from dagsim.model.schedule import Schedule
 
 
 class Made:

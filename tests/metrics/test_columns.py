@@ -5,7 +5,7 @@ import pytest
 
 from dagsim.metrics import Columns, columns
 from dagsim.model import Cluster, Kind
-from dagsim.schedule import Schedule
+from dagsim.model.schedule import Schedule
 
 TWO_NODES = Cluster.of({"T4": 4}, per_node=2)
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagsim.log import ScheduleLog
 from dagsim.metrics import (
     columns,
     energy,
@@ -29,7 +28,8 @@ from dagsim.metrics import (
     wait,
 )
 from dagsim.model import Kind
-from dagsim.schedule import Schedule
+from dagsim.model.log import ScheduleLog
+from dagsim.model.schedule import Schedule
 
 SEEDS = st.integers(0, 2**32)
 ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)

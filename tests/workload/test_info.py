@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dagsim.model import Cluster, Edge, Job, Task, TaskGraph
-from dagsim.sim.runtime import Recorded, Throughput
+from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.workload.info import Spread, workload_info
 from dagsim.workload.presets import PRESETS
 from dagsim.workload.shapes import MapReduce

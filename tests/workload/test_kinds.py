@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from dagsim.workload.kinds import ByKind
+from dagsim.workload.tagged_union import ByKind
 
 
 @dataclass(frozen=True, slots=True)

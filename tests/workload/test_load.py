@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from dagsim.model import Cluster, Job, Node, Task
-from dagsim.sim.runtime import Recorded
+from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.workload.load import offered_load
 
 ALIKE = Cluster.of({"V100": 4}, cpus_per_gpu=10)

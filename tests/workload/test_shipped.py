@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dagsim.model import Cluster
-from dagsim.sim.runtime import Throughput
+from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.workload import offered_load, read_jobs, read_meta
 
 ROOT = Path(__file__).parents[2]

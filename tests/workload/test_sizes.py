@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dagsim.errors import WorkloadError
-from dagsim.sim.throughput import shipped_throughputs
-from dagsim.streams import stream
+from dagsim.model.streams import stream
+from dagsim.systems.cluster.models.throughput import shipped_throughputs
 from dagsim.workload.distributions import Choice, Constant, LogNormal, Uniform
 from dagsim.workload.sizes import MEASURED_MODELS, Correlated, Independent
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dagsim.errors import ModelError, WorkloadError
 from dagsim.model import Cluster, Task
-from dagsim.sim.runtime import Flops, Recorded, Throughput
+from dagsim.systems.cluster.models.runtime import Flops, Recorded, Throughput
 from dagsim.workload import synthetic
 from dagsim.workload.arrivals import Batch, Bursty, Diurnal, Poisson
 from dagsim.workload.distributions import Choice, Constant, LogNormal, Uniform, Whole

@@ -14,12 +14,12 @@ from dagsim.envs.codecs.codec import Floats32, Observation
 from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.envs.codecs.pool import STATIC, WIDTHS, Pool
 from dagsim.model import Decision, Start
-from dagsim.policies.orders import width
-from dagsim.policies.outlook import Outlook
-from dagsim.policies.placement import placing
-from dagsim.sim.frontier import ActiveJob, ActiveTask
-from dagsim.sim.machines import DemandClass
-from dagsim.sim.policy import View
+from dagsim.systems.cluster.nodes import DemandClass
+from dagsim.systems.cluster.policies.orders.static import width
+from dagsim.systems.cluster.policies.placement.rule import placing
+from dagsim.systems.cluster.policies.support.expected_free import Outlook
+from dagsim.systems.cluster.state import ActiveJob, ActiveTask
+from dagsim.systems.cluster.view import View
 
 __all__ = ["Candidates"]
 

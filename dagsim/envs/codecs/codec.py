@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dagsim.model import Decision
-from dagsim.sim.policy import View
+from dagsim.systems.cluster.view import View
 
 __all__ = ["Codec", "Floats32", "Observation"]
 

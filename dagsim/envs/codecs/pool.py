@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dagsim.policies.orders import width
-from dagsim.sim.frontier import ActiveTask
-from dagsim.sim.machines import DemandClass
+from dagsim.systems.cluster.nodes import DemandClass
+from dagsim.systems.cluster.policies.orders.static import width
+from dagsim.systems.cluster.state import ActiveTask
 
 __all__ = ["STATIC", "WIDTHS", "Pool"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from dagsim.experiment.config import Config
-from dagsim.experiment.source import Supply
+from dagsim.config.schema import Config
 from dagsim.model import Job
-from dagsim.sim.simulation import Simulation
+from dagsim.systems.cluster.jobs import Supply
+from dagsim.systems.cluster.kernel import Simulation
 
 __all__ = ["Maker"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dagsim.experiment.config import Config
+from dagsim.config.schema import Config
 from dagsim.experiment.run import simulate
 from dagsim.experiment.tune import candidates
-from dagsim.policies import POLICIES
-from dagsim.policies.tunable import TUNABLE
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.policies.tunable import TUNABLE
 
 __all__ = ["best_heuristic", "contenders", "mean_jcts"]
 

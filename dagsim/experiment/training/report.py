@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from dagsim.agents.field import Ground
 from dagsim.agents.policy import Checkpoint
+from dagsim.config.schema import Config
 from dagsim.envs.rewards import RewardConfig
-from dagsim.experiment.config import Config
 from dagsim.experiment.run import simulate
 from dagsim.experiment.training.maker import Maker
 from dagsim.metrics import summarize

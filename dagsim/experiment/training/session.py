@@ -27,15 +27,15 @@ from dagsim.agents.field import Field, Ground, Here, Workers, one_thread, sizes_
 from dagsim.agents.learner import Learner, Start, learner
 from dagsim.agents.policy import Checkpoint, read_plain, write_plain
 from dagsim.agents.ranges import Ranges, Watched
+from dagsim.config.schema import Config
 from dagsim.envs.rewards import RewardConfig
 from dagsim.errors import RunFolderError
-from dagsim.experiment.config import Config
 from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 from dagsim.experiment.training.log import TrainingLog
 from dagsim.experiment.training.maker import Maker
 from dagsim.experiment.training.reference import best_heuristic, mean_jcts
 from dagsim.metrics import summarize
+from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 
 __all__ = ["Progress", "Session"]
 

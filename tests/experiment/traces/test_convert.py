@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from dagsim.errors import ConfigError, TraceError, WorkloadError
-from dagsim.experiment.traces import parquet
-from dagsim.experiment.traces.convert import convert
-from dagsim.experiment.traces.parquet import write_parquet
 from dagsim.model import Edge, Job, Task, TaskGraph
+from dagsim.traces import open_trace, parquet
+from dagsim.traces.convert import convert
+from dagsim.traces.parquet import write_parquet
 from dagsim.workload.jsonl import read_jobs
-from dagsim.workload.readers import open_trace
 
 SAMPLES = Path(__file__).parents[3] / "workloads" / "samples"
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from dagsim.experiment.traces import fetch as fetching
 from experiment.traces.server import Publisher, publishing
 from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.errors import FetchError, InputError, UnknownName
-from dagsim.experiment.traces import fetch as fetching
-from dagsim.experiment.traces.catalogue import CATALOGUE, published_trace
-from dagsim.experiment.traces.fetch import fetch, fetch_file
-from dagsim.experiment.traces.remote import Published, Remote
-from dagsim.workload.readers import READERS
+from dagsim.traces import READERS
+from dagsim.traces.catalogue import CATALOGUE, published_trace
+from dagsim.traces.fetch import fetch, fetch_file
+from dagsim.traces.remote import Published, Remote
 
 CONTENT = b"".join(b"%d,1,2.5,T4\n" % number for number in range(60_000))  # 0.9 MB: several reads
 HALF = len(CONTENT) // 2

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dagsim.experiment.source import TraceFile
-from dagsim.experiment.traces.info import draw, trace_info
-from dagsim.experiment.traces.published import PUBLISHED, published
-from dagsim.sim.runtime import Recorded
-from dagsim.workload.readers import READERS, Source, reader
+from dagsim.experiment.trace_info import trace_info
+from dagsim.report.drawing import draw_trace
+from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.traces import READERS, Source, reader
+from dagsim.traces.published import PUBLISHED, published
+from dagsim.traces.trace_file import TraceFile
 
 SAMPLES = Path(__file__).parents[3] / "workloads" / "samples"
 
@@ -41,7 +42,7 @@ def test_hours_are_those_of_the_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", sorted(READERS))
 def test_every_format_is_described_and_drawn(format: str, tmp_path: Path) -> None:
     info = trace_info(TraceFile(str(_sample(format)), format), Recorded())
-    assert draw(info, tmp_path).stat().st_size > 10_000
+    assert draw_trace(info, tmp_path).stat().st_size > 10_000
     assert info.workload.jobs == info.trace.report.jobs > 0
 
 

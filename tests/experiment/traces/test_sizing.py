@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from dagsim.config.schema import Config
 from dagsim.errors import ConfigError
-from dagsim.experiment.config import Config
-from dagsim.experiment.traces.sizing import sized
+from dagsim.experiment.sizing import sized
 from dagsim.model import Cluster, Job, Task
-from dagsim.sim.runtime import Recorded
+from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.workload.load import offered_load
 
 

@@ -1,0 +1,1 @@
+"""Configurations: schema, YAML with line numbers, errors, and bundled files."""

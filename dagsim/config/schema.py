@@ -1,0 +1,306 @@
+"""The configuration of an experiment: YAML and ``--set`` in, frozen objects out, every fault named at once.
+
+The sections of lower floors (runtime, network, estimates ...) are their own dataclasses; which of several is meant says
+``kind``. All defaults live here, so that everything runs without a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeAlias
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic import model_validator as after_all
+
+from dagsim.agents.config import TrainConfig
+from dagsim.config import yaml
+from dagsim.config.bundled import shipped
+from dagsim.config.decima import DecimaTraining
+from dagsim.config.errors import explain
+from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
+from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, gpu_type
+from dagsim.model.gpu import canonical
+from dagsim.registry import nearest
+from dagsim.systems.cluster.jobs import Workload
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.failures import Maintenance, NodeFailures
+from dagsim.systems.cluster.models.preemption import Preemption
+from dagsim.systems.cluster.models.runtime import Flops, Recorded, Throughput
+from dagsim.systems.cluster.models.setup import MovingDelay
+from dagsim.systems.cluster.network import Uniform
+from dagsim.traces.trace_file import TraceFile
+from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
+from dagsim.workload.synthetic import Synthetic
+from dagsim.workload.tagged_union import ByKind
+
+__all__ = ["ClusterSection", "Config", "Group", "Setting", "config_hash", "dump_config", "json_schema", "load_config"]
+
+
+Runtime: TypeAlias = Annotated[Flops | Recorded | Throughput, ByKind("throughput")]
+Disturbance: TypeAlias = Annotated[NodeFailures | Maintenance, ByKind("node_failures")]
+
+
+class Section(BaseModel):
+    """A part of the configuration: frozen, and without keys of your own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class Group(Section):
+    """``count`` equal nodes, called ``<name>-0``, ``<name>-1`` ..."""
+
+    name: str
+    """Begins the names of its nodes."""
+    count: int = Field(default=1, ge=1)
+    """Nodes of this group."""
+    gpu: str | None = None
+    """GPU type: one of ``dagsim list gpus`` or of ``gpu_types``; left out for CPU machines."""
+    gpus: int = Field(default=0, ge=0)
+    """GPUs per node."""
+    cpus: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """CPU cores per node."""
+    memory_gb: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Memory per node in GB."""
+
+    @field_validator("gpu")
+    @classmethod
+    def _known(cls, gpu: str | None, info: ValidationInfo) -> str | None:
+        own = (info.context or {}).get("gpu_types")
+        if gpu is None or own is None or gpu in own or canonical(gpu) in GPU_TYPES:
+            return gpu
+        known = [*own, *sorted(GPU_TYPES)]
+        raise ModelError(f"unknown GPU type {gpu!r}{nearest(gpu, known)}; known: {', '.join(known)}")
+
+    @after_all(mode="after")
+    def _whole(self) -> Group:
+        if (self.gpu is None) != (self.gpus == 0):
+            raise ModelError("gpu (a type) and gpus (how many per node) belong together: give both or neither")
+        return self
+
+
+class ClusterSection(Section):
+    """The cluster, as groups of equal nodes, or the machines of a trace."""
+
+    name: str = "cluster"
+    from_trace: bool = False
+    """The machines that the workload, a trace, lists itself, also when they come and leave; ``groups`` stay empty."""
+    groups: tuple[Group, ...] = (
+        Group(name="a100-40", gpu="A100-40", gpus=8, cpus=96, memory_gb=1024),
+        Group(name="v100-16", gpu="V100-16", gpus=8, cpus=96, memory_gb=1024),
+        Group(name="t4", count=2, gpu="T4", gpus=8, cpus=96, memory_gb=1024),
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_groups(cls, section: Any) -> Any:
+        if isinstance(section, dict) and section.get("from_trace") is True:
+            return section | {"groups": ()}
+        return section
+
+    @after_all(mode="after")
+    def _distinct(self) -> ClusterSection:
+        if not (self.groups or self.from_trace):
+            raise ModelError("groups: a cluster needs at least one")
+        names = [f"{group.name}-{index}" for group in self.groups for index in range(group.count)]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ModelError(f"groups: two nodes would be called {twice!r}; give each group a name of its own")
+        return self
+
+
+def _spelled_out(workload: Any) -> Any:
+    """A workload given by name: that of a preset or a file, with the keys beside it changed."""
+    if isinstance(workload, str):
+        workload = {"preset": workload}
+    if not isinstance(workload, dict) or "preset" not in workload:
+        return workload
+    name, changes = str(workload["preset"]), {key: value for key, value in workload.items() if key != "preset"}
+    if name in PRESETS:
+        return plain(PRESETS[name].workload) | changes
+    path = Path(name) if Path(name).exists() else shipped("workloads").get(name)
+    if path is not None:
+        return {"kind": "trace", "path": str(path)} | changes
+    hint = nearest(name, PRESETS)
+    raise WorkloadError(f"no workload {name!r}{hint}; allowed: {', '.join(PRESETS)}, or a file (dagsim list workloads)")
+
+
+class Config(Section):
+    """An experiment: a cluster, a workload, the models of everything that takes time, a policy, and seeds."""
+
+    cluster: ClusterSection = ClusterSection()
+    gpu_types: tuple[GpuType, ...] = ()
+    """GPU types beside those of ``dagsim list gpus``, for use in ``cluster``."""
+    workload: Annotated[Workload, BeforeValidator(_spelled_out)] = PRESETS[DEFAULT_WORKLOAD].workload
+    """The jobs: ``synthetic`` (all of it, or what differs from a ``preset``), a ``trace``, or the name of either."""
+    runtime: Runtime = Field(default_factory=lambda known: _runtime_of(known["workload"]))
+    """How work becomes seconds on each GPU type; left out: by measured throughputs, and of a trace as recorded."""
+    network: Uniform | None = None
+    """How outputs reach the nodes of the next tasks; left out: at once."""
+    setup: MovingDelay | None = None
+    """Time that a run spends on its GPUs before it computes; left out: none."""
+    preemption: Preemption = Preemption()
+    """What a preempted run keeps, and what coming back costs."""
+    disturbances: tuple[Disturbance, ...] = ()
+    """What takes nodes down and brings them back."""
+    policy: str = "fifo"
+    """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``)."""
+    estimates: Estimates = Estimates()
+    """What the policy may know of durations."""
+    decima: DecimaTraining | None = None
+    """How ``dagsim train`` trains Decima's network on Spark executors, if that is meant; all other keys but ``seed``
+    are then without effect."""
+    train: TrainConfig | None = None
+    """How ``dagsim train`` trains an agent on all this; left out: by its defaults."""
+    seed: int = Field(default=0, ge=0)
+    """Root of all chance."""
+    seeds: int = Field(default=10, ge=1)
+    """How many times the experiment is run, each time on another workload."""
+
+    def trace(self) -> TraceFile:
+        """The workload, which must be a trace.
+
+        Raises:
+            ConfigError: It is not.
+        """
+        if not isinstance(self.workload, TraceFile):
+            raise ConfigError("the workload is no trace")
+        return self.workload
+
+    def build_cluster(self) -> Cluster:
+        """The cluster that the section describes.
+
+        Raises:
+            ConfigError: The machines of a trace are asked for, and there is none, or it lists none.
+            TraceError: They cannot be read.
+        """
+        if self.cluster.from_trace:
+            return self.trace().machines()
+        own = {gpu.name: gpu for gpu in self.gpu_types}
+        return Cluster(
+            tuple(
+                Node(f"{group.name}-{index}", gpu, group.gpus, group.cpus, group.memory_gb)
+                for group in self.cluster.groups
+                for gpu in [None if group.gpu is None else own.get(group.gpu) or gpu_type(group.gpu)]
+                for index in range(group.count)
+            ),
+            self.cluster.name,
+        )
+
+
+def _runtime_of(workload: Synthetic | TraceFile) -> Runtime:
+    """By measured throughputs; of a trace, the seconds that it recorded, or what was saved with it."""
+    if isinstance(workload, Synthetic):
+        return Throughput()
+    saved = workload.saved_with("runtime")
+    if saved is None:
+        return Recorded(workload.options.reference_gpu)
+    try:
+        runtime: Runtime = TypeAdapter(Runtime).validate_python(saved)
+    except ValidationError as error:
+        raise TraceError(f"{workload.path}:1: the runtime that was saved with it: {error.errors()[0]['msg']}") from None
+    return runtime
+
+
+class Setting(NamedTuple):
+    """One key set from the command line: ``source`` is the option as given, ``key`` as in ``--set``."""
+
+    source: str
+    key: str
+    value: Any
+
+
+def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()) -> Config:
+    """The configuration in the YAML file ``path`` (or the defaults), with ``settings`` (``a.b=value``) applied to it.
+
+    Raises:
+        ConfigError: Anything wrong with it: all faults, one per line.
+    """
+    document = yaml.Document({}, "defaults") if path is None else yaml.read(path)
+    for setting in settings:
+        defaults = _defaults(document)
+        if isinstance(setting, str):
+            document.override(setting, defaults)
+        else:
+            document.put(setting.key, setting.value, setting.source, defaults)
+    return _validate(document)
+
+
+def dump_config(config: Config) -> str:
+    """The whole configuration as YAML; ``load_config`` reads it back equal, and equal ones give equal text."""
+    # Read again, so that a default that the code writes as 20 is 20.0 like one that was read from a file.
+    return yaml.dump(plain(Config.model_validate(plain(config))))
+
+
+def config_hash(config: Config) -> str:
+    """SHA-256 of ``dump_config``, as hex digits: comments and spelling do not count."""
+    return sha256(dump_config(config).encode()).hexdigest()
+
+
+@cache
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of the configuration, for editors (``# yaml-language-server: $schema=...``)."""
+    schema: dict[str, Any] = _any_of(Config.model_json_schema())
+    schema["$defs"]["Synthetic"]["properties"]["preset"] = {"enum": list(PRESETS)}
+    schema["properties"]["workload"]["anyOf"].append({"type": "string"})
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _validate(document: yaml.Document) -> Config:
+    value = {} if document.value is None else document.value
+    own = value.get("gpu_types") if isinstance(value, dict) else None
+    names = [gpu.get("name") for gpu in own if isinstance(gpu, dict)] if isinstance(own, list) else []
+    try:
+        return Config.model_validate(value, context={"gpu_types": [name for name in names if isinstance(name, str)]})
+    except ValidationError as error:
+        raise ConfigError(explain(error, document, json_schema())) from None
+
+
+def _defaults(document: yaml.Document) -> Any:
+    """What the parts that ``document`` leaves out are; a workload given by name is made a mapping that has it."""
+    defaults = plain(Config()) | {"train": plain(TrainConfig())}
+    if isinstance(document.value, dict):
+        if isinstance(document.value.get("workload"), str):
+            document.value["workload"] = {"preset": document.value["workload"]}
+        match document.value.get("workload"):
+            case {"preset": str(name)} if name in PRESETS:
+                defaults["workload"] = plain(PRESETS[name].workload)
+    return defaults
+
+
+def plain(value: Any) -> Any:
+    """Models, dataclasses and tuples as what YAML knows; ``kind`` first, so that people see what they look at."""
+    match value:
+        case BaseModel():
+            return {name: plain(getattr(value, name)) for name in type(value).model_fields}
+        case Mapping():
+            return {str(key): plain(part) for key, part in value.items()}
+        case tuple() | list():
+            return [plain(part) for part in value]
+        case _ if is_dataclass(value):
+            names = [field.name for field in fields(value) if field.init]
+            return {name: plain(getattr(value, name)) for name in sorted(names, key="kind".__ne__)}
+    return value
+
+
+def _any_of(schema: Any) -> Any:
+    """The schema with ``oneOf`` loosened: without a ``kind``, more than one branch can hold."""
+    match schema:
+        case dict():
+            return {"anyOf" if key == "oneOf" else key: _any_of(part) for key, part in schema.items()}
+        case list():
+            return [_any_of(part) for part in schema]
+    return schema

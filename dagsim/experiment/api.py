@@ -1,0 +1,78 @@
+"""One simulation from Python, without a configuration file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dagsim.errors import UnknownName
+from dagsim.metrics import Summary, summarize
+from dagsim.model import Cluster, Job
+from dagsim.model.schedule import Schedule
+from dagsim.registry import nearest
+from dagsim.systems.cluster import Policy, Simulation
+from dagsim.systems.cluster.models.runtime import Recorded, Runtime, Throughput
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.traces import open_trace
+from dagsim.workload import PRESETS, Synthetic
+
+__all__ = ["DEFAULT_GPUS", "Outcome", "simulate"]
+
+DEFAULT_GPUS: Mapping[str, int] = {"A100-40": 8, "V100-16": 8, "T4": 16}
+"""The GPUs of the default cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one simulation gave: the schedule, and every metric of it."""
+
+    schedule: Schedule
+    summary: Summary
+
+
+def simulate(
+    workload: str | Path | Synthetic | Iterable[Job] = "heterogeneous",
+    cluster: Cluster | Mapping[str, int] = DEFAULT_GPUS,
+    policy: str | Policy = "fifo",
+    seed: int = 0,
+    *,
+    runtime: Runtime | None = None,
+    **models: Any,
+) -> Outcome:
+    """Run ``workload`` on ``cluster`` under ``policy``.
+
+    ``workload`` is a preset's name (``dagsim list workloads``), a trace file, a ``Synthetic``, or jobs in order of
+    arrival; ``cluster`` may be GPU counts by type. ``runtime`` defaults to the measured throughputs for presets and
+    synthetic workloads, to the seconds as recorded for traces and jobs; the other ``models`` are those of
+    ``Simulation``. The same arguments give the same schedule, byte for byte.
+
+    Raises:
+        InputError: A name, file or value that cannot be.
+        SimulationError: The policy decided what cannot be, or waits for nothing.
+    """
+    machines = cluster if isinstance(cluster, Cluster) else Cluster.of(cluster)
+    drawn = isinstance(workload, Synthetic) or (isinstance(workload, str) and workload in PRESETS)
+    model: Runtime = runtime if runtime is not None else Throughput() if drawn else Recorded()
+    chosen = POLICIES.create(policy) if isinstance(policy, str) else policy
+    jobs = _jobs(workload, machines, model, seed)
+    schedule = Simulation(machines, jobs, runtime=model, seed=seed, **models).run(chosen)
+    return Outcome(schedule, summarize(schedule))
+
+
+def _jobs(
+    workload: str | Path | Synthetic | Iterable[Job], cluster: Cluster, runtime: Runtime, seed: int
+) -> Iterable[Job]:
+    if isinstance(workload, str) and workload in PRESETS:
+        workload = PRESETS[workload].workload
+    if isinstance(workload, Synthetic):
+        return workload.jobs(cluster, runtime, seed)
+    if isinstance(workload, str | Path):
+        if not Path(workload).exists():
+            raise UnknownName(
+                f"unknown workload {str(workload)!r}{nearest(str(workload), PRESETS)}: neither a preset "
+                "(dagsim list workloads) nor a file"
+            )
+        return open_trace(workload).jobs()
+    return workload

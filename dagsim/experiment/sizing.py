@@ -1,0 +1,137 @@
+"""A cluster for a trace that lists no machines: as large as makes its jobs an offered load of 0.9."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from math import ceil, inf
+from typing import Any
+
+from dagsim.config.schema import ClusterSection, Group
+from dagsim.errors import ConfigError
+from dagsim.model import GPU_TYPES, Job, Task
+from dagsim.model.gpu import canonical
+from dagsim.systems.cluster.models.runtime import Runtime
+
+__all__ = ["LOAD", "Demand", "cluster_for", "sized"]
+
+LOAD = 0.9
+"""The offered load that a cluster is made for."""
+
+_NODE = Group(name="node", gpus=8, gpu="T4", cpus=96.0, memory_gb=1024.0)
+"""A node of any type, larger where an instance needs more."""
+_MOST = {"nodes": 100_000, "GPUs a node": 1_024, "cores a node": 1_000_000, "GB a node": 10_000_000}
+"""More than this is no cluster, but a damaged field of the trace."""
+_USUAL = {group.gpu: group.count * group.gpus for group in ClusterSection().groups if group.gpu}
+"""The types of the default cluster with their GPUs, for tasks that any type will do for."""
+
+
+class Demand:
+    """What jobs ask for altogether, in seconds times GPUs, cores and GB, and the most that a task asks for at once."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._rows: dict[tuple[str, ...], tuple[Any, ...]] = {}
+        self.gpu_s: defaultdict[str, float] = defaultdict(float)
+        """By GPU type: those a task names, in equal parts, or else the usual ones."""
+        self.gpus: defaultdict[str, float] = defaultdict(float)
+        """GPUs that must be there of a type for the widest gang, which runs on one: the last that its tasks may use."""
+        self.core_s = self.gb_s = 0.0
+        self.instance_gpus, self.instance_cpus, self.instance_gb = 0.0, 0.0, 0.0
+        """The most that one instance takes."""
+        self.gang_cpus = self.gang_gb = 0.0
+        """The most that one gang takes."""
+        self.first_s, self.last_s, self.longest_s = inf, 0.0, 0.0
+        """First and last arrival, and the longest critical path."""
+
+    def add(self, job: Job) -> None:
+        """Count ``job`` in."""
+        self.first_s, self.last_s = min(self.first_s, job.arrival_s), max(self.last_s, job.arrival_s)
+        seconds = [self._add(task) for task in job.graph.tasks]
+        self.longest_s = max(self.longest_s, job.graph.critical_path(seconds))
+
+    @property
+    def span_s(self) -> float:
+        """Over which the demand spreads: from first arrival to last, or the longest job, if that takes longer."""
+        return max(self.last_s - self.first_s, self.longest_s)
+
+    def _add(self, task: Task) -> float:
+        names, types, weights = self._row(task)
+        seconds = self._runtime.seconds(task, types)
+        mean_s = 0.0
+        for name, weight, each_s in zip(names, weights, seconds, strict=True):
+            if each_s < inf:
+                mean_s += weight * each_s
+                if task.gpus:
+                    self.gpu_s[name] += weight * each_s * task.instances * task.gpus
+        together = task.instances if task.gang else 1
+        if task.gpus:
+            self.instance_gpus = max(self.instance_gpus, task.gpus)
+            self.gpus[names[-1]] = max(self.gpus[names[-1]], together * task.gpus)
+        self.core_s += mean_s * task.instances * task.cpus
+        self.gb_s += mean_s * task.instances * task.memory_gb
+        self.instance_cpus = max(self.instance_cpus, task.cpus)
+        self.instance_gb = max(self.instance_gb, task.memory_gb)
+        self.gang_cpus = max(self.gang_cpus, task.cpus * together)
+        self.gang_gb = max(self.gang_gb, task.memory_gb * together)
+        return min(seconds) if min(seconds) < inf else 0.0
+
+    def _row(self, task: Task) -> tuple[Any, ...]:
+        """Names of GPU types, the types, and how the task is spread over them; made once for each set of names."""
+        key = task.gpu_types or (("",) if task.gpus else ())
+        if key not in self._rows:
+            named = [canonical(name) for name in task.gpu_types or () if canonical(name) in GPU_TYPES]
+            gpus = dict.fromkeys(named, 1) if named else _USUAL if task.gpus else {"": 1}
+            types = tuple([GPU_TYPES.get(name) for name in gpus])
+            self._rows[key] = (tuple(gpus), types, [part / sum(gpus.values()) for part in gpus.values()])
+        return self._rows[key]
+
+
+def sized(jobs: Iterable[Job], runtime: Runtime, load: float = LOAD) -> ClusterSection:
+    """The cluster to which ``jobs`` offer ``load`` (``cluster_for``)."""
+    demand = Demand(runtime)
+    for job in jobs:
+        demand.add(job)
+    return cluster_for(demand, load)
+
+
+def cluster_for(demand: Demand, load: float = LOAD) -> ClusterSection:
+    """The least cluster of 8-GPU nodes (of 96-core nodes, if no job needs a GPU) for which ``demand`` is a ``load``.
+
+    There are nodes of the types that tasks name, and of those of the default cluster for tasks that name none; enough
+    for the widest gang; and nodes without GPUs, where those with GPUs have too few cores or too little memory.
+
+    Raises:
+        ConfigError: That would be more than any cluster has.
+    """
+    per_s = 1 / (demand.span_s * load) if demand.span_s else 0.0
+    gpus = max(_NODE.gpus, _whole(demand.instance_gpus, "GPUs a node"))
+    cpus = max(_NODE.cpus, float(_whole(demand.instance_cpus, "cores a node")))
+    memory_gb = max(_NODE.memory_gb, float(_whole(demand.instance_gb, "GB a node")))
+    node = _NODE.model_copy(update={"cpus": cpus, "memory_gb": memory_gb})
+    groups = []
+    for name, gpu_s in demand.gpu_s.items():
+        count = max(_whole(max(gpu_s * per_s, demand.gpus[name]) / gpus, "nodes"), 1)
+        groups.append(node.model_copy(update={"name": name.lower(), "gpu": name, "gpus": gpus, "count": count}))
+    there = sum(group.count for group in groups)
+    needed = max(
+        demand.core_s * per_s / cpus,
+        demand.gb_s * per_s / memory_gb,
+        demand.gang_cpus / cpus,
+        demand.gang_gb / memory_gb,
+        0 if groups else 1,
+    )
+    if needed > there:
+        more = {"name": "cpu", "gpu": None, "gpus": 0, "count": _whole(needed - there, "nodes")}
+        groups.append(node.model_copy(update=more))
+    return ClusterSection(name="sized", groups=tuple(groups))
+
+
+def _whole(amount: float, what: str) -> int:
+    """``amount`` rounded up, unless it is absurd."""
+    if not amount <= _MOST[what]:
+        raise ConfigError(
+            f"the trace asks for a cluster of {amount:.3g} {what}, and no more than {_MOST[what]:,} are made for one: "
+            "a damaged field, or jobs that never end; --limit takes fewer jobs, --cluster another cluster"
+        )
+    return ceil(amount)

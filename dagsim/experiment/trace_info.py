@@ -1,0 +1,85 @@
+"""What a trace is like: its jobs counted in one reading, beside what was published of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from dagsim.config.schema import Config
+from dagsim.experiment.sizing import Demand, cluster_for
+from dagsim.model import GPU_TYPES, Job
+from dagsim.systems.cluster.models.runtime import Runtime
+from dagsim.traces import Trace
+from dagsim.traces.published import Published, published
+from dagsim.traces.trace_file import TraceFile
+from dagsim.workload.info import Tally, WorkloadInfo
+
+__all__ = ["TraceInfo", "trace_info"]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceInfo:
+    """The statistics of a trace."""
+
+    trace: Trace
+    tally: Tally
+    workload: WorkloadInfo
+    cluster: str
+    """Its own machines, or the cluster to which its jobs would offer a load of 0.9."""
+    own: bool
+    """Whether they are its own."""
+    comparison: tuple[tuple[Published, float], ...]
+    """What was published, and the same of this file."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values, ready for JSON."""
+        return {
+            "path": str(self.trace.source),
+            "format": self.trace.format,
+            "read": self.trace.report.to_dict(),
+            "assumptions": self.trace.assumptions,
+            "machines" if self.own else "sized": self.cluster,
+            **self.workload.to_dict(),
+            "mean_busy": self.mean_busy(),
+            "published": [
+                {"statistic": each.statistic, "here": here, "published": each.value, "source": each.source}
+                for each, here in self.comparison
+            ],
+        }
+
+    def mean_busy(self) -> dict[str, float | None]:
+        """GPUs and cores busy on average between the first arrival and the last, had nothing to wait."""
+        span_s = self.workload.span_s
+        parts = {"gpus": self.workload.gpu_work, "cores": self.workload.cpu_work}
+        return {name: work / span_s if span_s else None for name, work in parts.items()}
+
+
+def trace_info(file: TraceFile, runtime: Runtime, watch: Callable[[Iterable[Job]], Iterable[Job]] = iter) -> TraceInfo:
+    """Read the trace once; ``watch`` passes the jobs on, to show progress.
+
+    Raises:
+        TraceError: It cannot be read.
+    """
+    trace = file.as_recorded()
+    own = file.machines() if file.lists_machines() else None
+    types = own.gpu_types if own else (None, *GPU_TYPES.values())
+    tally, demand = Tally(types, runtime, own), Demand(runtime)
+    for job in watch(trace.jobs()):
+        tally.origin_s = trace.meta["origin_s"]
+        tally.add(job)
+        demand.add(job)
+    info = tally.info()
+    cluster = own or Config(cluster=cluster_for(demand)).build_cluster()
+    found = [(each, _value(info, each.statistic)) for each in published(trace.format, str(trace.source))]
+    return TraceInfo(trace, tally, info, str(cluster), own is not None, tuple(found))
+
+
+def _value(info: WorkloadInfo, statistic: str) -> float:
+    """The statistic that ``Published`` names."""
+    if statistic == "gpu_hours":
+        return info.gpu_work / 3600
+    value: Any = info
+    for name in statistic.split("."):
+        value = getattr(value, name)
+    return float(value)

@@ -1,0 +1,1 @@
+"""Reports: tables, the terminal, and plots."""

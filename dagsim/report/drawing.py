@@ -1,0 +1,57 @@
+"""Drawing run folders and traces: which plots they get, and where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dagsim.errors import InputError
+from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.trace_info import TraceInfo
+from dagsim.metrics.standings import Line, standings
+from dagsim.report.plots import comparison, draw_all, save, workload
+
+__all__ = ["draw", "draw_comparison", "draw_trace"]
+
+
+def draw(folder: RunFolder, number: int | None = None, out: Path | None = None) -> list[Path]:
+    """Draw finished run ``number``, by default the first, or, where several policies ran, how they compare.
+
+    The plots go to ``out``, by default ``plots/`` in the folder.
+
+    Raises:
+        InputError: There is no such run.
+        RunFolderError: It cannot be read.
+    """
+    lines, out = folder.lines(), out or folder.path / "plots"
+    if number is None and len({line.policy for line in lines}) > 1:
+        return [draw_comparison(lines, out / "comparison.png")]
+    chosen = number or 0
+    if chosen >= len(lines):
+        raise InputError(f"{folder.path}: there is no run {chosen}; finished runs: {len(lines)}, counted from 0")
+    return draw_all(folder.schedule(chosen), out, f"{lines[chosen].policy}, seed {lines[chosen].seed}")
+
+
+def draw_comparison(
+    lines: Sequence[Line], path: Path, metric: str = "jct_s.mean", reference: str | None = None
+) -> Path:
+    """Draw the ratios of all policies to the reference, with their intervals."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ratios = {standing.policy: standing.ratio for standing in standings(lines, metric, reference)}
+    name = "mean JCT" if metric == "jct_s.mean" else metric
+    return save(comparison(ratios, reference or lines[0].policy, name), path)
+
+
+def draw_trace(info: TraceInfo, folder: Path) -> Path:
+    """Draw the distributions into a PNG in ``folder``, called after the trace; returns its path.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    name = info.trace.source.name
+    path = folder / f"trace-{name.partition('.')[0] or 'info'}.png"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return save(workload(info.tally, name), path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,152 @@
+"""Curves: the distribution of completion times, and use and queue over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dagsim.metrics.columns import Columns, Floats, Source, columns
+from dagsim.metrics.jct import jct
+from dagsim.metrics.queues import jobs_running, jobs_waiting
+from dagsim.metrics.steps import Steps
+from dagsim.metrics.utilization import gpu_utilization, gpus_held, gpus_up, node_types
+from dagsim.report.plots.style import (
+    BLUE,
+    COLOURS,
+    INK,
+    ORANGE,
+    SHORTEST_S,
+    dress,
+    figure,
+    headline,
+    log_seconds,
+    nothing,
+    unit_of,
+    whole_numbers,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["jct_cdf", "timeline"]
+
+_MOST_STEPS = 3000
+_BINS = 600
+"""Above so many steps, the timeline shows averages over so many bins."""
+_DASHES = ("-", "--", "-.", ":")
+
+
+def jct_cdf(runs: Mapping[str, Source]) -> Figure:
+    """The fraction of jobs completed within a time, one curve per named schedule.
+
+    The whole is the jobs let in, so that the curve of a schedule with unfinished jobs ends below 1.
+    """
+    drawn = figure(7.0, 4.2)
+    axes = drawn.add_subplot()
+    dress(axes, "job completion time", "fraction of jobs completed within it", grid="both")
+    headline(axes, "Job completion times")
+    curves = {name: _cdf(columns(source)) for name, source in runs.items()}
+    ends = [times_s[place] for times_s, _, _ in curves.values() if len(times_s) for place in (0, -1)]
+    if not ends:
+        nothing(axes, "no job completed")
+        return drawn
+    log_seconds(axes, "x", min(ends), max(ends))
+    for place, (name, (times_s, done, note)) in enumerate(curves.items()):
+        colour, dash = COLOURS[place % len(COLOURS)], _DASHES[place // len(COLOURS) % len(_DASHES)]
+        x = np.concatenate((axes.get_xlim()[:1], times_s, axes.get_xlim()[1:]))
+        y = np.concatenate(([0.0], done, done[-1:] if len(done) else [0.0]))
+        axes.step(x, y, where="post", label=f"{name}: {note}", color=colour, linestyle=dash, linewidth=1.8)
+    axes.set_ylim(0.0, 1.02)
+    axes.legend(loc="best", fontsize=9, frameon=False, labelcolor=INK, handlelength=1.6)
+    return drawn
+
+
+def timeline(source: Source) -> Figure:
+    """GPUs held over time, stacked by type under the GPUs that are up; below, jobs that run and jobs that wait."""
+    made = columns(source)
+    unit = unit_of(made.horizon_s)
+    with_gpus = made.cluster.gpus > 0
+    drawn = figure(10.0, 5.4 if with_gpus else 2.8)
+    heights = (3, 2) if with_gpus else (1,)
+    panels = drawn.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    dress(panels[-1], f"time [{unit.sign}]")
+    if not made.horizon_s > 0:
+        nothing(panels[0], "no time passed")
+        return drawn
+    types, _ = node_types(made.cluster)
+    held = {gpu.name: gpus_held(made, gpu.name) for gpu in types}
+    up, waiting, running = gpus_up(made), jobs_waiting(made), jobs_running(made)
+    time_s, note = _common_times([*held.values(), up, waiting, running], made.start_s, made.end_s)
+    at = time_s / unit.seconds
+    if with_gpus:
+        dress(panels[0], y="GPUs")
+        headline(panels[0], f"GPUs held: {100 * gpu_utilization(made):.1f} % of {made.cluster.gpus:,}", note)
+        _draw_held(panels[0], at, {name: _values(steps, time_s) for name, steps in held.items()}, _values(up, time_s))
+    dress(panels[-1], f"time [{unit.sign}]", "jobs")
+    headline(panels[-1], f"Jobs waiting: {waiting.mean():.3g} on average, {waiting.max():,.0f} at most")
+    _draw_jobs(panels[-1], at, _values(waiting, time_s), _values(running, time_s))
+    panels[-1].set_xlim(at[0], at[-1])
+    return drawn
+
+
+def _draw_held(axes: Axes, at: Floats, held: Mapping[str, Floats], up: Floats) -> None:
+    floor = np.zeros(len(at))
+    for place, (name, gpus) in enumerate(held.items()):
+        colour = COLOURS[place % len(COLOURS)]
+        axes.fill_between(at, floor, floor + gpus, step="post", color=colour, alpha=0.85, linewidth=0.0, label=name)
+        floor = floor + gpus
+    axes.step(at, up, where="post", color=INK, linewidth=1.2, label="up")
+    axes.set_ylim(0.0, max(float(up.max()), 1.0) * 1.05)
+    whole_numbers(axes)
+    _legend_beside(axes, top_first=True)
+
+
+def _draw_jobs(axes: Axes, at: Floats, waiting: Floats, running: Floats) -> None:
+    axes.fill_between(at, 0.0, waiting, step="post", color=ORANGE, alpha=0.85, linewidth=0.0, label="waiting")
+    axes.step(at, running, where="post", color=BLUE, linewidth=1.4, label="running")
+    axes.set_ylim(0.0, max(float(waiting.max()), float(running.max()), 1.0) * 1.08)
+    whole_numbers(axes)
+    _legend_beside(axes, top_first=False)
+
+
+def _legend_beside(axes: Axes, *, top_first: bool) -> None:
+    axes.legend(
+        loc="upper left",
+        bbox_to_anchor=(1.005, 1.02),
+        fontsize=9,
+        frameon=False,
+        labelcolor=INK,
+        handlelength=1.2,
+        reverse=top_first,
+    )
+
+
+def _cdf(made: Columns) -> tuple[Floats, Floats, str]:
+    """The completion times in order, the fraction of the jobs let in completed by each, and what to say of them."""
+    times_s = np.maximum(np.sort(jct(made)[made.jobs.finished]), SHORTEST_S)
+    accepted = int(made.jobs.accepted.sum())
+    if len(times_s) < accepted:
+        note = f"{accepted - len(times_s):,} of {accepted:,} unfinished"
+    else:
+        mean_s = float(times_s.mean()) if len(times_s) else 0.0
+        note = f"mean {mean_s / unit_of(mean_s).seconds:.3g} {unit_of(mean_s).sign}"
+    return times_s, np.arange(1, len(times_s) + 1) / max(accepted, 1), note
+
+
+def _common_times(steps: list[Steps], start_s: float, end_s: float) -> tuple[Floats, str]:
+    """The moments at which any of the steps changes, or the edges of bins where there are too many to tell apart."""
+    time_s = np.unique(np.concatenate([np.append(each.time_s, (start_s, end_s)) for each in steps]))
+    if len(time_s) <= _MOST_STEPS:
+        return time_s, ""
+    width_s = (end_s - start_s) / _BINS
+    unit = unit_of(width_s)
+    return np.linspace(start_s, end_s, _BINS + 1), f"averages over {width_s / unit.seconds:.3g} {unit.sign}"
+
+
+def _values(steps: Steps, time_s: Floats) -> Floats:
+    """The average from each moment to the next; the last is repeated, so that a step curve reaches the end."""
+    averages = steps.binned(time_s)
+    return np.append(averages, averages[-1])

@@ -1,0 +1,188 @@
+"""The Gantt chart: what every GPU did and when, one colour per job."""
+
+from __future__ import annotations
+
+import colorsys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dagsim.metrics.columns import Columns, Floats, Source, columns
+from dagsim.model import Kind
+from dagsim.report.plots.lanes import Bars, Lanes, bars_of, lanes_of
+from dagsim.report.plots.shading import shaded_nodes
+from dagsim.report.plots.style import COLOURS, GREY, INK, LINE, Unit, dress, figure, headline, nothing, unit_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["gantt"]
+
+_MOST_LANES = 200
+_MOST_BARS = 20_000
+"""Above either, bars would be thinner than a pixel: the chart shades nodes by the GPUs held instead."""
+_MOST_LABELS = 400
+
+
+def gantt(source: Source) -> Figure:
+    """A lane per GPU, a bar per run in the colour of its job; for large schedules, nodes shaded by the share held.
+
+    A hatched start is set-up or transfer, a cross the end of a run by failure, a stroke by preemption, grey a node that
+    is down.
+    """
+    made = columns(source)
+    lanes = lanes_of(made)
+    unit = unit_of(made.horizon_s)
+    entries = int(np.count_nonzero(made.runs.end_s > made.runs.start_s))
+    if lanes.total > _MOST_LANES or entries > _MOST_BARS:
+        return shaded_nodes(made, _title(made), _gpus_by_type(made))
+    drawn = figure(11.0, min(max(1.7 + 0.17 * lanes.height, 2.6), 14.0))
+    axes = drawn.add_subplot()
+    dress(axes, f"time [{unit.sign}]", grid="x")
+    headline(axes, _title(made), _gpus_by_type(made))
+    if not entries:
+        nothing(axes, "nothing ran")
+        return drawn
+    bars = bars_of(made, lanes)
+    axes.set_xlim(made.start_s / unit.seconds, max(made.end_s, made.start_s + 1e-9) / unit.seconds)
+    axes.set_ylim(lanes.height + 0.2, -0.2)
+    _draw_outages(axes, made, lanes, unit)
+    _draw_bars(axes, made, bars, unit)
+    _draw_ends(axes, made, bars, unit)
+    _draw_labels(axes, made, bars, unit, drawn.get_size_inches())
+    _name_lanes(axes, made, lanes)
+    if axes.get_legend_handles_labels()[0]:
+        drawn.legend(loc="outside lower right", ncols=4, fontsize=8, labelcolor=INK, frameon=False, borderaxespad=0)
+    return drawn
+
+
+def _title(made: Columns) -> str:
+    on = f"{made.cluster.gpus:,} GPUs" if made.cluster.gpus else f"{len(made.cluster.nodes):,} CPU machines"
+    return f"{len(made.jobs):,} jobs on {on}"
+
+
+def _gpus_by_type(made: Columns) -> str:
+    return "   ".join(f"{count:,} x {name}" for name, count in made.cluster.gpus_by_type().items())
+
+
+def _draw_bars(axes: Axes, made: Columns, bars: Bars, unit: Unit) -> None:
+    from matplotlib.collections import PolyCollection
+
+    runs = made.runs
+    start, end = runs.start_s[bars.run] / unit.seconds, runs.end_s[bars.run] / unit.seconds
+    pad = 0.06 * np.minimum(bars.bottom - bars.top, 1.0)
+    top, bottom = bars.top + pad, bars.bottom - pad
+    colours = np.array(_job_colours())[runs.job[bars.run] % len(_job_colours())]
+    edge = 0.5 if len(bars.run) < 3000 else 0.0
+    axes.add_collection(
+        PolyCollection(_boxes(start, end, top, bottom), facecolors=colours, edgecolors="white", linewidths=edge)
+    )
+    setting_up = np.flatnonzero(runs.computing_s[bars.run] > runs.start_s[bars.run])
+    if len(setting_up):
+        computing = runs.computing_s[bars.run[setting_up]] / unit.seconds
+        boxes = _boxes(start[setting_up], computing, top[setting_up], bottom[setting_up])
+        axes.add_collection(
+            PolyCollection(
+                boxes,
+                facecolors=(1, 1, 1, 0.55),
+                edgecolors=GREY,
+                linewidths=0.0,
+                hatch="//////",
+                label="set-up, transfer",
+            )
+        )
+
+
+def _draw_outages(axes: Axes, made: Columns, lanes: Lanes, unit: Unit) -> None:
+    from matplotlib.collections import PolyCollection
+
+    outages = made.outages
+    if not len(outages.node):
+        return
+    first, count = lanes.first[outages.node], lanes.count[outages.node]
+    boxes = _boxes(outages.start_s / unit.seconds, outages.end_s / unit.seconds, first, first + count)
+    axes.add_collection(
+        PolyCollection(
+            boxes, facecolors="#e4e4e4", edgecolors=LINE, linewidths=0.0, hatch="xxxx", zorder=0.9, label="node down"
+        )
+    )
+
+
+def _draw_ends(axes: Axes, made: Columns, bars: Bars, unit: Unit) -> None:
+    outcome = made.runs.outcome[bars.run]
+    for kind, marker, name in ((Kind.PREEMPTED, "|", "preempted"), (Kind.FAILED, "x", "failed")):
+        stopped = outcome == kind
+        if stopped.any():
+            at = made.runs.end_s[bars.run[stopped]] / unit.seconds
+            middle = (bars.top[stopped] + bars.bottom[stopped]) / 2
+            axes.scatter(at, middle, s=26, marker=marker, color=INK, linewidths=1.3, label=name, zorder=3)
+
+
+def _draw_labels(axes: Axes, made: Columns, bars: Bars, unit: Unit, inches: np.ndarray) -> None:
+    """The job's name in the tallest bar of each run that has room for it."""
+    left, right = axes.get_xlim()
+    lane_points = inches[1] * 72 * 0.8 / abs(np.subtract(*axes.get_ylim()))
+    if lane_points < 7:
+        return
+    points_per_unit = inches[0] * 72 * 0.85 / (right - left)
+    labelled: set[int] = set()
+    tallest_first = np.argsort(-(bars.bottom - bars.top), kind="stable")
+    for bar in tallest_first.tolist():
+        entry = int(bars.run[bar])
+        start = np.fmax(made.runs.start_s[entry], made.runs.computing_s[entry]) / unit.seconds
+        end = made.runs.end_s[entry] / unit.seconds
+        name = made.jobs.ids[int(made.runs.job[entry])]
+        room = (end - start) * points_per_unit > 4.2 * len(name) + 4 and bars.bottom[bar] - bars.top[bar] > 0.7
+        if room and entry not in labelled and len(labelled) < _MOST_LABELS:
+            labelled.add(entry)
+            colour = _job_colours()[int(made.runs.job[entry]) % len(_job_colours())]
+            axes.text(
+                (start + end) / 2,
+                (bars.top[bar] + bars.bottom[bar]) / 2,
+                name,
+                ha="center",
+                va="center_baseline",
+                fontsize=6.5,
+                color=_readable_on(colour),
+                clip_on=True,
+            )
+
+
+def _name_lanes(axes: Axes, made: Columns, lanes: Lanes) -> None:
+    """Node names at the middle of their lanes and, where there is room, the number of each GPU."""
+    nodes = [place for place, count in enumerate(lanes.count.tolist()) if count]
+    middles = [float(lanes.first[place] + lanes.count[place] / 2) for place in nodes]
+    numbered = bool(made.cluster.gpus) and lanes.total <= 48
+    axes.set_yticks(middles, [made.cluster.nodes[place].name for place in nodes])
+    axes.tick_params(axis="y", which="major", length=0, labelsize=9 if len(nodes) <= 40 else 6)
+    if numbered:
+        gpus = [(place, gpu) for place in nodes for gpu in range(int(lanes.count[place]))]
+        axes.set_yticks([float(lanes.first[place]) + gpu + 0.5 for place, gpu in gpus], minor=True)
+        axes.set_yticklabels([str(gpu) for _, gpu in gpus], minor=True)
+        axes.tick_params(axis="y", which="minor", length=0, labelsize=6, labelcolor=GREY, pad=2)
+        axes.tick_params(axis="y", which="major", pad=14)
+    axes.spines["left"].set_visible(False)
+
+
+def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Any:
+    """(n, 4, 2): the corners of each box; an array, of which matplotlib's type stubs do not know."""
+    return np.stack(
+        [np.stack(corner, axis=-1) for corner in ((left, top), (right, top), (right, bottom), (left, bottom))], axis=1
+    )
+
+
+def _job_colours() -> list[tuple[float, float, float]]:
+    """Each hue of the palette as it is, then lighter, then darker: neighbouring jobs differ in hue."""
+    hues = [tuple(int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)) for colour in COLOURS]
+    made = []
+    for factor in (1.0, 1.35, 0.7):
+        for red, green, blue in hues:
+            hue, light, colour = colorsys.rgb_to_hls(red, green, blue)
+            made.append(colorsys.hls_to_rgb(hue, min(light * factor, 0.82), colour))
+    return made
+
+
+def _readable_on(colour: tuple[float, float, float]) -> str:
+    red, green, blue = colour
+    return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"

@@ -1,0 +1,1 @@
+"""Systems: kinds of simulated worlds behind one seam."""

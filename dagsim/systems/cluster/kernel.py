@@ -1,0 +1,603 @@
+"""The kernel: DAG jobs on a cluster, on SimPy's clock.
+
+``Simulation.decisions()`` is a generator: it lets everything due at an instant settle (completions, then repairs and
+failures, then arrivals), yields a ``View`` and is sent decisions, until the answer is empty; then time moves on.
+``run`` and the Gymnasium environment are two short drivers of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from math import inf
+
+import numpy as np
+from simpy import Interrupt
+from simpy.events import Event
+
+from dagsim.errors import IllegalDecision, ModelError, Stalled
+from dagsim.model import (
+    Admit,
+    Cluster,
+    Decision,
+    Job,
+    JobFacts,
+    Kind,
+    Migrate,
+    Placement,
+    Preempt,
+    Reject,
+    RejectReason,
+    Start,
+    Wait,
+)
+from dagsim.model.schedule import Schedule
+from dagsim.model.streams import stream
+from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
+from dagsim.systems.cluster.fork import forked
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.failures import Disturbance, Disturbing
+from dagsim.systems.cluster.models.preemption import Preemption
+from dagsim.systems.cluster.models.runtime import Recorded, Runtime
+from dagsim.systems.cluster.models.setup import Setup
+from dagsim.systems.cluster.network.base import Flow, Network
+from dagsim.systems.cluster.nodes import Machine, Machines
+from dagsim.systems.cluster.run import Held, Run
+from dagsim.systems.cluster.state import ActiveJob, ActiveTask, Frontier
+from dagsim.systems.cluster.view import Policy, View
+
+__all__ = ["NodeFailed", "Observer", "Preempted", "Simulation"]
+
+Observer = Callable[[tuple[int, float, int, int, int, int, int, int, float]], None]
+"""Called with each row of the log as it is written (fields as in ``Record``)."""
+
+_ARRIVED, _ADMITTED, _REJECTED = int(Kind.ARRIVED), int(Kind.ADMITTED), int(Kind.REJECTED)
+_STARTED, _COMPUTING, _FINISHED = int(Kind.STARTED), int(Kind.COMPUTING), int(Kind.FINISHED)
+_PREEMPTED, _FAILED, _COMPLETED = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.COMPLETED)
+_DOWN, _UP = int(Kind.DOWN), int(Kind.UP)
+
+
+class Preempted:
+    """The cause of an interrupt: a decision stopped the run."""
+
+
+class NodeFailed:
+    """The cause of an interrupt: a node of the run went down."""
+
+    def __init__(self, node: int) -> None:
+        self.node = node
+
+
+class Simulation:
+    """One cluster, one stream of jobs, and the models of everything that takes time.
+
+    ``jobs`` must come in order of arrival and is read lazily: only the next job and those in the system are in memory.
+    ``runtime`` turns work into seconds, ``setup``, ``network``, ``preemption`` and ``disturbances`` default to none of
+    it, ``estimates`` to the truth. ``admission=True`` makes every arrival wait for ``Admit`` or ``Reject``. The same
+    arguments and ``seed`` give the same log, byte for byte.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        jobs: Iterable[Job],
+        *,
+        runtime: Runtime | None = None,
+        setup: Setup | None = None,
+        network: Network | None = None,
+        preemption: Preemption | None = None,
+        disturbances: Sequence[Disturbance] = (),
+        estimates: Estimates | None = None,
+        observers: Sequence[Observer] = (),
+        admission: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.schedule = Schedule(cluster, seed=seed)
+        self.machines = Machines(cluster)
+        self.frontier = Frontier(self.machines)
+        self.running: dict[int, Run] = {}
+        self.applicants: dict[int, ActiveJob] = {}
+        self._source: Iterator[Job] = iter(jobs)
+        self._next_job: Job | None = None
+        self._jobs_left = True
+        self._runtime = runtime if runtime is not None else Recorded()
+        self._setup = setup
+        self._network = network
+        self._preemption = preemption if preemption is not None else Preemption()
+        self._estimates = estimates if estimates is not None else Estimates()
+        self._disturbing: list[Disturbing] = [each.start(len(cluster.nodes), seed) for each in disturbances]
+        self._admission = admission
+        self._bare = setup is None and network is None
+        """A run is a single timeout."""
+        self.now = 0.0
+        self._arrived = 0
+        self._started = 0
+        self._pieces = 0
+        self._down = 0
+        self._wake_s = inf
+        self._streams: dict[str, np.random.Generator] = {}
+        self._served: list[list[int]] | None = None
+        """Per machine and GPU the job it served last; kept only where a set-up model asks."""
+        if setup is not None:
+            self._served = [[-1] * node.gpus for node in cluster.nodes]
+        self._changed = False
+        self._observe(observers)
+        self._start_clock(0.0)
+
+    @property
+    def node_count(self) -> int:
+        """Nodes in the cluster."""
+        return len(self.machines.list)
+
+    @property
+    def done(self) -> bool:
+        """Every job has arrived and left."""
+        return not (self._jobs_left or self.frontier.jobs or self.applicants)
+
+    @property
+    def pending(self) -> bool:
+        """Something will happen by itself: an end, an arrival, a repair, or a wake-up that was asked for."""
+        return bool(self.running) or self._jobs_left or self._down > 0 or self._wake_s < inf
+
+    def run(self, policy: Policy, until_s: float = inf) -> Schedule:
+        """Drive the simulation with ``policy`` until every job has left (or until ``until_s``).
+
+        Raises:
+            IllegalDecision: The policy decided what cannot be done.
+            Stalled: The policy waits although nothing is pending.
+        """
+        conversation = self.decisions(until_s)
+        decide = policy.decide
+        try:
+            view = next(conversation)
+            while True:
+                view = conversation.send(decide(view))
+        except StopIteration:
+            return self.schedule
+
+    def decisions(self, until_s: float = inf) -> Generator[View, Iterable[Decision] | None, None]:
+        """Yield a view whenever something has changed, take decisions for it (``None``: none), again until the answer
+        is empty or nothing waits any more; then let time pass, and so on until the end."""
+        clock = self.clock
+        settle, peek = clock.settle, clock.peek
+        view, start, carry_out, ready = View(self), self._start, self._carry_out, self.frontier.ready
+        while True:
+            if self._changed:
+                if self._wake_s <= self.now:
+                    self._wake_s = inf
+                answered = True
+                while answered:
+                    answered = False
+                    for decision in (yield view) or ():
+                        if type(decision) is Start:
+                            start(decision.task, decision.placement)  # type: ignore[arg-type]
+                            answered = True
+                        else:
+                            answered = carry_out(decision) or answered
+                    if not (ready or self.applicants):
+                        break
+                self._changed = False
+            if not self.running:
+                if self.done:
+                    break
+                if not self.pending:
+                    raise Stalled(self._why_stalled())
+            now = self.now = peek()
+            if now > until_s:
+                break
+            settle()
+        self.schedule.ended_s = min(until_s, self.now)
+
+    def stream(self, name: str) -> np.random.Generator:
+        """The named random stream of this simulation; each name has its own, whoever else draws."""
+        known = self._streams.get(name)
+        if known is None:
+            known = self._streams[name] = stream(self.schedule.seed, name)
+        return known
+
+    def fork(self, *, known: bool = False) -> Simulation:
+        """An equal simulation at the present instant that goes its own way. Costs O(jobs in the system + machines).
+
+        Observers stay with the original; jobs still to come are shared, read once by whoever is first. With ``known``
+        it goes by what a policy may know: tasks take what is estimated, nobody arrives any more and nothing fails.
+        """
+        return forked(self, known)
+
+    # What disturbances may do.
+
+    def take_down(self, node: int) -> None:
+        """The node goes down; its runs end as failed."""
+        machine = self.machines.list[node]
+        if not machine.up:
+            return
+        self.machines.take_down(machine)
+        self._down += 1
+        self._record((_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
+        self._changed = True
+        for run in [run for run in self.running.values() if node in run.nodes]:
+            self._stop(run, _FAILED, NodeFailed(node), kept=self._preemption.on_failure == "resume")
+
+    def bring_up(self, node: int) -> None:
+        """The node comes back."""
+        machine = self.machines.list[node]
+        if machine.up:
+            return
+        self.machines.bring_up(machine)
+        self._down -= 1
+        self._record((_UP, self.now, -1, -1, -1, node, 0, 0, 0.0))
+        self._changed = True
+
+    # Arrivals and admission.
+
+    def _arrivals(self) -> Generator[Event, object, None]:
+        """The SimPy process of arrivals: reads the next job when the last one has come."""
+        while True:
+            if self._next_job is None:
+                self._next_job = next(self._source, None)
+            job = self._next_job
+            if job is None:
+                self._jobs_left = False
+                return
+            now = self.now
+            if job.arrival_s > now:
+                yield Timer(self.clock, job.arrival_s, ARRIVALS)
+            elif job.arrival_s < now:
+                raise ModelError(f"job {job.id!r} arrives at {job.arrival_s!r} s, after one that arrived at {now!r} s")
+            self._next_job = None
+            self._arrive(job)
+
+    def _arrive(self, job: Job) -> None:
+        number = self._arrived
+        self._arrived += 1
+        self._changed = True
+        graph, schedule, types = job.graph, self.schedule, self.machines.types
+        runtime, known, compile_ = self._runtime.seconds, self.machines.classes.get, self.machines.compile
+        active = ActiveJob(job, number)
+        tasks = active.tasks
+        gpu_s, gpus_most, rejected = 0.0, 0.0, None
+        parents = graph.parents
+        for index, task in enumerate(graph.tasks):
+            instances = task.instances
+            demand = (None if task.gang else known(task.demand)) or compile_(task.demand, instances if task.gang else 0)
+            entry = ActiveTask(active, index, task, demand, runtime(task, types), len(parents[index]))
+            tasks.append(entry)
+            if demand.rejected is not None:
+                rejected = demand.rejected
+            gpus = task.gpus * instances
+            gpu_s += gpus * entry.best_s if gpus else 0.0
+            if gpus > gpus_most:
+                gpus_most = gpus
+        schedule.jobs.append(
+            JobFacts(
+                job.id,
+                job.arrival_s,
+                job.priority,
+                job.tenant,
+                job.deadline_s,
+                job.weight,
+                active.rank(),
+                gpu_s,
+                gpus_most,
+                graph.names,
+            )
+        )
+        schedule.log.pack()
+        self._record((_ARRIVED, self.now, number, -1, -1, -1, 0, 0, 0.0))
+        if rejected is not None:
+            self._record((_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(rejected)))
+            return
+        self._estimates.apply(active, schedule.seed)
+        if self._admission:
+            self.applicants[number] = active
+        else:
+            self._enter(active)
+
+    def _enter(self, active: ActiveJob) -> None:
+        self.frontier.jobs[active.number] = active
+        for task in active.tasks:
+            if not task.missing:
+                self.frontier.add(task, self.now)
+
+    # Carrying out decisions.
+
+    def _carry_out(self, decision: Decision) -> bool:
+        """Do it; True if the policy must be asked again."""
+        kind = type(decision)
+        if kind is Preempt:
+            self._preempt(decision.run)  # type: ignore[union-attr]
+        elif kind is Wait:
+            self._wait(decision.until_s)  # type: ignore[union-attr]
+            return False
+        elif kind is Migrate:
+            self._start(self._preempt(decision.run), decision.placement)  # type: ignore[union-attr]
+        elif kind is Admit:
+            self._admit(decision.job)  # type: ignore[union-attr]
+        elif kind is Reject:
+            self._reject(decision.job)  # type: ignore[union-attr]
+        else:
+            raise IllegalDecision(f"at {self.now:g} s: {decision!r} is no decision")
+        return True
+
+    def _start(self, task: ActiveTask, placement: Placement) -> None:
+        demand = task.demand
+        if demand.gang:
+            self._start_gang(task, placement)
+            return
+        if not placement:
+            self._illegal(task, "an empty placement")
+        machines, take = self.machines.list, self.machines.take
+        for node, instances, gpu in placement:
+            machine = machines[node]
+            room = machine.idle // demand.whole if demand.plain and machine.up else machine.room(demand)
+            if (
+                not 0 < instances <= task.waiting
+                or instances > room
+                or gpu is not None
+                or machine.type not in demand.types
+            ):
+                self._check(task, machine, instances, gpu)
+            mask, on = take(machine, demand, instances, gpu)
+            self._launch(task, instances, ((machine, instances, mask, on),))
+
+    def _start_gang(self, task: ActiveTask, placement: Placement) -> None:
+        machines, take = self.machines.list, self.machines.take
+        for node, instances, gpu in placement:
+            self._check(task, machines[node], instances, gpu)
+        total = sum(share.instances for share in placement)
+        nodes = {share.node for share in placement}
+        if total != task.waiting or len(nodes) != len(placement) or len({machines[node].type for node in nodes}) != 1:
+            self._illegal(
+                task, f"a gang of {task.waiting} starts whole, on distinct nodes of one type; got {placement}"
+            )
+        held = tuple(
+            (machines[node], count, *take(machines[node], task.demand, count, gpu)) for node, count, gpu in placement
+        )
+        self._launch(task, total, held)
+
+    def _check(self, task: ActiveTask, machine: Machine, instances: int, gpu: int | None) -> None:
+        """Raise unless ``instances`` of the task may start on the machine (on its GPU ``gpu``, if one is named)."""
+        demand = task.demand
+        if instances < 1:
+            self._illegal(task, f"{instances} instances")
+        if instances > task.waiting:
+            self._illegal(task, f"{instances} instances asked, {task.waiting} waiting")
+        if machine.type not in demand.types:
+            self._illegal(task, f"node {machine.node.name!r} is not of a type it may run on")
+        if machine.room(demand) < instances:
+            why = "is down" if not machine.up else f"has no room for {instances} x {tuple(demand.demand)}"
+            self._illegal(task, f"node {machine.node.name!r} {why}")
+        if gpu is not None and machine.room_on(gpu, demand) < instances:
+            self._illegal(task, f"GPU {gpu} of node {machine.node.name!r} has no room for {instances} such shares")
+
+    def _launch(self, task: ActiveTask, instances: int, held: tuple[Held, ...]) -> None:
+        """Make the run, write its rows, and set its end."""
+        now = self.now
+        id_ = self._started
+        self._started = id_ + 1
+        run = self.running[id_] = Run(self.clock, id_, task, instances, held, now)
+        task.waiting -= instances
+        if not task.waiting:
+            del self.frontier.ready[task]
+        number, index, gpus = task.job.number, task.index, task.demand.demand.gpus
+        for machine, count, mask, _ in held:
+            named = mask if machine.named else 0
+            self._record((_STARTED, now, number, index, id_, machine.index, count, named, gpus * count))
+        if self._bare and not task.restore_s:
+            run.ends_s = end = now + run.seconds
+            run.computing_s = now
+            run.callbacks = self._on_end  # type: ignore[assignment]
+            self.clock.at(end, COMPLETIONS, run)
+        else:
+            self._prepare(run)
+
+    def _prepare(self, run: Run) -> None:
+        """Let the run fetch its inputs and set itself up before it computes."""
+        run.setup_s = run.task.restore_s + self._setup_s(run)
+        if self._network is not None:
+            run.flows = self._flows(run)
+        if run.flows:
+            run.ends_s = inf
+            run.process = self.clock.process(self._fetch(run))
+        else:
+            self._compute_or_set_up(run)
+
+    def _preempt(self, id_: int) -> ActiveTask:
+        run = self.running.get(id_)
+        if run is None:
+            raise IllegalDecision(f"at {self.now:g} s: run {id_} is not running, so it cannot be preempted")
+        if run.started_s == self.now:  # or two policies' minds could go back and forth for ever inside one instant
+            raise IllegalDecision(
+                f"at {self.now:g} s: run {id_} started in this instant, so it cannot be preempted yet"
+            )
+        return self._stop(run, _PREEMPTED, Preempted(), kept=self._preemption.on_resume == "resume")
+
+    def _wait(self, until_s: float) -> None:
+        if not until_s > self.now:
+            raise IllegalDecision(f"at {self.now:g} s: cannot wait until {until_s!r} s")
+        if until_s < self._wake_s:
+            self._wake_s = until_s
+            timer = Timer(self.clock, until_s, ARRIVALS)
+            timer.callbacks.append(self._wake)
+
+    def _wake(self, _: Event) -> None:
+        self._changed = True
+
+    def _admit(self, number: int) -> None:
+        active = self._applicant(number)
+        self._record((_ADMITTED, self.now, number, -1, -1, -1, 0, 0, 0.0))
+        self._enter(active)
+
+    def _reject(self, number: int) -> None:
+        self._applicant(number)
+        self._record((_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
+
+    def _applicant(self, number: int) -> ActiveJob:
+        active = self.applicants.pop(number, None)
+        if active is None:
+            raise IllegalDecision(f"at {self.now:g} s: job {number} does not wait to be admitted")
+        return active
+
+    # The life of a run.
+
+    def _fetch(self, run: Run) -> Generator[Event, object, None]:
+        """The SimPy process of a run that reads its parents' output over the network."""
+        try:
+            yield from self._network.fetch(self.clock, run.flows)  # type: ignore[union-attr]
+        except Interrupt:
+            return
+        run.process = None
+        run.flows = []
+        self._compute_or_set_up(run)
+
+    def _compute_or_set_up(self, run: Run) -> None:
+        now = self.now
+        if run.setup_s:
+            run.ends_s = now + run.setup_s
+            run.callbacks = self._on_set_up  # type: ignore[assignment]
+        else:
+            run.computing_s = now
+            run.ends_s = now + run.seconds
+            run.callbacks = self._on_end  # type: ignore[assignment]
+            if now > run.started_s:
+                self._record_run(_COMPUTING, run)
+        self.clock.at(run.ends_s, COMPLETIONS, run)
+
+    def _set_up(self, event: Event) -> None:
+        run: Run = event  # type: ignore[assignment]
+        run.setup_s = 0.0
+        self._compute_or_set_up(run)
+
+    def _end(self, event: Event) -> None:
+        """A run has done its work: its task, then its job may be done, and children become ready."""
+        run: Run = event  # type: ignore[assignment]
+        self._release(run, _FINISHED)
+        now, active, index = self.now, run.task.job, run.task.index
+        if self._network is not None:
+            places = active.places.setdefault(index, {})
+            for machine, count, _, _ in run.held:
+                places[machine.index] = places.get(machine.index, 0) + count
+        tasks = active.tasks
+        task = tasks[index]
+        task.unfinished -= run.instances
+        if task.unfinished:
+            return
+        for child in active.job.graph.children[index]:
+            waiter = tasks[child]
+            waiter.missing -= 1
+            if not waiter.missing:
+                self.frontier.add(waiter, now)
+        active.tasks_left -= 1
+        if not active.tasks_left:
+            del self.frontier.jobs[active.number]
+            self._record((_COMPLETED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
+
+    def _stop(self, run: Run, kind: int, cause: object, *, kept: bool) -> ActiveTask:
+        """End a run before its time; its instances become ready again."""
+        now = self.now
+        run.callbacks = []
+        if run.process is not None and run.process.is_alive:
+            run.process.interrupt(cause)
+        self._release(run, kind)
+        task, left = run.task, 1.0
+        if kept:
+            done = (now - run.computing_s) / run.seconds if run.computing_s is not None and run.seconds else 0.0
+            left = task.left * max(0.0, 1.0 - done)
+        self._pieces += 1
+        cost_s = self._preemption.cost_s(task.task.memory_gb, kept and run.computing_s is not None)
+        again = task.piece_of(self._pieces, run.instances, left, cost_s)
+        self.frontier.add(again, now)
+        return again
+
+    def _release(self, run: Run, kind: int) -> None:
+        """Give back what a run holds and write its last rows."""
+        self._changed = True
+        id_ = run.id
+        del self.running[id_]
+        task = run.task
+        active, demand = task.job, task.demand
+        now = self.now
+        gpus = demand.demand.gpus
+        active.service_gpu_s += gpus * run.instances * (now - run.started_s)
+        give = self.machines.give
+        for machine, count, mask, on in run.held:
+            give(machine, demand, count, mask, on)
+            named = mask if machine.named else 0
+            self._record((kind, now, active.number, task.index, id_, machine.index, count, named, gpus * count))
+
+    def _record_run(self, kind: int, run: Run) -> None:
+        task = run.task
+        gpus = task.demand.demand.gpus
+        for machine, count, mask, _ in run.held:
+            named = mask if machine.named else 0
+            self._record(
+                (kind, self.now, task.job.number, task.index, run.id, machine.index, count, named, gpus * count)
+            )
+
+    def _setup_s(self, run: Run) -> float:
+        """Ask the set-up model and note whom the GPUs serve from now on."""
+        if self._setup is None or self._served is None:
+            return 0.0
+        number = run.task.job.number
+        previous = []
+        for machine, _, mask, _ in run.held:
+            served = self._served[machine.index]
+            while mask:
+                gpu = (mask & -mask).bit_length() - 1
+                previous.append(served[gpu])
+                served[gpu] = number
+                mask &= mask - 1
+        return self._setup.seconds(run.task.task, number, tuple(previous))
+
+    def _flows(self, run: Run) -> list[Flow]:
+        """What the run must read: each parent's bytes from where its instances ran, in proportion to their number
+        there."""
+        active, index = run.task.job, run.task.index
+        graph = active.job.graph
+        share_here = {machine.index: count / graph.tasks[index].instances for machine, count, _, _ in run.held}
+        flows = []
+        for edge in active.job.graph.edges:
+            if edge.child == index and edge.bytes:
+                places = active.places[edge.parent]
+                instances = graph.tasks[edge.parent].instances
+                for source, count in places.items():
+                    for node, part in share_here.items():
+                        if node != source:
+                            flows.append(Flow(source, node, edge.bytes * part * count / instances))
+        return flows
+
+    # Clock and observers.
+
+    def _start_clock(self, now: float) -> None:
+        self.clock = Clock(now)
+        self._on_end = [self._end]
+        self._on_set_up = [self._set_up]
+        if self._jobs_left:
+            self.clock.process(self._arrivals())
+        for disturbing in self._disturbing:
+            for process in disturbing.processes(self.clock, self):
+                self.clock.process(process)
+
+    def _observe(self, observers: Sequence[Observer]) -> None:
+        append = self.schedule.log.append
+        if not observers:
+            self._record = append
+            return
+
+        def record(row: tuple[int, float, int, int, int, int, int, int, float]) -> None:
+            append(row)
+            for observer in observers:
+                observer(row)
+
+        self._record = record
+
+    def _illegal(self, task: ActiveTask, why: str) -> None:
+        raise IllegalDecision(f"at {self.now:g} s: cannot start {task.name}: {why}")
+
+    def _why_stalled(self) -> str:
+        waiting = len(self.frontier.ready)
+        first = next(iter(self.frontier.ready), None)
+        example = f", {first.name} among them" if first is not None else ""
+        applicants = f" and {len(self.applicants)} jobs wait to be admitted" if self.applicants else ""
+        return (
+            f"at {self.now:g} s: {waiting} ready tasks wait{example}{applicants}, nothing runs and nothing is pending, "
+            "but the policy decided nothing"
+        )

@@ -1,0 +1,71 @@
+"""What policies may know of durations: the truth, a noisy guess, the user's claim, or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+from dagsim.errors import ModelError
+from dagsim.model import Task
+from dagsim.model.streams import stream
+from dagsim.systems.cluster.state import ActiveJob
+
+__all__ = ["Estimates"]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """How the durations that a policy sees follow from the true ones.
+
+    ``exact``: the truth. ``noisy``: the truth times a log-normal factor per task with median 1 and ``sigma`` of its
+    logarithm, the same on every type. ``predicted``: ``Task.estimate`` instead of ``Task.work`` (a batch system's
+    requested time), scaled alike on every type. ``hidden``: 1 s everywhere, so that every order by duration falls back
+    on first come, first served.
+
+    Raises:
+        ModelError: An unknown kind or a negative sigma; with ``predicted``, at arrival, a task without an estimate.
+    """
+
+    kind: Literal["exact", "noisy", "predicted", "hidden"] = "exact"
+    sigma: float = 0.5
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("exact", "noisy", "predicted", "hidden"):
+            raise ModelError(f"estimates: kind must be exact, noisy, predicted or hidden, got {self.kind!r}")
+        if not self.sigma >= 0:
+            raise ModelError(f"estimates: sigma must be 0 or more, got {self.sigma!r}")
+
+    def apply(self, active: ActiveJob, seed: int) -> None:
+        """Replace the truth on the job's tasks by what policies may know. Depends on nothing but job, number and
+        seed."""
+        if self.kind == "exact":
+            return
+        factors = self._factors(active, seed)
+        for task, factor in zip(active.tasks, factors, strict=True):
+            if self.kind == "hidden":
+                task.seconds = tuple([s if s == inf else 1.0 for s in task.truth])
+            else:
+                task.seconds = tuple([s * factor for s in task.truth])
+            task.best_s = task.rank_s = min(task.seconds)
+        active.rank()
+
+    def _factors(self, active: ActiveJob, seed: int) -> list[float]:
+        """Per task the estimate as a multiple of the truth."""
+        match self.kind:
+            case "noisy":
+                rng = stream(seed, "estimates", active.number)
+                return [float(factor) for factor in rng.lognormal(0.0, self.sigma, len(active.tasks))]
+            case "predicted":
+                return [_claim(entry.task, active.job.id) for entry in active.tasks]
+            case _:
+                return [1.0] * len(active.tasks)
+
+
+def _claim(task: Task, job: str) -> float:
+    """The user's estimate as a multiple of the truth."""
+    if task.estimate is None:
+        raise ModelError(f"estimates 'predicted' need Task.estimate, and task {job}/{task.name} has none")
+    return task.estimate / task.work if task.work else 1.0

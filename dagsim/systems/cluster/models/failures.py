@@ -1,0 +1,208 @@
+"""Disturbances: processes that take nodes down and bring them back."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from math import inf
+from typing import Literal, Protocol
+
+import numpy as np
+from simpy.events import Event
+
+from dagsim.errors import ModelError
+from dagsim.model.streams import stream
+from dagsim.systems.cluster.clock import DISTURBANCES, Clock, Timer
+
+__all__ = ["Disturbance", "Downtimes", "Maintenance", "NodeFailures", "Nodes"]
+
+
+class Nodes(Protocol):
+    """What a disturbance may do to a simulation."""
+
+    @property
+    def node_count(self) -> int:
+        """Nodes in the cluster."""
+        ...
+
+    def take_down(self, node: int) -> None:
+        """The node fails or is taken out; its runs end as failed. Nothing happens if it is down."""
+        ...
+
+    def bring_up(self, node: int) -> None:
+        """The node is back. Nothing happens if it is up."""
+        ...
+
+
+class Disturbance(Protocol):
+    """The seam where disturbances attach: a configuration that makes the plain state of its processes."""
+
+    def start(self, nodes: int, seed: int) -> Disturbing:
+        """The state at time 0 for a cluster of ``nodes`` nodes."""
+        ...
+
+
+class Disturbing(Protocol):
+    """A disturbance at work. What comes next is plain data, so that a copy goes on in a forked simulation."""
+
+    def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
+        """The SimPy processes that carry on from the present state."""
+        ...
+
+    def copy(self) -> Disturbing:
+        """An equal state that goes on by itself."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailures:
+    """Each node fails and is repaired by itself, after exponential times (a memoryless machine-repair model)."""
+
+    mean_up_s: float
+    mean_down_s: float
+    kind: Literal["node_failures"] = "node_failures"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        for name in ("mean_up_s", "mean_down_s"):
+            if not getattr(self, name) > 0:
+                raise ModelError(f"node failures: {name} must be positive, got {getattr(self, name)!r}")
+
+    def start(self, nodes: int, seed: int) -> _Failing:
+        """Every node up, with its own random stream."""
+        rngs = [stream(seed, "failures", node) for node in range(nodes)]
+        return _Failing(self, rngs, [float(rng.exponential(self.mean_up_s)) for rng in rngs], [True] * nodes)
+
+
+@dataclass(slots=True)
+class _Failing:
+    """Per node: its random stream, when it changes next, and whether it is up until then."""
+
+    rates: NodeFailures
+    rngs: list[np.random.Generator]
+    next_s: list[float]
+    up: list[bool]
+
+    def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
+        return [self._life(clock, nodes, node) for node in range(len(self.rngs))]
+
+    def copy(self) -> _Failing:
+        rngs = []
+        for rng in self.rngs:
+            twin = np.random.default_rng()
+            twin.bit_generator.state = rng.bit_generator.state
+            rngs.append(twin)
+        return _Failing(self.rates, rngs, list(self.next_s), list(self.up))
+
+    def _life(self, clock: Clock, nodes: Nodes, node: int) -> Generator[Event, object, None]:
+        while True:
+            yield Timer(clock, self.next_s[node], DISTURBANCES)
+            if self.up[node]:
+                nodes.take_down(node)
+            else:
+                nodes.bring_up(node)
+            self.up[node] = not self.up[node]
+            mean = self.rates.mean_up_s if self.up[node] else self.rates.mean_down_s
+            self.next_s[node] = clock.now + float(self.rngs[node].exponential(mean))
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """Named nodes are out of service from ``start_s`` to ``end_s``."""
+
+    nodes: tuple[int, ...]
+    start_s: float
+    end_s: float
+    kind: Literal["maintenance"] = "maintenance"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start_s < self.end_s:
+            raise ModelError(f"maintenance: needs 0 <= start_s < end_s, got {self.start_s!r} and {self.end_s!r}")
+
+    def start(self, nodes: int, seed: int) -> _Maintaining:
+        """Nothing has happened yet.
+
+        Raises:
+            ModelError: A node that the cluster does not have.
+        """
+        if any(not 0 <= node < nodes for node in self.nodes):
+            raise ModelError(f"maintenance: nodes must lie in 0..{nodes - 1}, got {self.nodes}")
+        return _Maintaining(self)
+
+
+@dataclass(slots=True)
+class _Maintaining:
+    window: Maintenance
+    done: list[str] = field(default_factory=list)
+
+    def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
+        return [self._window(clock, nodes)]
+
+    def copy(self) -> _Maintaining:
+        return _Maintaining(self.window, list(self.done))
+
+    def _window(self, clock: Clock, nodes: Nodes) -> Generator[Event, object, None]:
+        for step, time_s, act in (
+            ("down", self.window.start_s, nodes.take_down),
+            ("up", self.window.end_s, nodes.bring_up),
+        ):
+            if step not in self.done:
+                yield Timer(clock, time_s, DISTURBANCES)
+                self.done.append(step)
+                for node in self.window.nodes:
+                    act(node)
+
+
+@dataclass(frozen=True, slots=True)
+class Downtimes:
+    """Nodes that come later, leave or are away, each from its ``start_s`` to its ``end_s`` (``inf``: for good), as a
+    trace's machine events have it. Those of one node must not overlap."""
+
+    windows: tuple[tuple[int, float, float], ...]
+    """``(node, start_s, end_s)`` in any order."""
+
+    def __post_init__(self) -> None:
+        for node, start_s, end_s in self.windows:
+            if not 0 <= start_s < end_s:
+                raise ModelError(f"downtime of node {node}: needs 0 <= start_s < end_s, got {start_s!r} and {end_s!r}")
+
+    def start(self, nodes: int, seed: int) -> _Absent:
+        """Nothing has happened yet.
+
+        Raises:
+            ModelError: A node that the cluster does not have.
+        """
+        wrong = next((node for node, _, _ in self.windows if not 0 <= node < nodes), None)
+        if wrong is not None:
+            raise ModelError(f"downtimes: nodes must lie in 0..{nodes - 1}, got {wrong}")
+        ends = [(end_s, False, node) for node, _, end_s in self.windows if end_s < inf]
+        return _Absent(sorted(ends + [(start_s, True, node) for node, start_s, _ in self.windows]))
+
+
+@dataclass(slots=True)
+class _Absent:
+    """``(time_s, whether it goes down, node)`` in order, returns before departures, and how many of them happened."""
+
+    changes: list[tuple[float, bool, int]]
+    done: int = 0
+
+    def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
+        return [self._carry_on(clock, nodes)]
+
+    def copy(self) -> _Absent:
+        return _Absent(self.changes, self.done)
+
+    def _carry_on(self, clock: Clock, nodes: Nodes) -> Generator[Event, object, None]:
+        while self.done < len(self.changes):
+            time_s = self.changes[self.done][0]
+            yield Timer(clock, time_s, DISTURBANCES)
+            while self.done < len(self.changes) and self.changes[self.done][0] == time_s:
+                _, down, node = self.changes[self.done]
+                self.done += 1
+                if down:
+                    nodes.take_down(node)
+                else:
+                    nodes.bring_up(node)

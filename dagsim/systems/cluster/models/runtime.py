@@ -1,0 +1,239 @@
+"""Runtime models: how long one instance of a task takes on each type of GPU.
+
+``Task.work`` is what each GPU of an instance has to do (its GPUs work side by side), in the unit of the model. A task
+that takes a share of a GPU runs as fast as its work was measured: sharing slows nobody down here.
+
+One speed per GPU type is a simplification. Measured against a T4, a V100 and an A100 train BERT 1 : 2.6 : 5.2 times as
+fast but DeepSpeech2 1 : 2.3 : 1.5 (Sia, SOSP 2023, largest batch that all three ran). ``Flops`` and ``Recorded`` have
+one speed per type, ``Throughput`` one per model and type. A task's own ``speeds`` override every model on the types
+they name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, fields
+from functools import cache
+from math import inf
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeAlias
+
+from dagsim.errors import ModelError
+from dagsim.model import GpuType, Task, gpu_type
+from dagsim.model.gpu import canonical
+from dagsim.systems.cluster.models.throughput import ThroughputTable, shipped_throughputs
+
+__all__ = ["Flops", "Gpus", "Recorded", "Runtime", "Throughput"]
+
+Gpus: TypeAlias = tuple[GpuType | None, ...]
+"""GPU types in some order; ``None`` stands for a CPU machine."""
+
+_Rates: TypeAlias = tuple[float, ...]
+"""Units of work per second, by GPU type; 0 where a task cannot run."""
+
+
+class Runtime(Protocol):
+    """The seam where runtime models attach."""
+
+    def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
+        """Seconds that one instance of ``task`` takes on each of ``gpus``.
+
+        ``inf`` where it cannot run: a GPU task on a CPU machine, any task on a type that its ``gpu_types`` leave out.
+        Hand in the same tuple object again and again: what is known of it is remembered.
+        """
+        ...
+
+
+class _ByType(ABC):
+    """Work over rate, with the rates of every kind of task remembered: the hot path that the models share.
+
+    ``_known`` finds the types by identity, since hashing a GPU type costs more than all the rest. It is no field of
+    the models, so that they stay plain values, and starts empty in a copy.
+    """
+
+    __slots__ = ("_known",)
+    _known: dict[int, tuple[Gpus, dict[Hashable, _Rates]]]
+
+    @abstractmethod
+    def _rate(self, task: Task, gpu: GpuType | None) -> float:
+        """Units of work per second on ``gpu``, where the task can run."""
+
+    def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
+        held = self._known.get(id(gpus)) or self._adopt(gpus)
+        if task.speeds and task.gpus:
+            rates = self._rates(task, gpus, task.speeds)
+        else:
+            key = task.demand if task.model is None else (task.demand, task.model, task.batch)
+            known = held[1].get(key)
+            rates = known if known is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
+        work = task.work
+        if len(rates) == 1:
+            return (work / rates[0] if rates[0] else inf,)
+        return tuple([work / rate if rate else inf for rate in rates])
+
+    def _adopt(self, gpus: Gpus) -> tuple[Gpus, dict[Hashable, _Rates]]:
+        if len(self._known) >= 64:  # a caller that makes a new tuple for every call
+            self._known.clear()
+        rates = next((rates for types, rates in self._known.values() if types == gpus), {})
+        held = self._known[id(gpus)] = (gpus, rates)  # holding the tuple keeps its id from being reused
+        return held
+
+    def _rates(self, task: Task, gpus: Gpus, speeds: Mapping[str, float]) -> _Rates:
+        allowed = None if task.gpu_types is None else {canonical(name) for name in task.gpu_types}
+        rates = []
+        for gpu in gpus:
+            if (gpu is None and (task.gpus or allowed)) or (gpu and allowed and gpu.name not in allowed):
+                rates.append(0.0)
+            elif gpu and (own := _own(speeds, gpu)) is not None:
+                if not own >= 0:
+                    raise ModelError(f"task {task.name!r}: its speed on {gpu.name} must be 0 or more, got {own!r}")
+                rates.append(own)
+            else:
+                rates.append(self._rate(task, gpu))
+        return tuple(rates)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Flops(_ByType):
+    """Work in TFLOP, done at ``efficiency`` times the GPU's peak rate at ``precision``, or of its next slower mode.
+
+    A CPU-only task runs at ``efficiency`` times ``cpu_tflops_per_core`` on each core it asks for (at least one). The
+    default is an AVX2 core: 2 fused multiply-adds of 8 FP32 lanes per cycle (32 FLOP) at 2.5 GHz.
+
+    Raises:
+        ModelError: An unknown precision, an efficiency outside (0, 1], or a CPU rate that is not positive.
+    """
+
+    precision: Literal["fp32", "tf32", "fp16"] = "tf32"
+    efficiency: float = 0.35
+    cpu_tflops_per_core: float = 0.08
+    kind: Literal["flops"] = "flops"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        _check("flops", "precision", self.precision, "fp32", "tf32", "fp16")
+        if not 0 < self.efficiency <= 1:
+            raise ModelError(f"runtime flops: efficiency must lie above 0 and up to 1, got {self.efficiency!r}")
+        if not 0 < self.cpu_tflops_per_core < inf:
+            raise ModelError(f"runtime flops: cpu_tflops_per_core must be positive, got {self.cpu_tflops_per_core!r}")
+        object.__setattr__(self, "_known", {})
+
+    def __str__(self) -> str:
+        return f"work in TFLOP at {self.efficiency:.0%} of each GPU's peak {self.precision.upper()} rate"
+
+    def _rate(self, task: Task, gpu: GpuType | None) -> float:
+        if gpu is None or not task.gpus:
+            return self.efficiency * self.cpu_tflops_per_core * max(task.cpus, 1.0)
+        return self.efficiency * gpu.tflops(self.precision)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded(_ByType):
+    """Work in seconds measured on the GPU type ``reference``; other types scale them by the ratio of their peak rates.
+
+    ``scale`` is the precision whose rates are compared, ``none`` for the same seconds everywhere. Without a reference
+    nobody knows what the seconds were measured on: every type runs at speed 1. CPU-only tasks take theirs anywhere.
+
+    Raises:
+        ModelError: An unknown reference type or scale.
+    """
+
+    reference: str | None = None
+    scale: Literal["fp32", "tf32", "fp16", "none"] = "fp32"
+    kind: Literal["recorded"] = "recorded"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if self.reference is not None:
+            gpu_type(self.reference)
+        _check("recorded", "scale", self.scale, "fp32", "tf32", "fp16", "none")
+        object.__setattr__(self, "_known", {})
+
+    def __str__(self) -> str:
+        if self.reference is None:
+            return "recorded seconds, measured on an unknown GPU type: every type runs at speed 1"
+        if self.scale == "none":
+            return f"seconds recorded on {self.reference}, the same on every type"
+        return f"seconds recorded on {self.reference}, scaled by peak {self.scale.upper()} rates"
+
+    def _rate(self, task: Task, gpu: GpuType | None) -> float:
+        if gpu is None or not task.gpus or self.reference is None or self.scale == "none":
+            return 1.0
+        return gpu.tflops(self.scale) / gpu_type(self.reference).tflops(self.scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput(_ByType):
+    """Work in seconds on the GPU type ``reference``; other types scale them by the measured throughputs of the model.
+
+    A task that names its ``batch`` is scaled at that batch. For others, ``batch="common"`` compares two types at the
+    largest batch measured on both, ``batch="best"`` each at its own fastest (a larger memory then counts as speed).
+    ``table`` is a CSV file of your own instead of the shipped one. What the table does not hold, and a task without a
+    model, is an error, or with ``missing="flops"`` scaled by peak FP32 rates. CPU-only tasks take their work anywhere.
+
+    Raises:
+        ModelError: An unknown reference or option; when asked, a model or type that the table lacks.
+        ConfigError: When first asked, a table that cannot be read.
+    """
+
+    reference: str = "V100-16"
+    batch: Literal["common", "best"] = "common"
+    missing: Literal["error", "flops"] = "error"
+    table: str | None = None
+    kind: Literal["throughput"] = "throughput"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        gpu_type(self.reference)
+        _check("throughput", "batch", self.batch, "common", "best")
+        _check("throughput", "missing", self.missing, "error", "flops")
+        object.__setattr__(self, "_known", {})
+
+    def __str__(self) -> str:
+        return f"seconds on {self.reference}, scaled by each model's throughputs in {self.table or 'the shipped table'}"
+
+    def _rate(self, task: Task, gpu: GpuType | None) -> float:
+        if gpu is None or not task.gpus:
+            return 1.0
+        reference = gpu_type(self.reference)
+        if task.model is not None and (ratio := self._ratio(task.model, task.batch, gpu, reference)) is not None:
+            return ratio
+        if self.missing == "flops":
+            return gpu.fp32_tflops / reference.fp32_tflops
+        if task.model is None:
+            raise ModelError(f"task {task.name!r} has no model to look up its throughput; give one, or missing: flops")
+        at = "" if task.batch is None else f" at batch {task.batch}"
+        raise ModelError(
+            f"task {task.name!r}: the throughput table does not compare model {task.model!r} on {gpu.name} with the "
+            f"reference {reference.name}{at}; give its speeds, leave that type out of gpu_types, or set missing: flops"
+        )
+
+    def _ratio(self, model: str, batch: int | None, gpu: GpuType, reference: GpuType) -> float | None:
+        table = shipped_throughputs() if self.table is None else _table(self.table)
+        if batch is None and self.batch == "best":
+            return table.best_ratio(model, gpu, reference)
+        return table.ratio(model, gpu, reference, batch)
+
+
+def _own(speeds: Mapping[str, float], gpu: GpuType) -> float | None:
+    """The task's own rate on ``gpu``, if it has one, under whichever of the type's names."""
+    if gpu.name in speeds:
+        return speeds[gpu.name]
+    return next((rate for name, rate in speeds.items() if canonical(name) == gpu.name), None)
+
+
+def _check(model: str, name: str, value: str, *allowed: str) -> None:
+    if value not in allowed:
+        raise ModelError(f"runtime {model}: {name} must be one of {', '.join(allowed)}, got {value!r}")
+
+
+@cache
+def _table(path: str) -> ThroughputTable:
+    return ThroughputTable.read(Path(path))

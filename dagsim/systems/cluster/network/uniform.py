@@ -1,0 +1,39 @@
+"""Every pair of nodes at the same bandwidth and latency, without contention."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from simpy.events import Event
+
+from dagsim.errors import ModelError
+from dagsim.systems.cluster.clock import Clock, Timer
+from dagsim.systems.cluster.network.base import Flow
+
+__all__ = ["Uniform"]
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """A flow takes ``latency_s + size / bandwidth``; flows to one run go side by side; on one node nothing is sent."""
+
+    bandwidth_gb_s: float = 12.5
+    latency_s: float = 0.0
+    kind: Literal["uniform"] = "uniform"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not self.bandwidth_gb_s > 0:
+            raise ModelError(f"uniform network: bandwidth_gb_s must be positive, got {self.bandwidth_gb_s!r}")
+        if not self.latency_s >= 0:
+            raise ModelError(f"uniform network: latency_s must be 0 or more, got {self.latency_s!r}")
+
+    def fetch(self, clock: Clock, flows: Sequence[Flow]) -> Generator[Event, object, None]:
+        """Wait for the slowest flow."""
+        for flow in flows:
+            if flow.ends_s is None:
+                flow.ends_s = clock.now + self.latency_s + flow.size / (self.bandwidth_gb_s * 1e9)
+        yield Timer(clock, max(flow.ends_s or 0.0 for flow in flows))

@@ -1,0 +1,462 @@
+"""What is free on each machine, indexed so that finding room never scans the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dagsim.model import Cluster, Demand, GpuType, Node, Placement, Share
+from dagsim.model.gpu import canonical
+from dagsim.model.record import RejectReason
+from dagsim.systems.cluster.free_index import Levels
+
+__all__ = ["DemandClass", "Machine", "Machines"]
+
+MICRO = 1_000_000
+"""CPUs, memory and shares of a GPU are counted in whole millionths, so that taking and giving back leaves no
+residue."""
+NAMED_GPUS = 62
+"""The log names the GPUs a run holds on machines with up to this many (a signed 64-bit mask)."""
+
+_MOST = 1e15
+"""Cores or GB; whatever is more is as much, so that its millionths are a number."""
+_LOOK_BACK = 256
+"""How many releases a demand class that did not fit looks back at, before it searches all machines again."""
+
+
+def _millionths(amount: float) -> int:
+    return round(min(amount, _MOST) * MICRO)
+
+
+class DemandClass:
+    """All tasks that ask for the same, compiled against one cluster: they fit or do not fit together.
+
+    ``gang`` is the number of instances that must start together, 0 for independent ones. ``types`` are the places in
+    ``Machines.types`` that may run it. ``rejected`` says why the empty cluster could never run it, if it could not.
+    """
+
+    __slots__ = (
+        "blocked_at",
+        "cpus",
+        "demand",
+        "gang",
+        "memory",
+        "number",
+        "plain",
+        "rejected",
+        "share",
+        "types",
+        "whole",
+    )
+
+    def __init__(self, demand: Demand, gang: int, types: tuple[int, ...], number: int) -> None:
+        self.demand = demand
+        self.gang = gang
+        self.types = types
+        self.number = number
+        self.whole = int(demand.gpus) if demand.gpus >= 1 else 0
+        self.share = round(demand.gpus * MICRO) if demand.gpus < 1 else 0
+        self.cpus = _millionths(demand.cpus)
+        self.memory = _millionths(demand.memory_gb)
+        self.plain = bool(self.whole) and not (self.cpus or self.memory or gang)
+        """Asks for whole GPUs and nothing else: room is a matter of idle GPUs alone."""
+        self.rejected: RejectReason | None = None
+        self.blocked_at = -1
+
+
+class Machine:
+    """One node and what is free on it. ``idle`` GPUs are wholly free (``free`` is their bit mask), ``shares`` maps each
+    partly used GPU to its free millionths."""
+
+    __slots__ = (
+        "bit",
+        "cpus",
+        "free",
+        "gpus",
+        "idle",
+        "index",
+        "levels",
+        "memory",
+        "named",
+        "node",
+        "shares",
+        "type",
+        "up",
+    )
+
+    def __init__(self, index: int, node: Node, type_: int) -> None:
+        self.index = index
+        self.bit = 1 << index
+        self.node = node
+        self.type = type_
+        self.gpus = node.gpus
+        self.named = node.gpus <= NAMED_GPUS
+        self.levels = Levels()
+        """The index of its type that it is in, by idle GPUs."""
+        self.idle = node.gpus
+        self.free = (1 << node.gpus) - 1
+        self.cpus = _millionths(node.cpus)
+        self.memory = _millionths(node.memory_gb)
+        self.shares: dict[int, int] = {}
+        self.up = True
+
+    def room(self, demand: DemandClass) -> int:
+        """How many instances of ``demand`` could start here now."""
+        if demand.plain:
+            return self.idle // demand.whole if self.up else 0
+        if demand.whole:
+            count = self.idle // demand.whole
+        elif demand.share:
+            count = self.idle * (MICRO // demand.share) + sum(free // demand.share for free in self.shares.values())
+        else:
+            count = 1 << 40
+        if demand.cpus:
+            count = min(count, self.cpus // demand.cpus)
+        if demand.memory:
+            count = min(count, self.memory // demand.memory)
+        return count if self.up else 0
+
+    def room_on(self, gpu: int, demand: DemandClass) -> int:
+        """How many shares of a fractional ``demand`` the GPU numbered ``gpu`` has room for (0 for other demands)."""
+        free = self.shares.get(gpu, MICRO if self.free >> gpu & 1 else 0)
+        return free // demand.share if demand.share else 0
+
+    def copy(self) -> Machine:
+        twin = Machine.__new__(Machine)
+        for name in Machine.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.shares = dict(self.shares)
+        return twin
+
+
+class Machines:
+    """All machines of a cluster, the indexes over them, and the demand classes compiled against them."""
+
+    __slots__ = ("_alone", "by_cpus", "by_gpus", "classes", "list", "recent", "released", "shared", "types")
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.types: tuple[GpuType | None, ...] = cluster.gpu_types
+        place = {gpu: index for index, gpu in enumerate(self.types)}
+        self.list = [Machine(index, node, place[node.gpu]) for index, node in enumerate(cluster.nodes)]
+        self.by_gpus = [Levels() for _ in self.types]
+        """Per type, machines by wholly idle GPUs."""
+        self.shared = [0] * len(self.types)
+        """Per type, the bit set of machines with a partly used GPU."""
+        self.by_cpus: list[Levels] | None = None
+        """Per type, machines by whole free CPU cores (up to a limit); kept only once a CPU-only task has been seen."""
+        self.released = 0
+        """Counts releases; a demand class that did not fit need not be tried again until it moves."""
+        self.recent: list[Machine] = []
+        """The machines of the last releases, latest last: only they can have room for what did not fit before."""
+        self.classes: dict[object, DemandClass] = {}
+        self._alone: list[Placement] = [(Share(index),) for index in range(len(self.list))]
+        for machine in self.list:
+            machine.levels = self.by_gpus[machine.type]
+            machine.levels.add(machine.bit, machine.idle)
+
+    def compile(self, demand: Demand, gang: int) -> DemandClass:
+        """The class of ``demand``; ``gang`` instances that start together, or 0."""
+        key = (demand, gang) if gang else demand
+        known = self.classes.get(key)
+        if known is None:
+            known = self.classes[key] = self._compile(demand, gang)
+        return known
+
+    def fits(self, demand: DemandClass) -> bool:
+        """Whether one instance (or the whole gang) could start now. Remembers a no until something is released."""
+        if demand.blocked_at == self.released:
+            return False
+        if demand.plain:
+            by_gpus, whole = self.by_gpus, demand.whole
+            for type_ in demand.types:
+                if by_gpus[type_].used >> whole:
+                    return True
+        elif not demand.gang and demand.blocked_at >= 0 and (since := self.released - demand.blocked_at) <= _LOOK_BACK:
+            for machine in self.recent[-since:]:
+                if machine.type in demand.types and machine.room(demand):
+                    return True
+        else:
+            for type_ in demand.types:
+                if self.fits_on(demand, type_):
+                    return True
+        demand.blocked_at = self.released
+        return False
+
+    def fits_on(self, demand: DemandClass, type_: int) -> bool:
+        """Whether one instance (or the whole gang) could start now on machines of ``type_``."""
+        if demand.gang:
+            needed = demand.gang
+            for index in self.candidates(demand, type_):
+                needed -= self.list[index].room(demand)
+                if needed <= 0:
+                    return True
+            return False
+        if demand.plain:
+            return self.by_gpus[type_].used >> demand.whole != 0
+        return self.best(demand, type_) >= 0
+
+    def best(self, demand: DemandClass, type_: int) -> int:
+        """Best fit: the machine of ``type_`` with the least free that has room for one instance, or -1."""
+        if demand.plain:
+            levels = self.by_gpus[type_]
+            used = levels.used >> demand.whole << demand.whole
+            if not used:
+                return -1
+            bits = levels.sets[(used & -used).bit_length() - 1]
+            return (bits & -bits).bit_length() - 1
+        machines = self.list
+        if demand.share:
+            return self._best_share(demand, type_)
+        for index in self.candidates(demand, type_):
+            if machines[index].room(demand):
+                return index
+        return -1
+
+    def candidates(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[int]:
+        """Machines of ``type_`` that may have room, least (or most) free first: GPUs by whole idle ones (machines with
+        a partly used GPU ahead of all for a fractional demand), CPU-only demands by free cores. CPUs and memory are not
+        checked: ask ``Machine.room``."""
+        if demand.whole:
+            levels, least = self.by_gpus[type_], demand.whole
+        elif demand.share:
+            return self._share_candidates(type_, most_free_first)
+        else:
+            levels, least = self._cpu_levels()[type_], _cores(demand.cpus)
+        return levels.from_most(least) if most_free_first else levels.from_least(least)
+
+    def fit(self, demand: DemandClass, type_: int, waiting: int) -> Placement | None:
+        """A placement on ``type_`` by best fit: one machine with as many of ``waiting`` instances as it has room for; a
+        gang whole, on the fullest single machine that takes it, else on as few machines as possible. ``None`` if no
+        room."""
+        if demand.plain:  # as ``best``, without the call: this is asked for every single start
+            levels = self.by_gpus[type_]
+            used = levels.used >> demand.whole << demand.whole
+            if not used:
+                return None
+            bits = levels.sets[(used & -used).bit_length() - 1]
+            index = (bits & -bits).bit_length() - 1
+        elif demand.gang:
+            return self._fit_gang(demand, type_)
+        else:
+            index = self.best(demand, type_)
+            if index < 0:
+                return None
+        if waiting == 1:
+            return self._alone[index]
+        return (Share(index, min(waiting, self.list[index].room(demand))),)
+
+    def take(self, machine: Machine, demand: DemandClass, count: int, gpu: int | None) -> tuple[int, tuple[int, ...]]:
+        """Occupy ``machine`` with ``count`` instances; ``Machine.room`` must allow it. Returns the bit mask of the GPUs
+        held and, for a fractional demand, the GPU of each instance."""
+        mask: int = 0
+        on: tuple[int, ...] = ()
+        if demand.whole:
+            needed = demand.whole * count
+            free = machine.free
+            if needed == machine.idle:
+                mask = free
+            else:
+                mask = free & -free
+                for _ in range(needed - 1):
+                    mask |= (free ^ mask) & -(free ^ mask)
+            machine.free = free ^ mask
+            self._set_idle(machine, machine.idle - needed)
+            if demand.plain:
+                return mask, on
+        elif demand.share:
+            on = tuple(self._take_share(machine, demand.share, gpu) for _ in range(count))
+            for index in on:
+                mask |= 1 << index
+        if demand.cpus or demand.memory:
+            self._set_cpus(machine, machine.cpus - demand.cpus * count)
+            machine.memory -= demand.memory * count
+        return mask, on
+
+    def give(self, machine: Machine, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> None:
+        """Give back what ``take`` took."""
+        self._release(machine)
+        if demand.whole:
+            machine.free |= mask
+            self._set_idle(machine, machine.idle + demand.whole * count)
+            if demand.plain:
+                return
+        elif demand.share:
+            for index in on:
+                self._give_share(machine, demand.share, index)
+        if demand.cpus or demand.memory:
+            self._set_cpus(machine, machine.cpus + demand.cpus * count)
+            machine.memory += demand.memory * count
+
+    def take_down(self, machine: Machine) -> None:
+        """Take a machine out of every index; what runs on it must be ended by the caller."""
+        bit = 1 << machine.index
+        self.by_gpus[machine.type].remove(bit, machine.idle)
+        self.shared[machine.type] &= ~bit
+        if self.by_cpus is not None:
+            self.by_cpus[machine.type].remove(bit, _cores(machine.cpus))
+        machine.up = False
+
+    def bring_up(self, machine: Machine) -> None:
+        """Put a repaired machine back into the indexes."""
+        bit = 1 << machine.index
+        machine.up = True
+        self._release(machine)
+        self.by_gpus[machine.type].add(bit, machine.idle)
+        if machine.shares:
+            self.shared[machine.type] |= bit
+        if self.by_cpus is not None:
+            self.by_cpus[machine.type].add(bit, _cores(machine.cpus))
+
+    def idle_gpus(self, type_: int) -> int:
+        """Wholly idle GPUs of one type, over all machines that are up."""
+        return sum(level * bits.bit_count() for level, bits in self.by_gpus[type_].sets.items())
+
+    def copy(self) -> Machines:
+        """An equal set of machines that changes on its own."""
+        twin = Machines.__new__(Machines)
+        twin.types, twin._alone = self.types, self._alone
+        twin.list = [machine.copy() for machine in self.list]
+        twin.by_gpus = [levels.copy() for levels in self.by_gpus]
+        for machine in twin.list:
+            machine.levels = twin.by_gpus[machine.type]
+        twin.shared = list(self.shared)
+        twin.by_cpus = None if self.by_cpus is None else [levels.copy() for levels in self.by_cpus]
+        twin.released, twin.recent = 0, []
+        twin.classes = {}
+        for key, known in self.classes.items():
+            again = twin.classes[key] = DemandClass(known.demand, known.gang, known.types, known.number)
+            again.rejected = known.rejected
+        return twin
+
+    def _release(self, machine: Machine) -> None:
+        self.released += 1
+        recent = self.recent
+        recent.append(machine)
+        if len(recent) > 4 * _LOOK_BACK:
+            del recent[:-_LOOK_BACK]
+
+    def _compile(self, demand: Demand, gang: int) -> DemandClass:
+        types = list(range(len(self.types)))
+        if demand.gpus > 0:
+            types = [index for index in types if self.types[index] is not None]
+        if demand.gpu_types is not None:
+            allowed = {canonical(name) for name in demand.gpu_types}
+            types = [index for index in types if (gpu := self.types[index]) is not None and gpu.name in allowed]
+        known = DemandClass(demand, gang, tuple(types), len(self.classes))
+        if not types:
+            known.rejected = RejectReason.NO_SUCH_GPU
+        elif not any(self.capacity(known, index) >= max(gang, 1) for index in types):
+            known.rejected = RejectReason.TOO_LARGE
+        return known
+
+    def capacity(self, demand: DemandClass, type_: int) -> int:
+        """Instances that all machines of ``type_`` together could hold if empty."""
+        empty = (Machine(machine.index, machine.node, type_) for machine in self.list if machine.type == type_)
+        return sum(machine.room(demand) for machine in empty)
+
+    def _fit_gang(self, demand: DemandClass, type_: int) -> Placement | None:
+        machines = self.list
+        whole = demand.whole * demand.gang
+        roomy: list[tuple[int, int]] = []
+        for index in self.candidates(demand, type_):
+            room = machines[index].room(demand)
+            if room >= demand.gang and machines[index].idle >= whole:
+                return (Share(index, demand.gang),)
+            if room:
+                roomy.append((-room, index))
+        roomy.sort()
+        needed, shares = demand.gang, []
+        for room, index in roomy:
+            shares.append(Share(index, min(needed, -room)))
+            needed -= shares[-1].instances
+            if not needed:
+                return tuple(shares)
+        return None
+
+    def _best_share(self, demand: DemandClass, type_: int) -> int:
+        """The machine whose partly used GPU would be left with the least, else the first with an idle GPU, or -1."""
+        best, least = -1, MICRO + 1
+        for index in self._share_candidates(type_, False):
+            machine = self.list[index]
+            if best >= 0 and not machine.shares:
+                break
+            if machine.room(demand):
+                free = min((free for free in machine.shares.values() if free >= demand.share), default=MICRO)
+                if free < least:
+                    best, least = index, free
+        return best
+
+    def _share_candidates(self, type_: int, most_free_first: bool) -> Iterator[int]:
+        bits = partly = self.shared[type_]
+        while bits and not most_free_first:
+            bit = bits & -bits
+            yield bit.bit_length() - 1
+            bits ^= bit
+        levels = self.by_gpus[type_]
+        for index in levels.from_most(1) if most_free_first else levels.from_least(1):
+            if most_free_first or not partly >> index & 1:
+                yield index
+        bits = partly if most_free_first else 0
+        while bits:
+            bit = bits & -bits
+            if not self.list[bit.bit_length() - 1].idle:
+                yield bit.bit_length() - 1
+            bits ^= bit
+
+    def _set_idle(self, machine: Machine, idle: int) -> None:
+        if machine.up:
+            levels, sets, bit, was = machine.levels, machine.levels.sets, machine.bit, machine.idle
+            left = sets[was] = sets[was] ^ bit
+            if not left:
+                levels.used ^= 1 << was
+            there = sets.get(idle)
+            if there:
+                sets[idle] = there | bit
+            else:
+                sets[idle] = bit
+                levels.used |= 1 << idle
+        machine.idle = idle
+
+    def _set_cpus(self, machine: Machine, cpus: int) -> None:
+        if self.by_cpus is not None and machine.up and (was := _cores(machine.cpus)) != (will := _cores(cpus)):
+            levels = self.by_cpus[machine.type]
+            levels.remove(machine.bit, was)
+            levels.add(machine.bit, will)
+        machine.cpus = cpus
+
+    def _cpu_levels(self) -> list[Levels]:
+        if self.by_cpus is None:
+            self.by_cpus = [Levels() for _ in self.types]
+            for machine in self.list:
+                if machine.up:
+                    self.by_cpus[machine.type].add(machine.bit, _cores(machine.cpus))
+        return self.by_cpus
+
+    def _take_share(self, machine: Machine, share: int, gpu: int | None) -> int:
+        """Take ``share`` of a GPU: the given one, else the fullest partly used one with room, else an idle one."""
+        shares = machine.shares
+        if gpu is None:
+            room = [(free, index) for index, free in shares.items() if free >= share]
+            gpu = min(room)[1] if room else (machine.free & -machine.free).bit_length() - 1
+        if gpu in shares:
+            shares[gpu] -= share
+        else:
+            machine.free ^= 1 << gpu
+            self._set_idle(machine, machine.idle - 1)
+            shares[gpu] = MICRO - share
+            if machine.up:
+                self.shared[machine.type] |= 1 << machine.index
+        return gpu
+
+    def _give_share(self, machine: Machine, share: int, gpu: int) -> None:
+        machine.shares[gpu] += share
+        if machine.shares[gpu] == MICRO:
+            del machine.shares[gpu]
+            machine.free |= 1 << gpu
+            self._set_idle(machine, machine.idle + 1)
+            if not machine.shares:
+                self.shared[machine.type] &= ~(1 << machine.index)
+
+
+def _cores(cpus: int) -> int:
+    """The level of a machine with ``cpus`` free: whole cores. A level is a bit, so those above 4,095 share the last."""
+    return min(cpus // MICRO, 4095)

@@ -1,0 +1,1 @@
+"""Back-filling and batch-system policies."""

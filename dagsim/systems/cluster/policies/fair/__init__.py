@@ -1,0 +1,1 @@
+"""Fair sharing between jobs and tenants."""

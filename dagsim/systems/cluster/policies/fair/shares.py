@@ -1,0 +1,216 @@
+"""Fair sharing: whoever holds least, relative to its due, is served next. Not preemptive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from heapq import heappop, heappush
+from typing import Literal, TypeAlias
+
+from dagsim.errors import ConfigError
+from dagsim.model import Decision, Start
+from dagsim.systems.cluster.nodes import MICRO, DemandClass
+from dagsim.systems.cluster.policies.orders.static import width
+from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.state import ActiveTask
+from dagsim.systems.cluster.view import View
+
+__all__ = ["By", "FairShares", "drf", "max_min_fair", "weighted_fair"]
+
+By: TypeAlias = Literal["tenant", "job"]
+_Amounts: TypeAlias = tuple[float, float, float]
+"""GPUs, CPU cores and GB of memory."""
+Due: TypeAlias = Callable[[ActiveTask], float]
+"""What its holder is due for the task, relative to others; must not change while the task is in the system."""
+
+
+class FairShares:
+    """Start the oldest task with room of the holder (a tenant or a job) that has the least *share*: what its runs hold
+    over what it is due. With ``dominant`` the share is the largest of its shares of the cluster's GPUs, cores and
+    memory, else its GPUs (of what asks for none, its cores).
+
+    Cost per decision: O(demand classes x log tasks) (progressive filling, Bertsekas and Gallager 1992, section 6.5.2).
+    """
+
+    def __init__(self, by: By, due: Due, dominant: bool, placement: str | Placing) -> None:
+        if by not in ("tenant", "job"):
+            raise ConfigError(f"fair shares: by must be tenant or job, got {by!r}")
+        self.by = by
+        self.due = due
+        self.dominant = dominant
+        self._place = placing(placement).place
+        self._held: dict[Hashable, _Amounts] = {}
+        self._dues: dict[Hashable, float] = {}
+        self._runs: dict[int, tuple[Hashable, _Amounts]] = {}
+        self._total: _Amounts = (0.0, 0.0, 0.0)
+        self._seen = -1
+        self._released = -1
+
+    def decide(self, view: View) -> Iterator[Decision]:
+        if self._seen < 0 and not self._runs:
+            self._total = _capacity(view)
+        turns = view.index(self, lambda: _Turns(self))
+        self._look(view, turns)
+        task = turns.first(view)
+        placement = None if task is None else self._place(view, task)
+        if task is not None and placement is not None:
+            yield Start(task, placement)
+            self._look(view, turns)
+
+    def holder(self, task: ActiveTask) -> Hashable:
+        """Who the task belongs to."""
+        return task.job.job.tenant if self.by == "tenant" else task.job.number
+
+    def share(self, holder: Hashable) -> float:
+        """What the holder's runs hold over what it is due."""
+        gpus, cpus, memory = self._held.get(holder, (0.0, 0.0, 0.0))
+        if self.dominant:
+            parts = [held / all_ for held, all_ in zip((gpus, cpus, memory), self._total, strict=True) if all_]
+            return max(parts, default=0.0) / self._dues[holder]
+        return (gpus + (cpus / (self._total[1] or 1.0) if not gpus else 0.0)) / self._dues[holder]
+
+    def note(self, task: ActiveTask) -> Hashable:
+        """The holder of a task that came, with what it is due."""
+        holder = self.holder(task)
+        if holder not in self._dues:
+            self._dues[holder] = self.due(task)
+        return holder
+
+    def _look(self, view: View, turns: _Turns) -> None:
+        """Take in what has started and ended."""
+        moved: dict[Hashable, None] = {}
+        for run in view.runs_after(self._seen):
+            holder, asked = self.note(run.task), run.task.demand
+            amounts = (run.gpus, asked.cpus / MICRO * run.instances, asked.memory / MICRO * run.instances)
+            self._runs[run.id] = holder, amounts
+            self._add(holder, amounts, 1.0)
+            moved[holder] = None
+        self._seen = max(self._seen, max(self._runs, default=-1))
+        if self._released != view.machines.released:
+            self._released = view.machines.released
+            for id_ in sorted(self._runs.keys() - view.running.keys()):
+                holder, amounts = self._runs.pop(id_)
+                self._add(holder, amounts, -1.0)
+                moved[holder] = None
+        for holder in moved:
+            turns.moved(holder)
+
+    def _add(self, holder: Hashable, amounts: _Amounts, sign: float) -> None:
+        gpus, cpus, memory = self._held.get(holder, (0.0, 0.0, 0.0))
+        now = (gpus + sign * amounts[0], cpus + sign * amounts[1], memory + sign * amounts[2])
+        self._held[holder] = (round(now[0], 6), round(now[1], 6), round(now[2], 6))
+
+
+_Entry: TypeAlias = tuple[float, int, int, Hashable]
+"""Share and first task of a holder (order, piece) as they were, and the holder."""
+
+
+class _Turns:
+    """Ready tasks by holder within each demand class; the holders of a class in a heap by ``(share, oldest task)``."""
+
+    def __init__(self, shares: FairShares) -> None:
+        self._shares = shares
+        self._tasks: dict[DemandClass, dict[Hashable, list[tuple[int, int, ActiveTask]]]] = {}
+        self._heaps: dict[DemandClass, list[_Entry]] = {}
+        self._latest: dict[tuple[DemandClass, Hashable], _Entry] = {}
+        """The entry of each holder that counts; others in the heap are out of date."""
+
+    def push(self, task: ActiveTask) -> None:
+        holder = self._shares.note(task)
+        tasks = self._tasks.setdefault(task.demand, {}).setdefault(holder, [])
+        heappush(tasks, (task.order, task.piece, task))
+        if tasks[0][2] is task:
+            self._enter(task.demand, holder)
+
+    def moved(self, holder: Hashable) -> None:
+        """The share of the holder has changed."""
+        for demand, tasks in self._tasks.items():
+            if holder in tasks:
+                self._enter(demand, holder)
+
+    def first(self, view: View) -> ActiveTask | None:
+        """The task whose turn it is, of those with room."""
+        best: tuple[tuple[float, int, int], ActiveTask] | None = None
+        for demand, heap in self._heaps.items():
+            if not heap or not view.machines.fits(demand):
+                continue
+            while heap:
+                entry = heap[0]
+                holder = entry[3]
+                if self._latest.get((demand, holder)) is not entry:
+                    heappop(heap)
+                    continue
+                task = self._oldest(demand, holder)
+                if task is not None and entry[1:3] == (task.order, task.piece):
+                    if best is None or entry[:3] < best[0]:
+                        best = entry[:3], task
+                    break
+                heappop(heap)
+                self._enter(demand, holder)
+        return None if best is None else best[1]
+
+    def _oldest(self, demand: DemandClass, holder: Hashable) -> ActiveTask | None:
+        tasks = self._tasks[demand].get(holder)
+        if tasks is None:
+            return None
+        while tasks and not tasks[0][2].waiting:
+            heappop(tasks)
+        if not tasks:
+            del self._tasks[demand][holder]
+            return None
+        return tasks[0][2]
+
+    def _enter(self, demand: DemandClass, holder: Hashable) -> None:
+        task = self._oldest(demand, holder)
+        if task is not None:
+            entry = (self._shares.share(holder), task.order, task.piece, holder)
+            known = self._latest.get((demand, holder))
+            if known != entry:
+                self._latest[demand, holder] = entry
+                heappush(self._heaps.setdefault(demand, []), entry)
+        else:
+            self._latest.pop((demand, holder), None)
+
+
+def _capacity(view: View) -> _Amounts:
+    nodes = view.cluster.nodes
+    return sum(n.gpus for n in nodes), sum(n.cpus for n in nodes), sum(n.memory_gb for n in nodes)
+
+
+def max_min_fair(by: By = "tenant", placement: str | Placing = "best-fit") -> FairShares:
+    """Max-min fair: who holds the fewest GPUs is next, tenants (or with ``by=job`` jobs) alike. Not clairvoyant. Cost:
+    ``FairShares`` (Bertsekas and Gallager 1992, section 6.5.2)."""
+    return FairShares(by, _alike, False, placement)
+
+
+def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placing = "best-fit") -> FairShares:
+    """Weighted fair: a job is due GPUs in proportion to its weight times its work to the power ``alpha``, its work
+    being the GPU-seconds that it is estimated to take. 0 is plainly by weight, 1 by size, and below 0 the small ones
+    get more; tuned, it is the strongest baseline of Decima (Mao et al., SIGCOMM 2019, section 7.1). With ``by=tenant``
+    the first job speaks for its tenant. Clairvoyant. Cost: ``FairShares``.
+
+    Raises:
+        ConfigError: ``alpha`` is not between -4 and 4.
+    """
+    if not -4 <= alpha <= 4:
+        raise ConfigError(f"weighted-fair: alpha must lie between -4 and 4, got {alpha!r}")
+
+    def due(task: ActiveTask) -> float:
+        work = sum([width(each) * each.unfinished * each.best_s for each in task.job.tasks]) if alpha else 1.0
+        return float(task.job.job.weight * max(work, 1e-9) ** alpha) or 1e-9
+
+    return FairShares(by, due, False, placement)
+
+
+def drf(by: By = "tenant", placement: str | Placing = "best-fit") -> FairShares:
+    """Dominant resource fairness: who has the smallest dominant share (the largest of its shares of GPUs, cores and
+    memory) is next; weighted by the weight of its first job. Not clairvoyant. Cost: ``FairShares`` (Ghodsi et al., NSDI
+    2011)."""
+    return FairShares(by, _weight, True, placement)
+
+
+def _alike(task: ActiveTask) -> float:
+    return 1.0
+
+
+def _weight(task: ActiveTask) -> float:
+    return task.job.job.weight or 1e-9

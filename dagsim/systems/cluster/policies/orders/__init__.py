@@ -1,0 +1,1 @@
+"""Non-preemptive orders: which ready task starts first."""

@@ -1,0 +1,184 @@
+"""Orders that change as time goes by: who has waited longest, relative to what it asks. Not preemptive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import log2
+
+import numpy as np
+
+from dagsim.errors import ConfigError
+from dagsim.model import Decision, Start
+from dagsim.systems.cluster.nodes import DemandClass
+from dagsim.systems.cluster.policies.orders.static import width
+from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.policies.support.ordered import Ordered
+from dagsim.systems.cluster.state import ActiveTask
+from dagsim.systems.cluster.view import View
+
+__all__ = ["LongestWait", "hrrn", "priority", "themis", "unicef", "wfp3"]
+
+Rate = Callable[[ActiveTask], float]
+"""What a second of waiting counts; must not change while the task waits."""
+
+_SHORTEST_S = 1e-9
+"""Tasks that take no time at all count as this long."""
+
+
+class LongestWait:
+    """Start the task with the most ``rate x seconds waited`` (since it became ready, or the time that ``since`` gives)
+    among those that fit, until none does; ties go to first come, first served. Cost per decision: a few passes of numpy
+    over the waiting tasks of each demand class that fits."""
+
+    def __init__(self, rate: Rate, placement: str | Placing = "best-fit", since: Rate | None = None) -> None:
+        self._rate = rate
+        self._since = since or _ready_s
+        self._place = placing(placement).place
+
+    def decide(self, view: View) -> Iterator[Decision]:
+        index = view.index(self, lambda: _Waits(self._rate, self._since))
+        task = index.first(view)
+        placement = None if task is None else self._place(view, task)
+        if task is not None and placement is not None:
+            yield Start(task, placement)
+
+
+def hrrn(placement: str | Placing = "best-fit") -> LongestWait:
+    """Highest response ratio next: the most ``(wait + p) / p`` with ``p`` the seconds on the fastest type (Brinch
+    Hansen 1971). Clairvoyant. Cost: ``LongestWait``."""
+    return LongestWait(_per_second, placement)
+
+
+def wfp3(placement: str | Placing = "best-fit") -> LongestWait:
+    """The most ``(wait / r)^3 n`` with ``r`` the seconds on the fastest type and ``n`` the GPUs that start together
+    (Tang et al., CLUSTER 2009). Clairvoyant. Cost: ``LongestWait``."""
+    return LongestWait(_wfp3, placement)
+
+
+def unicef(placement: str | Placing = "best-fit") -> LongestWait:
+    """The most ``wait / (log2(n) r)`` with ``r`` the seconds on the fastest type and ``n`` the GPUs that start
+    together; tasks of one GPU come before all others (Tang et al., CLUSTER 2009). Clairvoyant. Cost:
+    ``LongestWait``."""
+    return LongestWait(_unicef, placement)
+
+
+def priority(ageing: float = 0.0, placement: str | Placing = "best-fit") -> Ordered:
+    """Highest ``Job.priority + ageing x seconds waited`` first, so that with ``ageing`` above 0 nobody starves. As all
+    age alike, the order of two tasks never changes. Not clairvoyant. O(log n).
+
+    Raises:
+        ConfigError: ``ageing`` is negative.
+    """
+    if not ageing >= 0:
+        raise ConfigError(f"priority: ageing must be 0 or more, got {ageing!r}")
+
+    def by_aged_priority(task: ActiveTask) -> float:
+        return ageing * task.ready_s - task.job.job.priority
+
+    return Ordered(by_aged_priority, placement)
+
+
+def themis(placement: str | Placing = "best-fit") -> LongestWait:
+    """Finish-time fairness: the job that would end latest relative to its ideal time is next: the most (time in the
+    system + path left) / critical path of the job. All jobs in the system share alike, so that their number, which rho
+    is measured against, ranks nobody. Without Themis' auctions and leases. Clairvoyant, not preemptive. Cost:
+    ``LongestWait`` (Mahajan et al., NSDI 2020)."""
+    return LongestWait(_per_ideal_second, placement, _virtual_arrival)
+
+
+def _ready_s(task: ActiveTask) -> float:
+    return task.ready_s
+
+
+def _virtual_arrival(task: ActiveTask) -> float:
+    return task.job.job.arrival_s - task.rank_s
+
+
+def _per_ideal_second(task: ActiveTask) -> float:
+    return 1.0 / max(max([each.rank_s for each in task.job.tasks]), _SHORTEST_S)
+
+
+def _per_second(task: ActiveTask) -> float:
+    return 1.0 / max(task.best_s, _SHORTEST_S)
+
+
+def _wfp3(task: ActiveTask) -> float:
+    return float(np.cbrt(width(task))) * _per_second(task)  # the third root ranks alike
+
+
+def _unicef(task: ActiveTask) -> float:
+    asked = log2(max(width(task), 1.0))
+    return _per_second(task) / asked if asked else 1e100 * _per_second(task)
+
+
+class _Waits:
+    """Ready tasks in columns, one set per demand class."""
+
+    def __init__(self, rate: Rate, since: Rate) -> None:
+        self._rate = rate
+        self._since = since
+        self.columns: dict[DemandClass, _Columns] = {}
+
+    def push(self, task: ActiveTask) -> None:
+        columns = self.columns.get(task.demand)
+        if columns is None:
+            columns = self.columns[task.demand] = _Columns()
+        columns.append(task, self._rate(task), self._since(task))
+
+    def first(self, view: View) -> ActiveTask | None:
+        """The task with the largest product of rate and wait among those that fit."""
+        best: tuple[float, int, ActiveTask] | None = None
+        for demand, columns in self.columns.items():
+            if view.machines.fits(demand):
+                here = columns.first(view.now)
+                if here is not None and (best is None or here < best):
+                    best = here
+        return None if best is None else best[2]
+
+
+class _Columns:
+    """Tasks of one demand class with when they became ready and their rate. Rows of tasks that wait no more stay until
+    they are half of all; their product is negative, so that they come last."""
+
+    def __init__(self) -> None:
+        self._tasks: list[ActiveTask] = []
+        self._since = np.empty(64)
+        self._rates = np.empty(64)
+        self._product = np.empty(64)
+        self._gone = 0
+        self._in_order = True
+        """Rows stand first come, first served, so that the first of equals is the one to take."""
+
+    def append(self, task: ActiveTask, rate: float, since: float) -> None:
+        rows = len(self._tasks)
+        if rows == len(self._since):
+            self._since, self._rates = np.resize(self._since, 2 * rows), np.resize(self._rates, 2 * rows)
+            self._product = np.empty(2 * rows)
+        self._in_order = self._in_order and (not rows or self._tasks[-1] < task)
+        self._tasks.append(task)
+        self._since[rows], self._rates[rows] = since, rate
+
+    def first(self, now: float) -> tuple[float, int, ActiveTask] | None:
+        """Minus the largest product, the order and the task that has them; ``None`` if none waits."""
+        while self._gone < len(self._tasks):
+            rows = len(self._tasks)
+            product = np.subtract(now, self._since[:rows], out=self._product[:rows])
+            product *= self._rates[:rows]
+            row = int(product.argmax())
+            most = float(product[row])
+            if not self._in_order:
+                row = min(np.flatnonzero(product == most).tolist(), key=self._tasks.__getitem__)
+            task = self._tasks[row]
+            if task.waiting:
+                return -most, task.order, task
+            self._drop(row)
+        return None
+
+    def _drop(self, row: int) -> None:
+        self._since[row] = self._rates[row] = -1.0
+        self._gone += 1
+        if 2 * self._gone > len(self._tasks):
+            kept = np.flatnonzero(self._rates[: len(self._tasks)] >= 0)
+            self._tasks = [self._tasks[each] for each in kept]
+            self._since[: len(kept)], self._rates[: len(kept)] = self._since[kept], self._rates[kept]
+            self._gone = 0

@@ -1,0 +1,1 @@
+"""Placement rules: the GPU type and the nodes of a start."""

@@ -1,0 +1,60 @@
+"""The placement axis: on which GPU type and nodes a chosen task starts."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dagsim.model import Placement
+from dagsim.registry import Entry, Registry
+from dagsim.systems.cluster.state import ActiveTask
+from dagsim.systems.cluster.view import View
+
+__all__ = ["PLACEMENTS", "BestFit", "Placing", "placing"]
+
+
+class Placing(Protocol):
+    """Finds room for a task."""
+
+    def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
+        """Where the task's waiting instances go now, on the GPU type ``type_`` (a place in ``View.gpu_types``) or on
+        whichever the rule prefers; ``None`` if there is no room."""
+        ...
+
+
+class BestFit:
+    """The fastest type with room for the task, on it (or on any that is as fast) the node with the fewest idle GPUs
+    that take it; gangs on one node if they fit, else on as few as possible. Cost O(1) without CPU and memory demands,
+    else O(nodes of the type)."""
+
+    place = staticmethod(View.fit)
+
+
+PLACEMENTS: Registry[Placing] = Registry(
+    "placement",
+    [
+        Entry("best-fit", ".placement.rule:BestFit", "fastest type, then the fullest node that takes it"),
+        Entry("fastest", ".placement.rule:BestFit", "another name of best-fit"),
+        Entry("first-fit", ".placement.nodes:FirstFit", "the first node of all that takes it"),
+        Entry("worst-fit", ".placement.nodes:WorstFit", "fastest type, then the emptiest node"),
+        Entry("random", ".placement.nodes:RandomNode", "any type and node with room"),
+        Entry("consolidate", ".placement.gangs:Consolidate", "as few nodes as possible"),
+        Entry("spread", ".placement.gangs:Spread", "as many nodes as possible"),
+        Entry(
+            "comparative-advantage",
+            ".placement.types:ComparativeAdvantage",
+            "the type where it loses less than others do",
+        ),
+        Entry("dot-product", ".placement.nodes:DotProduct", "the node most aligned with the demand"),
+        Entry("gpu-packing", ".placement.nodes:GpuPacking", "GPUs, then nodes in use first"),
+        Entry("gpu-clustering", ".placement.nodes:GpuClustering", "beside tasks with the same demand"),
+        Entry("fgd", ".placement.fgd:Fgd", "where fragmentation grows least"),
+    ],
+    group="dagsim.placements",
+    home="dagsim.systems.cluster.policies",
+    listing="dagsim list placements",
+)
+
+
+def placing(placement: str | Placing) -> Placing:
+    """The placement itself, or the one of that name."""
+    return PLACEMENTS.create(placement) if isinstance(placement, str) else placement

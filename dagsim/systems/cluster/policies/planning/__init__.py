@@ -1,0 +1,1 @@
+"""Policies that plan or look ahead."""

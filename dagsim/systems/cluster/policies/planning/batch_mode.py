@@ -1,0 +1,199 @@
+"""Batch-mode mapping: before anything starts, the ready tasks are mapped one after the other to where they would
+complete first, counting what is mapped already; what is mapped to free GPUs starts."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from math import inf
+from typing import Literal, NamedTuple, TypeAlias
+
+from dagsim.model import Decision, Placement, Start
+from dagsim.systems.cluster.nodes import DemandClass
+from dagsim.systems.cluster.policies.orders.static import width
+from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.state import ActiveTask
+from dagsim.systems.cluster.view import View
+
+__all__ = ["BatchMode", "free_times", "max_min", "min_min", "start_those", "sufferage"]
+
+Rule: TypeAlias = Literal["min-min", "max-min", "sufferage"]
+
+_AHEAD = 24
+"""Tasks that are mapped at most before one must start, so that a decision has a bounded cost."""
+
+
+class BatchMode:
+    """Of all ready tasks the one to map next is, by its earliest completion time over the GPU types: the least
+    (``min-min``), the largest (``max-min``), or the one that would suffer most from its second best type
+    (``sufferage``: second least - least). A task that completes first on a type with room starts; others wait for
+    theirs, their time counting as taken.
+
+    Tasks with the same demand and ratios of speed form a group, of which only the shortest and the longest can be next.
+    A GPU type's queue is the times at which its GPUs are expected to be free; after 24 mapped tasks the rest of the
+    queue is left for the next decision. Clairvoyant, not preemptive. O(24 x groups x types) per decision.
+    """
+
+    def __init__(self, rule: Rule, placement: str | Placing = "best-fit") -> None:
+        self.rule = rule
+        self._place = placing(placement).place
+
+    def decide(self, view: View) -> Iterator[Decision]:
+        groups = view.index(self, _Groups)
+        if not any(view.fits(task) for task in groups.heads()):
+            return
+        lanes = free_times(view)
+        passed: set[ActiveTask] = set()
+        for _ in range(_AHEAD):
+            best: _Choice | None = None
+            for task in groups.heads(passed):
+                choice = self._choice(view, task, lanes)
+                if choice is not None and (best is None or choice.key < best.key):
+                    best = choice
+            if best is None:
+                break
+            task = best.task
+            placement = self._place(view, task, best.type) if view.machines.fits_on(task.demand, best.type) else None
+            if placement is not None:
+                yield Start(task, placement)
+                return
+            passed.add(task)
+            _take(lanes[best.type], _lanes_of(task), best.completion_s)
+        for task in groups.heads():  # nothing starts by the map: as long as something runs, that is to wait
+            if not view.running and (placement := self._place(view, task)) is not None:
+                yield Start(task, placement)
+                return
+
+    def _choice(self, view: View, task: ActiveTask, lanes: list[list[float]]) -> _Choice | None:
+        completions = sorted(
+            (_free_at(view, task.demand, lanes[type_], type_, _lanes_of(task)) + task.seconds[type_], type_)
+            for type_ in task.demand.types
+        )
+        if not completions or completions[0][0] == inf:
+            return None
+        first, type_ = completions[0]
+        second = completions[1][0] if len(completions) > 1 else first
+        match self.rule:
+            case "min-min":
+                key = first
+            case "max-min":
+                key = -first
+            case "sufferage":
+                key = first - second
+        return _Choice((key, task.order, task.piece), task, type_, first)
+
+
+class _Choice(NamedTuple):
+    key: tuple[float, int, int]
+    task: ActiveTask
+    type: int
+    completion_s: float
+
+
+_Heap: TypeAlias = list[tuple[float, int, int, ActiveTask]]
+
+
+class _Groups:
+    """The ready tasks in groups that are alike, shortest and longest first."""
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[DemandClass, tuple[float, ...]], tuple[_Heap, _Heap]] = {}
+
+    def push(self, task: ActiveTask) -> None:
+        best_s = task.best_s
+        profile = tuple([round(seconds / best_s, 6) for seconds in task.seconds]) if best_s else ()
+        short, long = self._groups.setdefault((task.demand, profile), ([], []))
+        heappush(short, (best_s, task.order, task.piece, task))
+        heappush(long, (-best_s, task.order, task.piece, task))
+
+    def heads(self, passed: set[ActiveTask] | None = None) -> Iterator[ActiveTask]:
+        """The shortest and the longest of each group but for those ``passed`` over, which are few."""
+        for heaps in self._groups.values():
+            first: ActiveTask | None = None
+            for heap in heaps:
+                while heap and not heap[0][3].waiting:
+                    heappop(heap)
+                task = _first(heap, passed) if passed else heap[0][3] if heap else None
+                if task is not None and task is not first:
+                    first = task
+                    yield task
+
+
+def _first(heap: _Heap, passed: set[ActiveTask]) -> ActiveTask | None:
+    """The least entry of the heap whose task waits and was not passed over: a walk down the heap, best first."""
+    if not heap:
+        return None
+    edge = [(heap[0], 0)]
+    while edge:
+        entry, place = heappop(edge)
+        task = entry[3]
+        if task.waiting and task not in passed:
+            return task
+        for child in (2 * place + 1, 2 * place + 2):
+            if child < len(heap):
+                heappush(edge, (heap[child], child))
+    return None
+
+
+def start_those(
+    view: View, chosen: Iterable[tuple[ActiveTask, int]], place: Callable[..., Placement | None]
+) -> Iterator[Decision]:
+    """Start the chosen pairs of task and type that have room; where none has and nothing runs, any task that fits."""
+    started = False
+    for task, type_ in chosen:
+        placement = place(view, task, type_) if view.machines.fits_on(task.demand, type_) else None
+        if placement is not None:
+            started = True
+            yield Start(task, placement)
+    if not started and not view.running:
+        task = next(task for task in view.ready if view.fits(task))
+        placement = place(view, task)
+        if placement is not None:
+            yield Start(task, placement)
+
+
+def free_times(view: View) -> list[list[float]]:
+    """Per GPU type the times at which its GPUs are expected to be free, soonest first."""
+    machines, now = view.machines, view.now
+    times = [[now] * machines.idle_gpus(type_) for type_ in range(len(machines.types))]
+    for run in view.running.values():
+        for _ in range(max(round(run.gpus), 1) if run.gpus else 0):
+            insort(times[run.type], run.estimated_end_s(now))
+    return times
+
+
+def _lanes_of(task: ActiveTask) -> int:
+    return max(round(width(task)), 1) if task.demand.demand.gpus else 0
+
+
+def _free_at(view: View, demand: DemandClass, lanes: list[float], type_: int, width: int) -> float:
+    """When ``width`` GPUs of the type are free."""
+    if not width:
+        return view.now
+    return lanes[width - 1] if width <= len(lanes) else inf
+
+
+def _take(lanes: list[float], width: int, until: float) -> None:
+    """The first ``width`` GPUs to be free are taken until then."""
+    del lanes[:width]
+    for _ in range(width):
+        insort(lanes, until)
+
+
+def min_min(placement: str | Placing = "best-fit") -> BatchMode:
+    """Min-Min: the ready task that can complete first is mapped first. Clairvoyant. Cost: ``BatchMode`` (Ibarra and Kim
+    1977; Maheswaran et al. 1999)."""
+    return BatchMode("min-min", placement)
+
+
+def max_min(placement: str | Placing = "best-fit") -> BatchMode:
+    """Max-Min: the ready task whose earliest completion is the latest is mapped first, so that long tasks do not come
+    last. Clairvoyant. Cost: ``BatchMode`` (Ibarra and Kim 1977; Maheswaran et al. 1999)."""
+    return BatchMode("max-min", placement)
+
+
+def sufferage(placement: str | Placing = "best-fit") -> BatchMode:
+    """Sufferage: the ready task that would lose most on its second best type is mapped first. Clairvoyant. Cost:
+    ``BatchMode`` (Maheswaran et al. 1999)."""
+    return BatchMode("sufferage", placement)

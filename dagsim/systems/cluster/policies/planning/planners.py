@@ -1,0 +1,224 @@
+"""Static list scheduling of one DAG on unlike processors: HEFT, CPOP, PEFT and DLS, as their papers have them.
+
+A planner sees a ``Problem`` and books every task on a calendar; it knows nothing of simulations. Ties go to the task
+that comes first in the graph and to the site that comes first, as equal up to rounding (1e-9) counts as equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple, TypeAlias
+
+from dagsim.systems.cluster.policies.support.calendar import Calendar
+
+__all__ = ["Booking", "Planner", "Problem", "cpop", "dls", "heft", "peft", "rank_down", "rank_up"]
+
+_SAME = 1e-9
+
+
+class Booking(NamedTuple):
+    """Where and when a task is planned."""
+
+    task: int
+    site: int
+    lanes: tuple[int, ...]
+    start_s: float
+    end_s: float
+
+
+@dataclass(slots=True)
+class Problem:
+    """A DAG, and the sites it may run on. A site is a set of lanes of the calendar: a processor, or a node's GPUs."""
+
+    seconds: Sequence[Sequence[float]]
+    """Per task and site; ``inf`` where it may not run."""
+    parents: Sequence[Sequence[int]]
+    children: Sequence[Sequence[int]]
+    order: Sequence[int]
+    """The tasks, parents before children."""
+    transfer_s: Callable[[int, int], float]
+    """Seconds that the output of a parent takes to a child on another site."""
+    lanes: Sequence[Sequence[int]]
+    """The lanes of each site."""
+    width: Sequence[int]
+    """How many lanes each task needs at once; 0 for none."""
+    calendar: Calendar
+    now_s: float = 0.0
+
+    def sites(self, task: int) -> list[int]:
+        """The sites that may run the task."""
+        return [site for site, seconds in enumerate(self.seconds[task]) if seconds < inf]
+
+    def mean_s(self, task: int) -> float:
+        """The task's mean seconds over the sites that may run it."""
+        known = [seconds for seconds in self.seconds[task] if seconds < inf]
+        return sum(known) / len(known)
+
+    def best(self, task: int, done: dict[int, Booking], sites: Sequence[int] | None = None) -> Booking:
+        """The booking with the earliest finish time, in a gap or behind everything (insertion-based, Topcuoglu et al.
+        2002, section 4.1), given where the parents are booked."""
+        best: Booking | None = None
+        for site in self.sites(task) if sites is None else sites:
+            booking = self.booking(task, site, done)
+            if best is None or booking.end_s < best.end_s - _SAME:
+                best = booking
+        assert best is not None
+        return best
+
+    def booking(self, task: int, site: int, done: dict[int, Booking]) -> Booking:
+        """The earliest booking of the task on the site."""
+        seconds = self.seconds[task][site]
+        ready_s = self.ready_s(task, site, done)
+        if not self.width[task]:
+            return Booking(task, site, (), ready_s, ready_s + seconds)
+        start_s, lanes = self.calendar.earliest(self.lanes[site], self.width[task], ready_s, seconds)
+        return Booking(task, site, lanes, start_s, start_s + seconds)
+
+    def ready_s(self, task: int, site: int, done: dict[int, Booking]) -> float:
+        """When all inputs of the task are on the site."""
+        ready_s = self.now_s
+        for parent in self.parents[task]:
+            if parent in done:
+                arrives_s = done[parent].end_s + (0.0 if done[parent].site == site else self.transfer_s(parent, task))
+                ready_s = max(ready_s, arrives_s)
+        return ready_s
+
+    def book(self, booking: Booking, done: dict[int, Booking]) -> None:
+        """Take the booking."""
+        self.calendar.book(booking.lanes, booking.start_s, booking.end_s)
+        done[booking.task] = booking
+
+
+Planner: TypeAlias = Callable[[Problem], dict[int, Booking]]
+"""Books every task of the problem; returns the bookings by task, in the order they were made."""
+
+
+def rank_up(problem: Problem) -> list[float]:
+    """The mean length of the longest path from the start of each task to the end, transfers included (rank_u,
+    Topcuoglu et al. 2002, equation 8)."""
+    rank = [0.0] * len(problem.seconds)
+    for task in reversed(problem.order):
+        behind = [problem.transfer_s(task, child) + rank[child] for child in problem.children[task]]
+        rank[task] = problem.mean_s(task) + max(behind, default=0.0)
+    return rank
+
+
+def rank_down(problem: Problem) -> list[float]:
+    """The mean length of the longest path from the beginning to the start of each task (rank_d, equation 10)."""
+    rank = [0.0] * len(problem.seconds)
+    for task in problem.order:
+        for child in problem.children[task]:
+            rank[child] = max(rank[child], rank[task] + problem.mean_s(task) + problem.transfer_s(task, child))
+    return rank
+
+
+def heft(problem: Problem) -> dict[int, Booking]:
+    """Heterogeneous earliest finish time: tasks by falling upward rank, each where it finishes earliest (Topcuoglu,
+    Hariri and Wu 2002, section 4.1)."""
+    rank, done = rank_up(problem), dict[int, Booking]()
+    for task in _by_priority(problem, rank):
+        problem.book(problem.best(task, done), done)
+    return done
+
+
+def cpop(problem: Problem) -> dict[int, Booking]:
+    """Critical path on a processor: the ready task with the most upward + downward rank first; the tasks of the
+    critical path all go to the site that runs them fastest together (Topcuoglu et al. 2002, section 4.2)."""
+    up, down = rank_up(problem), rank_down(problem)
+    priority = [above + below for above, below in zip(up, down, strict=True)]
+    entries = [task for task in problem.order if not problem.parents[task]]
+    longest = max(priority[task] for task in entries)
+    at = next(task for task in entries if priority[task] >= longest - _SAME)
+    path = [at]
+    while problem.children[at]:
+        at = max(problem.children[at], key=lambda child: (round(priority[child], 6), -child))
+        path.append(at)
+    together = [sum(problem.seconds[task][site] for task in path) for site in range(len(problem.lanes))]
+    chosen = min(range(len(together)), key=together.__getitem__)
+    done: dict[int, Booking] = {}
+    for task in _by_readiness(problem, priority):
+        pinned = task in path and problem.seconds[task][chosen] < inf
+        problem.book(problem.best(task, done, [chosen] if pinned else None), done)
+    return done
+
+
+def peft(problem: Problem) -> dict[int, Booking]:
+    """Predict earliest finish time: tasks by their mean optimistic cost, each where finish time plus the optimistic
+    cost of what follows is least (Arabnejad and Barbosa 2014)."""
+    sites = range(len(problem.lanes))
+    table = [[0.0] * len(sites) for _ in problem.seconds]
+    for task in reversed(problem.order):
+        for site in sites:
+            table[task][site] = max(
+                (
+                    min(
+                        table[child][to]
+                        + problem.seconds[child][to]
+                        + (0.0 if to == site else problem.transfer_s(task, child))
+                        for to in problem.sites(child)
+                    )
+                    for child in problem.children[task]
+                ),
+                default=0.0,
+            )
+    priority = [sum(row) / len(row) for row in table]
+    done: dict[int, Booking] = {}
+    for task in _by_readiness(problem, priority):
+        bookings = [problem.booking(task, site, done) for site in problem.sites(task)]
+        problem.book(min(bookings, key=lambda each: round(each.end_s + table[task][each.site], 9)), done)
+    return done
+
+
+def dls(problem: Problem) -> dict[int, Booking]:
+    """Dynamic level scheduling: of all pairs of ready task and site the one with the highest dynamic level (static
+    level - earliest start + mean seconds - seconds there), not inserted into gaps (Sih and Lee 1993)."""
+    level = [0.0] * len(problem.seconds)
+    for task in reversed(problem.order):
+        level[task] = problem.mean_s(task) + max((level[child] for child in problem.children[task]), default=0.0)
+    done: dict[int, Booking] = {}
+    missing = [len(parents) for parents in problem.parents]
+    ready = [task for task in problem.order if not missing[task]]
+    while ready:
+        best: tuple[float, Booking] | None = None
+        for task in sorted(ready):
+            for site in problem.sites(task):
+                booking = problem.booking(task, site, done)
+                lifted = level[task] - booking.start_s + problem.mean_s(task) - problem.seconds[task][site]
+                if best is None or lifted > best[0] + _SAME:
+                    best = lifted, booking
+        assert best is not None
+        problem.book(best[1], done)
+        ready.remove(best[1].task)
+        ready += _freed(problem, best[1].task, missing)
+    return done
+
+
+def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:
+    """The tasks by falling rank; those that rank the same in the order of the graph, so that parents stay before
+    children."""
+    place = {task: number for number, task in enumerate(problem.order)}
+    return sorted(problem.order, key=lambda task: (-round(rank[task], 6), place[task]))
+
+
+def _by_readiness(problem: Problem, priority: Sequence[float]) -> list[int]:
+    """The tasks in the order in which a queue of the ready ones gives them out, highest priority first."""
+    missing = [len(parents) for parents in problem.parents]
+    ready = [task for task in problem.order if not missing[task]]
+    given = []
+    while ready:
+        task = min(ready, key=lambda each: (-round(priority[each], 6), each))
+        ready.remove(task)
+        given.append(task)
+        ready += _freed(problem, task, missing)
+    return given
+
+
+def _freed(problem: Problem, task: int, missing: list[int]) -> list[int]:
+    """The children of which ``task`` was the last parent missing."""
+    freed = []
+    for child in problem.children[task]:
+        missing[child] -= 1
+        if not missing[child]:
+            freed.append(child)
+    return freed

@@ -1,0 +1,107 @@
+"""Roll-out: try every candidate in a simulation of what is known, go on by a base policy, and take the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import nsmallest
+from math import inf
+
+from dagsim.errors import ConfigError, Stalled
+from dagsim.model import Decision, Kind, Placement, Start
+from dagsim.model.schedule import Schedule
+from dagsim.registry import Registry
+from dagsim.systems.cluster.kernel import Simulation
+from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.state import ActiveTask
+from dagsim.systems.cluster.view import Policy, View
+
+__all__ = ["Rollout"]
+
+_STUCK_S = 1e9
+
+
+class Rollout:
+    """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997): each of ``width`` candidates (pairs of ready
+    task and GPU type with room, shortest first) and to wait is tried in ``View.fork()``, which knows estimates but
+    neither the truth nor arrivals to come, the ``base`` policy then finishes the jobs that are there, and the candidate
+    with the least sum of completion times is carried out; of equals it waits.
+
+    Clairvoyant, not preemptive. Costly by definition: ``width`` + 1 simulations of the jobs in the system per decision.
+
+    Raises:
+        ConfigError: ``width`` is less than 1, or ``base`` is preemptive.
+    """
+
+    def __init__(self, base: str = "eft-wait", width: int = 3, placement: str | Placing = "best-fit") -> None:
+        if width < 1:
+            raise ConfigError(f"rollout: width must be 1 or more, got {width!r}")
+        self.base = base
+        self.width = width
+        self._place = placing(placement).place
+        _policies().create(base)
+
+    def decide(self, view: View) -> Iterator[Decision]:
+        candidates = self._candidates(view)
+        if not candidates:
+            return
+        tried: list[tuple[float, ActiveTask, Placement]] = []
+        for task, placement in candidates:
+            tried.append((self._cost(view, (task, placement)), task, placement))
+        cost, task, placement = min(tried, key=lambda each: each[0])
+        if cost < self._cost(view, None) * (1 - 1e-9) or not view.running:
+            yield Start(task, placement)
+
+    def _candidates(self, view: View) -> list[tuple[ActiveTask, Placement]]:
+        fitting = (task for task in view.ready if view.fits(task))
+        pairs = [
+            (task.seconds[type_], task, type_)
+            for task in nsmallest(self.width, fitting, key=lambda task: (task.best_s, task.order, task.piece))
+            for type_ in task.demand.types
+            if view.machines.fits_on(task.demand, type_)
+        ]
+        found = []
+        for _, task, type_ in sorted(pairs, key=lambda pair: (pair[0], pair[1].order, pair[2]))[: self.width]:
+            placement = self._place(view, task, type_)
+            if placement is not None:
+                found.append((task, placement))
+        return found
+
+    def _cost(self, view: View, start: tuple[ActiveTask, Placement] | None) -> float:
+        """The sum of completion times of the jobs that are there, if that is done now; to wait is until the next
+        end."""
+        fork = view.fork()
+        if start is None and not fork.running:
+            return inf
+        written = len(fork.schedule.log)
+        schedule = _play(fork, _policies().create(self.base), start)
+        rows = schedule.log.since(written)
+        stuck = len(fork.frontier.jobs)  # on nodes that are down: nobody knows for how long
+        done = [row[1] - schedule.jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
+        return stuck * _STUCK_S + sum(done)
+
+
+def _play(fork: Simulation, base: Policy, start: tuple[ActiveTask, Placement] | None) -> Schedule:
+    """Carry out the first decision, then let the base policy finish."""
+    conversation = fork.decisions()
+    try:
+        view = next(conversation)
+        if start is None:
+            now = fork.now
+            while fork.now == now:
+                view = conversation.send(())
+        else:
+            task, placement = start
+            job = fork.frontier.jobs[task.job.number]
+            place = job, task.index, task.piece
+            same = next(each for each in fork.frontier.ready if (each.job, each.index, each.piece) == place)
+            view = conversation.send((Start(same, placement),))
+        while True:
+            view = conversation.send(base.decide(view))
+    except (StopIteration, Stalled):
+        return fork.schedule
+
+
+def _policies() -> Registry[Policy]:
+    from dagsim.systems.cluster.policies import POLICIES
+
+    return POLICIES

@@ -1,0 +1,1 @@
+"""Policies that stop runs to start others."""

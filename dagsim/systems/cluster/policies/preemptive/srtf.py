@@ -1,0 +1,26 @@
+"""Shortest remaining time and shortest remaining service first, with preemption."""
+
+from __future__ import annotations
+
+from dagsim.systems.cluster.policies.orders.static import width
+from dagsim.systems.cluster.policies.placement.rule import Placing
+from dagsim.systems.cluster.policies.support.victims import LeastRemaining
+from dagsim.systems.cluster.state import ActiveTask
+
+__all__ = ["srsf", "srtf"]
+
+
+def srtf(placement: str | Placing = "best-fit") -> LeastRemaining:
+    """Shortest job first by remaining time. Clairvoyant, preemptive. Cost: ``LeastRemaining`` (Schrage 1968, for one
+    machine)."""
+    return LeastRemaining(_one, placement)
+
+
+def srsf(placement: str | Placing = "best-fit") -> LeastRemaining:
+    """Shortest remaining service first: GPUs x remaining time, the two-dimensional SRTF. Clairvoyant, preemptive. Cost:
+    ``LeastRemaining`` (the clairvoyant reference of Tiresias, Gu et al., NSDI 2019)."""
+    return LeastRemaining(width, placement)
+
+
+def _one(_: ActiveTask) -> float:
+    return 1.0

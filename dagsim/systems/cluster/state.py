@@ -1,0 +1,313 @@
+"""The frontier: jobs in the system, their ready tasks, and indexes of the ready tasks by a policy's key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from heapq import heappop, heappush
+from typing import Protocol, TypeAlias
+
+from dagsim.model import Job, Task
+from dagsim.systems.cluster.nodes import DemandClass, Machines
+
+__all__ = ["ActiveJob", "ActiveTask", "Frontier", "Index", "Key", "Queue", "TypedKey", "TypedQueue"]
+
+
+class ActiveJob:
+    """A job in the system. ``number`` counts arrivals from 0."""
+
+    __slots__ = ("job", "number", "places", "service_gpu_s", "tasks", "tasks_left")
+
+    def __init__(self, job: Job, number: int) -> None:
+        self.job = job
+        self.number = number
+        self.tasks: list[ActiveTask] = []
+        self.tasks_left = len(job.graph.tasks)
+        self.service_gpu_s = 0.0
+        """GPU-seconds its ended runs have held."""
+        self.places: dict[int, dict[int, int]] = {}
+        """Per finished task how many instances ran on which node; kept only where a network needs it."""
+
+    def rank(self) -> float:
+        """Set every task's ``rank_s`` from its ``best_s``; returns the job's critical path."""
+        tasks = self.tasks
+        if len(tasks) == 1:
+            return tasks[0].rank_s
+        ranks = self.job.graph.upward_rank([task.best_s for task in tasks])
+        for task, rank_s in zip(tasks, ranks, strict=True):
+            task.rank_s = rank_s
+        return max(ranks)
+
+    def copy(self, machines: Machines) -> ActiveJob:
+        """An equal job on ``machines``, a copy of those it is on now."""
+        twin = ActiveJob(self.job, self.number)
+        twin.tasks = [task.copy(twin, machines) for task in self.tasks]
+        twin.tasks_left = self.tasks_left
+        twin.service_gpu_s = self.service_gpu_s
+        twin.places = {task: dict(places) for task, places in self.places.items()}
+        return twin
+
+
+class ActiveTask:
+    """A task of a job in the system; *ready* once its parents are done (``missing`` is 0), and then what a policy
+    chooses from.
+
+    ``seconds[type]`` is the *estimate* of what one instance still takes on ``Machines.types[type]`` (``inf`` where it
+    may not run), ``best_s`` its least, and ``rank_s`` the estimated longest path from the start of this task to the end
+    of its job, everything on its fastest type. ``order`` sorts by arrival of the job, then by place in its graph: first
+    come, first served. Instances that were preempted come back as a further *piece* of the task, with ``left`` of their
+    work to do.
+    """
+
+    __slots__ = (
+        "best_s",
+        "demand",
+        "index",
+        "job",
+        "left",
+        "missing",
+        "order",
+        "piece",
+        "rank_s",
+        "ready_s",
+        "restore_s",
+        "seconds",
+        "task",
+        "truth",
+        "unfinished",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        job: ActiveJob,
+        index: int,
+        task: Task,
+        demand: DemandClass,
+        truth: tuple[float, ...],
+        missing: int,
+    ) -> None:
+        self.job = job
+        self.index = index
+        self.task = task
+        self.demand = demand
+        self.truth = self.seconds = truth
+        """``truth`` is what an instance takes from scratch; policies must not look."""
+        self.best_s = truth[0] if len(truth) == 1 else min(truth)
+        self.rank_s = self.best_s
+        self.missing = missing
+        """Parents not done yet."""
+        self.unfinished = self.waiting = task.instances
+        """Instances not finished, and those of them that wait to be started."""
+        self.order = job.number << 32 | index
+        self.left = 1.0
+        """The fraction of the work still to do."""
+        self.restore_s = 0.0
+        """Set-up seconds owed because of a preemption."""
+        self.ready_s = 0.0
+        """When it became ready."""
+        self.piece = 0
+        """0 for the instances that became ready with the task."""
+
+    @property
+    def name(self) -> str:
+        """``job/task``, for messages."""
+        return f"{self.job.job.id}/{self.task.name}"
+
+    def piece_of(self, piece: int, waiting: int, left: float, restore_s: float) -> ActiveTask:
+        """``waiting`` preempted instances of this task, with the fraction ``left`` of the work still to do and
+        ``restore_s`` seconds of set-up owed."""
+        twin = copy(self)
+        twin.piece, twin.waiting, twin.restore_s = piece, waiting, restore_s
+        if left != self.left:
+            kept = left / self.left
+            twin.left = left
+            twin.seconds = tuple([seconds * kept for seconds in self.seconds])
+            twin.best_s *= kept
+            twin.rank_s += twin.best_s - self.best_s
+        return twin
+
+    def copy(self, job: ActiveJob, machines: Machines) -> ActiveTask:
+        """An equal task of ``job`` on ``machines``, copies of what it belongs to now."""
+        twin = copy(self)
+        twin.job = job
+        twin.demand = machines.compile(self.demand.demand, self.demand.gang)
+        return twin
+
+    def __lt__(self, other: ActiveTask) -> bool:
+        return (self.order, self.piece) < (other.order, other.piece)
+
+    def __repr__(self) -> str:
+        return f"<ActiveTask {self.name}: {self.waiting} of {self.task.instances} waiting>"
+
+
+Key: TypeAlias = Callable[[ActiveTask], float]
+"""Ranks a ready task, smaller first; must not change while the task waits."""
+TypedKey: TypeAlias = Callable[[ActiveTask, int], float]
+"""Ranks a pair of ready task and GPU type (its place in ``Machines.types``), smaller first."""
+
+_Entry: TypeAlias = tuple[float, int, ActiveTask]
+
+
+class Index(Protocol):
+    """What the frontier keeps up to date for a policy."""
+
+    def push(self, task: ActiveTask) -> None:
+        """Take in a task that became ready. Tasks with none ``waiting`` any more are for the index to drop."""
+        ...
+
+
+class Queue:
+    """Ready tasks by ``(key, order)`` within each demand class: the first that fits is found without touching the
+    others.
+
+    Cost: O(log n) per task that comes or goes, O(demand classes) per question.
+    """
+
+    __slots__ = ("_heaps", "_key", "_machines", "_quiet")
+
+    def __init__(self, key: Key, machines: Machines) -> None:
+        self._key = key
+        self._machines = machines
+        self._quiet = -1
+        """``Machines.released`` when nothing fitted; until it moves or a task comes, nothing will."""
+        self._heaps: dict[DemandClass, list[_Entry]] = {}
+
+    def push(self, task: ActiveTask) -> None:
+        """Take a task that became ready into the index."""
+        heap = self._heaps.get(task.demand)
+        if heap is None:
+            heap = self._heaps[task.demand] = []
+        heappush(heap, (self._key(task), task.order, task))
+        self._quiet = -1
+
+    def first(self) -> ActiveTask | None:
+        """The first task of all, whether it fits now or not."""
+        best: _Entry | None = None
+        for heap in self._heaps.values():
+            while heap and not heap[0][2].waiting:
+                heappop(heap)
+            if heap and (best is None or heap[0] < best):
+                best = heap[0]
+        return None if best is None else best[2]
+
+    def first_fit(self) -> ActiveTask | None:
+        """The first task among those that fit somewhere now."""
+        machines = self._machines
+        if self._quiet == machines.released:
+            return None
+        best: _Entry | None = None
+        fits = machines.fits
+        for demand, heap in self._heaps.items():
+            while heap:
+                entry = heap[0]
+                if not entry[2].waiting:
+                    heappop(heap)
+                    continue
+                if (best is None or entry < best) and fits(demand):
+                    best = entry
+                break
+        if best is not None:
+            return best[2]
+        self._quiet = machines.released
+        return None
+
+
+class TypedQueue:
+    """Pairs of ready task and GPU type by ``(key, order)``, within each demand class and type."""
+
+    __slots__ = ("_heaps", "_key", "_machines", "_quiet")
+
+    def __init__(self, key: TypedKey, machines: Machines) -> None:
+        self._key = key
+        self._machines = machines
+        self._quiet = -1
+        """``Machines.released`` when nothing fitted; until it moves or a task comes, nothing will."""
+        self._heaps: dict[tuple[DemandClass, int], list[_Entry]] = {}
+
+    def push(self, task: ActiveTask) -> None:
+        """Take a task that became ready into the index, once per type it may run on."""
+        demand = task.demand
+        for type_ in demand.types:
+            heap = self._heaps.get((demand, type_))
+            if heap is None:
+                heap = self._heaps[demand, type_] = []
+            heappush(heap, (self._key(task, type_), task.order, task))
+        self._quiet = -1
+
+    def first(self) -> tuple[ActiveTask, int] | None:
+        """The first pair of all, whether it fits now or not."""
+        best: _Entry | None = None
+        on = -1
+        for (_, type_), heap in self._heaps.items():
+            while heap and not heap[0][2].waiting:
+                heappop(heap)
+            if heap and (best is None or heap[0] < best):
+                best, on = heap[0], type_
+        return None if best is None else (best[2], on)
+
+    def first_fit(self) -> tuple[ActiveTask, int] | None:
+        """The first pair of task and type among those that fit now."""
+        machines = self._machines
+        if self._quiet == machines.released:
+            return None
+        best: _Entry | None = None
+        on = -1
+        for (demand, type_), heap in self._heaps.items():
+            while heap:
+                entry = heap[0]
+                if not entry[2].waiting:
+                    heappop(heap)
+                    continue
+                if (best is None or entry < best) and machines.fits(demand) and machines.fits_on(demand, type_):
+                    best, on = entry, type_
+                break
+        if best is not None:
+            return best[2], on
+        self._quiet = machines.released
+        return None
+
+
+class Frontier:
+    """Everything that waits: jobs in the system, ready tasks in the order they became ready, and the policy's
+    indexes."""
+
+    __slots__ = ("_machines", "jobs", "queues", "ready")
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
+        self.queues: dict[object, Index] = {}
+        self.jobs: dict[int, ActiveJob] = {}
+        self.ready: dict[ActiveTask, None] = {}
+        """Ready tasks, in the order they became ready."""
+
+    def add(self, task: ActiveTask, now: float) -> None:
+        """A task became ready, or instances came back. A task with none left waiting is taken out of ``ready`` by
+        whoever starts them; the indexes drop it when they next see it."""
+        task.ready_s = now
+        self.ready[task] = None
+        for queue in self.queues.values():
+            queue.push(task)
+
+    def build(self, index: Index, key: object) -> Index:
+        """Fill a new index with what is ready and keep it up to date from now on."""
+        self.queues[key] = index
+        for task in self.ready:
+            index.push(task)
+        return index
+
+    def believe_estimates(self) -> None:
+        """From now on tasks take what is estimated: for copies that ask what if."""
+        everything = [task for job in self.jobs.values() for task in job.tasks]
+        for task in (*everything, *(task for task in self.ready if task.piece)):
+            task.truth = tuple([seconds / task.left for seconds in task.seconds])
+
+    def copy(self, machines: Machines) -> Frontier:
+        """An equal frontier on ``machines``; policies build their indexes anew."""
+        twin = Frontier(machines)
+        for number, job in self.jobs.items():
+            twin.jobs[number] = job.copy(machines)
+        for task in self.ready:
+            owner = twin.jobs[task.job.number]
+            twin.ready[task.copy(owner, machines) if task.piece else owner.tasks[task.index]] = None
+        return twin

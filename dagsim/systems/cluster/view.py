@@ -1,0 +1,155 @@
+"""The seam between kernel and policies: a view of the present, and what decides on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from math import inf
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+
+from dagsim.model import Cluster, Decision, GpuType, Placement
+from dagsim.systems.cluster.nodes import Machines
+from dagsim.systems.cluster.state import ActiveJob, ActiveTask, Frontier, Index, Key, Queue, TypedKey, TypedQueue
+
+if TYPE_CHECKING:
+    from dagsim.systems.cluster.kernel import Simulation
+    from dagsim.systems.cluster.run import Run
+
+__all__ = ["Policy", "View"]
+
+AnyIndex = TypeVar("AnyIndex", bound=Index)
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Decides. Heuristics, trained agents and users' own all look like this.
+
+    A policy object serves one simulation at a time and may keep state about it; what it keeps must be deep-copyable, so
+    that look-ahead can fork it.
+    """
+
+    def decide(self, view: View) -> Iterable[Decision]:
+        """Decisions for this instant, carried out one by one as they are yielded; the view shows each at once. Asked
+        again until the answer is empty (or only ``Wait``), which means: wait for the next change; or until nothing
+        waits any more."""
+        ...
+
+
+class View:
+    """The present, as a policy may see it: live, read-only, O(1) to hand over. It never shows true durations (where
+    estimates are not exact), nor arrivals to come."""
+
+    __slots__ = ("_frontier", "_machines", "_simulation")
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._frontier: Frontier = simulation.frontier
+        self._machines: Machines = simulation.machines
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self._simulation.now
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster as configured."""
+        return self._simulation.schedule.cluster
+
+    @property
+    def machines(self) -> Machines:
+        """What is free where. Read only."""
+        return self._machines
+
+    @property
+    def gpu_types(self) -> tuple[GpuType | None, ...]:
+        """The GPU types of the cluster, as ``ActiveTask.seconds`` counts them; ``None`` for CPU machines."""
+        return self._machines.types
+
+    @property
+    def ready(self) -> Collection[ActiveTask]:
+        """Ready tasks with waiting instances, in the order they became ready."""
+        return self._frontier.ready.keys()
+
+    @property
+    def jobs(self) -> Mapping[int, ActiveJob]:
+        """Jobs in the system, by number."""
+        return self._frontier.jobs
+
+    @property
+    def running(self) -> Mapping[int, Run]:
+        """Runs under way, by id."""
+        return self._simulation.running
+
+    def runs_after(self, last: int) -> Iterator[Run]:
+        """The runs under way with ids above ``last``, newest first: ids count starts."""
+        running = self._simulation.running
+        for id_ in reversed(running):
+            if id_ <= last:
+                return
+            yield running[id_]
+
+    @property
+    def applicants(self) -> Mapping[int, ActiveJob]:
+        """Jobs that wait to be admitted or rejected, by number (empty unless the simulation asks for admission)."""
+        return self._simulation.applicants
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything is still to happen by itself, so that waiting makes sense."""
+        return self._simulation.pending
+
+    def queue(self, key: Key) -> Queue:
+        """Ready tasks indexed by ``key``, kept up to date by the kernel; pass the same function each time."""
+        known = self._frontier.queues.get(key)
+        if known is None:
+            known = self._frontier.build(Queue(key, self._machines), key)
+        return known  # type: ignore[return-value]
+
+    def typed_queue(self, key: TypedKey) -> TypedQueue:
+        """Pairs of ready task and GPU type indexed by ``key``; pass the same function each time."""
+        known = self._frontier.queues.get(key)
+        if known is None:
+            known = self._frontier.build(TypedQueue(key, self._machines), key)
+        return known  # type: ignore[return-value]
+
+    def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
+        """A policy's own index of the ready tasks: made once, then pushed every task that becomes ready (and all that
+        are)."""
+        known = self._frontier.queues.get(key)
+        if known is None:
+            known = self._frontier.build(make(), key)
+        return known  # type: ignore[return-value]
+
+    def fits(self, task: ActiveTask) -> bool:
+        """Whether an instance of the task (a gang: all of it) could start now."""
+        return self._machines.fits(task.demand)
+
+    def fit(self, task: ActiveTask, type_: int | None = None) -> Placement | None:
+        """Where the task's waiting instances could go now: the fastest type that has room (or the given one; of equally
+        fast ones the one with the fuller machine), on it best fit; of independent instances as many as one machine
+        takes. ``None`` if there is no room."""
+        demand, machines = task.demand, self._machines
+        types = demand.types
+        if type_ is not None:
+            return machines.fit(demand, type_, task.waiting)
+        if len(types) == 1:
+            return machines.fit(demand, types[0], task.waiting)
+        best, seconds, idle = None, inf, inf
+        for type_ in sorted(types, key=task.seconds.__getitem__):
+            if task.seconds[type_] > seconds:
+                break
+            placement = machines.fit(demand, type_, task.waiting)
+            if placement is not None and (left := machines.list[placement[0].node].idle) < idle:
+                best, seconds, idle = placement, task.seconds[type_], left
+        return best
+
+    def stream(self, name: str) -> np.random.Generator:
+        """The named random stream of this simulation, for policies that draw."""
+        return self._simulation.stream(name)
+
+    def fork(self) -> Simulation:
+        """A simulation of what is known at this instant that goes its own way, to ask what if: tasks take what is
+        estimated, nobody arrives any more and nothing fails."""
+        return self._simulation.fork(known=True)

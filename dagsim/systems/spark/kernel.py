@@ -1,0 +1,264 @@
+"""The Spark simulation: jobs of stages on executors that are committed to the next stage in rounds.
+
+An event loop of its own, for speed: an executor that ends a task of a stage with more to launch takes the next one,
+which is one swap at the top of a heap. All else (``_settle``) happens once per stage and executor. ``decisions()`` has
+the protocol of ``dagsim.systems.cluster``: a generator that yields a view and is sent a decision.
+
+Two sets of rules. ``parity`` is spark-sched-sim's, bit for bit, quirks included: executors in the common pool are
+offered only when a job arrives; those sent ahead to a stage that is not ready are forgotten at its job; policies see
+how long a task lasts when it is launched. By default idle executors are offered after every change, those sent ahead
+wait for their stage, and what a task lasts is seen when it ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from heapq import heappop, heapreplace
+from math import inf
+
+import numpy as np
+
+from dagsim.errors import IllegalDecision, ModelError, Stalled
+from dagsim.model.streams import stream
+from dagsim.systems.spark.durations import Draws, PairedStreams
+from dagsim.systems.spark.episode import Episode
+from dagsim.systems.spark.executors import ExecutorType, executor_types
+from dagsim.systems.spark.graph import StageTable
+from dagsim.systems.spark.job import SparkJob
+from dagsim.systems.spark.pools import Cluster, Journey
+from dagsim.systems.spark.state import ActiveJob, ActiveStage, Executor, Pool
+from dagsim.systems.spark.view import Policy, View
+
+__all__ = ["SparkSimulation"]
+
+
+class SparkSimulation:
+    """One cluster of executors and one sequence of jobs, read lazily, in order of arrival.
+
+    ``executors`` is their number, or types with speeds. An executor that changes its job is away for
+    ``moving_delay_ms``. ``draws`` gives the durations that are not recorded (default: numbers of its own for every
+    task, under ``seed``). ``record=True`` keeps every launch, for logs and pictures.
+    """
+
+    def __init__(
+        self,
+        executors: int | tuple[ExecutorType, ...],
+        jobs: Iterable[SparkJob],
+        *,
+        moving_delay_ms: float = 2000.0,
+        parity: bool = False,
+        draws: Draws | None = None,
+        record: bool = False,
+        seed: int = 0,
+    ) -> None:
+        types = executor_types(executors)
+        self.draws: Draws = draws if draws is not None else PairedStreams(seed)
+        self.cluster = Cluster(types, moving_delay_ms, self.draws, parity, record)
+        self.episode = Episode(types, seed=seed, launches=self.cluster.launches)
+        self._arrivals: Iterator[SparkJob] = iter(jobs)
+        self._next: SparkJob | None = None
+        self._next_ms = inf
+        self._offers: list[Pool] = []
+        """Pools with idle executors that are still to be offered at this instant (not in parity)."""
+        self._table: StageTable | None = None
+        self._streams: dict[str, np.random.Generator] = {}
+        self._fetch()
+
+    def run(self, policy: Policy, until_ms: float = inf) -> Episode:
+        """Drive the simulation with ``policy`` until every job is complete (or until ``until_ms``).
+
+        Raises:
+            IllegalDecision: The policy chose what cannot be chosen.
+            Stalled: The policy leaves everything idle although no job is to come.
+        """
+        conversation = self.decisions(until_ms)
+        decide = policy.decide
+        try:
+            view = next(conversation)
+            while True:
+                view = conversation.send(decide(view))
+        except StopIteration:
+            return self.episode
+
+    def decisions(self, until_ms: float = inf) -> Generator[View, tuple[ActiveStage, int] | None, None]:
+        """Yield a view whenever executors can be committed, take one decision for it (``None``: leave the rest idle),
+        again while executors and stages are left; then let time pass, and so on until the end."""
+        cluster, episode = self.cluster, self.episode
+        view = View(self)
+        while self._next_ms <= 0:
+            self._admit()
+        while self._opens() or self._advance(until_ms):
+            deciding = True
+            while deciding:
+                decision = yield view
+                episode.decisions += 1
+                if decision is None:
+                    break
+                self._check(*decision)
+                cluster.commit(*decision)
+                deciding = cluster.committable > 0 and cluster.any_schedulable()
+            cluster.end_round()
+        episode.ended_ms = cluster.now_ms
+        if cluster.jobs and until_ms == inf:
+            raise Stalled(
+                f"at {cluster.now_ms / 1000:g} s the policy leaves all executors idle; {len(cluster.jobs)} jobs wait"
+            )
+
+    @property
+    def table(self) -> StageTable:
+        """What makes ``View.graph``; made when it is first asked for."""
+        if self._table is None:
+            self._table = StageTable(self.cluster)
+        return self._table
+
+    def stream(self, name: str) -> np.random.Generator:
+        """The named random stream of this simulation; each name has its own, whoever else draws."""
+        known = self._streams.get(name)
+        if known is None:
+            known = self._streams[name] = stream(self.episode.seed, name)
+        return known
+
+    def _advance(self, until_ms: float) -> bool:
+        """Let time pass until executors can be committed; false at the end."""
+        cluster = self.cluster
+        heap, parity, draw, launches = cluster.heap, cluster.parity, self.draws.draw, cluster.launches
+        scaled = cluster.scaled
+        while True:
+            limit = min(self._next_ms, until_ms)
+            ties = cluster.ties
+            while heap:
+                event = heap[0]
+                now, _, executor, stage, length = event
+                if now >= limit:
+                    break
+                remaining = stage.remaining
+                if not remaining:
+                    break
+                if not parity:
+                    stage.seen_ms = length  # type: ignore[union-attr]
+                todo = stage.todo  # type: ignore[union-attr]
+                length = todo.pop() if todo else draw(stage, executor)  # type: ignore[arg-type]
+                if scaled:
+                    length /= executor.speed
+                if parity:
+                    stage.seen_ms = length  # type: ignore[union-attr]
+                stage.remaining = remaining - 1
+                heapreplace(heap, (now + length, ties, executor, stage, length))
+                ties += 1
+                if launches is not None:
+                    launches.append((now, length, executor, stage))
+            cluster.ties = ties
+            if not heap and self._next is None:
+                return False
+            if not heap or heap[0][0] >= limit:
+                if limit == until_ms and until_ms < self._next_ms:
+                    cluster.now_ms = until_ms
+                    return False
+                cluster.now_ms = limit
+                self._admit()
+            else:
+                now, _, executor, target, length = heappop(heap)
+                cluster.now_ms = now
+                if isinstance(target, Journey):
+                    cluster.arrive(executor, target.stage)
+                else:
+                    self._finish(executor, target, length)
+            if not parity:
+                self._offers = self._idle_pools()
+            if self._opens():
+                return True
+
+    def _opens(self) -> bool:
+        """A round opens: there is a source, and its executors can be committed somewhere."""
+        cluster = self.cluster
+        while True:
+            source = cluster.source
+            if source is not None and len(source.executors) > source.committed:
+                if cluster.any_schedulable():
+                    return True
+                cluster.retire(source, cluster.idle(source))
+                cluster.source = None
+            if not self._offers:
+                if not cluster.parity:  # there a source whose executors are all committed is kept, and may open later
+                    cluster.source = None
+                return False
+            cluster.source = self._offers.pop()
+
+    def _idle_pools(self) -> list[Pool]:
+        """Pools whose executors all are idle, the one to be offered first last: that of the oldest job."""
+        cluster = self.cluster
+        pools = [job.pool for job in reversed(cluster.jobs) if job.pool.executors]
+        return [cluster.common, *pools] if cluster.common.executors else pools
+
+    def _admit(self) -> None:
+        """The next job arrives."""
+        cluster, job = self.cluster, self._next
+        assert job is not None
+        active = ActiveJob(len(self.episode.jobs), job)
+        self.draws.admit(active)
+        self.episode.jobs.append(active)
+        cluster.jobs.append(active)
+        self.episode.population.append((cluster.now_ms, len(cluster.jobs)))
+        if cluster.common.executors:
+            cluster.source = cluster.common
+        self._fetch()
+
+    def _finish(self, executor: Executor, stage: ActiveStage, length: float) -> None:
+        """``executor`` has ended a task of ``stage``, which has none left to launch."""
+        cluster, job = self.cluster, stage.job
+        executor.running = False
+        stage.executing -= 1
+        unlocked = False
+        if not cluster.parity:
+            stage.seen_ms = length
+        if not stage.executing:
+            unlocked = self._complete(stage)
+        target = next(iter(stage.pool.commitments), executor)
+        if target is not executor:
+            cluster.fulfil(executor, target)  # type: ignore[arg-type]
+        else:
+            executor.last = None
+            if unlocked:
+                cluster.retire(stage.pool, [executor])
+        if unlocked:
+            cluster.source = job.pool
+        elif target is executor:
+            cluster.source = stage.pool
+
+    def _complete(self, stage: ActiveStage) -> bool:
+        """All tasks of ``stage`` are done; true if a child has become ready."""
+        cluster, job = self.cluster, stage.job
+        job.active.remove(stage)
+        unlocked = []
+        for child in stage.children:
+            child.blockers -= 1
+            cluster.note(child)
+            if not child.blockers:
+                unlocked.append(child)
+        for child in unlocked:
+            cluster.wake(child)
+        if not job.active:
+            if job.pool.executors:
+                cluster.retire(job.pool, cluster.idle(job.pool))
+            cluster.jobs.remove(job)
+            job.completed_ms = cluster.now_ms
+            self.episode.population.append((cluster.now_ms, len(cluster.jobs)))
+        return bool(unlocked)
+
+    def _fetch(self) -> None:
+        """Look up who comes next."""
+        last_ms = self._next_ms if self._next is not None else 0.0
+        self._next = next(self._arrivals, None)
+        self._next_ms = inf if self._next is None else self._next.arrival_ms
+        if self._next_ms < last_ms:
+            raise ModelError(f"job {self._next.id!r} arrives before the one that is listed before it")  # type: ignore[union-attr]
+
+    def _check(self, stage: ActiveStage, executors: int) -> None:
+        cluster = self.cluster
+        where = f"at {cluster.now_ms / 1000:g} s: stage {stage.index} of job {stage.job.job.id!r}"
+        source = cluster.source
+        assert source is not None
+        if not stage.is_schedulable or (stage.job.supply >= len(cluster.executors) and stage.job is not source.job):
+            raise IllegalDecision(f"{where} cannot be chosen now")
+        if not 1 <= executors <= cluster.committable:
+            raise IllegalDecision(f"{where} can get 1 to {cluster.committable} executors, not {executors!r}")

@@ -1,0 +1,21 @@
+"""Anything that can be chosen, at random."""
+
+from __future__ import annotations
+
+from dagsim.systems.spark.view import Commit, View
+from dagsim.systems.spark.work import first_stage
+
+__all__ = ["RandomJob"]
+
+
+class RandomJob:
+    """A uniform job of those with a stage to choose, and a uniform number of executors (as in spark-sched-sim)."""
+
+    def decide(self, view: View) -> Commit | None:
+        rng = view.stream("policy")
+        jobs = list(view.jobs)
+        while jobs:
+            stage = first_stage(view.schedulable(jobs.pop(int(rng.integers(len(jobs))))))
+            if stage is not None:
+                return Commit(stage, 1 + int(rng.integers(view.committable)))
+        return None

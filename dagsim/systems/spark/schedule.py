@@ -1,0 +1,155 @@
+"""From a recorded episode to a ``Schedule``, for the metrics and plots of all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+
+from dagsim.errors import ModelError
+from dagsim.model import GPU_TYPES, Cluster, GpuType, JobFacts, Kind, Node
+from dagsim.model.gpu import canonical
+from dagsim.model.log import Row
+from dagsim.model.schedule import Schedule
+from dagsim.systems.spark.episode import Episode
+from dagsim.systems.spark.executors import ExecutorType
+from dagsim.systems.spark.pools import Journey, Launch
+from dagsim.systems.spark.state import ActiveJob, ActiveStage
+
+__all__ = ["cluster_of", "schedule_of"]
+
+_BEFORE_STARTS = -1
+
+
+@dataclass(slots=True)
+class _Run:
+    """``tasks`` tasks of a stage, back to back on one executor; ``begun_ms`` is earlier by the journey to it."""
+
+    order: int
+    begun_ms: float
+    start_ms: float
+    end_ms: float
+    executor: int
+    stage: ActiveStage
+    tasks: int = 1
+
+
+def cluster_of(types: tuple[ExecutorType, ...]) -> Cluster:
+    """A node per executor: with one GPU where its type is called like one of the catalogue, else with one CPU."""
+    nodes = []
+    for kind in types:
+        gpu = _gpu(kind)
+        for number in range(kind.count):
+            name = f"{kind.name}-{number}"
+            nodes.append(Node(name, None, 0, 1) if gpu is None else Node(name, gpu, 1))
+    return Cluster(tuple(nodes), "executors")
+
+
+def schedule_of(episode: Episode, *, merged: bool = True) -> Schedule:
+    """The schedule of a recorded episode. A task is a stage, an instance one of its tasks.
+
+    ``merged=True`` makes one run of what an executor does back to back for one stage, some fifty times fewer bars; its
+    set-up is the journey to it. ``False`` makes a run of every task, and leaves journeys out.
+
+    Raises:
+        ModelError: The episode was not recorded.
+    """
+    if episode.launches is None:
+        raise ModelError("the episode was not recorded; simulate it with record=True")
+    schedule = Schedule(cluster_of(episode.executors), seed=episode.seed, decisions=episode.decisions)
+    schedule.ended_s = episode.ended_ms / 1000
+    held = [float(kind.count > 0 and _gpu(kind) is not None) for kind in episode.executors for _ in range(kind.count)]
+    schedule.jobs.extend(_facts(episode, any(held)))
+    runs = list(_merged(episode.launches) if merged else _single(episode.launches))
+    keyed: list[tuple[float, int, int, Row]] = []
+
+    def add(time_ms: float, order: int, step: int, kind: Kind, *rest: float) -> None:
+        keyed.append((time_ms, order, step, (int(kind), time_ms / 1000, *rest)))  # type: ignore[arg-type]
+
+    last: dict[ActiveJob, _Run] = {}
+    for number, run in enumerate(runs):
+        job, gpus = run.stage.job, held[run.executor]
+        rest = (job.number, run.stage.index, number, run.executor, run.tasks, int(gpus), gpus)
+        add(run.begun_ms, run.order, 0, Kind.STARTED, *rest)
+        if run.begun_ms < run.start_ms:
+            add(run.start_ms, run.order, 0, Kind.COMPUTING, *rest[:-1], 0.0)
+        add(run.end_ms, _end_order(run), 1, Kind.FINISHED, *rest)
+        if job not in last or (run.end_ms, _end_order(run)) >= (last[job].end_ms, _end_order(last[job])):
+            last[job] = run
+    nobody = (-1, -1, -1, 0, 0, 0.0)
+    for job in episode.jobs:
+        add(job.arrival_ms, _BEFORE_STARTS, 3, Kind.ARRIVED, job.number, *nobody)
+        if job.completed_ms is not None:
+            add(job.completed_ms, _end_order(last[job]), 2, Kind.COMPLETED, job.number, *nobody)
+    for *_, row in sorted(keyed, key=itemgetter(0, 1, 2)):
+        schedule.log.append(row)
+    return schedule
+
+
+def _gpu(kind: ExecutorType) -> GpuType | None:
+    return GPU_TYPES.get(canonical(kind.name))
+
+
+def _end_order(run: _Run) -> int:
+    """Ends go before the starts of their instant, but not before their own."""
+    return _BEFORE_STARTS if run.end_ms > run.begun_ms else run.order
+
+
+def _single(launches: list[Launch]) -> Iterator[_Run]:
+    for order, (start_ms, length_ms, executor, target) in enumerate(launches):
+        if not isinstance(target, Journey):
+            yield _Run(order, start_ms, start_ms, start_ms + length_ms, executor.number, target)
+
+
+def _merged(launches: list[Launch]) -> Iterator[_Run]:
+    """Runs in the order in which they began to compute."""
+    present: dict[int, _Run] = {}
+    arrived: dict[int, tuple[float, float]] = {}
+    ready_ms: dict[ActiveStage, float] = {}
+    runs: list[_Run] = []
+    for order, (start_ms, length_ms, executor, target) in enumerate(launches):
+        number = executor.number
+        if isinstance(target, Journey):
+            arrived[number] = start_ms, start_ms + length_ms
+            present.pop(number, None)
+            continue
+        run = present.get(number)
+        if run is not None and run.stage is target and run.end_ms == start_ms:
+            run.tasks += 1
+            run.end_ms += length_ms
+        else:
+            begun_ms, ended_ms = arrived.pop(number, (0.0, -1.0))
+            ready = max((ready_ms[parent] for parent in target.parents), default=0.0)
+            travelled = ended_ms == start_ms and begun_ms >= ready
+            run = _Run(order, begun_ms if travelled else start_ms, start_ms, start_ms + length_ms, number, target)
+            present[number] = run
+            runs.append(run)
+        ready_ms[target] = max(ready_ms.get(target, 0.0), run.end_ms)
+    return iter(runs)
+
+
+def _facts(episode: Episode, on_gpus: bool) -> Iterator[JobFacts]:
+    """What stays known of every job; the ideal is that of the durations it met, on the fastest executors."""
+    assert episode.launches is not None
+    fastest = max(kind.speed for kind in episode.executors)
+    longest: dict[ActiveStage, float] = {}
+    total: dict[ActiveJob, float] = dict.fromkeys(episode.jobs, 0.0)
+    for _, length_ms, executor, target in episode.launches:
+        if not isinstance(target, Journey):
+            best_ms = length_ms * executor.speed / fastest
+            longest[target] = max(longest.get(target, 0.0), best_ms)
+            total[target.job] += best_ms
+    for job in episode.jobs:
+        graph = job.job.graph
+        yield JobFacts(
+            id=job.job.id,
+            arrival_s=job.arrival_ms / 1000,
+            priority=0.0,
+            tenant="",
+            deadline_s=None,
+            weight=1.0,
+            ideal_s=graph.critical_path([longest.get(stage, 0.0) for stage in job.stages]) / 1000,
+            ideal_gpu_s=total[job] / 1000 if on_gpus else 0.0,
+            gpus=float(max(stage.tasks for stage in job.stages)) if on_gpus else 0.0,
+            tasks=graph.names,
+        )

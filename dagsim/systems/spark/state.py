@@ -1,0 +1,150 @@
+"""What changes while an episode runs: jobs, stages and executors, and the pools they wait in."""
+
+from __future__ import annotations
+
+from dagsim.systems.spark.job import Replay, SparkJob
+from dagsim.systems.spark.waves import Waves
+
+__all__ = ["ActiveJob", "ActiveStage", "Executor", "Pool"]
+
+
+class Pool:
+    """Executors in one place, and where they are committed to go, in the order of the first commitment.
+
+    The common pool has neither job nor stage; a job's pool holds its idle executors; a stage's pool those that run its
+    tasks or have just finished one. A commitment to ``None`` leads to the common pool.
+    """
+
+    __slots__ = ("commitments", "committed", "executors", "job", "stage")
+
+    def __init__(self, job: ActiveJob | None = None, stage: ActiveStage | None = None) -> None:
+        self.job = job
+        self.stage = stage
+        self.executors: set[int] = set()
+        """By number: parity relies on the order that such a set has."""
+        self.commitments: dict[ActiveStage | None, int] = {}
+        self.committed = 0
+
+
+class Executor:
+    """Runs one task at a time. ``last`` is the stage of the task it runs or ran last; ``None`` makes it fresh."""
+
+    __slots__ = ("job", "last", "number", "pool", "running", "speed", "type")
+
+    def __init__(self, number: int, type_: int, speed: float, pool: Pool) -> None:
+        self.number = number
+        self.type = type_
+        self.speed = speed
+        self.pool: Pool | None = pool
+        self.job: ActiveJob | None = None
+        self.last: ActiveStage | None = None
+        self.running = False
+
+
+class ActiveStage:
+    """A stage of a job in the system.
+
+    ``remaining`` tasks are not launched, ``executing`` are running; ``inbound`` executors are committed or moving to
+    it. ``seen_ms`` is how long a task of it lasts, as far as policies may know.
+    """
+
+    __slots__ = (
+        "blockers",
+        "children",
+        "coins",
+        "executing",
+        "inbound",
+        "index",
+        "job",
+        "parents",
+        "pool",
+        "remaining",
+        "seen_ms",
+        "selected",
+        "tasks",
+        "todo",
+        "waiting",
+        "waves",
+    )
+
+    def __init__(self, job: ActiveJob, index: int, durations: Replay | Waves) -> None:
+        self.job = job
+        self.index = index
+        self.tasks = self.remaining = durations.tasks
+        self.executing = 0
+        self.inbound = 0
+        self.blockers = 0
+        """Parents that are not complete."""
+        self.seen_ms = durations.rough_ms
+        self.selected = False
+        """Chosen in this round already."""
+        self.parents: list[ActiveStage] = []
+        self.children: list[ActiveStage] = []
+        self.pool = Pool(job, self)
+        self.waiting: list[Executor] = []
+        """Executors that were sent ahead and wait for the stage's parents (not in parity)."""
+        self.todo: list[float] = []
+        """Durations to come, the next one last; empty where they are drawn."""
+        self.waves: Waves | None = None
+        self.coins: list[float] = []
+        if isinstance(durations, Replay):
+            self.todo = list(reversed(durations.ms))
+        else:
+            self.waves = durations
+
+    @property
+    def demand(self) -> int:
+        """Executors it could use beside those that run its tasks or are on their way."""
+        return self.remaining - self.inbound
+
+    @property
+    def is_ready(self) -> bool:
+        """Its parents are complete: a task can run at once."""
+        return not self.blockers
+
+    @property
+    def is_schedulable(self) -> bool:
+        """Wants executors, was not chosen in this round, and its parents want none (they may still run)."""
+        if self.remaining <= self.inbound or self.selected:
+            return False
+        for parent in self.parents:  # noqa: SIM110 (a generator costs twice the time)
+            if parent.remaining > parent.inbound:
+                return False
+        return True
+
+
+class ActiveJob:
+    """A job in the system. ``stages`` are all of it, ``active`` those that are not complete, in order of index.
+
+    ``supply`` counts its executors: at the job, moving to it, or committed to it from elsewhere; ``local`` only those
+    at the job.
+    """
+
+    __slots__ = ("active", "completed_ms", "job", "local", "number", "pool", "stages", "supply")
+
+    def __init__(self, number: int, job: SparkJob) -> None:
+        self.number = number
+        self.job = job
+        self.stages = [ActiveStage(self, index, each) for index, each in enumerate(job.durations)]
+        for stage, parents, children in zip(self.stages, job.graph.parents, job.graph.children, strict=True):
+            stage.parents = [self.stages[index] for index in parents]
+            stage.children = [self.stages[index] for index in children]
+            stage.blockers = len(parents)
+        self.active = list(self.stages)
+        self.pool = Pool(self)
+        self.local = 0
+        self.supply = 0
+        self.completed_ms: float | None = None
+
+    @property
+    def arrival_ms(self) -> float:
+        """When it arrived."""
+        return self.job.arrival_ms
+
+    @property
+    def is_saturated(self) -> bool:
+        """All tasks of all stages have been launched."""
+        for stage in self.active:  # noqa: SIM110
+            if stage.remaining:
+                return False
+        return True

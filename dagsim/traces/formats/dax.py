@@ -1,0 +1,127 @@
+"""Pegasus DAX 2 and 3: abstract workflows in XML.
+
+``<adag>`` holds ``<job id runtime>`` with ``<uses file link size/>``, and ``<child ref><parent ref/></child>``. The
+attribute ``jobCount`` is often wrong and not heeded; the generator drew
+some runtimes below 0 (57 of Epigenomics_997), which count as 0. A file is read whole, one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from xml.parsers import expat
+
+from dagsim.errors import ModelError, TraceError
+from dagsim.model import Job, Task
+from dagsim.traces.fields import Dirty, number
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Reader
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Source
+from dagsim.traces.workflow import shared_bytes, stem, workflow
+
+__all__ = ["Dax"]
+
+
+class Dax(Reader):
+    """One job per file, all arriving at 0; a task takes one core for its runtime."""
+
+    name = "dax"
+    summary = "Pegasus DAX (.xml, .dax): synthetic scientific workflows"
+    uses = frozenset({"gpus_per_task", "floor_s"})
+
+    def recognises(self, source: Source) -> bool:
+        return any("<adag" in line for line in source.head(64))
+
+    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+        files = (
+            source.files if len(source.files) == 1 else source.select("*.xml", "*.dax", "*.xml.gz", "*.dax.gz").files
+        )
+        for file in files:
+            job = _job(file, options, report)
+            if job is not None:
+                yield job
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        return {
+            "demand": options.cpu_demand_text("one core"),
+            "arrival": "the file has none: every workflow arrives at 0",
+        }
+
+
+@dataclass
+class _Document:
+    """What the elements say, gathered while the file is parsed."""
+
+    jobs: list[tuple[int, str, str]] = field(default_factory=list)
+    """Line, id and runtime."""
+    edges: list[tuple[str, str]] = field(default_factory=list)
+    written: dict[str, dict[str, float]] = field(default_factory=dict)
+    read: dict[str, dict[str, float]] = field(default_factory=dict)
+    job: str = ""
+    child: str = ""
+
+    def start(self, tag: str, said: dict[str, str], line: int) -> None:
+        match tag.rpartition(":")[2]:
+            case "job":
+                self.job = said.get("id", "")
+                self.jobs.append((line, self.job, said.get("runtime", "")))
+            case "uses":
+                uses = self.written if said.get("link") == "output" else self.read
+                uses.setdefault(self.job, {})[said.get("file", said.get("name", ""))] = _bytes(said.get("size", ""))
+            case "child":
+                self.child = said.get("ref", "")
+            case "parent":
+                self.edges.append((said.get("ref", ""), self.child))
+
+
+def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
+    document = _parse(file)
+    if not document.jobs:
+        raise TraceError(f"{file}:1: a workflow without jobs")
+    gpus, cpus, _ = options.cpu_demand(1.0, 0.0)
+    tasks: dict[str, Task] = {}
+    for line, id, runtime in document.jobs:
+        report.rows += 1
+        try:
+            if not id or id in tasks:
+                raise Dirty("whose id another job has" if id else "without an id")
+            seconds = number(runtime, "runtime")
+            if seconds < 0:
+                report.note("jobs with a negative runtime (taken as 0)", f"{file}:{line}")
+            tasks[id] = Task(id, max(seconds, options.floor_s, 0.0), gpus=gpus, cpus=cpus)
+        except Dirty as reason:
+            report.drop(str(reason), f"{file}:{line}")
+        except ModelError as error:
+            report.drop("that ask for what cannot be", f"{file}:{line}", detail=str(error))
+    where = f"{file}:{document.jobs[0][0]}"
+    if len(tasks) < len(document.jobs):
+        if tasks:
+            report.drop("of workflows that lost another job", where, len(tasks))
+        return None
+    edges = (
+        (parent, child, shared_bytes(parent, child, document.written, document.read))
+        for parent, child in document.edges
+    )
+    return workflow(stem(file), list(tasks.values()), edges, report, where)
+
+
+def _parse(file: Source) -> _Document:
+    document = _Document()
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = lambda tag, said: document.start(tag, said, parser.CurrentLineNumber)
+    try:
+        parser.Parse(file.read_bytes(), True)
+    except expat.ExpatError as error:
+        raise TraceError(f"{file}:{error.lineno}: not XML ({expat.errors.messages[error.code]})") from None
+    except (LookupError, ValueError):  # unknown encoding, or one of several bytes
+        raise TraceError(f"{file}:1: not XML (it declares an encoding that cannot be read; UTF-8 can)") from None
+    return document
+
+
+def _bytes(size: str) -> float:
+    """A file's size; 0 where it is not known."""
+    try:
+        return max(0.0, number(size, "size"))
+    except Dirty:
+        return 0.0

@@ -1,0 +1,224 @@
+"""What the two Google traces share: events of tasks made into jobs, events of machines into a cluster.
+
+Times are microseconds, 600 s ahead of the window; 0 is before it and 2^63 - 1 after it. Demands and sizes are fractions
+of the largest machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import TypeAlias
+
+from dagsim.errors import ConfigError, GraphError, ModelError
+from dagsim.model import Cluster, Job, Node, Task, TaskGraph
+from dagsim.traces.attempts import Attempts, Event
+from dagsim.traces.fields import Dirty, number
+from dagsim.traces.gather import Gathered, gather, pack, unpack
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Downtime
+from dagsim.traces.report import ReadReport
+
+__all__ = ["AFTER_US", "USES", "Happened", "jobs_of_events", "machines", "seconds", "work_text"]
+
+AFTER_US = 2**63 - 1
+USES = frozenset({"gpus_per_task", "keep_partial", "floor_s", "protocol"})
+_WINDOW_STARTS_US = 600_000_000
+_PROTOCOLS = ("last-attempt", "all-attempts")
+
+Graph: TypeAlias = Callable[[list[Task], Callable[[str], None]], TaskGraph]
+"""Makes the graph of a job from its tasks; may note what it had to tolerate."""
+
+
+def _bag(tasks: list[Task], note: Callable[[str], None]) -> TaskGraph:
+    return TaskGraph(tuple(tasks))
+
+
+@dataclass(slots=True)
+class Happened:
+    """Turns events into rows to be gathered by job, and remembers when the last one was."""
+
+    end_us: int = 0
+
+    def row(
+        self,
+        place: int,
+        time_us: int,
+        job: str,
+        task: str,
+        event: Event,
+        user: str,
+        priority: str,
+        asked: tuple[str, str],
+    ) -> tuple[str, float, str]:
+        """An event of a task; ``asked`` is its request of cores and memory."""
+        self.end_us = max(self.end_us, time_us)
+        return job, seconds(time_us), pack(place, (str(time_us), task, event.value, user, priority, *asked))
+
+    def submission(self, place: int, time_us: int, job: str, user: str) -> tuple[str, float, str]:
+        """The submission of a job as a whole."""
+        return job, seconds(time_us), pack(place, (user,))
+
+
+def jobs_of_events(
+    rows: Iterable[tuple[str, float, str]],
+    happened: Happened,
+    where: Callable[[int], str],
+    band: Callable[[str], float],
+    options: TraceOptions,
+    report: ReadReport,
+    graph: Graph = _bag,
+) -> Iterator[Job]:
+    """One job per job id, one task per task index, its attempts folded into one; no GPUs.
+
+    Work is how long the last attempt ran (``protocol="last-attempt"``), since an evicted task begins anew, or all of
+    them together (``"all-attempts"``). A job with a task that is alive at the end of the trace is dropped;
+    ``keep_partial`` keeps it and cuts such a task there. Tasks that died before they ever ran are left out. The tasks
+    of a job wait for none unless ``graph`` says otherwise.
+
+    Raises:
+        ConfigError: Another protocol than these.
+    """
+    if options.protocol not in (None, *_PROTOCOLS):
+        raise ConfigError(f"unknown protocol {options.protocol!r} for Google traces; known: {', '.join(_PROTOCOLS)}")
+    for group in gather(rows):
+        lives = _Lives.of(group, where, report)
+        if lives.tasks and (job := lives.job(happened.end_us, where, band, options, report, graph)):
+            yield job
+
+
+def work_text(options: TraceOptions) -> str:
+    """What a task's work is, in words."""
+    which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
+    return f"how long {which} ran; of tasks that ran before the window, what lies in it"
+
+
+def machines(
+    name: str, events: Iterable[tuple[str, Event, float, float, float]]
+) -> tuple[Cluster, tuple[Downtime, ...]]:
+    """The machines that events tell of, and when they are not there.
+
+    Events are ``(machine, event, time_s, cpus, memory_gb)`` in order of time. A machine that is resized keeps the
+    largest size it had.
+
+    Raises:
+        ModelError: A size is negative, or there is no machine.
+    """
+    sizes: dict[str, tuple[float, float]] = {}
+    away: dict[str, float | None] = {}
+    downtimes: list[tuple[str, float, float]] = []
+    for machine, event, time_s, cpus, memory in events:
+        known = sizes.get(machine, (0.0, 0.0))
+        sizes[machine] = max(cpus, known[0]), max(memory, known[1])
+        since = away.setdefault(machine, 0.0)
+        if event is Event.END and since is None:
+            away[machine] = time_s
+        elif event is not Event.END and since is not None:
+            downtimes.append((machine, since, time_s))
+            away[machine] = None
+    downtimes += [(machine, since, inf) for machine, since in away.items() if since is not None]
+    place = {machine: index for index, machine in enumerate(sizes)}
+    found = [Downtime(place[machine], start, end) for machine, start, end in downtimes if start < end]
+    return Cluster(tuple([Node(machine, None, 0, *size) for machine, size in sizes.items()]), name), tuple(found)
+
+
+def seconds(time_us: float) -> float:
+    """Seconds from the start of the window; 0 for what lies before it."""
+    return max(0.0, (time_us - _WINDOW_STARTS_US) / 1e6)
+
+
+@dataclass(slots=True)
+class _Lives:
+    """What the events of one job say."""
+
+    id: str
+    arrival_s: float
+    tasks: dict[str, Attempts] = field(default_factory=dict)
+    first: dict[str, int] = field(default_factory=dict)
+    asked: dict[str, tuple[str, str]] = field(default_factory=dict)
+    user: str = ""
+    priority: str = ""
+
+    @classmethod
+    def of(cls, group: Gathered, where: Callable[[int], str], report: ReadReport) -> _Lives:
+        lives = cls(group.job, group.time)
+        before = 0
+        for place, fields in map(unpack, group.rows):
+            if len(fields) == 1:
+                lives.user = fields[0]
+                continue
+            time_us, task, event, user, lives.priority, cpus, memory = fields
+            lives.user = lives.user or user
+            time = int(time_us)
+            if time < before:
+                report.note("events out of order", where(place))
+            before = time
+            if task not in lives.tasks:
+                lives.tasks[task], lives.first[task] = Attempts(), place
+            lives.tasks[task].take(_EVENTS[event], seconds(time))
+            if cpus or memory or task not in lives.asked:
+                lives.asked[task] = cpus, memory
+        return lives
+
+    def job(
+        self,
+        end_us: int,
+        where: Callable[[int], str],
+        band: Callable[[str], float],
+        options: TraceOptions,
+        report: ReadReport,
+        graph: Graph,
+    ) -> Job | None:
+        """The job, or ``None`` and its events dropped for a reason."""
+        if not options.keep_partial and any(life.alive for life in self.tasks.values()):
+            rows = sum(life.rows for life in self.tasks.values())
+            report.drop("of jobs that outlive the trace", where(next(iter(self.first.values()))), rows)
+            return None
+        tasks = []
+        kept = 0
+        for name, life in self.tasks.items():
+            at = where(self.first[name])
+            if life.alive:
+                report.note("tasks cut at the end of the trace", at)
+                life.cut(seconds(end_us))
+            try:
+                tasks.append(_task(name, life, self.asked[name], options, report, at))
+                kept += life.rows
+            except Dirty as reason:
+                report.drop(str(reason), at, life.rows)
+            except ModelError as error:
+                report.drop("of tasks that ask for what cannot be", at, life.rows, str(error))
+        if not tasks:
+            return None
+        at = where(next(iter(self.first.values())))
+        try:
+            made = graph(tasks, lambda what: report.note(what, at))
+        except GraphError as error:
+            report.drop("cyclic", at, kept, f"job {self.id}: {error}")
+            return None
+        report.kept += kept
+        return Job(self.id, made, self.arrival_s, band(self.priority), self.user)
+
+
+_EVENTS = {event.value: event for event in Event}
+
+
+def _task(
+    name: str, life: Attempts, asked: tuple[str, str], options: TraceOptions, report: ReadReport, where: str
+) -> Task:
+    """The task of one life.
+
+    Raises:
+        Dirty: It never ran, or its request is no number.
+        ModelError: Its request is impossible.
+    """
+    if not life.attempts:
+        raise Dirty("of tasks that began before the trace" if life.headless else "of tasks that never ran")
+    if life.attempts > 1:
+        report.note("tasks of several attempts (folded into one)", where)
+    if asked == ("", ""):
+        report.note("tasks without a request (nothing asked)", where)
+    cpus, memory = number(asked[0] or "0", "CPU request"), number(asked[1] or "0", "memory request")
+    work = life.total_s if options.protocol == "all-attempts" else life.last_s
+    return Task(name, max(work, options.floor_s), 1, False, *options.cpu_demand(cpus, memory))

@@ -1,0 +1,139 @@
+"""Google ClusterData2011_2: ``task_events`` shards, with ``job_events`` and ``machine_events`` beside them.
+
+Headerless. ``task_events``: time, missing info, job id, task index, machine id, event type, user, scheduling class,
+priority, CPU, memory and disk request, different machines. ``job_events``: time, missing info, job id, event type,
+user, and more. ``machine_events``: time, machine id, event type, platform, CPUs, memory. The trace is the directory
+that holds ``task_events``, that directory, or a single shard. Events are in order of time: they are gathered by job,
+externally beyond 262,144 rows (see ``gather``); what they mean is in ``google``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dagsim.errors import ModelError, TraceError
+from dagsim.model import Cluster, Job
+from dagsim.traces.attempts import Event
+from dagsim.traces.fields import Dirty, number
+from dagsim.traces.formats.google import AFTER_US, USES, Happened, jobs_of_events, machines, seconds, work_text
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Downtime, Reader
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Source
+from dagsim.workload.records import cut, short
+
+__all__ = ["Google2011"]
+
+_TASK_FIELDS = 13
+_JOB_FIELDS = 8
+_EVENTS = {
+    "0": Event.SUBMIT,
+    "1": Event.SCHEDULE,
+    **dict.fromkeys("23456", Event.END),
+    **dict.fromkeys("78", Event.UPDATE),
+}
+_MACHINE_EVENTS = {"0": Event.SUBMIT, "1": Event.END, "2": Event.UPDATE}
+_MACHINE_COLUMNS = ("time", "machine_id", "event_type", "platform", "cpus", "memory")
+
+
+class Google2011(Reader):
+    """One job per job id, one task per task index, as ``google.jobs_of_events`` folds them."""
+
+    name = "google2011"
+    summary = "Google ClusterData2011_2: task, job and machine events"
+    uses = USES
+
+    def recognises(self, source: Source) -> bool:
+        rows = [line.split(",") for line in _tasks(source).head()]
+        return bool(rows) and all(
+            len(row) == _TASK_FIELDS and row[5] in _EVENTS and row[0].isdigit() for row in rows[:-1] or rows
+        )
+
+    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+        tasks, happened = _tasks(source), Happened()
+        rows = _rows(source, tasks, happened, report)
+        return jobs_of_events(rows, happened, tasks.where, _band, options, report)
+
+    def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
+        """The machines that ``machine_events`` beside the tasks tells of, if tasks need no GPUs."""
+        found = None if options.gpus_per_task is not None else _machines(source)
+        return found and found[0]
+
+    def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
+        found = None if options.gpus_per_task is not None else _machines(source)
+        return found[1] if found else ()
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        return {
+            "demand": options.cpu_demand_text("its request: fractions of the cores and memory of the largest machine"),
+            "work": work_text(options),
+            "priority": "0 free (0-1), 1 batch (2-8), 2 production (9, 11), 3 monitoring (10)",
+            "constraints": "machine attributes and different-machine constraints are left out",
+        }
+
+
+def _rows(source: Source, tasks: Source, happened: Happened, report: ReadReport) -> Iterator[tuple[str, float, str]]:
+    """The events of tasks, and the submissions of jobs where those are known."""
+    for place, line in tasks.lines():
+        fields = line.split(",")
+        if not line:
+            continue
+        report.rows += 1
+        try:
+            if len(fields) != _TASK_FIELDS:
+                raise Dirty("with a wrong number of fields")
+            time, _, job, task, _, event, user, _, priority, cpus, memory, _, _ = fields
+            if event not in _EVENTS:
+                raise Dirty("of an unknown event type")
+            if not (time.isdecimal() and len(time) < 20):
+                raise Dirty("whose time is no number")
+            if not job:
+                raise Dirty("without job id")
+        except Dirty as reason:
+            report.drop(str(reason), tasks.where(place))
+            continue
+        if (time_us := int(time)) >= AFTER_US:
+            report.skip("after the end of the trace")
+        else:
+            yield happened.row(place, time_us, job, task, _EVENTS[event], user, priority, (cpus, memory))
+    jobs = source.select("job_events/*", "job_events.csv*") if source.path.is_dir() else None
+    for place, line in jobs.lines() if jobs and jobs.files else ():
+        time, _, job, event, user, *_ = [*line.split(","), "", "", "", "", ""]
+        report.rows += 1
+        report.skip("joined from the job events")
+        if event == "0" and time.isdecimal() and len(time) < 20:
+            yield happened.submission(place, int(time), job, user)
+
+
+def _tasks(source: Source) -> Source:
+    """The shards of task events."""
+    if not source.path.is_dir():
+        return source
+    inside = source.select("task_events/*", "task_events.csv*")
+    return inside if inside.files else source
+
+
+def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
+    found = source.beside("machine_events/*", "machine_events*.csv*")
+    if not found.files:
+        return None
+
+    def events() -> Iterable[tuple[str, Event, float, float, float]]:
+        for place, (time, machine, event, _, cpus, memory) in found.rows(ReadReport(strict=True), _MACHINE_COLUMNS):
+            try:
+                if event not in _MACHINE_EVENTS:
+                    raise Dirty(f"of the unknown event type {short(event)}")
+                at = seconds(number(time, "time"))
+                yield machine, _MACHINE_EVENTS[event], at, number(cpus or "0", "cpus"), number(memory or "0", "memory")
+            except Dirty as reason:
+                raise TraceError(f"{found.where(place)}: a machine event {reason}") from None
+
+    try:
+        return machines("google2011", events())
+    except ModelError as error:
+        raise TraceError(f"{found}:1: {cut(error)}") from None
+
+
+def _band(priority: str) -> float:
+    """0 free, 1 batch, 2 production, 3 monitoring."""
+    return {"0": 0.0, "1": 0.0, "9": 2.0, "10": 3.0, "11": 2.0}.get(priority, 1.0)

@@ -1,0 +1,43 @@
+"""dagsim's own JSON Lines, as ``dagsim.workload.jsonl`` writes them (there is the description of the format)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dagsim.errors import TraceError
+from dagsim.model import Job
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Reader
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Source
+from dagsim.workload import jsonl
+
+__all__ = ["JsonLines"]
+
+
+class JsonLines(Reader):
+    """Jobs exactly as they were written, streamed: the file is in order of arrival.
+
+    A program wrote it, so a line that is wrong is damage: an error, not a row to be dropped.
+    """
+
+    name = "jsonl"
+    summary = "dagsim's own JSON Lines (dagsim trace convert)"
+
+    def recognises(self, source: Source) -> bool:
+        first = source.head(1)[0]
+        return first.startswith("{") and f'"{jsonl.FORMAT}"' in first
+
+    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+        if len(source.files) != 1 or source.files[0].member:
+            raise TraceError(f"{source}: JSON Lines are read from one file, plain or gzipped")
+        source.head(1)  # a pointer, a page or nothing at all has its own message
+        for job in jsonl.read_jobs(source.files[0].path):
+            report.rows += 1
+            report.kept += 1
+            yield job
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        """Those that the jobs were made under, if they were written with the jobs."""
+        said = jsonl.read_meta(source.files[0].path).get("assumptions")
+        return {name: str(text) for name, text in said.items()} if isinstance(said, dict) else {}

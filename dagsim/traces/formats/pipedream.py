@@ -1,0 +1,137 @@
+"""PipeDream ``graph.txt`` profiles (SOSP 2019), as ddls makes training jobs of them: one model per file.
+
+``node<i> -- <what> -- forward_compute_time=f, backward_compute_time=b, activation_size=a, parameter_size=p``, where
+``a`` may be a list ``[x; y]``, and edges ``<tab>node<u> -- node<v>``. A file is read whole, one after another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dagsim.errors import ModelError, TraceError
+from dagsim.model import Job, Task
+from dagsim.traces.fields import Dirty, number
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Reader
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Source
+from dagsim.traces.workflow import stem, workflow
+
+__all__ = ["PipeDream"]
+
+_NODE = re.compile(
+    r"\s*node(\d{1,9}) -- (.*) -- forward_compute_time=([^,]*), backward_compute_time=([^,]*), "
+    r"activation_size=([^,]*), parameter_size=([^,]*?)\s*"
+)
+_EDGE = re.compile(r"\s*node(\d{1,9}) -- node(\d{1,9})\s*")
+_BYTES_PER_GB = 1e9
+
+
+class _Op(NamedTuple):
+    id: int
+    forward: float
+    backward: float
+    activation: float
+    parameters: float
+
+
+class PipeDream(Reader):
+    """One training step per file: forward operation ``i`` and its mirror ``2 n + 1 - i`` of the backward pass.
+
+    An edge ``u -> v`` carries the activation of ``u``, its mirror ``v' -> u'`` that of ``v``; one edge joins the last
+    forward operation to the first backward one. Memory is activation and parameters, of both passes alike.
+    """
+
+    name = "pipedream"
+    summary = "PipeDream graph.txt profiles: one training step of a model"
+    uses = frozenset({"floor_s"})
+
+    def recognises(self, source: Source) -> bool:
+        return _NODE.fullmatch(source.head(1)[0]) is not None
+
+    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+        for file in source.files:
+            job = _job(file, options, report)
+            if job is not None:
+                yield job
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        return {
+            "work": "the profile's milliseconds are taken as seconds, as ddls does",
+            "demand": "one GPU per operation",
+            "arrival": "the profile has none: every model arrives at 0",
+        }
+
+
+def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
+    ops: dict[int, _Op] = {}
+    edges: list[tuple[int, int]] = []
+    rows = 0
+    for line, text in file.lines():
+        if not text.strip():
+            continue
+        where = file.where(line)
+        try:
+            edge, node = _EDGE.fullmatch(text), _NODE.fullmatch(text)
+            if edge:
+                edges.append((int(edge[1]), int(edge[2])))
+                continue
+            rows += 1
+            report.rows += 1
+            if node is None:
+                raise Dirty("that are neither node nor edge")
+            if int(node[1]) in ops:
+                raise Dirty("whose id another node has")
+            ops[int(node[1])] = _op(node)
+        except Dirty as reason:
+            report.drop(str(reason), where)
+    where = f"{file}:1"
+    if len(ops) < rows:
+        if ops:
+            report.drop("of models that lost another node", where, len(ops))
+        return None
+    if not ops:
+        raise TraceError(f"{where}: a profile without nodes")
+    if sorted(ops) != list(range(1, len(ops) + 1)):
+        report.drop("of models whose nodes are not numbered from 1", where, len(ops))
+        return None
+    try:
+        tasks = _tasks(list(ops.values()), options)
+    except ModelError as error:
+        report.drop("of models that cannot be", where, len(ops), str(error))
+        return None
+    return workflow(stem(file), tasks, _edges(ops, edges), report, where, rows=len(ops))  # a row is a node: two tasks
+
+
+def _op(node: re.Match[str]) -> _Op:
+    forward, backward = number(node[3], "forward_compute_time"), number(node[4], "backward_compute_time")
+    sizes = [number(size, "activation_size") for size in node[5].strip("[]").split(";")]
+    op = _Op(int(node[1]), forward, backward, sum(sizes), number(node[6], "parameter_size"))
+    if min(op) < 0:
+        raise Dirty("with a negative time or size")
+    return op
+
+
+def _tasks(ops: list[_Op], options: TraceOptions) -> list[Task]:
+    """The forward operations in the order of the file, then their mirrors."""
+    floor = options.floor_s
+    memory = [(op.activation + op.parameters) / _BYTES_PER_GB for op in ops]
+    forward = [Task(str(op.id), max(op.forward, floor), memory_gb=gb) for op, gb in zip(ops, memory, strict=True)]
+    mirror = 2 * len(ops) + 1
+    backward = [
+        Task(str(mirror - op.id), max(op.backward, floor), memory_gb=gb) for op, gb in zip(ops, memory, strict=True)
+    ]
+    return forward + backward
+
+
+def _edges(ops: dict[int, _Op], edges: list[tuple[int, int]]) -> Iterator[tuple[str, str, float]]:
+    mirror, last = 2 * len(ops) + 1, len(ops)
+    for parent, child in edges:
+        if parent in ops and child in ops:
+            yield str(parent), str(child), ops[parent].activation
+            yield str(mirror - child), str(mirror - parent), ops[child].activation
+        else:
+            yield f"node{parent}", f"node{child}", 0.0
+    yield str(last), str(last + 1), ops[last].activation

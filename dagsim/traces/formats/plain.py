@@ -1,0 +1,206 @@
+"""A plain CSV for logs of your own: one row per job, or per task of a job.
+
+The header names the columns, in any order. Needed: ``id, arrival_s, gpus, duration_s``. Allowed besides:
+
+==============  =====================================================================================
+``gpu_type``    GPU types that the job may use, ``A100-40|V100-16``; nothing allows any
+``instances``   identical parallel pieces, each of ``gpus`` GPUs and ``duration_s`` (1)
+``gang``        whether the instances start together: yes or no (yes)
+``cpus``        cores per instance (0)
+``memory_gb``   memory per instance (0)
+``estimate_s``  what the user claimed the duration to be
+``model``       a row of the throughput table, with ``batch``
+``priority``    larger is more urgent (0)
+``tenant``      user, group or queue
+``deadline_s``  a point in time on the clock of ``arrival_s``
+``weight``      what a second of waiting costs (1)
+``task``        the name of a task: rows of one ``id`` are then the tasks of one job
+``parents``     names of the tasks that a task waits for, ``map|shuffle``
+==============  =====================================================================================
+
+Times are seconds, from any origin at or before the first arrival. Rows are sorted by arrival, externally beyond 262,144
+rows (see ``gather``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from math import inf
+
+from dagsim.errors import GraphError, ModelError, TraceError
+from dagsim.model import Job, Task, TaskGraph
+from dagsim.model.gpu import canonical
+from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.gather import Gathered, gather, pack, unpack
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Reader
+from dagsim.traces.report import ReadReport
+from dagsim.traces.rowwise import jobs_by_row
+from dagsim.traces.source import Row, Source
+from dagsim.workload.records import short
+
+__all__ = ["Plain"]
+
+_NEEDED = ("id", "arrival_s", "gpus", "duration_s")
+_ALLOWED = (
+    "gpu_type",
+    "instances",
+    "gang",
+    "cpus",
+    "memory_gb",
+    "estimate_s",
+    "model",
+    "batch",
+    "priority",
+    "tenant",
+    "deadline_s",
+    "weight",
+    "task",
+    "parents",
+)
+_COLUMNS = (*_NEEDED, *_ALLOWED)
+_YES_OR_NO = {"": True, "yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+
+
+class Plain(Reader):
+    """One job per row; with a ``task`` column one task per row, and one job per ``id``."""
+
+    name = "plain"
+    summary = "plain CSV of your own: id,arrival_s,gpus,duration_s[,gpu_type,priority,...]"
+    uses = frozenset({"reference_gpu", "floor_s"})
+
+    def recognises(self, source: Source) -> bool:
+        return set(_NEEDED) <= set(_header(source))
+
+    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+        _check_header(source)
+        rows = source.rows(report, _NEEDED, _ALLOWED, header=True)
+        if "task" in _header(source):
+            return _graphs(rows, source, options, report)
+        return jobs_by_row(rows, source, report, id=0, time=1, make=lambda row, where: _single(row, options))
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        return {"work": "duration_s, measured on the job's gpu_type where it has exactly one"}
+
+
+def _single(row: Sequence[str], options: TraceOptions) -> Job:
+    """The job of one row.
+
+    Raises:
+        Dirty: A field is missing or no number.
+        ModelError: The job is impossible.
+    """
+    fields = dict(zip(_COLUMNS, row, strict=True))
+    return _job(fields["id"], TaskGraph((_task(fields, options),)), _arrival(fields), fields)
+
+
+def _graphs(rows: Iterator[Row], source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+    """The jobs whose tasks have a row each."""
+    for group in gather(_by_job(rows, source, report)):
+        job = _gathered(group, source, options, report)
+        if job is not None:
+            report.kept += len(job.tasks)
+            yield job
+
+
+def _by_job(rows: Iterator[Row], source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
+    for place, row in rows:
+        try:
+            if not row[0]:
+                raise Dirty("without an id")
+            yield row[0], _arrival({"arrival_s": row[1]}), pack(place, row)
+        except Dirty as reason:
+            report.drop(str(reason), source.where(place))
+
+
+def _gathered(group: Gathered, source: Source, options: TraceOptions, report: ReadReport) -> Job | None:
+    tasks: dict[str, Task] = {}
+    parents: dict[str, list[str]] = {}
+    facts: Mapping[str, str] = {}
+    places = []
+    for place, row in map(unpack, group.rows):
+        fields = dict(zip(_COLUMNS, row, strict=True))
+        try:
+            name = fields["task"] or "task"
+            if name in tasks:
+                raise Dirty("whose task another row has")
+            tasks[name] = _task(fields, options)
+            parents[name] = list(dict.fromkeys([text for text in fields["parents"].split("|") if text]))
+        except (Dirty, ModelError) as error:
+            reason = str(error) if isinstance(error, Dirty) else "that ask for what cannot be"
+            report.drop(reason, source.where(place), detail="" if isinstance(error, Dirty) else str(error))
+            continue
+        facts = facts or fields
+        places.append(place)
+    if not places:
+        return None
+    first = source.where(places[0])
+    if len(places) < len(group.rows):
+        report.drop("of jobs that lost another row", first, len(places))
+        return None
+    try:
+        return _job(group.job, TaskGraph.of(tasks.values(), parents), group.time, facts)
+    except GraphError as error:
+        report.drop("of jobs that are no DAG", first, len(places), str(error))
+    except (Dirty, ModelError) as error:
+        report.drop("of jobs that cannot be", first, len(places), str(error))
+    return None
+
+
+def _task(fields: Mapping[str, str], options: TraceOptions) -> Task:
+    seconds = number(fields["duration_s"], "duration_s")
+    types = tuple(dict.fromkeys([canonical(text.strip()) for text in fields["gpu_type"].split("|") if text.strip()]))
+    measured_on = types[0] if len(types) == 1 else None
+    instances = count(fields["instances"] or "1", "instances")
+    gang = _YES_OR_NO.get(fields["gang"].strip().lower())
+    if gang is None:
+        raise Dirty("whose gang is neither yes nor no")
+    if seconds < 0:
+        raise Dirty("with a negative duration_s")
+    estimate = number(fields["estimate_s"], "estimate_s") if fields["estimate_s"] else None
+    return Task(
+        fields["task"] or "task",
+        max(options.on_reference(seconds, measured_on), options.floor_s),
+        instances,
+        gang and instances > 1,
+        number(fields["gpus"], "gpus"),
+        number(fields["cpus"] or "0", "cpus"),
+        number(fields["memory_gb"] or "0", "memory_gb"),
+        types or None,
+        model=fields["model"] or None,
+        batch=count(fields["batch"], "batch") if fields["batch"] else None,
+        estimate=None if estimate is None else options.on_reference(estimate, measured_on),
+    )
+
+
+def _job(id: str, graph: TaskGraph, arrival_s: float, fields: Mapping[str, str]) -> Job:
+    deadline = fields["deadline_s"]
+    return Job(
+        id,
+        graph,
+        arrival_s,
+        number(fields["priority"] or "0", "priority"),
+        fields["tenant"],
+        None if deadline in ("", "inf") else number(deadline, "deadline_s"),
+        number(fields["weight"] or "1", "weight"),
+    )
+
+
+def _arrival(fields: Mapping[str, str]) -> float:
+    arrival = number(fields["arrival_s"], "arrival_s")
+    if not 0 <= arrival < inf:
+        raise Dirty("with a negative arrival_s")
+    return arrival
+
+
+def _header(source: Source) -> list[str]:
+    return [name.strip().strip('"').lower() for name in source.head(1)[0].split(",")]
+
+
+def _check_header(source: Source) -> None:
+    for name in _header(source):
+        if name not in _COLUMNS:
+            near = get_close_matches(name, _COLUMNS, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise TraceError(f"{source}:1: unknown column {short(name)}; {hint}allowed: {', '.join(_COLUMNS)}")

@@ -1,0 +1,154 @@
+"""WfCommons WfFormat 1.3 to 1.5: one recorded workflow execution per JSON file.
+
+1.5 has ``workflow.specification.tasks`` (names, parents, files) apart from ``workflow.execution.tasks`` (runtimes);
+1.3 and 1.4 have everything in ``workflow.tasks``. A file is read whole; of a directory or archive, one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dagsim.errors import ModelError, TraceError
+from dagsim.model import Job, Task
+from dagsim.traces.fields import Dirty
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Reader
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Source
+from dagsim.traces.workflow import read_json, shared_bytes, stem, value, workflow
+
+__all__ = ["WfCommons"]
+
+_Files = dict[str, dict[str, float]]
+"""By task, the files it reads or writes with their bytes."""
+
+
+class WfCommons(Reader):
+    """One job per file, all arriving at 0; a task takes ``coreCount`` cores (1) for its measured runtime."""
+
+    name = "wfcommons"
+    summary = "WfCommons WfFormat 1.3 to 1.5 (.json): recorded workflow executions"
+    uses = frozenset({"gpus_per_task", "floor_s"})
+
+    def recognises(self, source: Source) -> bool:
+        if (
+            not source.matches("*.json", "*.json.gz")
+            and source.path.is_file()
+            and not source.files[0].matches("*.json*")
+        ):
+            return False
+        head = source.head(200)
+        return any('"schemaVersion"' in line for line in head) and not any('"$schema"' in line for line in head[:8])
+
+    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+        files = source.files if len(source.files) == 1 else source.select("*.json", "*.json.gz").files
+        for file in files:
+            job = _job(file, options, report)
+            if job is not None:
+                yield job
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        return {
+            "demand": options.cpu_demand_text("coreCount cores, or one where it is not given"),
+            "work": "runtimeInSeconds on whichever machine ran it; staging and queueing are left out",
+            "arrival": "the trace has none: every workflow arrives at 0",
+        }
+
+
+def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
+    where = f"{file}:1"
+    document = read_json(file)
+    parts = _section(document, "workflow", where)
+    listed, execution = parts.get("tasks"), {}
+    sizes: dict[str, float] = {}
+    if "specification" in parts:
+        specification = _section(parts, "specification", where)
+        listed = specification.get("tasks")
+        sizes = {str(each.get("id")): _bytes(each.get("sizeInBytes")) for each in _dicts(specification.get("files"))}
+        ran = parts.get("execution")
+        execution = {str(each.get("id")): each for each in _dicts(ran.get("tasks") if isinstance(ran, dict) else None)}
+    if not isinstance(listed, list) or not listed:
+        raise TraceError(f"{where}: the workflow lists no tasks")
+    tasks, edges, written, read = _tasks(listed, execution, sizes, options, report, where)
+    if len(tasks) < len(listed):
+        if tasks:
+            report.drop("of jobs that lost another task", where, len(tasks))
+        return None
+    sized = ((parent, child, shared_bytes(parent, child, written, read)) for parent, child in edges)
+    return workflow(stem(file), tasks, sized, report, where)
+
+
+def _tasks(
+    listed: list[Any],
+    execution: dict[str, dict[str, Any]],
+    sizes: dict[str, float],
+    options: TraceOptions,
+    report: ReadReport,
+    where: str,
+) -> tuple[list[Task], list[tuple[str, str]], _Files, _Files]:
+    tasks: dict[str, Task] = {}
+    edges: dict[tuple[str, str], None] = {}
+    written: _Files = {}
+    read: _Files = {}
+    for each in listed:
+        report.rows += 1
+        try:
+            if not isinstance(each, dict):
+                raise Dirty("that are no object")
+            name = str(each.get("id") or each.get("name") or "")
+            if not name or name in tasks:
+                raise Dirty("whose id another task has" if name else "without an id")
+            tasks[name] = _task(name, {**each, **execution.get(name, {})}, options)
+        except Dirty as reason:
+            report.drop(str(reason), where, detail=str(each)[:80])
+            continue
+        except ModelError as error:
+            report.drop("that ask for what cannot be", where, detail=str(error))
+            continue
+        edges.update(dict.fromkeys((str(parent), name) for parent in _list(each.get("parents"))))
+        edges.update(dict.fromkeys((name, str(child)) for child in _list(each.get("children"))))
+        _files(each, sizes, written.setdefault(name, {}), read.setdefault(name, {}))
+    return list(tasks.values()), list(edges), written, read
+
+
+def _task(name: str, facts: dict[str, Any], options: TraceOptions) -> Task:
+    seconds = value(facts.get("runtimeInSeconds", facts.get("runtime")), "runtime")
+    if seconds < 0:
+        raise Dirty("with a negative runtime")
+    cores = facts.get("coreCount", facts.get("cores"))
+    gpus, cpus, _ = options.cpu_demand(value(cores, "coreCount") if cores is not None else 1.0, 0.0)
+    return Task(name, max(seconds, options.floor_s), gpus=gpus, cpus=cpus)
+
+
+def _files(each: dict[str, Any], sizes: dict[str, float], written: dict[str, float], read: dict[str, float]) -> None:
+    for name in _list(each.get("outputFiles")):
+        written[str(name)] = sizes.get(str(name), 0.0)
+    for name in _list(each.get("inputFiles")):
+        read[str(name)] = sizes.get(str(name), 0.0)
+    for file in _dicts(each.get("files")):  # 1.3 and 1.4
+        into = written if file.get("link") == "output" else read
+        into[str(file.get("name", file.get("id")))] = _bytes(file.get("sizeInBytes", file.get("size")))
+
+
+def _bytes(found: Any) -> float:
+    """A file's size; 0 where it is not known."""
+    try:
+        return max(0.0, value(found, "size"))
+    except Dirty:
+        return 0.0
+
+
+def _section(document: Any, name: str, where: str) -> dict[str, Any]:
+    found = document.get(name) if isinstance(document, dict) else None
+    if not isinstance(found, dict):
+        raise TraceError(f"{where}: no WfFormat workflow (there is no object {name!r})")
+    return found
+
+
+def _list(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else []
+
+
+def _dicts(found: Any) -> list[dict[str, Any]]:
+    return [each for each in _list(found) if isinstance(each, dict)]

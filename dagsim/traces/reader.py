@@ -1,0 +1,60 @@
+"""What a trace reader is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple, Protocol
+
+from dagsim.model import Cluster, Job
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Source
+
+__all__ = ["Downtime", "Reader"]
+
+
+class Downtime(NamedTuple):
+    """A node of the trace's cluster (its place in it) is not there from ``start_s`` to ``end_s``, perhaps ``inf``."""
+
+    node: int
+    start_s: float
+    end_s: float
+
+
+class Reader(Protocol):
+    """Turns one trace format into jobs. A reader holds no state: everything it needs is handed to ``read``."""
+
+    name: ClassVar[str]
+    """What ``--format`` calls it."""
+    summary: ClassVar[str]
+    """One line for the list of formats."""
+    uses: ClassVar[frozenset[str]] = frozenset()
+    """The ``TraceOptions`` it heeds beside ``COMMON_OPTIONS``."""
+
+    def recognises(self, source: Source) -> bool:
+        """Whether the source is of this format, by names and first lines. Must not be true of another's format."""
+        ...
+
+    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+        """The jobs in order of arrival, each made when asked for.
+
+        ``arrival_s`` is in the trace's own clock, at least 0; the window, the origin and the time scale are applied by
+        the caller. Work is in seconds. Rows read are counted in ``report.rows``; a job's rows are added to
+        ``report.kept`` right before it is yielded; every other row is dropped or skipped with a reason.
+
+        Raises:
+            TraceError: The file cannot be read at all, or a row would be dropped in strict mode.
+        """
+        ...
+
+    def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
+        """The trace's own machines, where it lists them."""
+        return None
+
+    def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
+        """When nodes of ``cluster`` come later, leave or are away, on the clock of ``read``."""
+        return ()
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        """What the trace does not say and what is taken instead: a word for the question, a sentence for the answer."""
+        return {}

@@ -1,0 +1,311 @@
+"""Where a trace's bytes come from: a file, compressed or not, a member of an archive, a directory of shards."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
+from functools import cached_property
+from io import BufferedReader, TextIOWrapper
+from itertools import count, repeat
+from operator import itemgetter
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from dagsim.errors import TraceError
+from dagsim.traces.report import ReadReport
+from dagsim.workload.records import cut
+
+__all__ = ["Row", "Source"]
+
+Row = tuple[int, Sequence[str]]
+"""The number of a row (see ``Source.where``) and its fields."""
+
+_HEAD_BYTES = 1 << 16
+_LINE_BITS = 40  # a row's number is its file's place among the shards, then its line: one int, cheap to carry
+_ARCHIVES = (".tar", ".tar.gz", ".tgz")
+_NO_DATA = ("*.md", "LICENSE*", "README*", "SHA256SUM*", "*.sha256", "*.html", ".*")
+_DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError)
+
+
+class Source:
+    """A trace's file or files, opened only when read.
+
+    ``path`` is a file (plain or gzip, told by its first bytes), a directory of shards, an archive (``.tar``,
+    ``.tar.gz``, ``.tgz``: its members are the shards), or ``archive.tar.gz:member``. Documents beside the data
+    (``README*``, ``*.md``) are no shards. All methods raise ``TraceError``, each with a message of its own, for a
+    missing or empty file, a Git LFS pointer, an HTML page, damaged or truncated gzip data, other binary data, and
+    text that is not UTF-8.
+    """
+
+    def __init__(self, path: Path | str, member: str | None = None) -> None:
+        text = str(path)
+        if member is None and not Path(path).exists():
+            for ending in _ARCHIVES:
+                archive, found, inner = text.partition(f"{ending}:")
+                if found:
+                    text, member = archive + ending, inner
+        self.path = Path(text)
+        self.member = member
+
+    @property
+    def name(self) -> str:
+        """The last part of the file's (or directory's, or member's) name."""
+        return Path(self.member).name if self.member else self.path.name
+
+    @cached_property
+    def files(self) -> tuple[Source, ...]:
+        """The shards, sorted by name, those of directories and archives in it included; a plain file is its own."""
+        if self._is_single():
+            return (self,)
+        shards = tuple([shard for file in self._listed for shard in file.files])
+        if not shards:
+            raise TraceError(f"{self}: no files in it")
+        return shards
+
+    def select(self, *patterns: str) -> Source:
+        """The same source with only those shards whose path or name matches one of ``patterns`` (perhaps none)."""
+        chosen = Source(self.path, self.member)
+        listed = (self,) if self._is_single() else self._listed
+        chosen.files = tuple([shard for file in listed if file.matches(*patterns) for shard in file.files])
+        return chosen
+
+    def beside(self, *patterns: str) -> Source:
+        """The shards that match one of ``patterns``, or else such files in the directory of a file or archive."""
+        inside = self.select(*patterns)
+        folder = self.path.parent
+        if self.path.is_dir() or not folder.is_dir() or (inside.files and not self._is_single()):
+            return inside
+        around = Source(folder)
+        around._listed = tuple([Source(file) for file in sorted(folder.iterdir()) if file.is_file()])
+        return around.select(*patterns)
+
+    def matches(self, *patterns: str) -> bool:
+        """Whether the name, or the end of the path, matches one of ``patterns`` (as in a shell, case-insensitive)."""
+        path = (self.member or self.path.as_posix()).lower()
+        return any(fnmatch(path, text) or fnmatch(path, f"*/{text}") for text in map(str.lower, patterns))
+
+    def head(self, lines: int = 32) -> list[str]:
+        """The first lines of the first shard (of its first 64 KB), to tell its format; undecodable bytes replaced."""
+        return self._head[:lines]
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """All lines of all shards, numbered, without their ends (LF or CRLF)."""
+        for place, file in enumerate(self.files):
+            yield from file._lines(place << _LINE_BITS)
+
+    def rows(
+        self,
+        report: ReadReport,
+        columns: Sequence[str],
+        optional: Sequence[str] = (),
+        *,
+        names: Sequence[str] = (),
+        delimiter: str = ",",
+        header: bool = False,
+    ) -> Iterator[Row]:
+        """The CSV rows as fields in the order ``columns + optional``; empty for optional columns that the file lacks.
+
+        The first row of a shard is its header if it holds every name of ``columns`` (in any case and order); otherwise
+        its fields are called ``names``, or ``columns + optional``, in this order. ``header=True`` insists on one.
+        Quoted fields may hold line ends. Counts the rows read and drops those with fewer or more fields than they
+        should have. Passes over blank lines.
+
+        Raises:
+            TraceError: As above, and where the header lacks columns (the message names them).
+        """
+        for place, file in enumerate(self.files):
+            yield from file._rows(place << _LINE_BITS, report, columns, optional, names, delimiter, header)
+
+    def where(self, number: int) -> str:
+        """``file:line`` of the row or line with this number."""
+        return f"{self.files[number >> _LINE_BITS]}:{number & ((1 << _LINE_BITS) - 1)}"
+
+    @contextmanager
+    def open_binary(self) -> Iterator[BinaryIO]:
+        """The decompressed bytes of a single file."""
+        (file,) = self.files if len(self.files) == 1 else (self,)
+        with file._opened() as stream:
+            try:
+                yield stream
+            except _DAMAGED as error:
+                raise TraceError(f"{file}:1: the compressed data is damaged or cut off ({error})") from None
+
+    def read_bytes(self) -> bytes:
+        """All decompressed bytes of a single file."""
+        with self.open_binary() as stream:
+            return stream.read()
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.member}" if self.member else str(self.path)
+
+    def __repr__(self) -> str:
+        return f"Source({str(self)!r})"
+
+    @cached_property
+    def _listed(self) -> tuple[Source, ...]:
+        """The files of a directory, archives as such, or the members of an archive."""
+        if self.path.is_dir():
+            found = sorted(file for file in self.path.rglob("*") if file.is_file())
+            return tuple([Source(file) for file in found if _is_data(file.relative_to(self.path).as_posix())])
+        below = (self.member or "").rstrip("/")
+        names = self._members()
+        if below in names:
+            self.files = (self,)
+            return (self,)
+        inside = [name for name in sorted(names) if _is_data(name) and (not below or name.startswith(f"{below}/"))]
+        if below and not inside:
+            raise TraceError(f"{self}: no such member; the archive has {', '.join(sorted(names)[:8])} ...")
+        members = tuple([Source(self.path, name) for name in inside])
+        for member in members:
+            member.files = (member,)  # known to be a file: no need to search the archive for it
+        return members
+
+    @cached_property
+    def _head(self) -> list[str]:
+        with self.files[0].open_binary() as stream:
+            return stream.read(_HEAD_BYTES).decode("utf-8-sig", errors="replace").splitlines()
+
+    def _lines(self, first: int) -> Iterator[tuple[int, str]]:
+        with self._opened() as stream:
+            text = TextIOWrapper(stream, encoding="utf-8-sig")
+            numbers = count(first + 1)
+            try:
+                yield from zip(numbers, map(str.removesuffix, text, repeat("\n")), strict=False)
+            except UnicodeDecodeError:
+                raise TraceError(f"{self}:{self._undecodable_line()}: not UTF-8 text") from None
+            except _DAMAGED as error:
+                line = next(numbers) - first - 1  # zip took the number before the line failed
+                raise TraceError(f"{self}:{line}: the compressed data is damaged or cut off here ({error})") from None
+
+    def _rows(
+        self,
+        first: int,
+        report: ReadReport,
+        columns: Sequence[str],
+        optional: Sequence[str],
+        headless: Sequence[str],
+        delimiter: str,
+        header: bool,
+    ) -> Iterator[Row]:
+        width, pick = 0, None
+        for number, row in self._records(first, delimiter):
+            if pick is None:
+                names = [name.strip().lower() for name in row]
+                missing = [name for name in columns if name.lower() not in names]
+                if header and missing:
+                    lacking, there = ", ".join(map(repr, missing)), cut(", ".join(row))
+                    raise TraceError(f"{self}:{number - first}: the header lacks {lacking}; it has {there}")
+                if missing:
+                    wanted = headless or (*columns, *optional)[: max(len(row), len(columns))]
+                    names = [name.lower() for name in wanted]
+                width, pick = len(names), _picker(names, [*columns, *optional])
+                if not missing:
+                    continue
+            report.rows += 1
+            if len(row) == width:
+                yield number, pick(row)
+            else:
+                report.drop("with a wrong number of fields", f"{self}:{number - first}", detail=f"{len(row)}")
+
+    def _records(self, first: int, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+        """CSV records with the number of the line they begin on, blank lines left out."""
+        table = csv.reader((f"{line}\n" for _, line in self._lines(first)), delimiter=delimiter)
+        line = 1
+        try:
+            for row in table:
+                if row:
+                    yield first + line, row
+                line = table.line_num + 1
+        except csv.Error as error:
+            raise TraceError(f"{self}:{line}: not CSV ({error})") from None
+
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
+        with self._raw() as raw:
+            stream = cast(BinaryIO, raw)
+            if raw.peek(2)[:2] == b"\x1f\x8b":
+                stream = cast(BinaryIO, BufferedReader(gzip.GzipFile(fileobj=raw)))
+            try:
+                start = cast(BufferedReader, stream).peek(1024)[:1024]
+            except _DAMAGED as error:
+                raise TraceError(f"{self}:1: the compressed data is damaged or cut off ({error})") from None
+            _check(start, f"{self}:1")
+            yield stream
+
+    @contextmanager
+    def _raw(self) -> Iterator[BufferedReader]:
+        try:
+            if self.member is None:
+                with self.path.open("rb") as file:
+                    yield file
+            else:
+                with tarfile.open(self.path) as archive:
+                    info = next((info for info in archive if info.name == self.member), None)  # stops at the first
+                    inner = archive.extractfile(info) if info else None
+                    if inner is None:
+                        raise TraceError(f"{self}: no such file in the archive")
+                    yield cast(BufferedReader, inner)
+        except FileNotFoundError:
+            raise TraceError(f"{self}: no such file") from None
+        except OSError as error:
+            if isinstance(error, gzip.BadGzipFile):
+                raise
+            raise TraceError(f"{self}: cannot be read ({error.strerror or error})") from None
+
+    def _members(self) -> list[str]:
+        try:
+            with tarfile.open(self.path) as archive:
+                return [member.name for member in archive if member.isfile()]
+        except FileNotFoundError:
+            raise TraceError(f"{self.path}: no such file") from None
+        except (*_DAMAGED, OSError) as error:
+            raise TraceError(f"{self.path}:1: not a readable archive ({error})") from None
+
+    def _is_archive(self) -> bool:
+        return self.path.name.endswith(_ARCHIVES)
+
+    def _is_single(self) -> bool:
+        return not self.path.is_dir() and not self._is_archive()
+
+    def _undecodable_line(self) -> int:
+        number = 0
+        with self._opened() as stream, suppress(*_DAMAGED):
+            for number, line in enumerate(stream, 1):
+                try:
+                    line.decode("utf-8")
+                except UnicodeDecodeError:
+                    return number
+        return number + 1
+
+
+def _is_data(path: str) -> bool:
+    return not any(fnmatch(part, pattern) for part in path.split("/") for pattern in _NO_DATA)
+
+
+def _picker(names: Sequence[str], wanted: Sequence[str]) -> Callable[[Sequence[str]], Sequence[str]]:
+    """A function that takes the ``wanted`` fields out of a row whose columns are called ``names``."""
+    lower = [name.lower() for name in wanted]
+    if list(names) == lower:
+        return lambda row: row
+    if set(lower) <= set(names) and len(lower) > 1:
+        return cast(Callable[[Sequence[str]], Sequence[str]], itemgetter(*[names.index(name) for name in lower]))
+    places = [names.index(name) if name in names else None for name in lower]
+    return lambda row: ["" if place is None else row[place] for place in places]
+
+
+def _check(start: bytes, where: str) -> None:
+    """Refuse what is plainly no trace, each with its own advice."""
+    text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if not text:
+        raise TraceError(f"{where}: the file is empty")
+    if text.startswith(b"version https://git-lfs"):
+        raise TraceError(f"{where}: a Git LFS pointer instead of the file itself; fetch it with 'git lfs pull'")
+    if text.startswith((b"<!doctype html", b"<html")):
+        raise TraceError(f"{where}: an HTML page, not a trace; the download probably ended at an error or login page")
+    if b"\0" in start or sum(byte < 9 or 13 < byte < 32 for byte in start) > len(start) // 20:
+        raise TraceError(f"{where}: binary data, not text (plain text, gzip and tar are read)")

@@ -1,0 +1,104 @@
+"""A trace opened for reading: lazy jobs, what was read, and what had to be assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dagsim.errors import ModelError, TraceError
+from dagsim.model import Cluster, Job
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Downtime, Reader
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Source
+
+__all__ = ["Trace", "shifted"]
+
+
+class Trace:
+    """One trace through one reader. Nothing is read until ``jobs`` is iterated; ``report`` then fills."""
+
+    def __init__(self, source: Source, reader: Reader, options: TraceOptions, *, full_report: bool = False) -> None:
+        self.source = source
+        self.options = options
+        self.report = ReadReport(strict=options.strict, full=full_report)
+        """What the last call of ``jobs`` read so far."""
+        self.meta: dict[str, Any] = {}
+        """``origin_s``: when the first kept job arrived on the trace's own clock (once it is read)."""
+        self._reader = reader
+        self._full = full_report
+
+    @property
+    def format(self) -> str:
+        """The name of the format."""
+        return self._reader.name
+
+    @property
+    def assumptions(self) -> dict[str, str]:
+        """What the trace does not say, and what is taken instead."""
+        return self._reader.assumptions(self.source, self.options)
+
+    def cluster(self) -> Cluster | None:
+        """The trace's own machines, or ``None`` where it lists none."""
+        return self._reader.cluster(self.source, self.options)
+
+    def downtimes(self) -> tuple[Downtime, ...]:
+        """When nodes of ``cluster()`` are not there, on the clock of the jobs: known once the first job was read.
+
+        Raises:
+            TraceError: No job was read yet, or the trace's list of machines cannot be read.
+        """
+        if "origin_s" not in self.meta:
+            raise TraceError(
+                f"{self.source}: the times of its machines count from the first job, which is not read yet"
+            )
+        origin, scale = self.meta["origin_s"], self.options.time_scale
+        moved = [
+            Downtime(node, max(0.0, (start - origin) * scale), (end - origin) * scale)
+            for node, start, end in self._reader.downtimes(self.source, self.options)
+        ]
+        return tuple([downtime for downtime in moved if downtime.start_s < downtime.end_s])
+
+    def jobs(self) -> Iterator[Job]:
+        """The jobs of the window in order of arrival, the first at 0 s. Each call reads anew, with a new ``report``.
+
+        Raises:
+            TraceError: The file cannot be read, has no job to keep, or a row would be dropped in strict mode.
+        """
+        self.report = ReadReport(strict=self.options.strict, full=self._full)
+        return self._windowed(self.report)
+
+    def _windowed(self, report: ReadReport) -> Iterator[Job]:
+        start, limit, scale = self.options.start, self.options.limit, self.options.time_scale
+        origin, kept, last = None, 0, 0.0
+        for index, job in enumerate(self._reader.read(self.source, self.options, report)):
+            rows, kept = report.kept - kept, report.kept
+            if index < start:
+                report.skip("before the window", rows)
+                kept = report.kept = report.kept - rows
+                continue
+            if origin is None:
+                origin = last = self.meta["origin_s"] = job.arrival_s
+            assert job.arrival_s >= last, f"{self.format}: job {job.id!r} out of order"
+            last = job.arrival_s
+            report.jobs += 1
+            try:
+                moved = shifted(job, origin, scale)
+            except ModelError as error:
+                raise TraceError(f"{self.source}: a time scale of {scale!r} is too large for it ({error})") from None
+            yield moved
+            if limit is not None and report.jobs >= limit:
+                break
+        if report.jobs == 0:
+            raise TraceError(f"{self.source}: no job to keep ({report})")
+        if report.open:
+            report.skip("after the window", report.open)
+
+
+def shifted(job: Job, origin: float, scale: float) -> Job:
+    """The job with its times counted from ``origin`` and stretched by ``scale``; a deadline keeps its distance."""
+    arrival = (job.arrival_s - origin) * scale
+    if arrival == job.arrival_s:
+        return job
+    deadline = None if job.deadline_s is None else arrival + (job.deadline_s - job.arrival_s)
+    return Job(job.id, job.graph, arrival, job.priority, job.tenant, deadline, job.weight)

@@ -1,0 +1,152 @@
+"""A trace as a workload: a file, how to read it, and the window of each seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import inf
+from pathlib import Path
+from typing import Any, Literal
+
+from dagsim.errors import ConfigError, WorkloadError
+from dagsim.model import Cluster, Job
+from dagsim.model.streams import stream
+from dagsim.seeds import part_of
+from dagsim.traces import Source, Trace, TraceOptions, open_trace, reader, recognise
+from dagsim.traces.trace import shifted
+from dagsim.workload.jsonl import read_meta
+from dagsim.workload.load import Runtime, offered_load
+
+__all__ = ["TraceFile"]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """The jobs of the real trace at ``path``, the same on every seed; ``format`` is recognised if left out."""
+
+    path: str
+    format: str | None = None
+    options: TraceOptions = field(default_factory=TraceOptions)
+    window: int | None = None
+    """Take so many jobs in a row on each seed, from where it says, instead of all; training, validation and report have
+    parts of the trace of their own (``seeds.part_of``). The trace is then held in memory."""
+    kind: Literal["trace"] = "trace"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.window < 2:
+            raise ConfigError(f"window must be 2 jobs or more, or left out, got {self.window!r}")
+
+    def open(self, cluster: Cluster, runtime: Runtime) -> Trace:
+        """The trace, its arrivals scaled to the load asked for (which costs a first reading).
+
+        Raises:
+            TraceError: It cannot be read.
+            WorkloadError: A load is asked of jobs that offer none, or that all come at once.
+        """
+        name, options = self._chosen()
+        if options.load is not None:
+            scale = options.time_scale * self._offered(cluster, runtime) / options.load
+            options = replace(options, load=None, time_scale=scale)
+        return open_trace(self.path, name, options)
+
+    def window_of(self, seed: int, cluster: Cluster, runtime: Runtime) -> Iterator[Job]:
+        """The jobs of the window of ``seed``, the first at 0 s, their arrivals scaled to the load asked for.
+
+        Raises:
+            TraceError: The trace cannot be read.
+            WorkloadError: There are too few jobs for a window, or they offer no load that could be scaled.
+        """
+        assert self.window is not None
+        jobs = _all_jobs(replace(self, window=None, options=replace(self.options, load=None)))
+        low, high = (round(fraction * len(jobs)) for fraction in part_of(seed))
+        if high - low < self.window:
+            raise WorkloadError(
+                f"{self.path}: a window of {self.window} jobs does not fit into jobs {low} to {high} of {len(jobs)}"
+            )
+        first = int(stream(seed, "window").integers(low, high - self.window + 1))
+        chosen = jobs[first : first + self.window]
+        scale = 1.0
+        if self.options.load is not None:
+            scale = self._offered_by(chosen, cluster, runtime) / self.options.load
+        origin = chosen[0].arrival_s
+        return (shifted(job, origin, scale) for job in chosen)
+
+    def as_recorded(self, *, full_report: bool = False) -> Trace:
+        """The trace with its arrivals as recorded, whatever load is asked for."""
+        name, options = self._chosen()
+        return open_trace(self.path, name, replace(options, load=None), full_report=full_report)
+
+    def machines(self) -> Cluster:
+        """The machines that the trace lists itself.
+
+        Raises:
+            ConfigError: It lists none.
+            TraceError: The list cannot be read.
+        """
+        cluster = _machines(self)
+        if cluster is None:
+            raise ConfigError(f"{self.path}: the trace lists no machines; describe the cluster in a YAML file")
+        return cluster
+
+    def lists_machines(self) -> bool:
+        """Whether the trace has a list of machines.
+
+        Raises:
+            TraceError: It cannot be read.
+        """
+        return _machines(self) is not None
+
+    def saved_with(self, key: str) -> Any:
+        """What ``dagsim workload save`` noted under ``key``; ``None`` if it was not saved by that."""
+        path = Path(self.path)
+        if ".jsonl" not in path.suffixes or not path.is_file():
+            return None
+        return read_meta(path).get(key)
+
+    def check(self) -> None:
+        """Look at the first lines, and whether the format has a use for the options.
+
+        Raises:
+            TraceError: It cannot be read or is not recognised.
+            UnknownName, ConfigError: The format or an option is wrong.
+        """
+        self.source.head()
+        name, options = self._chosen()
+        open_trace(self.path, name, options)
+
+    def _chosen(self) -> tuple[str, TraceOptions]:
+        """The format, and the options that are its reader's business."""
+        name = self.format or recognise(self.path)
+        if "reference_gpu" in reader(name).uses:
+            return name, self.options
+        return name, replace(self.options, reference_gpu=None)  # the runtime model takes the seconds as measured on it
+
+    def _offered(self, cluster: Cluster, runtime: Runtime) -> float:
+        """The load that the jobs offer as they are."""
+        return self._offered_by(self.as_recorded().jobs(), cluster, runtime)
+
+    def _offered_by(self, jobs: Iterable[Job], cluster: Cluster, runtime: Runtime) -> float:
+        offered = offered_load(jobs, cluster, runtime).offered
+        if not 0 < offered < inf:
+            raise WorkloadError(f"{self.path}: its jobs offer a load of {offered:g}, which cannot be scaled")
+        return offered
+
+    @property
+    def source(self) -> Source:
+        """The file or files that it is read from."""
+        return Source(self.path)
+
+
+@lru_cache(maxsize=1)
+def _machines(trace: TraceFile) -> Cluster | None:
+    """The machines of the trace, for which large files may have to be read."""
+    return open_trace(trace.path, *trace._chosen()).cluster()
+
+
+@lru_cache(maxsize=1)
+def _all_jobs(trace: TraceFile) -> tuple[Job, ...]:
+    """All jobs of the trace, for those who want windows of it."""
+    return tuple(trace.as_recorded().jobs())

@@ -1,0 +1,87 @@
+"""What the readers of workflow files share: a file as a document, and a job from named tasks and edges."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dagsim.errors import GraphError, TraceError
+from dagsim.model import Edge, Job, Task, TaskGraph
+from dagsim.traces.fields import number
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Source
+
+__all__ = ["read_json", "shared_bytes", "stem", "value", "workflow"]
+
+
+def stem(file: Source) -> str:
+    """The file's name without its endings: the id of its job."""
+    return file.name.split(".")[0] or file.name
+
+
+def read_json(file: Source) -> Any:
+    """The document in a JSON file, which is read whole.
+
+    Raises:
+        TraceError: It cannot be read or is no JSON.
+    """
+    try:
+        return json.loads(file.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        raise TraceError(f"{file}:1: not UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        raise TraceError(f"{file}:{error.lineno}: not JSON ({error.msg})") from None
+    except (ValueError, RecursionError):
+        raise TraceError(f"{file}:1: not JSON that can be read (a number too long or nesting too deep)") from None
+
+
+def value(found: Any, field: str) -> float:
+    """The finite number in a document, as such or as text.
+
+    Raises:
+        Dirty: There is none.
+    """
+    if found is None or isinstance(found, (bool, list, dict)):
+        return number("" if found is None else "?", field)
+    return number(str(found), field)
+
+
+def shared_bytes(
+    parent: str, child: str, written: Mapping[str, Mapping[str, float]], read: Mapping[str, Mapping[str, float]]
+) -> float:
+    """Bytes of the files that ``parent`` writes and ``child`` reads."""
+    inputs = read.get(child, {})
+    return sum(size for name, size in written.get(parent, {}).items() if name in inputs)
+
+
+def workflow(
+    id: str,
+    tasks: Sequence[Task],
+    edges: Iterable[tuple[str, str, float]],
+    report: ReadReport,
+    where: str,
+    rows: int | None = None,
+) -> Job | None:
+    """The job of one file, arriving at 0, from edges ``(parent, child, bytes)`` by name; ``rows`` unless one a task.
+
+    Edges to tasks that are not there count as satisfied, and doubled ones once; both are noted. A job that is no DAG is
+    dropped, and ``None`` returned.
+    """
+    rows = len(tasks) if rows is None else rows
+    place = {task.name: index for index, task in enumerate(tasks)}
+    known: dict[tuple[int, int], float] = {}
+    for parent, child, size in edges:
+        if parent not in place or child not in place:
+            report.note("edges to tasks that are not there (taken as satisfied)", where)
+        elif (place[parent], place[child]) in known:
+            report.note("edges given twice", where)
+        else:
+            known[place[parent], place[child]] = size
+    try:
+        graph = TaskGraph(tuple(tasks), tuple([Edge(parent, child, size) for (parent, child), size in known.items()]))
+    except GraphError as error:
+        report.drop("of jobs that are no DAG", where, rows, str(error))
+        return None
+    report.kept += rows
+    return Job(id, graph)

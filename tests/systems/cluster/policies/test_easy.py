@@ -1,0 +1,75 @@
+"""EASY back-filling, worked by hand."""
+
+from __future__ import annotations
+
+from dagsim.model import Cluster, Job, Task
+from dagsim.model.record import Kind
+from dagsim.systems.cluster import Estimates, Simulation
+from dagsim.systems.cluster.policies import POLICIES
+
+
+def starts(schedule):
+    times = {row[2]: row[1] for row in schedule.log.since(0) if row[0] == Kind.STARTED}
+    return [times[number] for number in sorted(times)]
+
+
+FIVE = ((0, 3, 2), (0, 1, 3), (0, 1, 4), (0, 3, 1), (0, 6, 1))
+"""(arrival, seconds, GPUs) on 4 GPUs."""
+
+
+def test_first_come_first_served_lets_the_head_block(run, rows):
+    # 1 holds 2 GPUs to 3; 2 needs 3: 3 to 4; 3 needs all: 4 to 5; then 4 and 5
+    assert starts(run("fifo", rows(*FIVE), 4)) == [0, 3, 4, 5, 5]
+
+
+def test_easy_delays_what_is_not_at_the_head(run, rows):
+    # Head 2 is due at 3 with 4 GPUs free: 1 extra. 4 ends at 3, in time; 5 ends at 6 and takes the extra GPU.
+    # At 3, 2 runs to 4. Then 3 needs all 4 and 5 holds one to 6: 3 starts at 6, not at 4. Mean wait 9 / 5 = 1.8
+    assert starts(run("easy", rows(*FIVE), 4)) == [0, 3, 6, 0, 0]
+
+
+def test_candidates_go_by_their_rank(run, rows):
+    # 2 GPUs: 1 holds one to 9, 2 needs both. 3 (4 s) and 4 (2 s) want the other: first 3 by age, 4 by length
+    jobs = ((0, 9, 1), (0, 1, 2), (0, 4, 1), (0, 2, 1))
+    assert starts(run("easy", rows(*jobs), 2)) == [0, 9, 0, 4]
+    assert starts(run("easy-sjf", rows(*jobs), 2)) == [0, 9, 2, 0]
+    assert starts(run("easy-lxf", rows(*jobs), 2)) == [0, 9, 0, 4]  # all slowdowns are 1 at 0
+
+
+def test_a_task_of_no_work_goes_ahead_whatever_it_needs(run):
+    # Of 256 GB the first job gets room for two of its five instances, so three wait though GPUs are idle. They are to
+    # have .75 of the 1.5 idle GPUs; the second job needs 1, more than the .75 left, but is done at once.
+    first = Task("t", 1, instances=5, gpus=0.25, memory_gb=100)
+    assert starts(run("easy", [Job.single("1", first), Job.single("2", Task("t", 0))], 2))[1] == 0
+
+
+def test_a_pass_for_every_event_sees_what_ends_early_as_held(run):
+    # 2 GPUs. 1 claims 10 s of one and takes 5; 2 wants both from 1 on, expected at 10. At 5 first 3 (4 s) comes while 1
+    # still counts: it would end at 9, before 10, and goes ahead; 2 then waits for it to 9. Decided once for the whole
+    # instant, 2 starts at 5 and 3 after it.
+    cluster, estimates = Cluster.of({"V100": 2}), Estimates("predicted")
+    one = Job.single("1", Task("t", 5, estimate=10))
+    jobs = [one, Job.single("2", Task("t", 1, gpus=2, estimate=1), 1), Job.single("3", Task("t", 4, estimate=4), 5)]
+    found = {}
+    for name in ("easy", "easy-events"):
+        found[name] = starts(Simulation(cluster, jobs, estimates=estimates).run(POLICIES.create(name)))
+    assert found == {"easy": [0, 5, 6], "easy-events": [0, 9, 5]}
+
+
+def test_a_pass_for_every_event_is_easy_where_events_are_alone(run, rows):
+    apart = tuple((arrival_s + number / 16, *rest) for number, (arrival_s, *rest) in enumerate(FIVE))
+    assert starts(run("easy-events", rows(*apart), 4)) == starts(run("easy", rows(*apart), 4))
+
+
+def test_of_two_ends_at_once_the_later_holds_until_its_turn(run):
+    # 3 GPUs. At 5 first "on time" ends, as expected, then "early", which claimed 10. In the pass between them two GPUs
+    # are free: too few for "wide", due at 10, but "short" (3 s) gets them. "wide" starts when that is done, at 8.
+    cluster, estimates = Cluster.of({"V100": 3}), Estimates("predicted")
+    jobs = [
+        Job.single("on time", Task("t", 5, estimate=5)),
+        Job.single("early", Task("t", 5, estimate=10)),
+        Job.single("wide", Task("t", 1, gpus=3, estimate=1), 1),
+        Job.single("short", Task("t", 3, gpus=2, estimate=3), 2),
+    ]
+    schedule = Simulation(cluster, jobs, estimates=estimates).run(POLICIES.create("easy-events"))
+    assert starts(schedule) == [0, 0, 8, 5]

@@ -1,0 +1,38 @@
+"""The Gittins index by hand, and what follows from it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dagsim.systems.cluster.policies.preemptive.gittins import gittins_index
+
+
+@pytest.mark.parametrize(
+    ("sizes", "had", "index"),
+    [
+        # d = 1: 1/2 over 1; d = 10: 1 over 5.5
+        ((1, 10), 0, 0.5),
+        ((1, 10), 1, 1 / 9),
+        ((10, 10), 5, 1 / 5),  # nearer the end is better
+        ((4, 5, 6), 0, 3 / 15),  # d = 6 beats d = 4 (1/12) and d = 5 (2/14)
+        ((4, 5, 6), 7, 0),
+    ],
+)
+def test_index(sizes, had, index):
+    assert gittins_index(np.array(sizes, dtype=float), had) == pytest.approx(index)
+
+
+def test_all_alike_are_run_to_their_ends(run, rows, ends):
+    # all sizes 4: the index rises with service, so nobody is preempted
+    assert ends(run("2d-gittins[history=[4,4],quantum_s=1]", rows((0, 4), (1, 4), (2, 4)))) == [4, 8, 12]
+
+
+def test_a_job_that_has_outlived_the_short_ones_makes_way(run, rows, ends):
+    # sizes 1 and 10: after 1 s job 1 has index 1/9 against 1/2 of a new one: 2 takes 2-3
+    assert ends(run("2d-gittins[history=[1,1,1,10],quantum_s=1]", rows((0, 10), (2, 1)))) == [11, 3]
+
+
+def test_sizes_are_learned_from_jobs_that_end(run, rows, ends):
+    # 1 to 3 (1 s each) teach that jobs are short: 4 (9 s, from 3) has passed all of them at 4, 5 takes 5-6
+    assert ends(run("2d-gittins[quantum_s=1]", rows((0, 1), (1, 1), (2, 1), (3, 9), (5, 1)))) == [1, 2, 3, 13, 6]

@@ -1,0 +1,123 @@
+"""The planners against their papers."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from dagsim.systems.cluster.policies.planning.planners import (
+    Booking,
+    Planner,
+    Problem,
+    cpop,
+    dls,
+    heft,
+    peft,
+    rank_down,
+    rank_up,
+)
+from dagsim.systems.cluster.policies.support.calendar import Calendar
+from dagsim.testing import heft_example
+
+
+def papers() -> Problem:
+    """The example of Topcuoglu et al. 2002, figure 2, on three processors."""
+    graph = heft_example()
+    seconds = [[1 / task.speeds[f"P{place}"] for place in (1, 2, 3)] for task in graph.tasks]  # type: ignore[index]
+    cost = {(edge.parent, edge.child): edge.bytes / 1e9 for edge in graph.edges}
+    return Problem(
+        seconds,
+        graph.parents,
+        graph.children,
+        graph.order,
+        lambda parent, child: cost[parent, child],
+        [[0], [1], [2]],
+        [1] * 10,
+        Calendar(3),
+    )
+
+
+def times(bookings: dict[int, Booking]) -> dict[int, tuple[int, int, int]]:
+    """Per task, counted from 1 as in the paper: processor, start, end."""
+    return {
+        task + 1: (each.site + 1, round(each.start_s), round(each.end_s)) for task, each in sorted(bookings.items())
+    }
+
+
+def test_ranks_are_the_published_ones() -> None:
+    up = [108, 77, 80, 80, 69, 63.333, 42.667, 35.667, 44.333, 14.667]
+    assert rank_up(papers()) == pytest.approx(up, abs=1e-3)
+    down = [0, 31, 25, 22, 24, 27, 62.333, 66.667, 63.667, 93.333]
+    assert rank_down(papers()) == pytest.approx(down, abs=1e-3)
+
+
+def test_heft_takes_80() -> None:
+    bookings = heft(papers())
+    assert [task + 1 for task in bookings] == [1, 3, 4, 2, 5, 6, 9, 7, 8, 10]
+    assert times(bookings) == {
+        1: (3, 0, 9),
+        2: (1, 27, 40),
+        3: (3, 9, 28),
+        4: (2, 18, 26),
+        5: (3, 28, 38),
+        6: (2, 26, 42),
+        7: (3, 38, 49),
+        8: (1, 57, 62),
+        9: (2, 56, 68),
+        10: (2, 73, 80),
+    }
+
+
+def test_cpop_takes_86_with_its_critical_path_on_the_second_processor() -> None:
+    bookings = cpop(papers())
+    assert max(each.end_s for each in bookings.values()) == pytest.approx(86)
+    assert {task + 1: each.site + 1 for task, each in bookings.items() if task + 1 in (1, 2, 9, 10)} == {
+        1: 2,
+        2: 2,
+        9: 2,
+        10: 2,
+    }
+
+
+def small() -> Problem:
+    """0 -> 1, 0 -> 2 on two processors, 4 s to send anything."""
+    seconds = [[2.0, 3.0], [4.0, 3.0], [6.0, 5.0]]
+    return Problem(
+        seconds, [[], [0], [0]], [[1, 2], [], []], [0, 1, 2], lambda *_: 4.0, [[0], [1]], [1, 1, 1], Calendar(2)
+    )
+
+
+def test_peft_looks_one_step_ahead() -> None:
+    # Optimistic costs of task 0: on P1 max(min(4, 4+3), min(6, 4+5)) = 6; on P2 max(min(8, 3), min(10, 5)) = 5. P1: 2 +
+    # 6 = 8, P2: 3 + 5 = 8: a tie, so P1. Then both cost 0 ahead: task 1 (first) P1 2-6 against P2 6-9; task 2 P1 6-12
+    # against P2 6-11.
+    assert times(peft(small())) == {1: (1, 0, 2), 2: (1, 2, 6), 3: (2, 6, 11)}
+
+
+def test_dls_picks_the_highest_dynamic_level() -> None:
+    # Static levels 2.5 + 5.5 = 8, 3.5, 5.5. Task 0: P1 8 - 0 + 0.5, P2 8 - 0 - 0.5: P1. Then task 2: P1 5.5 - 2 - 0.5 =
+    # 3, P2 5.5 - 6 + 0.5 = 0; task 1: P1 3.5 - 2 - 0.5 = 1, P2 3.5 - 6 + 0.5 = -2: task 2 on P1; task 1: P2 6-9 (-2),
+    # P1 3.5 - 8 - 0.5 = -5.
+    assert times(dls(small())) == {1: (1, 0, 2), 2: (2, 6, 9), 3: (1, 2, 8)}
+
+
+@pytest.mark.parametrize("planner", [heft, cpop, peft, dls])
+def test_nothing_starts_before_its_inputs_are_there_nor_twice_on_one_lane(planner: Planner) -> None:
+    problem = papers()
+    bookings = planner(problem)
+    assert len(bookings) == 10
+    for task, each in bookings.items():
+        assert each.start_s >= problem.ready_s(task, each.site, bookings) - 1e-9
+    for busy in problem.calendar.busy:
+        assert all(first[1] <= second[0] for first, second in pairwise(busy))
+
+
+def test_a_gap_is_filled() -> None:
+    calendar = Calendar(2)
+    calendar.book((0, 1), 5.0, 9.0)
+    calendar.book((0,), 0.0, 2.0)
+    assert calendar.earliest((0, 1), 2, 0.0, 3.0) == (2.0, (0, 1))
+    assert calendar.earliest((0, 1), 2, 0.0, 4.0) == (9.0, (0, 1))
+    assert calendar.earliest((0, 1), 1, 0.0, 4.0) == (0.0, (1,))
+    assert calendar.earliest((0,), 2, 0.0, 1.0)[1] == ()

@@ -1,0 +1,36 @@
+"""Preemption by what is left."""
+
+from __future__ import annotations
+
+from statistics import mean
+
+import pytest
+
+from dagsim.model import Cluster, Job, Task
+from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster.policies import POLICIES
+
+
+@pytest.mark.parametrize(("spec", "ended"), [("srtf", [2, 16, 8]), ("srsf", [2, 10, 16])])
+def test_time_left_and_service_left_disagree(run, rows, ends, spec, ended):
+    # 2 GPUs, (GPUs, s) = (2, 2), (1, 8), (2, 6). SRTF: 1 0-2, 3 2-8, 2 8-16: mean 8.667. SRSF: services 4, 8, 12:
+    # 1 0-2, 2 2-10 with a GPU idle, 3 10-16: mean 9.333
+    done = ends(run(spec, rows((0, 2, 2), (0, 8, 1), (0, 6, 2)), 2))
+    assert done == ended
+    assert mean(done) == pytest.approx({"srtf": 26 / 3, "srsf": 28 / 3}[spec])
+
+
+def test_the_most_left_goes_first_whatever_the_width(run, rows, ends):
+    # 3 GPUs: 1 has 2 x 10, 2 has 1 x 15 left at 0. At 1 a job of 1 x 3 comes: left 18, 14; job 1 must go.
+    # 3 runs 1-4, 2 ends at 15; job 1 has 9 s left and 2 GPUs again from 4 on: 13
+    assert ends(run("srsf", rows((0, 10, 2), (0, 15, 1), (1, 3, 1)), 3)) == [13, 15, 4]
+
+
+def test_a_gang_takes_two_nodes_of_one_type_and_nothing_else():
+    # Two V100 nodes and a T4 node, 1 GPU each, all busy for 100 s; a gang of 2 x 1 s for V100s comes at 1.
+    gang = Task("t", 1, instances=2, gang=True, gpu_types=("V100-16",))
+    long = [Job.single(str(number), Task("t", 100)) for number in range(3)]
+    cluster = Cluster.of({"T4": 1, "V100": 2}, per_node=1)
+    schedule = Simulation(cluster, [*long, Job.single("gang", gang, 1.0)]).run(POLICIES.create("srtf"))
+    preempted = [(row[1], row[5]) for row in schedule.log.since(0) if row[0] == 6]
+    assert preempted == [(1.0, 1), (1.0, 2)] or preempted == [(1.0, 2), (1.0, 1)]
