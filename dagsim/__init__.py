@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Wait,
     )
     from dagsim.model.schedule import Schedule
-    from dagsim.systems.cluster import Policy, Simulation, View
+    from dagsim.systems.cluster import ClusterKernel, ClusterPolicy, ClusterView
     from dagsim.systems.cluster.policies import POLICIES
     from dagsim.workload import PRESETS, Synthetic
 
@@ -57,7 +57,7 @@ _HOMES = {
     ),
     "dagsim.systems.cluster.policies": ("POLICIES",),
     "dagsim.model.schedule": ("Schedule",),
-    "dagsim.systems.cluster": ("Policy", "Simulation", "View"),
+    "dagsim.systems.cluster": ("ClusterPolicy", "ClusterKernel", "ClusterView"),
     "dagsim.workload": ("PRESETS", "Synthetic"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -67,6 +67,9 @@ __all__ = [
     "PRESETS",
     "Admit",
     "Cluster",
+    "ClusterKernel",
+    "ClusterPolicy",
+    "ClusterView",
     "DagsimError",
     "Edge",
     "GpuType",
@@ -74,18 +77,15 @@ __all__ = [
     "Migrate",
     "Node",
     "Outcome",
-    "Policy",
     "Preempt",
     "Reject",
     "Schedule",
     "Share",
-    "Simulation",
     "Start",
     "Summary",
     "Synthetic",
     "Task",
     "TaskGraph",
-    "View",
     "Wait",
     "simulate",
     "summarize",

@@ -13,7 +13,7 @@ import numpy as np
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Task, TaskGraph, gpu_type
 from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
-from dagsim.systems.cluster import Network, NodeFailures, Policy, Simulation
+from dagsim.systems.cluster import ClusterKernel, ClusterPolicy, Network, NodeFailures
 from dagsim.systems.cluster.policies import POLICIES
 
 if TYPE_CHECKING:  # gymnasium comes with it
@@ -90,7 +90,7 @@ def heft_example() -> TaskGraph:
     return TaskGraph(tasks, tuple(Edge(parent - 1, child - 1, cost * 1e9) for (parent, child), cost in costs.items()))
 
 
-def check_policy(policy: Policy | Callable[[], Policy], workloads: int = 4) -> None:
+def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads: int = 4) -> None:
     """Raise unless the policy is sound on small random work: DAGs, gangs, shares of GPUs, CPU-only tasks, two GPU
     types, and node failures.
 
@@ -101,13 +101,17 @@ def check_policy(policy: Policy | Callable[[], Policy], workloads: int = 4) -> N
         AssertionError: A promise is broken; the message says which, and on which workload.
         IllegalDecision, Stalled: The policy decided what cannot be, or waits for nothing.
     """
-    make = (lambda: copy.deepcopy(policy)) if isinstance(policy, Policy) and not isinstance(policy, type) else policy
+    make = (
+        (lambda: copy.deepcopy(policy))
+        if isinstance(policy, ClusterPolicy) and not isinstance(policy, type)
+        else policy
+    )
     for seed in range(workloads):
         jobs = list(_jobs(seed))
         disturbances = (NodeFailures(60.0, 10.0),) if seed % 2 else ()
 
-        def simulation(jobs: list[Job] = jobs, disturbances: tuple[NodeFailures, ...] = disturbances) -> Simulation:
-            return Simulation(_CLUSTER, jobs, disturbances=disturbances)
+        def simulation(jobs: list[Job] = jobs, disturbances: tuple[NodeFailures, ...] = disturbances) -> ClusterKernel:
+            return ClusterKernel(_CLUSTER, jobs, disturbances=disturbances)
 
         where = f"(random workload {seed})"
         first = simulation().run(make())
@@ -154,8 +158,8 @@ def check_network(network: Network, workloads: int = 4) -> None:
     for seed in range(workloads):
         jobs, where = list(_jobs(seed)), f"(random workload {seed})"
 
-        def simulation(jobs: list[Job] = jobs) -> Simulation:
-            return Simulation(_CLUSTER, jobs, network=network)
+        def simulation(jobs: list[Job] = jobs) -> ClusterKernel:
+            return ClusterKernel(_CLUSTER, jobs, network=network)
 
         first = simulation().run(POLICIES.create("fifo-fit"))
         done = sum(row.kind == Kind.COMPLETED for row in first.log)
@@ -170,7 +174,7 @@ def check_network(network: Network, workloads: int = 4) -> None:
 def _play(codec: Codec, jobs: list[Job], seed: int, where: str) -> Schedule:
     """A simulation in which every choice is drawn uniformly."""
     rng = stream(seed, "check_codec")
-    simulation = Simulation(_CLUSTER, jobs)
+    simulation = ClusterKernel(_CLUSTER, jobs)
     conversation = simulation.decisions()
     with suppress(StopIteration):
         view = next(conversation)

@@ -26,24 +26,24 @@ from dagsim.agents.decima_net import DecimaNet
 from dagsim.agents.decima_play import DecimaPolicy
 from dagsim.envs.decima import DecimaEnv
 from dagsim.errors import DagsimError
-from dagsim.systems.spark import SPARK_POLICIES, Dump, Episode, Policy, SparkSimulation, read_dump
+from dagsim.systems.spark import SPARK_POLICIES, Dump, Episode, SparkKernel, SparkPolicy, read_dump
 
 __all__ = ["measure"]
 
 POLICIES = ("fair", "fifo")
 
 
-def direct(dump: Dump, executors: int, policy: Policy) -> tuple[Episode, float]:
+def direct(dump: Dump, executors: int, policy: SparkPolicy) -> tuple[Episode, float]:
     """One episode and the CPU-seconds it took."""
     gc.collect()
     begun = time.process_time()
     delay_ms = 2000.0 if dump.moving_delay_ms is None else dump.moving_delay_ms
-    simulation = SparkSimulation(executors, dump.jobs, moving_delay_ms=delay_ms, parity=True)
+    simulation = SparkKernel(executors, dump.jobs, moving_delay_ms=delay_ms, parity=True)
     done = simulation.run(policy)
     return done, time.process_time() - begun
 
 
-def through_environment(env: DecimaEnv, dump: Dump, policy: Policy) -> tuple[Episode, float]:
+def through_environment(env: DecimaEnv, dump: Dump, policy: SparkPolicy) -> tuple[Episode, float]:
     """One episode step by step, every observation made, and the CPU-seconds it took."""
     gc.collect()
     begun = time.process_time()

@@ -23,7 +23,7 @@ from statistics import median
 
 from dagsim.model import Cluster, Edge, Job, Kind, Task, TaskGraph
 from dagsim.model.schedule import Schedule
-from dagsim.systems.cluster import MovingDelay, NodeFailures, Simulation, Uniform
+from dagsim.systems.cluster import ClusterKernel, MovingDelay, NodeFailures, Uniform
 from dagsim.systems.cluster.policies import POLICIES
 
 TASKS_PER_JOB = 8
@@ -108,7 +108,7 @@ def one_node() -> Cluster:
 
 def simulate(jobs: list[Job], policy: str, cluster: Cluster | None = None, **models: object) -> Schedule:
     """One run with full records."""
-    simulation = Simulation(cluster or one_node(), jobs, **models)  # type: ignore[arg-type]
+    simulation = ClusterKernel(cluster or one_node(), jobs, **models)  # type: ignore[arg-type]
     return simulation.run(POLICIES.create(policy))
 
 
@@ -142,7 +142,7 @@ def bytes_per_task(tasks: int) -> float:
     """Peak memory of a run per task, the jobs themselves included (they are made lazily, as a reader would)."""
     tracemalloc.start()
     jobs = iter(dag_jobs(tasks))
-    Simulation(one_node(), jobs).run(POLICIES.create("fifo"))
+    ClusterKernel(one_node(), jobs).run(POLICIES.create("fifo"))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak / tasks

@@ -21,10 +21,10 @@ from time import thread_time
 
 from dagsim.experiment.api import DEFAULT_GPUS
 from dagsim.model import Cluster, Decision, Job
-from dagsim.systems.cluster import Policy, Simulation
+from dagsim.systems.cluster import ClusterKernel, ClusterPolicy
 from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.view import ClusterView
 from dagsim.workload import PRESETS
 from dagsim.workload.arrivals import Batch
 
@@ -36,14 +36,14 @@ class Enough(Exception):
 class Stopwatch:
     """A policy, timed from the second conversation on."""
 
-    def __init__(self, policy: Policy, decisions: int, seconds: float) -> None:
+    def __init__(self, policy: ClusterPolicy, decisions: int, seconds: float) -> None:
         self.policy, self.wanted, self.seconds = policy, decisions, seconds
         self.decisions, self.spent_s, self.readings = 0, 0.0, 0
         self.parts: list[float] = []
         self._clock_s = reading_s()
         self._part = (0, 0.0)
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         first = view.now == 0
         before = thread_time()
         for decision in self.policy.decide(view):
@@ -91,7 +91,7 @@ def jobs(count: int, dag: bool) -> list[Job]:
 def cost_us(name: str, waiting: list[Job], decisions: int, seconds: float) -> float:
     """CPU microseconds per decision of the policy called ``name``."""
     watch = Stopwatch(POLICIES.create(name, seed=1), decisions, seconds)
-    simulation = Simulation(Cluster.of(DEFAULT_GPUS), waiting, runtime=Throughput(), seed=1)
+    simulation = ClusterKernel(Cluster.of(DEFAULT_GPUS), waiting, runtime=Throughput(), seed=1)
     with suppress(Enough):
         simulation.run(watch)
     return 1e6 * min(watch.parts or [watch.per_decision_s()])

@@ -24,7 +24,7 @@ from dagsim.systems.spark import (
     SPARK_POLICIES,
     Episode,
     SparkJob,
-    SparkSimulation,
+    SparkKernel,
     parity_sequence,
     read_profiles,
     sequence,
@@ -62,9 +62,9 @@ def episode(pool: Sequence[SparkJob], workload: str, policy: str, seed: int, par
     executors, jobs = WORKLOADS[workload]
     if parity:
         drawn = parity_sequence(pool, seed, jobs)
-        simulation = SparkSimulation(executors, drawn.jobs, parity=True, draws=drawn.draws, seed=seed)
+        simulation = SparkKernel(executors, drawn.jobs, parity=True, draws=drawn.draws, seed=seed)
     else:
-        simulation = SparkSimulation(executors, sequence(pool, seed, jobs=jobs), seed=seed)
+        simulation = SparkKernel(executors, sequence(pool, seed, jobs=jobs), seed=seed)
     return simulation.run(SPARK_POLICIES.create(policy))
 
 

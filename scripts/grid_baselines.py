@@ -66,7 +66,7 @@ class Cell(NamedTuple):
 CELLS = [Cell(*each) for each in product(CLUSTERS, SHAPES, LOADS, ESTIMATES)]
 
 
-class Line(NamedTuple):
+class RunMetrics(NamedTuple):
     """What ``standings`` compares."""
 
     policy: str
@@ -84,7 +84,9 @@ def table(runs: list[dict[str, Any]]) -> dict[str, list[Any]]:
     """Per cell and policy the mean, and the ratio to SJF; only what ran on every seed."""
     rows: list[dict[str, Any]] = []
     for cell in CELLS:
-        lines = [Line(each["policy"], each["seed"], each["metrics"]) for each in runs if each["cell"] == list(cell)]
+        lines = [
+            RunMetrics(each["policy"], each["seed"], each["metrics"]) for each in runs if each["cell"] == list(cell)
+        ]
         seeds = {line.seed for line in lines if line.policy == REFERENCE}
         ran: dict[frozenset[int], set[str]] = {}
         for policy in {line.policy for line in lines}:

@@ -32,7 +32,7 @@ from dagsim.experiment.runner import write_comparison
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.reference import best_heuristic
 from dagsim.experiment.training.report import ReportLine, report
-from dagsim.metrics.standings import Standing, standings
+from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.report.plots import comparison, save
 from dagsim.report.plots.learning import learning_curves
 from dagsim.seeds import REPORT, VALIDATION, seeds_of
@@ -109,7 +109,7 @@ def train(run: Run, root: Path) -> str:
     return f"{run.name}: {done.stdout.strip().splitlines()[0] if done.returncode == 0 else done.stderr.strip()}"
 
 
-def judge(cell: str, root: Path, out: Path) -> list[Standing]:
+def judge(cell: str, root: Path, out: Path) -> list[PolicyResult]:
     """Every agent of a cell and the best heuristics on the report seeds."""
     torch.set_num_threads(1)
     mine = [run for run in runs() if run.cell == cell and any((root / run.name).glob("*/best.pt"))]
@@ -131,7 +131,7 @@ def judge(cell: str, root: Path, out: Path) -> list[Standing]:
     return ranked
 
 
-def table(cell: str, ranked: list[Standing]) -> Iterator[str]:
+def table(cell: str, ranked: list[PolicyResult]) -> Iterator[str]:
     """Markdown lines: ratios to the best heuristic with their intervals."""
     reference = next(each.policy for each in ranked if each.ratio == (1.0, 1.0, 1.0))
     yield f"\n## {cell}: against `{reference}`\n"

@@ -23,7 +23,7 @@ from dagsim.systems.spark import (
     SPARK_POLICIES,
     Episode,
     SparkJob,
-    SparkSimulation,
+    SparkKernel,
     parity_sequence,
     read_dump,
     read_profiles,
@@ -46,7 +46,7 @@ def replay(path: Path, executors: int | None = None) -> dict[str, Episode]:
         raise TraceError(f"{path}: the file does not name its number of executors; give --executors")
     delay_ms = 2000.0 if dump.moving_delay_ms is None else dump.moving_delay_ms
     return {
-        name: SparkSimulation(count, dump.jobs, moving_delay_ms=delay_ms, parity=True).run(SPARK_POLICIES.create(name))
+        name: SparkKernel(count, dump.jobs, moving_delay_ms=delay_ms, parity=True).run(SPARK_POLICIES.create(name))
         for name in POLICIES
     }
 
@@ -57,7 +57,7 @@ def stochastic(profiles: Sequence[SparkJob], policy: str, workload: str, seeds: 
     means = []
     for seed in seeds:
         drawn = parity_sequence(profiles, seed, jobs)
-        simulation = SparkSimulation(executors, drawn.jobs, parity=True, draws=drawn.draws)
+        simulation = SparkKernel(executors, drawn.jobs, parity=True, draws=drawn.draws)
         means.append(simulation.run(SPARK_POLICIES.create(policy)).mean_jct_s)
     return means
 

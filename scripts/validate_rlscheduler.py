@@ -23,7 +23,7 @@ import numpy as np
 from dagsim.errors import DagsimError
 from dagsim.metrics import bounded_slowdown_hpc
 from dagsim.model import Cluster, Job, Node
-from dagsim.systems.cluster import Estimates, Simulation
+from dagsim.systems.cluster import ClusterKernel, Estimates
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.traces import TraceOptions, open_trace
 
@@ -55,7 +55,7 @@ def means(jobs: list[Job], processors: int) -> dict[str, dict[str, float]]:
             for start in starts(len(jobs)):
                 policy = POLICIES.create(f"committed[score={score},backfill={backfill}]")
                 part = jobs[start : start + LENGTH]
-                schedule = Simulation(cluster, part, estimates=Estimates("predicted")).run(policy)
+                schedule = ClusterKernel(cluster, part, estimates=Estimates("predicted")).run(policy)
                 sequences.append(float(bounded_slowdown_hpc(schedule).mean()))
             found[name][told] = float(np.mean(sequences))
     return found

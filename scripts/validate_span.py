@@ -17,7 +17,7 @@ from statistics import mean, median
 from dagsim.errors import DagsimError
 from dagsim.metrics import jct
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph
-from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.traces import open_trace
 
@@ -28,7 +28,7 @@ INFINITE = Cluster((Node("infinite", None, 0, 2.0**40, 2.0**40),))
 
 def spans(jobs: Iterator[Job]) -> list[float]:
     """Seconds from arrival to completion of every job where nothing ever waits for room."""
-    schedule = Simulation(INFINITE, map(_free, jobs)).run(POLICIES.create("fifo"))
+    schedule = ClusterKernel(INFINITE, map(_free, jobs)).run(POLICIES.create("fifo"))
     return [float(seconds) for seconds in jct(schedule)]
 
 

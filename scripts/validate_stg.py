@@ -20,7 +20,7 @@ from typing import TypedDict
 from dagsim.errors import DagsimError, TraceError
 from dagsim.metrics import makespan
 from dagsim.model import Cluster, Job, Node
-from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.traces import open_trace
 
@@ -42,7 +42,7 @@ def against_optimum(jobs: list[Job], cores: int, optimum: dict[str, float]) -> F
     ratios = []
     for job in jobs:
         if job.id in optimum:
-            schedule = Simulation(cluster, [job]).run(POLICIES.create("critical-path"))
+            schedule = ClusterKernel(cluster, [job]).run(POLICIES.create("critical-path"))
             ratios.append(makespan(schedule) / optimum[job.id])
     if not ratios:
         raise TraceError(f"no optimum for any of the {len(jobs)} graphs on {cores} cores")

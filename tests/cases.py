@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Task, TaskGraph, gpu_type
 from dagsim.model.schedule import Schedule
-from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, Preemption, Simulation, Uniform
+from dagsim.systems.cluster import ClusterKernel, Estimates, MovingDelay, NodeFailures, Preemption, Uniform
 
 seconds = st.sampled_from((0.0, 0.5, 1.0, 1.0, 2.0, 3.5, 10.0))
 
@@ -70,8 +70,8 @@ def models(draw: st.DrawFn) -> dict[str, object]:
     }
 
 
-def simulation(cluster: Cluster, jobs: list[Job], models: dict[str, object], seed: int = 3) -> Simulation:
-    return Simulation(cluster, jobs, seed=seed, **models)  # type: ignore[arg-type]
+def simulation(cluster: Cluster, jobs: list[Job], models: dict[str, object], seed: int = 3) -> ClusterKernel:
+    return ClusterKernel(cluster, jobs, seed=seed, **models)  # type: ignore[arg-type]
 
 
 def check_log(cluster: Cluster, jobs: list[Job], schedule: Schedule) -> None:

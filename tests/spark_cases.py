@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from dagsim.systems.spark import Commit, Replay, SparkJob, View
+from dagsim.systems.spark import Commit, Replay, SparkJob, SparkView
 
 __all__ = ["Anything", "random_jobs"]
 
@@ -33,7 +33,7 @@ class Anything:
         self.rng = random.Random(seed)
         self.declines = 0.0 if parity else 0.1
 
-    def decide(self, view: View) -> Commit | None:
+    def decide(self, view: SparkView) -> Commit | None:
         stages = [stage for job in view.jobs for stage in view.schedulable(job)]
         busy = any(stage.executing or stage.inbound for job in view.jobs for stage in job.stages)
         if busy and self.rng.random() < self.declines:

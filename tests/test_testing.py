@@ -15,17 +15,17 @@ from dagsim.envs.config import Level
 from dagsim.envs.levels import Levelled
 from dagsim.errors import Stalled
 from dagsim.model import Cluster, Decision, GpuType, Job, Node, TaskGraph, gpu_type
-from dagsim.systems.cluster import Simulation, Uniform
+from dagsim.systems.cluster import ClusterKernel, Uniform
 from dagsim.systems.cluster.clock import Clock
 from dagsim.systems.cluster.network import Flow
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.view import ClusterView
 from dagsim.testing import chain, check_codec, check_network, check_policy, diamond, fork_join, heft_example
 
 
 def makespan(graph: TaskGraph, gpus: int) -> float:
     cluster = Cluster((Node("n", gpu_type("T4"), gpus),))
-    return Simulation(cluster, [Job("j", graph)]).run(POLICIES.create("fifo-fit")).ended_s
+    return ClusterKernel(cluster, [Job("j", graph)]).run(POLICIES.create("fifo-fit")).ended_s
 
 
 def test_graphs_take_what_their_docstrings_say() -> None:
@@ -46,7 +46,9 @@ def test_heft_example_has_the_published_critical_path_and_ranks() -> None:
     assert ranks == pytest.approx(published, abs=1e-3)
     types = tuple(GpuType(f"P{place}", 1, 1, 1, 1, 0) for place in (1, 2, 3))
     cluster = Cluster(tuple(Node(each.name, each, 1) for each in types))
-    assert Simulation(cluster, [Job("j", graph)]).run(POLICIES.create("sjf")).ended_s >= 41  # the path at its fastest
+    assert (
+        ClusterKernel(cluster, [Job("j", graph)]).run(POLICIES.create("sjf")).ended_s >= 41
+    )  # the path at its fastest
 
 
 @pytest.mark.parametrize("name", ["fifo", "fifo-fit", "random", "sjf", "critical-path", "eft-wait"])
@@ -59,7 +61,7 @@ def test_an_instance_is_checked_like_its_factory() -> None:
 
 
 class Lazy:
-    def decide(self, view: View) -> Iterable[Decision]:
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
         return ()
 
 
@@ -72,7 +74,7 @@ class Moody:
         Moody.runs += 1
         self.policy = POLICIES.create("sjf" if Moody.runs % 2 else "ljf")
 
-    def decide(self, view: View) -> Iterable[Decision]:
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
         return self.policy.decide(view)
 
 
@@ -97,7 +99,7 @@ class Counting(Candidates):
 
     asked = 0
 
-    def encode(self, view: View) -> Observation | None:
+    def encode(self, view: ClusterView) -> Observation | None:
         seen = super().encode(view)
         self.asked += 1
         if seen is not None:
@@ -108,7 +110,7 @@ class Counting(Candidates):
 class Undecided(Candidates):
     """Its first choice stands for waiting."""
 
-    def decode(self, view: View, choice: int) -> Decision | None:
+    def decode(self, view: ClusterView, choice: int) -> Decision | None:
         return None if choice == 0 else super().decode(view, choice)
 
 

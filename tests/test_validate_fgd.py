@@ -23,7 +23,7 @@ from fgd.policies import SCORES, Choice, at_random  # noqa: E402
 
 from dagsim.model import GPU_TYPES, Cluster, Job, Share, Start, Task  # noqa: E402
 from dagsim.model import Node as RealNode  # noqa: E402
-from dagsim.systems.cluster import Simulation  # noqa: E402
+from dagsim.systems.cluster import ClusterKernel  # noqa: E402
 from dagsim.traces.source import Source  # noqa: E402
 
 WHOLE, HALF, CPUS = Pod(8000, 0, 1, 1000), Pod(8000, 0, 1, 500), Pod(8000, 0, 0, 0)
@@ -195,7 +195,7 @@ def test_the_kernel_accepts_every_placement_of_fgd(openb: tuple[Path, Path]) -> 
     nodes, placements = Nodes(listed), []
     choose = noting(Fgd(nodes, pods), placements)
     *_, (_, taken) = validate_fgd.placed(pods, nodes, choose)
-    simulation = Simulation(
+    simulation = ClusterKernel(
         Cluster(tuple([real(index, node) for index, node in enumerate(listed)])),
         [Job.single(str(at), real_task(pod), float(at)) for at, (pod, _, _) in enumerate(placements)],
     )

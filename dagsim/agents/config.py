@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.envs.rewards import RewardConfig
 from dagsim.errors import ConfigError
-from dagsim.workload.tagged_union import ByKind
+from dagsim.workload.tagged_union import TaggedUnion
 
 __all__ = ["Algorithm", "D3qnConfig", "NetConfig", "PpoConfig", "ReinforceConfig", "SacConfig", "TrainConfig"]
 
@@ -166,7 +166,7 @@ class SacConfig:
         _discount("sac", self.discount_jcts)
 
 
-Algorithm: TypeAlias = Annotated[PpoConfig | ReinforceConfig | D3qnConfig | SacConfig, ByKind("ppo")]
+Algorithm: TypeAlias = Annotated[PpoConfig | ReinforceConfig | D3qnConfig | SacConfig, TaggedUnion("ppo")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from math import exp
 from statistics import fmean
 
-from dagsim.systems.spark import ActiveJob, ActiveStage, Replay
+from dagsim.systems.spark import Replay, SparkJobState, StageState
 from dagsim.systems.spark.waves import SAME, bracket
 
 __all__ = ["TaskSeconds", "fluid_cost"]
@@ -23,7 +23,7 @@ _HORIZON = 4.0
 """Time constants after which nothing counts."""
 
 
-class TaskSeconds(dict[ActiveStage, float]):
+class TaskSeconds(dict[StageState, float]):
     """Mean seconds of a stage's tasks that are not their executor's first, on a third of the cluster (5 executors at
     least); worked out when it is first asked for."""
 
@@ -31,17 +31,17 @@ class TaskSeconds(dict[ActiveStage, float]):
         super().__init__()
         self._level = bracket(executors // 3)[0]
 
-    def __missing__(self, stage: ActiveStage) -> float:
+    def __missing__(self, stage: StageState) -> float:
         durations = stage.job.job.durations[stage.index]
         samples = durations.ms if isinstance(durations, Replay) else durations.at[self._level][SAME]
         self[stage] = fmean(samples) / 1000
         return self[stage]
 
-    def left(self, job: ActiveJob) -> float:
+    def left(self, job: SparkJobState) -> float:
         """Executor-seconds of the job's tasks that are to be launched, and half of those of each one that runs."""
         return sum([(stage.remaining + 0.5 * stage.executing) * self[stage] for stage in job.active])
 
-    def whole(self, job: ActiveJob) -> float:
+    def whole(self, job: SparkJobState) -> float:
         """Executor-seconds of all its tasks."""
         return sum([stage.tasks * self[stage] for stage in job.stages])
 

@@ -12,7 +12,7 @@ from dagsim.agents.decima_features import Seen, observe
 from dagsim.agents.decima_fluid import TaskSeconds
 from dagsim.agents.decima_net import DecimaNet, collate, options
 from dagsim.agents.ragged import sample
-from dagsim.systems.spark import Action, Commit, JobTime, Policy, SparkSimulation, View
+from dagsim.systems.spark import Action, Commit, JobTime, SparkKernel, SparkPolicy, SparkView
 
 __all__ = ["DecimaPolicy", "Steps", "choose", "play", "watch"]
 
@@ -73,7 +73,7 @@ class DecimaPolicy:
         self.net = net.eval()
         self.sampled = sampled
 
-    def decide(self, view: View) -> Commit | None:
+    def decide(self, view: SparkView) -> Commit | None:
         graph = view.graph()
         seen = observe(graph, self.net.action)
         rng = view.stream("decima") if self.sampled else None
@@ -84,14 +84,14 @@ class DecimaPolicy:
 class _Table:
     """One episode under way."""
 
-    def __init__(self, simulation: SparkSimulation, until_ms: float, action: Action) -> None:
+    def __init__(self, simulation: SparkKernel, until_ms: float, action: Action) -> None:
         self.action = action
         self.simulation = simulation
         self.steps = Steps()
         self._cost = JobTime(simulation.episode)
         self._task_s = TaskSeconds(len(simulation.cluster.executors))
         self._conversation = simulation.decisions(until_ms)
-        self.view: View | None = next(self._conversation, None)
+        self.view: SparkView | None = next(self._conversation, None)
         if self.view is not None:
             self._look()
 
@@ -129,7 +129,7 @@ class _Table:
 
 def play(
     net: DecimaNet,
-    simulations: Sequence[SparkSimulation],
+    simulations: Sequence[SparkKernel],
     rng: np.random.Generator | None,
     until_ms: Sequence[float] | None = None,
 ) -> list[Steps]:
@@ -143,10 +143,10 @@ def play(
     return [table.steps for table in tables]
 
 
-def watch(policy: Policy, simulation: SparkSimulation, action: Action = "executors") -> Steps:
+def watch(policy: SparkPolicy, simulation: SparkKernel, action: Action = "executors") -> Steps:
     """What a heuristic decides, as an example to imitate."""
     table = _Table(simulation, np.inf, action)
-    decide: Callable[[View], Commit | None] = policy.decide
+    decide: Callable[[SparkView], Commit | None] = policy.decide
     while table.view is not None:
         decision = decide(table.view)
         assert decision is not None

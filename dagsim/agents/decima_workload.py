@@ -11,7 +11,7 @@ from dagsim.errors import ConfigError
 from dagsim.systems.spark import (
     ExecutorType,
     SparkJob,
-    SparkSimulation,
+    SparkKernel,
     parity_sequence,
     read_profiles,
     sequence,
@@ -54,11 +54,11 @@ class Workload:
 
     def simulation(
         self, pool: Sequence[SparkJob], seed: int, jobs: int | None = None, *, record: bool = False
-    ) -> SparkSimulation:
+    ) -> SparkKernel:
         """The episode of ``seed``, with the first ``jobs`` of its jobs; ``record`` keeps every launch."""
         count, gap_ms = self.jobs if jobs is None else jobs, self.mean_gap_s * 1000
         if self.parity:
             drawn = parity_sequence(pool, seed, count, mean_gap_ms=gap_ms)
-            return SparkSimulation(self.executors, drawn.jobs, parity=True, draws=drawn.draws, record=record, seed=seed)
+            return SparkKernel(self.executors, drawn.jobs, parity=True, draws=drawn.draws, record=record, seed=seed)
         arriving = sequence(pool, seed, jobs=count, mean_gap_ms=gap_ms, batch=self.batch)
-        return SparkSimulation(self.executors, arriving, record=record, seed=seed)
+        return SparkKernel(self.executors, arriving, record=record, seed=seed)

@@ -13,11 +13,11 @@ from torch import nn
 from dagsim.agents.ragged import log_softmax, sample, stack
 from dagsim.envs.codecs.codec import Codec, Observation
 from dagsim.envs.rewards import Reward, RewardConfig
-from dagsim.systems.cluster.kernel import Simulation
+from dagsim.systems.cluster.kernel import ClusterKernel
 
 __all__ = ["Episode", "Maker", "Steps", "play"]
 
-Maker: TypeAlias = Callable[[int], Simulation]
+Maker: TypeAlias = Callable[[int], ClusterKernel]
 """Makes a new simulation of the job sequence with that seed; the same seed gives the same jobs."""
 
 
@@ -38,7 +38,7 @@ class Steps:
 class Episode:
     """One simulation under way. ``observation`` is what there is to choose from now, ``None`` when it is over."""
 
-    def __init__(self, simulation: Simulation, codec: Codec, reward: RewardConfig | None = None) -> None:
+    def __init__(self, simulation: ClusterKernel, codec: Codec, reward: RewardConfig | None = None) -> None:
         self.simulation = simulation
         self.codec = codec
         self.observation: Observation | None = None

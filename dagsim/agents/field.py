@@ -19,7 +19,7 @@ from dagsim.envs.codecs.candidates import Candidates
 from dagsim.envs.codecs.codec import Codec
 from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.envs.rewards import RewardConfig
-from dagsim.systems.cluster.kernel import Simulation
+from dagsim.systems.cluster.kernel import ClusterKernel
 
 __all__ = ["Field", "Ground", "Here", "Workers", "one_thread", "sizes_of"]
 
@@ -37,9 +37,9 @@ class Ground(NamedTuple):
 
     def judged(
         self, net: nn.Module, seeds: Sequence[int], wrap: Callable[[Codec], Codec] | None = None, at_once: int = 50
-    ) -> list[Simulation]:
+    ) -> list[ClusterKernel]:
         """The finished simulations of a greedy policy, one per seed; ``wrap`` is put around its codecs."""
-        done: list[Simulation] = []
+        done: list[ClusterKernel] = []
         for begin in range(0, len(seeds), at_once):
             codecs: list[Codec] = [Candidates(self.codec) for _ in seeds[begin : begin + at_once]]
             if wrap is not None:

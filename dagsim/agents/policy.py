@@ -24,7 +24,7 @@ from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.errors import RunFolderError
 from dagsim.files import replaced
 from dagsim.model import Decision
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["AgentPolicy", "Checkpoint", "load_agent", "read_plain", "write_plain"]
 
@@ -106,7 +106,7 @@ class AgentPolicy:
         self._net = checkpoint.network()
         self._codec = checkpoint.within(Candidates(checkpoint.codec))
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         observation = self._codec.encode(view)
         if observation is None:
             return

@@ -15,7 +15,7 @@ import torch
 
 from dagsim.envs.codecs.codec import Codec, Floats32, Observation
 from dagsim.model import Decision
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Ranges", "Watched", "Within"]
 
@@ -60,14 +60,14 @@ class _Wrapped:
         self.context_features = codec.context_features
         self.gpu_features = codec.gpu_features
 
-    def decode(self, view: View, choice: int) -> Decision | None:
+    def decode(self, view: ClusterView, choice: int) -> Decision | None:
         return self.codec.decode(view, choice)
 
 
 class Watched(_Wrapped):
     """Widens ``ranges`` by all that the codec shows."""
 
-    def encode(self, view: View) -> Observation | None:
+    def encode(self, view: ClusterView) -> Observation | None:
         seen = self.codec.encode(view)
         if seen is not None:
             self.ranges.widen(seen)
@@ -77,6 +77,6 @@ class Watched(_Wrapped):
 class Within(_Wrapped):
     """Shows nothing beyond ``ranges``."""
 
-    def encode(self, view: View) -> Observation | None:
+    def encode(self, view: ClusterView) -> Observation | None:
         seen = self.codec.encode(view)
         return None if seen is None else self.ranges.clip(seen)

@@ -32,12 +32,12 @@ def workload_info(
     """
     from dagsim.report.tables import info_tables, workload_notes
     from dagsim.report.terminal import console
-    from dagsim.systems.cluster.jobs import Supply
+    from dagsim.systems.cluster.jobs import JobStream
     from dagsim.workload import workload_info
 
     chosen = configured(config, set_, given(seed=seed), workload)
     cluster = chosen.build_cluster()
-    supply = Supply(chosen.workload, cluster, chosen.runtime, chosen.seed)
+    supply = JobStream(chosen.workload, cluster, chosen.runtime, chosen.seed)
     info = workload_info(supply.jobs(), cluster, chosen.runtime)
     if json_:
         typer.echo(json.dumps({"workload": workload, "cluster": str(cluster), **info.to_dict(), **supply.facts()}))
@@ -60,10 +60,10 @@ def workload_save(
     Example: dagsim workload save steady steady.jsonl.gz --seed 3
     """
     from dagsim.config.schema import plain
-    from dagsim.systems.cluster.jobs import Supply
+    from dagsim.systems.cluster.jobs import JobStream
     from dagsim.workload import write_jobs
 
     chosen = configured(config, set_, given(seed=seed), workload)
-    supply = Supply(chosen.workload, chosen.build_cluster(), chosen.runtime, chosen.seed)
+    supply = JobStream(chosen.workload, chosen.build_cluster(), chosen.runtime, chosen.seed)
     meta = {key: plain(getattr(chosen, key)) for key in ("workload", "runtime", "cluster", "seed")}
     typer.echo(f"{write_jobs(path, supply.jobs(), meta)} jobs written to {path}")

@@ -45,13 +45,13 @@ from dagsim.systems.cluster.network import Uniform
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.synthetic import Synthetic
-from dagsim.workload.tagged_union import ByKind
+from dagsim.workload.tagged_union import TaggedUnion
 
 __all__ = ["ClusterSection", "Config", "Group", "Setting", "config_hash", "dump_config", "json_schema", "load_config"]
 
 
-Runtime: TypeAlias = Annotated[Flops | Recorded | Throughput, ByKind("throughput")]
-Disturbance: TypeAlias = Annotated[NodeFailures | Maintenance, ByKind("node_failures")]
+Runtime: TypeAlias = Annotated[Flops | Recorded | Throughput, TaggedUnion("throughput")]
+FailureModel: TypeAlias = Annotated[NodeFailures | Maintenance, TaggedUnion("node_failures")]
 
 
 class Section(BaseModel):
@@ -154,7 +154,7 @@ class Config(Section):
     """Time that a run spends on its GPUs before it computes; left out: none."""
     preemption: Preemption = Preemption()
     """What a preempted run keeps, and what coming back costs."""
-    disturbances: tuple[Disturbance, ...] = ()
+    disturbances: tuple[FailureModel, ...] = ()
     """What takes nodes down and brings them back."""
     policy: str = "fifo"
     """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``)."""

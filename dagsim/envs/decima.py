@@ -22,8 +22,8 @@ from dagsim.systems.spark import (
     ExecutorType,
     JobTime,
     SparkJob,
-    SparkSimulation,
-    View,
+    SparkKernel,
+    SparkView,
     parity_sequence,
     sequence,
     synthetic_profiles,
@@ -97,8 +97,8 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         self.most_stages, self.render_mode = most_stages, render_mode
         self._codec = GraphCodec(sum(type_.count for type_ in self.types), most_stages, most_edges, action)
         self.action_space, self.observation_space = self._codec.actions, self._codec.observations
-        self.simulation: SparkSimulation | None = None
-        self._view: View | None = None
+        self.simulation: SparkKernel | None = None
+        self._view: SparkView | None = None
         self._window: Any = None
 
     def reset(
@@ -147,7 +147,7 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         return self._observation(), reward, over and done, over and not done, self._info()
 
     @property
-    def view(self) -> View | None:
+    def view(self) -> SparkView | None:
         """What a heuristic would be shown now; ``None`` when the episode is over."""
         return self._view
 
@@ -180,15 +180,15 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
             pyplot.close(self._window)
             self._window = None
 
-    def _simulation(self, seed: int, given: Sequence[SparkJob] | None) -> SparkSimulation:
+    def _simulation(self, seed: int, given: Sequence[SparkJob] | None) -> SparkKernel:
         record, gap_ms = self.render_mode is not None, self.mean_gap_s * 1000
         if given is not None:
-            return SparkSimulation(self.types, given, parity=self.parity, record=record, seed=seed)
+            return SparkKernel(self.types, given, parity=self.parity, record=record, seed=seed)
         if self.parity:
             drawn = parity_sequence(self.pool, seed, self.jobs, mean_gap_ms=gap_ms)
-            return SparkSimulation(self.types, drawn.jobs, parity=True, draws=drawn.draws, record=record, seed=seed)
+            return SparkKernel(self.types, drawn.jobs, parity=True, draws=drawn.draws, record=record, seed=seed)
         arriving = sequence(self.pool, seed, jobs=self.jobs, mean_gap_ms=gap_ms, batch=self.batch)
-        return SparkSimulation(self.types, arriving, record=record, seed=seed)
+        return SparkKernel(self.types, arriving, record=record, seed=seed)
 
     def _observation(self) -> Observation:
         if self._view is None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.systems.spark import Executor, SparkSimulation
-from dagsim.systems.spark.pools import Journey, Launch
+from dagsim.systems.spark import Executor, SparkKernel
+from dagsim.systems.spark.pools import ExecutorMove, Launch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +32,7 @@ def bars(launches: Sequence[Launch]) -> list[Bar]:
     last: dict[Executor, Bar] = {}
     found: list[Bar] = []
     for now_ms, length_ms, executor, target in launches:
-        job = -1 if isinstance(target, Journey) else target.job.number
+        job = -1 if isinstance(target, ExecutorMove) else target.job.number
         start_s, end_s = now_ms / 1000, (now_ms + length_ms) / 1000
         before = last.get(executor)
         if before is not None and before.job == job and start_s - before.end_s < 0.05:
@@ -68,7 +68,7 @@ def draw(axes: Axes, shown: Sequence[Bar], executors: int, now_s: float, span_s:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def picture(simulation: SparkSimulation) -> np.ndarray:
+def picture(simulation: SparkKernel) -> np.ndarray:
     """(height, width, 3) uint8: what the executors have done until now.
 
     Raises:
@@ -89,12 +89,12 @@ def picture(simulation: SparkSimulation) -> np.ndarray:
     return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()  # type: ignore[no-untyped-call]
 
 
-def describe(simulation: SparkSimulation) -> str:
+def describe(simulation: SparkKernel) -> str:
     """A line about the present and one for each job in the system."""
     return "\n".join([_headline(simulation), *_lines(simulation)])
 
 
-def _lines(simulation: SparkSimulation) -> Iterator[str]:
+def _lines(simulation: SparkKernel) -> Iterator[str]:
     for job in simulation.cluster.jobs:
         left, running = sum(stage.remaining for stage in job.active), sum(stage.executing for stage in job.active)
         yield (
@@ -103,7 +103,7 @@ def _lines(simulation: SparkSimulation) -> Iterator[str]:
         )
 
 
-def _headline(simulation: SparkSimulation) -> str:
+def _headline(simulation: SparkKernel) -> str:
     cluster, episode = simulation.cluster, simulation.episode
     done = f", mean completion time {episode.mean_jct_s:.1f} s" if len(episode.jct_s) else ""
     return f"{cluster.now_ms / 1000:.1f} s: {len(cluster.jobs)} jobs in the system, {len(episode.jct_s)} done{done}"

@@ -10,7 +10,7 @@ from dagsim.envs.codecs.candidates import Candidates
 from dagsim.envs.codecs.codec import Observation
 from dagsim.envs.config import Level
 from dagsim.model import Decision, Share, Start
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Levelled"]
 
@@ -35,7 +35,7 @@ class Levelled:
         self.level = level
         self._rows: list[_Row] = []
 
-    def encode(self, view: View) -> Observation | None:
+    def encode(self, view: ClusterView) -> Observation | None:
         """The choices of this level; ``None`` if there is nothing to choose."""
         seen = self.codec.encode(view)
         if seen is None:
@@ -47,7 +47,7 @@ class Levelled:
         tokens = np.concatenate([seen.tokens[picked], parallelism[:, None]], axis=1)
         return Observation(tokens, seen.context, seen.gpus)
 
-    def decode(self, view: View, choice: int) -> Decision | None:
+    def decode(self, view: ClusterView, choice: int) -> Decision | None:
         """The decision of a row."""
         if choice >= len(self._rows):
             return None

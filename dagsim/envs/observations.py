@@ -12,7 +12,7 @@ from dagsim.envs.codecs.codec import Observation
 from dagsim.envs.config import EnvConfig
 from dagsim.envs.levels import Levelled
 from dagsim.systems.cluster.policies.orders.static import width
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["NODE_FEATURES", "Presets"]
 
@@ -30,7 +30,7 @@ class Presets:
         self._gpus = len(Levelled.gpu_features)
         self.space = self._space()
 
-    def observe(self, seen: Observation | None, view: View | None) -> Any:
+    def observe(self, seen: Observation | None, view: ClusterView | None) -> Any:
         """The observation as the preset has it; all 0 when the episode is over."""
         tokens, context, gpus = self._padded(seen)
         match self.config.observation:
@@ -62,7 +62,7 @@ class Presets:
             tokens[-1] = seen.tokens[-1]
         return tokens, seen.context, seen.gpus
 
-    def _graph(self, view: View | None) -> dict[str, np.ndarray]:
+    def _graph(self, view: ClusterView | None) -> dict[str, np.ndarray]:
         """The unfinished tasks of the jobs in the system, oldest job first, and the edges between them."""
         config = self.config
         nodes = np.zeros((config.nodes, len(NODE_FEATURES)), np.float32)

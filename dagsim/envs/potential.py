@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dagsim.model import Kind
-from dagsim.systems.cluster.kernel import Simulation
-from dagsim.systems.cluster.state import ActiveJob
+from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.state import JobState
 
 __all__ = ["CriticalPaths"]
 
@@ -21,7 +21,7 @@ class CriticalPaths:
     O(ready tasks + jobs + new runs).
     """
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: ClusterKernel) -> None:
         self._simulation = simulation
         self._until: dict[int, float] = {}
         """Per job the latest end of a path through a run."""
@@ -48,7 +48,7 @@ class CriticalPaths:
         until = self._until
         return sum([max(until.get(number, 0.0) - now, ready.get(number, 0.0)) for number in jobs])
 
-    def _take(self, jobs: dict[int, ActiveJob]) -> None:
+    def _take(self, jobs: dict[int, JobState]) -> None:
         """Take in what has arrived, left, started and stopped since the last look."""
         simulation = self._simulation
         rows = simulation.schedule.log.since(self._read)
@@ -84,7 +84,7 @@ class CriticalPaths:
                 self._until[number] = until
         self._seen = next(reversed(running), self._seen)
 
-    def _enter(self, job: ActiveJob) -> None:
+    def _enter(self, job: JobState) -> None:
         best = [min(task.truth) for task in job.tasks]
         ranks = best if len(best) == 1 else list(job.job.graph.upward_rank(best))
         self._ranks[job.number] = ranks

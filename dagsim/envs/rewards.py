@@ -18,7 +18,7 @@ from dagsim.model import Kind
 from dagsim.model.log import Row
 from dagsim.model.schedule import Schedule
 from dagsim.registry import nearest
-from dagsim.systems.cluster.kernel import Simulation
+from dagsim.systems.cluster.kernel import ClusterKernel
 
 __all__ = ["TERMS", "Reward", "RewardConfig", "Term"]
 
@@ -244,7 +244,7 @@ class RewardConfig:
 class Reward:
     """The reward of one simulation, step by step."""
 
-    def __init__(self, config: RewardConfig, simulation: Simulation) -> None:
+    def __init__(self, config: RewardConfig, simulation: ClusterKernel) -> None:
         self.config = config
         self.last: dict[str, float] = dict.fromkeys(config.terms, 0.0)
         """What each term (times its weight, over the scale) took off the last reward."""

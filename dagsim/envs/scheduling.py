@@ -1,4 +1,4 @@
-"""The Gymnasium environment: a thin driver of ``Simulation.decisions()``."""
+"""The Gymnasium environment: a thin driver of ``ClusterKernel.decisions()``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dagsim.envs.levels import Levelled
 from dagsim.envs.observations import Presets
 from dagsim.envs.rewards import Reward, RewardConfig
 from dagsim.model import Decision
-from dagsim.systems.cluster.kernel import Simulation
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["SchedulingEnv"]
 
@@ -39,7 +39,7 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
 
     def __init__(
         self,
-        maker: Callable[[int], Simulation],
+        maker: Callable[[int], ClusterKernel],
         config: EnvConfig | None = None,
         render_mode: str | None = None,
     ) -> None:
@@ -50,10 +50,10 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         self._presets = Presets(self.config, types)
         self.observation_space = self._presets.space
         self.action_space = gymnasium.spaces.Discrete(self.config.slots)
-        self.simulation: Simulation | None = None
-        self.view: View | None = None
+        self.simulation: ClusterKernel | None = None
+        self.view: ClusterView | None = None
         self.codec = Levelled(Candidates(self.config.codec), self.config.level)
-        self._conversation: Generator[View, Iterable[Decision] | None, None] | None = None
+        self._conversation: Generator[ClusterView, Iterable[Decision] | None, None] | None = None
         self._reward: Reward | None = None
         self._seen: Observation | None = None
         self._steps = self._illegal = 0

@@ -12,7 +12,7 @@ from dagsim.metrics import Summary, summarize
 from dagsim.model import Cluster, Job
 from dagsim.model.schedule import Schedule
 from dagsim.registry import nearest
-from dagsim.systems.cluster import Policy, Simulation
+from dagsim.systems.cluster import ClusterKernel, ClusterPolicy
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime, Throughput
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.traces import open_trace
@@ -35,7 +35,7 @@ class Outcome:
 def simulate(
     workload: str | Path | Synthetic | Iterable[Job] = "heterogeneous",
     cluster: Cluster | Mapping[str, int] = DEFAULT_GPUS,
-    policy: str | Policy = "fifo",
+    policy: str | ClusterPolicy = "fifo",
     seed: int = 0,
     *,
     runtime: Runtime | None = None,
@@ -46,7 +46,7 @@ def simulate(
     ``workload`` is a preset's name (``dagsim list workloads``), a trace file, a ``Synthetic``, or jobs in order of
     arrival; ``cluster`` may be GPU counts by type. ``runtime`` defaults to the measured throughputs for presets and
     synthetic workloads, to the seconds as recorded for traces and jobs; the other ``models`` are those of
-    ``Simulation``. The same arguments give the same schedule, byte for byte.
+    ``ClusterKernel``. The same arguments give the same schedule, byte for byte.
 
     Raises:
         InputError: A name, file or value that cannot be.
@@ -57,7 +57,7 @@ def simulate(
     model: Runtime = runtime if runtime is not None else Throughput() if drawn else Recorded()
     chosen = POLICIES.create(policy) if isinstance(policy, str) else policy
     jobs = _jobs(workload, machines, model, seed)
-    schedule = Simulation(machines, jobs, runtime=model, seed=seed, **models).run(chosen)
+    schedule = ClusterKernel(machines, jobs, runtime=model, seed=seed, **models).run(chosen)
     return Outcome(schedule, summarize(schedule))
 
 

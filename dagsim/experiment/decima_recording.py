@@ -6,12 +6,12 @@ from pathlib import Path
 
 from dagsim.envs.decima_render import bars, draw
 from dagsim.errors import ModelError
-from dagsim.systems.spark import Policy, SparkSimulation
+from dagsim.systems.spark import SparkKernel, SparkPolicy
 
 __all__ = ["record"]
 
 
-def record(simulation: SparkSimulation, policy: Policy, title: str, picture: Path, film: Path | None = None) -> float:
+def record(simulation: SparkKernel, policy: SparkPolicy, title: str, picture: Path, film: Path | None = None) -> float:
     """Run the episode, write the Gantt chart ``picture`` (PNG) and the animation ``film`` (GIF, 60 frames of it being
     drawn); returns the mean completion time in seconds.
 

@@ -13,7 +13,7 @@ from dagsim.agents.decima_workload import Workload
 from dagsim.errors import ConfigError
 from dagsim.metrics import paired_ratio
 from dagsim.registry import Spec
-from dagsim.systems.spark import SPARK_POLICIES, Policy, SparkJob
+from dagsim.systems.spark import SPARK_POLICIES, SparkJob, SparkPolicy
 
 __all__ = ["DecimaLine", "compare", "mean_jcts", "numbers", "plain", "policy_of", "table"]
 
@@ -75,7 +75,7 @@ def mean_jcts(policy: str, workload: Workload, pool: Sequence[SparkJob], seeds: 
     return found
 
 
-def policy_of(spec: str) -> Policy:
+def policy_of(spec: str) -> SparkPolicy:
     """The heuristic or the network that ``spec`` names.
 
     Raises:

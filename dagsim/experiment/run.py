@@ -13,11 +13,11 @@ from dagsim.metrics import Summary, summarize
 from dagsim.model import Decision, Job
 from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
-from dagsim.systems.cluster.jobs import Supply
-from dagsim.systems.cluster.kernel import Simulation
-from dagsim.systems.cluster.models.failures import Disturbance
+from dagsim.systems.cluster.jobs import JobStream
+from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.models.failures import FailureModel
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.view import Policy, View
+from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.traces.trace_file import TraceFile
 
 __all__ = ["Result", "Step", "Timed", "check", "evaluate", "replicate_seeds", "simulate"]
@@ -84,7 +84,7 @@ def simulate(config: Config, policy: str, seed: int, tell: Callable[[int], None]
         InputError: The cluster, the workload or the policy cannot be made.
         SimulationError: The policy decided what cannot be, or waits for nothing.
     """
-    supply = Supply(config.workload, config.build_cluster(), config.runtime, seed)
+    supply = JobStream(config.workload, config.build_cluster(), config.runtime, seed)
     coming_and_going = [supply.downtimes()] if config.cluster.from_trace else []
     simulation = _simulation(config, _told(supply, tell), seed, coming_and_going)
     timed = Timed(POLICIES.create(policy, seed=seed))
@@ -106,7 +106,7 @@ def check(config: Config, policies: Iterable[str]) -> None:
         config.workload.check()
     for policy in policies:
         made = POLICIES.create(policy)
-        if not isinstance(made, Policy):
+        if not isinstance(made, ClusterPolicy):
             raise UnknownName(f"policy {policy!r}: {made!r} has no method decide(view)")
 
 
@@ -122,12 +122,12 @@ def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
 class Timed:
     """A policy with a stopwatch: what its decisions cost, without what the kernel does between them."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: ClusterPolicy) -> None:
         self.policy = policy
         self.decision_s = 0.0
         self.decisions = 0
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         """What the policy decides, as it comes."""
         before = perf_counter()
         for decision in self.policy.decide(view):
@@ -138,8 +138,8 @@ class Timed:
         self.decision_s += perf_counter() - before
 
 
-def _simulation(config: Config, jobs: Iterable[Job], seed: int, more: Iterable[Disturbance] = ()) -> Simulation:
-    return Simulation(
+def _simulation(config: Config, jobs: Iterable[Job], seed: int, more: Iterable[FailureModel] = ()) -> ClusterKernel:
+    return ClusterKernel(
         config.build_cluster(),
         jobs,
         runtime=config.runtime,
@@ -152,7 +152,7 @@ def _simulation(config: Config, jobs: Iterable[Job], seed: int, more: Iterable[D
     )
 
 
-def _told(supply: Supply, tell: Callable[[int], None] | None) -> Iterator[Job]:
+def _told(supply: JobStream, tell: Callable[[int], None] | None) -> Iterator[Job]:
     """The jobs; ``tell`` hears now and then how many have come."""
     for job in supply.jobs():
         if tell is not None and supply.count % _JOBS_PER_STEP == 1:

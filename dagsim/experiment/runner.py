@@ -13,7 +13,7 @@ from dagsim.experiment.folder import RunFolder, RunLine
 from dagsim.experiment.run import Watch, evaluate
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
-from dagsim.metrics.standings import Standing, standings
+from dagsim.metrics.standings import PolicyResult, standings
 
 __all__ = ["run_into", "write_comparison"]
 
@@ -50,7 +50,7 @@ def run_into(
     return lines
 
 
-def write_comparison(ranked: Sequence[Standing], path: Path) -> None:
+def write_comparison(ranked: Sequence[PolicyResult], path: Path) -> None:
     """Write the standings as CSV, whole or not at all.
 
     Raises:

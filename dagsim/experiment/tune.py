@@ -11,7 +11,7 @@ from dagsim.config.schema import Config, dump_config
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.folder import RunLine
 from dagsim.files import write_text
-from dagsim.metrics.standings import Standing, standings
+from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.registry import Spec
 from dagsim.scalar import scalar
 from dagsim.systems.cluster.policies.tunable import TUNABLE
@@ -59,7 +59,7 @@ def candidates(policy: str, grid: Mapping[str, Sequence[object]]) -> tuple[str, 
     return tuple(specs)
 
 
-def best_of(lines: Sequence[RunLine], metric: str) -> Standing:
+def best_of(lines: Sequence[RunLine], metric: str) -> PolicyResult:
     """The standing of the best candidate; the reference is the first.
 
     Raises:
@@ -71,7 +71,7 @@ def best_of(lines: Sequence[RunLine], metric: str) -> Standing:
     return best
 
 
-def write_tuned(path: Path, config: Config, best: Standing, metric: str, seeds: Sequence[int]) -> None:
+def write_tuned(path: Path, config: Config, best: PolicyResult, metric: str, seeds: Sequence[int]) -> None:
     """Keep ``config`` with the best candidate as a configuration to run, whole or not at all.
 
     Raises:

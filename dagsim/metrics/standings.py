@@ -10,9 +10,9 @@ from dagsim.errors import InputError
 from dagsim.metrics import Ratio, paired_ratio, win_rate
 from dagsim.registry import nearest
 
-__all__ = ["BESIDE", "Line", "Mean", "Standing", "mean", "not_done", "standings"]
+__all__ = ["SECONDARY_METRICS", "Mean", "PolicyResult", "RunMetrics", "mean", "not_done", "standings"]
 
-BESIDE = (
+SECONDARY_METRICS = (
     "jct_s.p99",
     "wait_s.mean",
     "bounded_slowdown.mean",
@@ -25,7 +25,7 @@ BESIDE = (
 """What is told of a policy beside the metric that it is ranked by."""
 
 
-class Line(Protocol):
+class RunMetrics(Protocol):
     """Metrics of one policy on one seed."""
 
     @property
@@ -44,7 +44,7 @@ class Mean(NamedTuple):
     high: float
 
 
-class Standing(NamedTuple):
+class PolicyResult(NamedTuple):
     """How one policy did. ``ratio`` and ``wins`` (the share of seeds it won) are against the reference."""
 
     policy: str
@@ -55,7 +55,7 @@ class Standing(NamedTuple):
     tied: bool
     """Not told apart from the best: the interval of their ratio holds 1."""
     beside: Mapping[str, float]
-    """The means of ``BESIDE``; NaN if a seed has no value."""
+    """The means of ``SECONDARY_METRICS``; NaN if a seed has no value."""
     not_done: int
     """Jobs turned away or left unfinished, over all seeds."""
 
@@ -75,19 +75,21 @@ class Standing(NamedTuple):
         return {"policy": self.policy, "best": self.best, "tied": self.tied, **known, "jobs_not_done": self.not_done}
 
 
-def mean(lines: Iterable[Line], metric: str) -> Mean:
+def mean(lines: Iterable[RunMetrics], metric: str) -> Mean:
     """The mean of ``metric`` over the lines, with its 95 % bootstrap interval."""
     values = [_number(line.metrics.get(metric)) for line in lines]
     return Mean(*paired_ratio(values, [1.0] * len(values)))
 
 
-def standings(lines: Iterable[Line], metric: str = "jct_s.mean", reference: str | None = None) -> list[Standing]:
+def standings(
+    lines: Iterable[RunMetrics], metric: str = "jct_s.mean", reference: str | None = None
+) -> list[PolicyResult]:
     """The policies by their mean ``metric``, least first; ``reference`` is the first policy unless named.
 
     Raises:
         InputError: The policies did not run on the same seeds, or there is no such ``reference`` or ``metric``.
     """
-    by_policy: dict[str, dict[int, Line]] = {}
+    by_policy: dict[str, dict[int, RunMetrics]] = {}
     for line in lines:
         by_policy.setdefault(line.policy, {})[line.seed] = line
     if not by_policy:
@@ -108,26 +110,26 @@ def standings(lines: Iterable[Line], metric: str = "jct_s.mean", reference: str 
     best = min(sure, key=lambda policy: means[policy].value, default=None)
     ordered = sorted(means, key=lambda policy: (policy not in sure, means[policy].value if policy in sure else 0.0))
     return [
-        Standing(
+        PolicyResult(
             policy,
             means[policy],
             paired_ratio(values[policy], values[first]),
             win_rate(values[policy], values[first]),
             policy == best,
             policy in sure and best is not None and paired_ratio(values[policy], values[best]).is_tie,
-            {name: _plain_mean(by_policy[policy].values(), name) for name in BESIDE},
+            {name: _plain_mean(by_policy[policy].values(), name) for name in SECONDARY_METRICS},
             sum(map(not_done, by_policy[policy].values())),
         )
         for policy in ordered
     ]
 
 
-def not_done(line: Line) -> int:
+def not_done(line: RunMetrics) -> int:
     """Jobs turned away or left unfinished."""
     return int(line.metrics.get("jobs_arrived", 0)) - int(line.metrics.get("jobs_completed", 0))
 
 
-def _plain_mean(lines: Iterable[Line], metric: str) -> float:
+def _plain_mean(lines: Iterable[RunMetrics], metric: str) -> float:
     values = [_number(line.metrics.get(metric)) for line in lines]
     return sum(values) / len(values)
 

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping
 
-from dagsim.systems.cluster.policies import PLACEMENTS, POLICIES
+from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.traces import READERS, reader
 
 __all__ = ["placement_table", "policy_table", "reader_table"]
@@ -29,7 +29,7 @@ def placement_table() -> Iterator[str]:
     """The lines of a Markdown table of all placements."""
     yield "| placement | where tasks go |"
     yield "| --- | --- |"
-    for entry in PLACEMENTS.describe():
+    for entry in PLACEMENT_RULES.describe():
         yield f"| `{entry.name}` | {entry.summary} |"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.trace_info import TraceInfo
-from dagsim.metrics.standings import Line, standings
+from dagsim.metrics.standings import RunMetrics, standings
 from dagsim.report.plots import comparison, draw_all, save, workload
 
 __all__ = ["draw", "draw_comparison", "draw_trace"]
@@ -33,7 +33,7 @@ def draw(folder: RunFolder, number: int | None = None, out: Path | None = None) 
 
 
 def draw_comparison(
-    lines: Sequence[Line], path: Path, metric: str = "jct_s.mean", reference: str | None = None
+    lines: Sequence[RunMetrics], path: Path, metric: str = "jct_s.mean", reference: str | None = None
 ) -> Path:
     """Draw the ratios of all policies to the reference, with their intervals."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dagsim.config.bundled import shipped, summary_of
 from dagsim.model import GPU_TYPES
-from dagsim.systems.cluster.policies import PLACEMENTS, POLICIES
+from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.traces import READERS, reader
 from dagsim.traces.catalogue import CATALOGUE
 from dagsim.workload import PRESETS
@@ -43,7 +43,7 @@ def listing(kind: str) -> Listing:
                 [(entry.name, entry.summary, ", ".join(entry.tags)) for entry in policies],
             )
         case "placements":
-            placements = PLACEMENTS.describe()
+            placements = PLACEMENT_RULES.describe()
             return Listing(("placement", "where tasks go"), [(entry.name, entry.summary) for entry in placements])
         case "gpus":
             gpus = GPU_TYPES.values()

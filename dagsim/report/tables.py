@@ -8,7 +8,7 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 from dagsim.metrics import glossary
-from dagsim.metrics.standings import BESIDE, Line, Mean, mean, standings
+from dagsim.metrics.standings import SECONDARY_METRICS, Mean, RunMetrics, mean, standings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -70,7 +70,7 @@ _HEADS = {
 }
 
 
-def summary_table(lines: Sequence[Line]) -> Table:
+def summary_table(lines: Sequence[RunMetrics]) -> Table:
     """One policy over its seeds: each metric's mean, its 95 % interval, and its range."""
     from rich.markup import escape
     from rich.table import Table
@@ -94,7 +94,7 @@ def summary_table(lines: Sequence[Line]) -> Table:
     return table
 
 
-def comparison_table(lines: Sequence[Line], reference: str | None = None, metric: str = "jct_s.mean") -> Table:
+def comparison_table(lines: Sequence[RunMetrics], reference: str | None = None, metric: str = "jct_s.mean") -> Table:
     """Policies on the same seeds, least ``metric`` first; ``*`` is the best, ``=`` what cannot be told from it."""
     from rich.markup import escape
     from rich.table import Table
@@ -112,14 +112,14 @@ def comparison_table(lines: Sequence[Line], reference: str | None = None, metric
         f"ratio to\n{escape(first)}",
         "95 %\ninterval",
         "wins\n(%)",
-        *(_HEADS[beside] for beside in BESIDE),
+        *(_HEADS[beside] for beside in SECONDARY_METRICS),
     ]
     left = any(standing.not_done for standing in ranked)
     for head in [*heads, "jobs\nnot done"] if left else heads:
         table.add_column(head, justify="right")
     for standing in ranked:
         mark = "*" if standing.best else "=" if standing.tied else ""
-        beside = [number(100 * standing.wins), *(number(standing.beside[name]) for name in BESIDE)]
+        beside = [number(100 * standing.wins), *(number(standing.beside[name]) for name in SECONDARY_METRICS)]
         ratio = _interval(Mean(*standing.ratio))
         if left:
             beside.append(f"{standing.not_done:,}")
@@ -206,6 +206,6 @@ def _interval(of: Mean) -> tuple[str, str]:
     return number(of.value), f"{number(of.low)} .. {number(of.high)}" if known else "-"
 
 
-def _seeds(lines: Sequence[Line]) -> str:
+def _seeds(lines: Sequence[RunMetrics]) -> str:
     count = len({line.seed for line in lines})
     return f"{count} seed{'s' * (count > 1)}"

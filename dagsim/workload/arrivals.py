@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 import numpy as np
 
 from dagsim.errors import WorkloadError
-from dagsim.workload.tagged_union import ByKind
+from dagsim.workload.tagged_union import TaggedUnion
 
 __all__ = ["Arrivals", "Batch", "Bursty", "Diurnal", "Poisson"]
 
@@ -119,5 +119,5 @@ class Batch:
         return np.zeros(count)
 
 
-Arrivals: TypeAlias = Annotated[Poisson | Bursty | Diurnal | Batch, ByKind("bursty")]
+Arrivals: TypeAlias = Annotated[Poisson | Bursty | Diurnal | Batch, TaggedUnion("bursty")]
 """Any pattern of arrivals; in YAML ``kind`` says which."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from dagsim.errors import WorkloadError
 from dagsim.workload.portable_math import exp
-from dagsim.workload.tagged_union import ByKind
+from dagsim.workload.tagged_union import TaggedUnion
 
 __all__ = [
     "Choice",
@@ -199,7 +199,7 @@ class Quantiles:
 
 
 Simple: TypeAlias = Annotated[
-    Constant | Uniform | Whole | LogUniform | LogNormal | Pareto | Choice | Quantiles, ByKind("constant")
+    Constant | Uniform | Whole | LogUniform | LogNormal | Pareto | Choice | Quantiles, TaggedUnion("constant")
 ]
 """Any distribution but a mixture."""
 
@@ -236,7 +236,7 @@ class Mixture:
 
 
 Distribution: TypeAlias = Annotated[
-    Constant | Uniform | Whole | LogUniform | LogNormal | Pareto | Choice | Quantiles | Mixture, ByKind("constant")
+    Constant | Uniform | Whole | LogUniform | LogNormal | Pareto | Choice | Quantiles | Mixture, TaggedUnion("constant")
 ]
 """Any distribution; in YAML ``kind`` says which (without it, ``value`` is a constant)."""
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dagsim.errors import WorkloadError
 from dagsim.workload.alibaba import Alibaba
-from dagsim.workload.tagged_union import ByKind
+from dagsim.workload.tagged_union import TaggedUnion
 
 __all__ = ["Chain", "ForkJoin", "Layered", "MapReduce", "Parents", "RandomDag", "Shape", "Single"]
 
@@ -162,7 +162,9 @@ class RandomDag:
         return shapes
 
 
-Shape: TypeAlias = Annotated[Single | Chain | ForkJoin | MapReduce | Layered | RandomDag | Alibaba, ByKind("single")]
+Shape: TypeAlias = Annotated[
+    Single | Chain | ForkJoin | MapReduce | Layered | RandomDag | Alibaba, TaggedUnion("single")
+]
 """Any shape; in YAML ``kind`` says which."""
 
 

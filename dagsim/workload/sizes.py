@@ -23,7 +23,7 @@ from dagsim.workload.distributions import (
     Part,
     Uniform,
 )
-from dagsim.workload.tagged_union import ByKind
+from dagsim.workload.tagged_union import TaggedUnion
 
 __all__ = ["MEASURED_MODELS", "Columns", "Correlated", "Draws", "Independent", "Sizes"]
 
@@ -144,7 +144,7 @@ class Correlated:
         return Columns(work.tolist(), _counts(gpus), ones, zeros, zeros, models, [None] * tasks, priority.tolist())
 
 
-Sizes: TypeAlias = Annotated[Independent | Correlated, ByKind("independent")]
+Sizes: TypeAlias = Annotated[Independent | Correlated, TaggedUnion("independent")]
 """Any rule for sizes; in YAML ``kind`` says which."""
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, get_args
 
-__all__ = ["ByKind"]
+__all__ = ["TaggedUnion"]
 
 
-class ByKind:
-    """``Annotated[A | B, ByKind("a")]``: the member whose ``kind`` is given, or the one of kind ``default``.
+class TaggedUnion:
+    """``Annotated[A | B, TaggedUnion("a")]``: the member whose ``kind`` is given, or the one of kind ``default``.
 
     Whoever validates with pydantic gets faults of the one member that was meant, not of all. pydantic finds the hook
     by its name, and its schemas are plain dictionaries, so that nothing of it is imported here.

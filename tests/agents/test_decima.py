@@ -15,13 +15,13 @@ from dagsim.agents.decima_net import DecimaNet, collate, options
 from dagsim.agents.decima_play import DecimaPolicy, Steps, choose, play, watch
 from dagsim.agents.decima_ppo import DecimaLearner, LearnConfig, imitate, likelihood
 from dagsim.errors import RunFolderError
-from dagsim.systems.spark import SPARK_POLICIES, Action, Replay, SparkJob, SparkSimulation, sequence, synthetic_profiles
+from dagsim.systems.spark import SPARK_POLICIES, Action, Replay, SparkJob, SparkKernel, sequence, synthetic_profiles
 
 POOL = synthetic_profiles()
 
 
-def simulation(seed: int = 0, jobs: int = 5) -> SparkSimulation:
-    return SparkSimulation(10, sequence(POOL, seed, jobs=jobs, batch=jobs), seed=seed)
+def simulation(seed: int = 0, jobs: int = 5) -> SparkKernel:
+    return SparkKernel(10, sequence(POOL, seed, jobs=jobs, batch=jobs), seed=seed)
 
 
 def trained(action: Action = "executors") -> DecimaNet:
@@ -37,7 +37,7 @@ def test_path_is_the_longest_sum_of_work_to_the_sink() -> None:
     # 0 -> 1 -> 3 and 0 -> 2 -> 3; work 1, 4, 2, 1 s: paths 1+4+1 = 6, 4+1 = 5, 2+1 = 3, 1; the longest is 6
     lengths = (1000.0, 4000.0, 2000.0, 1000.0)
     diamond = SparkJob.of("d", [Replay((ms,), ms) for ms in lengths], [(0, 1), (0, 2), (1, 3), (2, 3)])
-    seen = observe(next(SparkSimulation(1, [diamond]).decisions()).graph())
+    seen = observe(next(SparkKernel(1, [diamond]).decisions()).graph())
     paths = np.expm1(8 * seen.stages[:, STAGE.index("path")])
     assert paths == pytest.approx([6, 5, 3, 1], rel=1e-5)
     assert np.expm1(8 * seen.jobs[0, JOB.index("work")]) == pytest.approx(8, rel=1e-5)
@@ -64,7 +64,7 @@ def test_a_stage_hears_of_those_below_it() -> None:
     net = trained()
     found = []
     for last_ms in (1000.0, 9000.0):
-        seen = observe(next(SparkSimulation(1, [chain(last_ms)]).decisions()).graph())
+        seen = observe(next(SparkKernel(1, [chain(last_ms)]).decisions()).graph())
         same = seen._replace(stages=np.where(np.arange(2)[:, None] == 0, 0.5, seen.stages).astype(np.float32))
         with torch.no_grad():
             found.append(net.embed(collate([same._replace(jobs=np.zeros_like(seen.jobs))]))[0])
@@ -120,7 +120,7 @@ def test_imitation_comes_close_to_its_teacher() -> None:
 def test_a_limit_is_scored_for_the_job_whichever_stage_is_chosen() -> None:
     # two stages of one job: 3 and 8 tasks; 6 executors, of which the job has none: limits 1 to 6 for both
     job = SparkJob.of("j", [Replay((1000.0,) * 3, 1000.0), Replay((2000.0,) * 8, 2000.0)])
-    graph = next(SparkSimulation(6, [job]).decisions()).graph()
+    graph = next(SparkKernel(6, [job]).decisions()).graph()
     assert observe(graph).most.tolist() == [3, 6]
     seen = observe(graph, "limit")
     assert seen.most.tolist() == [6, 6]
@@ -140,10 +140,10 @@ def test_learning_prefers_the_better_of_two_first_choices(loss: str, action: Act
     net, rng = DecimaNet(action=action), np.random.default_rng(0)
     learner = DecimaLearner(net, LearnConfig(loss=loss, lr=0.01, minibatch=64, target_kl=1.0))  # type: ignore[arg-type]
     for _ in range(15):
-        played = play(net, [SparkSimulation(1, jobs) for _ in range(8)], rng)
+        played = play(net, [SparkKernel(1, jobs) for _ in range(8)], rng)
         told = learner.learn([played], 100.0, 1e9, 0.0, rng)
     assert np.isfinite(told["kl"])
-    stages, _, _ = choose(net, [observe(next(SparkSimulation(1, jobs).decisions()).graph(), action)], None)
+    stages, _, _ = choose(net, [observe(next(SparkKernel(1, jobs).decisions()).graph(), action)], None)
     assert stages.tolist() == [1]
 
 

@@ -22,20 +22,20 @@ from dagsim.agents.ragged import log_softmax, sample, stack
 from dagsim.envs.rewards import RewardConfig
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, Job, Task
-from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 
 JUDGED = range(1000, 1016)
 
 
-def two_jobs(seed: int) -> Simulation:
+def two_jobs(seed: int) -> ClusterKernel:
     """Two jobs of 10 s on an A100; on a T4 each takes 11 s or 100 s."""
     slower = np.random.default_rng(seed).choice([1.1, 10.0], 2)
     jobs = [
         Job.single(f"j{number}", Task("t", 10.0, speeds={"A100-40": 1.0, "T4": 1 / float(factor)}))
         for number, factor in enumerate(slower)
     ]
-    return Simulation(Cluster.of({"A100-40": 1, "T4": 1}), jobs, seed=seed)
+    return ClusterKernel(Cluster.of({"A100-40": 1, "T4": 1}), jobs, seed=seed)
 
 
 def best_jct_s(seed: int) -> float:

@@ -16,8 +16,8 @@ from dagsim.systems.spark import (
     ExecutorType,
     Replay,
     SparkJob,
-    SparkSimulation,
-    View,
+    SparkKernel,
+    SparkView,
     sequence,
     synthetic_profiles,
 )
@@ -69,7 +69,7 @@ def test_gymnasium_finds_nothing_wrong() -> None:
 
 def test_heuristic_through_the_environment_is_the_heuristic() -> None:
     total, info = play(DecimaEnv(10, 6, pool=POOL), 3, "srpt-cp[cap=4]")
-    alone = SparkSimulation(10, sequence(POOL, 3, jobs=6), seed=3).run(SPARK_POLICIES.create("srpt-cp[cap=4]"))
+    alone = SparkKernel(10, sequence(POOL, 3, jobs=6), seed=3).run(SPARK_POLICIES.create("srpt-cp[cap=4]"))
     assert info["mean_jct_s"] == alone.mean_jct_s
     assert -total / 6 == pytest.approx(alone.mean_jct_s)
 
@@ -86,7 +86,7 @@ def test_masks_are_in_three_places_and_agree() -> None:
     assert (seen["action_mask"] == info["action_mask"]).all()
     assert (np.concatenate([seen["action_mask"], seen["number_mask"]]) == env.action_masks()).all()
     assert seen["number_mask"].tolist() == [1, 1, 1, 1]
-    assert isinstance(env.view, View)
+    assert isinstance(env.view, SparkView)
     assert seen["action_mask"].sum() == env.view.graph().schedulable.sum()
 
 
@@ -172,7 +172,7 @@ def test_given_jobs_are_played() -> None:
 @pytest.mark.parametrize("policy", ["srpt-cp[cap=4]", "weighted-fair", "fifo"])
 def test_heuristic_by_limits_is_the_heuristic(policy: str) -> None:
     _, info = play(DecimaEnv(10, 6, pool=POOL, action="limit"), 3, policy)
-    alone = SparkSimulation(10, sequence(POOL, 3, jobs=6), seed=3).run(SPARK_POLICIES.create(policy))
+    alone = SparkKernel(10, sequence(POOL, 3, jobs=6), seed=3).run(SPARK_POLICIES.create(policy))
     assert info["mean_jct_s"] == alone.mean_jct_s
 
 

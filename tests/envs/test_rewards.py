@@ -13,18 +13,18 @@ from dagsim.metrics.columns import columns
 from dagsim.metrics.energy import energy
 from dagsim.metrics.jct import bounded_slowdown, jct
 from dagsim.model import Cluster, Job, Task
-from dagsim.systems.cluster import Simulation
-from dagsim.systems.cluster.jobs import Supply
+from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.policies import POLICIES
 
 EVERY = (*TERMS, "shaped_job_seconds")
 
 
-def rewarded(policy: str, *settings: str, seed: int = 1, **weights: float) -> tuple[Simulation, list[float], Reward]:
+def rewarded(policy: str, *settings: str, seed: int = 1, **weights: float) -> tuple[ClusterKernel, list[float], Reward]:
     """A whole simulation, and the reward of each of its steps."""
     config = load_config(None, ["workload=heterogeneous-dag", "workload.count=30", *settings])
-    supply = Supply(config.workload, config.build_cluster(), config.runtime, seed)
-    simulation = Simulation(
+    supply = JobStream(config.workload, config.build_cluster(), config.runtime, seed)
+    simulation = ClusterKernel(
         config.build_cluster(),
         supply.jobs(),
         runtime=config.runtime,
@@ -122,7 +122,7 @@ def test_a_wrong_reward_is_refused() -> None:
 
 def test_tasks_of_no_time_at_all_can_be_chosen() -> None:
     cluster, jobs = Cluster.of({"A100-40": 1, "T4": 1}), [Job.single(str(n), Task("t", 0.0)) for n in range(3)]
-    episode = Episode(Simulation(cluster, jobs), Candidates())
+    episode = Episode(ClusterKernel(cluster, jobs), Candidates())
     while episode.observation is not None:
         assert np.isfinite(episode.observation.tokens).all()
         assert np.isfinite(episode.observation.context).all()

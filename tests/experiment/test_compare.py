@@ -8,14 +8,16 @@ from dagsim.errors import InputError
 from dagsim.metrics.standings import mean, standings
 
 
-class Line(NamedTuple):
+class RunMetrics(NamedTuple):
     policy: str
     seed: int
     metrics: dict[str, Any]
 
 
-def lines(**jct: list[float | None]) -> list[Line]:
-    return [Line(policy, seed, {"jct_s.mean": v}) for policy, values in jct.items() for seed, v in enumerate(values)]
+def lines(**jct: list[float | None]) -> list[RunMetrics]:
+    return [
+        RunMetrics(policy, seed, {"jct_s.mean": v}) for policy, values in jct.items() for seed, v in enumerate(values)
+    ]
 
 
 def test_a_mean_has_an_interval() -> None:

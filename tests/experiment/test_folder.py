@@ -15,8 +15,8 @@ from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.run import Result, replicate_seeds
 from dagsim.metrics import summarize
 from dagsim.model import Decision, Job, Start, Task
-from dagsim.systems.cluster.kernel import Simulation
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.view import ClusterView
 
 NOW = datetime(2026, 11, 20, 19, 30, tzinfo=UTC)
 CONFIG = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 2}]", "seeds=2"])
@@ -24,7 +24,7 @@ JOBS = {"jobs": 3, "warning": None}
 
 
 class Greedy:
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         for task in list(view.ready):
             placement = view.fit(task)
             if placement is not None:
@@ -34,7 +34,7 @@ class Greedy:
 def result(seed: int) -> Result:
     # Two GPUs, three jobs of 10, 20 and 30 s that come at once: the last waits for the first and ends at 40 s.
     jobs = [Job.single(f"j{n}", Task("t", 10.0 * n + seed), tenant="a,b") for n in (1, 2, 3)]
-    schedule = Simulation(CONFIG.build_cluster(), jobs, seed=seed).run(Greedy())
+    schedule = ClusterKernel(CONFIG.build_cluster(), jobs, seed=seed).run(Greedy())
     return Result("greedy", seed, JOBS, schedule, summarize(schedule), 0.5)
 
 

@@ -9,8 +9,8 @@ from dagsim.config.schema import load_config
 from dagsim.errors import InputError, ModelError, TraceError, UnknownName
 from dagsim.experiment.run import Step, Timed, check, evaluate, replicate_seeds, simulate
 from dagsim.model import Decision, Job, Start, Task
-from dagsim.systems.cluster.kernel import Simulation
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.view import ClusterView
 
 SMALL = ["cluster.groups=[{name: t4, gpu: T4, gpus: 4}]", "workload.count=20", "seeds=2"]
 
@@ -66,7 +66,7 @@ def test_progress_is_told_at_the_start_of_each_run_and_now_and_then() -> None:
 
 
 class Greedy:
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         for task in list(view.ready):
             placement = view.fit(task)
             if placement is not None:
@@ -77,7 +77,7 @@ def test_a_stopwatch_changes_nothing_and_counts_decisions() -> None:
     cluster = load_config(None, SMALL).build_cluster()
     jobs = [Job.single(f"j{n}", Task("t", 10.0), arrival_s=float(n)) for n in range(30)]
     timed = Timed(Greedy())
-    assert Simulation(cluster, jobs).run(timed).log == Simulation(cluster, jobs).run(Greedy()).log
+    assert ClusterKernel(cluster, jobs).run(timed).log == ClusterKernel(cluster, jobs).run(Greedy()).log
     assert timed.decisions == 30
     assert timed.decision_s > 0
 

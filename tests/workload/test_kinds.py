@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from dagsim.workload.tagged_union import ByKind
+from dagsim.workload.tagged_union import TaggedUnion
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Dog:
 
 @pytest.fixture(scope="module")
 def pets():
-    return TypeAdapter(Annotated[Cat | Dog, ByKind("cat")])
+    return TypeAdapter(Annotated[Cat | Dog, TaggedUnion("cat")])
 
 
 def test_the_kind_decides(pets):

@@ -18,8 +18,8 @@ from dagsim.systems.cluster.nodes import DemandClass
 from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.policies.placement.rule import placing
 from dagsim.systems.cluster.policies.support.expected_free import Outlook
-from dagsim.systems.cluster.state import ActiveJob, ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import JobState, TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Candidates"]
 
@@ -77,21 +77,21 @@ class Candidates:
         self._pool: Pool | None = None
         self._outlook = Outlook(0)
         self._capacity: Any = None
-        self._view: View | None = None
+        self._view: ClusterView | None = None
         self._waits = False
-        self._tasks: list[ActiveTask] = []
+        self._tasks: list[TaskState] = []
         self._types: list[int] = []
 
     def __deepcopy__(self, memo: object) -> Candidates:
         """A codec for a fork: all it knows it reads again from the fork's view."""
         return Candidates(self.config)
 
-    def encode(self, view: View) -> Observation | None:
+    def encode(self, view: ClusterView) -> Observation | None:
         """The choices; ``None`` if no ready task has room."""
         pool = self._pool if self._pool is not None else self._bind(view)
         self._look(view, pool)
         fits_on = view.machines.fits_on
-        tasks: list[ActiveTask] = []
+        tasks: list[TaskState] = []
         types: list[int] = []
         etas: list[list[float]] = []
         known: dict[int, list[float]] = {}
@@ -113,7 +113,7 @@ class Candidates:
             return None
         return self._observe(view, pool, etas)
 
-    def decode(self, view: View, choice: int) -> Decision | None:
+    def decode(self, view: ClusterView, choice: int) -> Decision | None:
         """Start the task on the type; the last row, where there are more rows than pairs, waits."""
         if choice >= len(self._tasks):
             return None
@@ -121,7 +121,7 @@ class Candidates:
         placement = self._place(view, task, self._types[choice])
         return None if placement is None else Start(task, placement)
 
-    def _offered(self, view: View, pool: Pool) -> Iterator[tuple[DemandClass, Sequence[ActiveTask]]]:
+    def _offered(self, view: ClusterView, pool: Pool) -> Iterator[tuple[DemandClass, Sequence[TaskState]]]:
         """The tasks to choose from, some with the same demand at a time."""
         if self.config.select == "heads":
             fits = view.machines.fits
@@ -137,7 +137,7 @@ class Candidates:
             yield task.demand, (task,)
 
     @property
-    def rows(self) -> list[tuple[ActiveTask, int]]:
+    def rows(self) -> list[tuple[TaskState, int]]:
         """Task and type of the rows of the last observation, without the one that waits."""
         return list(zip(self._tasks, self._types, strict=True))
 
@@ -152,7 +152,7 @@ class Candidates:
                     return row
         return None
 
-    def _bind(self, view: View) -> Pool:
+    def _bind(self, view: ClusterView) -> Pool:
         machines = view.machines
         types = len(machines.types)
         self._outlook = Outlook(types)
@@ -161,13 +161,13 @@ class Candidates:
         self._pool = view.index(self, lambda: Pool(types))
         return self._pool
 
-    def _look(self, view: View, pool: Pool) -> None:
+    def _look(self, view: ClusterView, pool: Pool) -> None:
         for run in self._outlook.look(view):
             task = view.running[run].task
             if not task.waiting:
                 pool.drop(task)
 
-    def _observe(self, view: View, pool: Pool, etas: list[list[float]]) -> Observation:
+    def _observe(self, view: ClusterView, pool: Pool, etas: list[list[float]]) -> Observation:
         tasks, now, count = self._tasks, view.now, len(self._tasks)
         slots = np.array([pool.slot[task] for task in tasks])
         types, rows = np.array(self._types), np.arange(count)
@@ -199,7 +199,7 @@ class Candidates:
         tokens[:count, fixed + len(_MOVING) :] = gpus[types]
         return Observation(tokens, self._context(view, pool, alive, gpus), gpus)
 
-    def _gpus(self, view: View, pool: Pool, alive: np.ndarray) -> Floats32:
+    def _gpus(self, view: ClusterView, pool: Pool, alive: np.ndarray) -> Floats32:
         """(types, D): what is free of each type, and who waits for it."""
         machines, capacity = view.machines, self._capacity
         gpus = np.zeros((pool.types, len(_GPU)), np.float32)
@@ -211,7 +211,7 @@ class Candidates:
         gpus[:, 4:] = self._ahead(view, pool.types)
         return gpus
 
-    def _ahead(self, view: View, types: int) -> Any:
+    def _ahead(self, view: ClusterView, types: int) -> Any:
         """(types, 4): the expected ends of what runs on each type, as ``look_ahead`` says."""
         match self.config.look_ahead:
             case "sorted":
@@ -228,7 +228,7 @@ class Candidates:
                 return np.array(within) / self._capacity[:, None]
         return 0.0
 
-    def _context(self, view: View, pool: Pool, alive: np.ndarray, gpus: Floats32) -> Floats32:
+    def _context(self, view: ClusterView, pool: Pool, alive: np.ndarray, gpus: Floats32) -> Floats32:
         context = np.zeros(len(self.context_features), np.float32)
         areas, classes, best_s = pool.area[alive], pool.width_class[alive], pool.best_s[alive]
         total = self._capacity.sum()
@@ -248,6 +248,6 @@ class Candidates:
         return context
 
 
-def _log_left(job: ActiveJob) -> float:
+def _log_left(job: JobState) -> float:
     """The job's seconds of unfinished tasks on their fastest types, as a logarithm."""
     return log1p(sum([task.best_s for task in job.tasks if task.unfinished]) / 600) / 3

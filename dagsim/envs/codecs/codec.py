@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dagsim.model import Decision
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Codec", "Floats32", "Observation"]
 
@@ -35,10 +35,10 @@ class Codec(Protocol):
     gpu_features: tuple[str, ...]
     """Names of the D columns of ``Observation.gpus``."""
 
-    def encode(self, view: View) -> Observation | None:
+    def encode(self, view: ClusterView) -> Observation | None:
         """What to choose from; ``None`` where nothing can be done but wait."""
         ...
 
-    def decode(self, view: View, choice: int) -> Decision | None:
+    def decode(self, view: ClusterView, choice: int) -> Decision | None:
         """The decision that row ``choice`` of the last observation stands for; ``None`` is to wait for a change."""
         ...

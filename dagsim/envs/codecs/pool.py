@@ -10,7 +10,7 @@ import numpy as np
 
 from dagsim.systems.cluster.nodes import DemandClass
 from dagsim.systems.cluster.policies.orders.static import width
-from dagsim.systems.cluster.state import ActiveTask
+from dagsim.systems.cluster.state import TaskState
 
 __all__ = ["STATIC", "WIDTHS", "Pool"]
 
@@ -34,12 +34,12 @@ _SCALE_S = 600.0
 """A typical task: its logarithm is 0."""
 
 _Profile: TypeAlias = tuple[DemandClass, tuple[float, ...]]
-_Heap: TypeAlias = list[tuple[float, int, int, ActiveTask]]
+_Heap: TypeAlias = list[tuple[float, int, int, TaskState]]
 
 
 class Pool:
-    """An index of the ready tasks (``View.index``). Tasks with the same demand and the same ratios of speed between
-    types form a group; in each, the shortest task and the one nearest to the end of its job come first.
+    """An index of the ready tasks (``ClusterView.index``). Tasks with the same demand and the same ratios of speed
+    between types form a group; in each, the shortest task and the one nearest to the end of its job come first.
 
     Every task has a slot, its row in the arrays: ``rows[slot, type]`` float32 are the ``STATIC`` features, ``ready_s``,
     ``arrival_s``, ``best_s``, ``area`` (GPU-seconds on the best type) float64, ``best_type``, ``width_class`` and
@@ -49,7 +49,7 @@ class Pool:
 
     def __init__(self, types: int) -> None:
         self.types = types
-        self.slot: dict[ActiveTask, int] = {}
+        self.slot: dict[TaskState, int] = {}
         self.groups: dict[_Profile, tuple[_Heap, _Heap]] = {}
         self._free: list[int] = []
         self.rows = np.zeros((0, types, len(STATIC)), np.float32)
@@ -59,7 +59,7 @@ class Pool:
         self.alive = np.zeros(0, bool)
         self._grow(128)
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         """Take in a task that became ready."""
         if not self._free:
             self._grow(len(self.alive))
@@ -91,14 +91,14 @@ class Pool:
         heappush(short, (task.best_s, task.order, task.piece, task))
         heappush(last, (task.rank_s, task.order, task.piece, task))
 
-    def drop(self, task: ActiveTask) -> None:
+    def drop(self, task: TaskState) -> None:
         """The task has been started for good: nothing of it waits."""
         slot = self.slot.pop(task, None)
         if slot is not None:
             self.alive[slot] = False
             self._free.append(slot)
 
-    def heads(self, group: tuple[_Heap, _Heap]) -> tuple[ActiveTask, ...]:
+    def heads(self, group: tuple[_Heap, _Heap]) -> tuple[TaskState, ...]:
         """The shortest task of the group and the one nearest to the end of its job, if they are two."""
         short, last = group
         while short and not short[0][3].waiting:

@@ -6,8 +6,8 @@ from collections import OrderedDict
 
 from dagsim.config.schema import Config
 from dagsim.model import Job
-from dagsim.systems.cluster.jobs import Supply
-from dagsim.systems.cluster.kernel import Simulation
+from dagsim.systems.cluster.jobs import JobStream
+from dagsim.systems.cluster.kernel import ClusterKernel
 
 __all__ = ["Maker"]
 
@@ -23,9 +23,9 @@ class Maker:
         self._cluster = config.build_cluster()
         self._jobs: OrderedDict[int, list[Job]] = OrderedDict()
 
-    def __call__(self, seed: int) -> Simulation:
+    def __call__(self, seed: int) -> ClusterKernel:
         config = self.config
-        return Simulation(
+        return ClusterKernel(
             self._cluster,
             self._known(seed),
             runtime=config.runtime,
@@ -41,7 +41,7 @@ class Maker:
         jobs = self._jobs.get(seed)
         if jobs is None:
             config = self.config
-            jobs = self._jobs[seed] = list(Supply(config.workload, self._cluster, config.runtime, seed).jobs())
+            jobs = self._jobs[seed] = list(JobStream(config.workload, self._cluster, config.runtime, seed).jobs())
             if len(self._jobs) > _KEPT:
                 self._jobs.popitem(last=False)
         return jobs

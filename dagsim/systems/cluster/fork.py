@@ -15,13 +15,13 @@ from dagsim.systems.cluster.clock import COMPLETIONS
 from dagsim.systems.cluster.run import Run
 
 if TYPE_CHECKING:
-    from dagsim.systems.cluster.kernel import Simulation
+    from dagsim.systems.cluster.kernel import ClusterKernel
 
 __all__ = ["forked"]
 
 
-def forked(origin: Simulation, known: bool) -> Simulation:
-    """``Simulation.fork``: a twin of ``origin`` that goes its own way; with ``known`` by what a policy may know."""
+def forked(origin: ClusterKernel, known: bool) -> ClusterKernel:
+    """``ClusterKernel.fork``: a twin of ``origin`` that goes its own way; with ``known`` by what a policy may know."""
     twin = type(origin).__new__(type(origin))
     twin.__dict__.update(origin.__dict__)
     twin.schedule = origin.schedule.copy()
@@ -53,7 +53,7 @@ def forked(origin: Simulation, known: bool) -> Simulation:
     return twin
 
 
-def _copy_run(twin: Simulation, run: Run, known: bool) -> None:
+def _copy_run(twin: ClusterKernel, run: Run, known: bool) -> None:
     """Let the run go on in ``twin``."""
     jobs, machines = twin.frontier.jobs, twin.machines.list
     owner = jobs[run.task.job.number]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["Levels"]
+__all__ = ["FreeIndex"]
 
 
-class Levels:
+class FreeIndex:
     """Machines by how much they have free: a bit set of machines per level and a bit set of the levels in use.
 
     The next level with a machine and the first machine on it are a few integer operations, whatever the cluster's size.
@@ -53,8 +53,8 @@ class Levels:
                 bits ^= bit
             used ^= 1 << level
 
-    def copy(self) -> Levels:
-        twin = Levels()
+    def copy(self) -> FreeIndex:
+        twin = FreeIndex()
         twin.sets = dict(self.sets)
         twin.used = self.used
         return twin

@@ -9,20 +9,20 @@ from math import isfinite
 from typing import Annotated, Any, TypeAlias
 
 from dagsim.model import Cluster, Job
-from dagsim.systems.cluster.models.failures import Downtimes
+from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.traces import Trace
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.load import Load, LoadMeter
 from dagsim.workload.synthetic import Synthetic
-from dagsim.workload.tagged_union import ByKind
+from dagsim.workload.tagged_union import TaggedUnion
 
-__all__ = ["Supply", "Workload"]
+__all__ = ["JobStream", "Workload"]
 
-Workload: TypeAlias = Annotated[Synthetic | TraceFile, ByKind("synthetic")]
+Workload: TypeAlias = Annotated[Synthetic | TraceFile, TaggedUnion("synthetic")]
 
 
-class Supply:
+class JobStream:
     """The jobs of one run, and what they turned out to be."""
 
     def __init__(self, workload: Synthetic | TraceFile, cluster: Cluster, runtime: Runtime, seed: int) -> None:
@@ -42,7 +42,7 @@ class Supply:
         self.count = 0
         """Jobs so far."""
 
-    def downtimes(self) -> Downtimes:
+    def downtimes(self) -> Outages:
         """When the trace's own machines are not there (in a window: never); reads the first job, from whose arrival its
         clock counts.
 
@@ -50,9 +50,9 @@ class Supply:
             TraceError: The trace cannot be read.
         """
         if self._trace is None:
-            return Downtimes(())
+            return Outages(())
         self._jobs = chain([next(self._jobs)], self._jobs)
-        return Downtimes(self._trace.downtimes())
+        return Outages(self._trace.downtimes())
 
     def jobs(self) -> Iterator[Job]:
         """The jobs in order of arrival, once; their load is added up on the way."""

@@ -1,7 +1,7 @@
 """The kernel: DAG jobs on a cluster, on SimPy's clock.
 
-``Simulation.decisions()`` is a generator: it lets everything due at an instant settle (completions, then repairs and
-failures, then arrivals), yields a ``View`` and is sent decisions, until the answer is empty; then time moves on.
+``ClusterKernel.decisions()`` is a generator: it lets everything due at an instant settle (completions, then repairs and
+failures, then arrivals), yields a ``ClusterView`` and is sent decisions, until the answer is empty; then time moves on.
 ``run`` and the Gymnasium environment are two short drivers of it.
 """
 
@@ -35,17 +35,17 @@ from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.fork import forked
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import Disturbance, Disturbing
+from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess
 from dagsim.systems.cluster.models.preemption import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.models.setup import Setup
 from dagsim.systems.cluster.network.base import Flow, Network
-from dagsim.systems.cluster.nodes import Machine, Machines
+from dagsim.systems.cluster.nodes import ClusterState, NodeState
 from dagsim.systems.cluster.run import Held, Run
-from dagsim.systems.cluster.state import ActiveJob, ActiveTask, Frontier
-from dagsim.systems.cluster.view import Policy, View
+from dagsim.systems.cluster.state import Frontier, JobState, TaskState
+from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 
-__all__ = ["NodeFailed", "Observer", "Preempted", "Simulation"]
+__all__ = ["ClusterKernel", "NodeFailed", "Observer", "Preempted"]
 
 Observer = Callable[[tuple[int, float, int, int, int, int, int, int, float]], None]
 """Called with each row of the log as it is written (fields as in ``Record``)."""
@@ -67,7 +67,7 @@ class NodeFailed:
         self.node = node
 
 
-class Simulation:
+class ClusterKernel:
     """One cluster, one stream of jobs, and the models of everything that takes time.
 
     ``jobs`` must come in order of arrival and is read lazily: only the next job and those in the system are in memory.
@@ -85,17 +85,17 @@ class Simulation:
         setup: Setup | None = None,
         network: Network | None = None,
         preemption: Preemption | None = None,
-        disturbances: Sequence[Disturbance] = (),
+        disturbances: Sequence[FailureModel] = (),
         estimates: Estimates | None = None,
         observers: Sequence[Observer] = (),
         admission: bool = False,
         seed: int = 0,
     ) -> None:
         self.schedule = Schedule(cluster, seed=seed)
-        self.machines = Machines(cluster)
+        self.machines = ClusterState(cluster)
         self.frontier = Frontier(self.machines)
         self.running: dict[int, Run] = {}
-        self.applicants: dict[int, ActiveJob] = {}
+        self.applicants: dict[int, JobState] = {}
         self._source: Iterator[Job] = iter(jobs)
         self._next_job: Job | None = None
         self._jobs_left = True
@@ -104,7 +104,7 @@ class Simulation:
         self._network = network
         self._preemption = preemption if preemption is not None else Preemption()
         self._estimates = estimates if estimates is not None else Estimates()
-        self._disturbing: list[Disturbing] = [each.start(len(cluster.nodes), seed) for each in disturbances]
+        self._disturbing: list[FailureProcess] = [each.start(len(cluster.nodes), seed) for each in disturbances]
         self._admission = admission
         self._bare = setup is None and network is None
         """A run is a single timeout."""
@@ -138,7 +138,7 @@ class Simulation:
         """Something will happen by itself: an end, an arrival, a repair, or a wake-up that was asked for."""
         return bool(self.running) or self._jobs_left or self._down > 0 or self._wake_s < inf
 
-    def run(self, policy: Policy, until_s: float = inf) -> Schedule:
+    def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
         """Drive the simulation with ``policy`` until every job has left (or until ``until_s``).
 
         Raises:
@@ -154,12 +154,12 @@ class Simulation:
         except StopIteration:
             return self.schedule
 
-    def decisions(self, until_s: float = inf) -> Generator[View, Iterable[Decision] | None, None]:
+    def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
         """Yield a view whenever something has changed, take decisions for it (``None``: none), again until the answer
         is empty or nothing waits any more; then let time pass, and so on until the end."""
         clock = self.clock
         settle, peek = clock.settle, clock.peek
-        view, start, carry_out, ready = View(self), self._start, self._carry_out, self.frontier.ready
+        view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         while True:
             if self._changed:
                 if self._wake_s <= self.now:
@@ -194,7 +194,7 @@ class Simulation:
             known = self._streams[name] = stream(self.schedule.seed, name)
         return known
 
-    def fork(self, *, known: bool = False) -> Simulation:
+    def fork(self, *, known: bool = False) -> ClusterKernel:
         """An equal simulation at the present instant that goes its own way. Costs O(jobs in the system + machines).
 
         Observers stay with the original; jobs still to come are shared, read once by whoever is first. With ``known``
@@ -251,14 +251,14 @@ class Simulation:
         self._changed = True
         graph, schedule, types = job.graph, self.schedule, self.machines.types
         runtime, known, compile_ = self._runtime.seconds, self.machines.classes.get, self.machines.compile
-        active = ActiveJob(job, number)
+        active = JobState(job, number)
         tasks = active.tasks
         gpu_s, gpus_most, rejected = 0.0, 0.0, None
         parents = graph.parents
         for index, task in enumerate(graph.tasks):
             instances = task.instances
             demand = (None if task.gang else known(task.demand)) or compile_(task.demand, instances if task.gang else 0)
-            entry = ActiveTask(active, index, task, demand, runtime(task, types), len(parents[index]))
+            entry = TaskState(active, index, task, demand, runtime(task, types), len(parents[index]))
             tasks.append(entry)
             if demand.rejected is not None:
                 rejected = demand.rejected
@@ -291,7 +291,7 @@ class Simulation:
         else:
             self._enter(active)
 
-    def _enter(self, active: ActiveJob) -> None:
+    def _enter(self, active: JobState) -> None:
         self.frontier.jobs[active.number] = active
         for task in active.tasks:
             if not task.missing:
@@ -317,7 +317,7 @@ class Simulation:
             raise IllegalDecision(f"at {self.now:g} s: {decision!r} is no decision")
         return True
 
-    def _start(self, task: ActiveTask, placement: Placement) -> None:
+    def _start(self, task: TaskState, placement: Placement) -> None:
         demand = task.demand
         if demand.gang:
             self._start_gang(task, placement)
@@ -338,7 +338,7 @@ class Simulation:
             mask, on = take(machine, demand, instances, gpu)
             self._launch(task, instances, ((machine, instances, mask, on),))
 
-    def _start_gang(self, task: ActiveTask, placement: Placement) -> None:
+    def _start_gang(self, task: TaskState, placement: Placement) -> None:
         machines, take = self.machines.list, self.machines.take
         for node, instances, gpu in placement:
             self._check(task, machines[node], instances, gpu)
@@ -353,7 +353,7 @@ class Simulation:
         )
         self._launch(task, total, held)
 
-    def _check(self, task: ActiveTask, machine: Machine, instances: int, gpu: int | None) -> None:
+    def _check(self, task: TaskState, machine: NodeState, instances: int, gpu: int | None) -> None:
         """Raise unless ``instances`` of the task may start on the machine (on its GPU ``gpu``, if one is named)."""
         demand = task.demand
         if instances < 1:
@@ -368,7 +368,7 @@ class Simulation:
         if gpu is not None and machine.room_on(gpu, demand) < instances:
             self._illegal(task, f"GPU {gpu} of node {machine.node.name!r} has no room for {instances} such shares")
 
-    def _launch(self, task: ActiveTask, instances: int, held: tuple[Held, ...]) -> None:
+    def _launch(self, task: TaskState, instances: int, held: tuple[Held, ...]) -> None:
         """Make the run, write its rows, and set its end."""
         now = self.now
         id_ = self._started
@@ -400,7 +400,7 @@ class Simulation:
         else:
             self._compute_or_set_up(run)
 
-    def _preempt(self, id_: int) -> ActiveTask:
+    def _preempt(self, id_: int) -> TaskState:
         run = self.running.get(id_)
         if run is None:
             raise IllegalDecision(f"at {self.now:g} s: run {id_} is not running, so it cannot be preempted")
@@ -430,7 +430,7 @@ class Simulation:
         self._applicant(number)
         self._record((_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
 
-    def _applicant(self, number: int) -> ActiveJob:
+    def _applicant(self, number: int) -> JobState:
         active = self.applicants.pop(number, None)
         if active is None:
             raise IllegalDecision(f"at {self.now:g} s: job {number} does not wait to be admitted")
@@ -490,7 +490,7 @@ class Simulation:
             del self.frontier.jobs[active.number]
             self._record((_COMPLETED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
 
-    def _stop(self, run: Run, kind: int, cause: object, *, kept: bool) -> ActiveTask:
+    def _stop(self, run: Run, kind: int, cause: object, *, kept: bool) -> TaskState:
         """End a run before its time; its instances become ready again."""
         now = self.now
         run.callbacks = []
@@ -589,7 +589,7 @@ class Simulation:
 
         self._record = record
 
-    def _illegal(self, task: ActiveTask, why: str) -> None:
+    def _illegal(self, task: TaskState, why: str) -> None:
         raise IllegalDecision(f"at {self.now:g} s: cannot start {task.name}: {why}")
 
     def _why_stalled(self) -> str:

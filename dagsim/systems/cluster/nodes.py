@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dagsim.model import Cluster, Demand, GpuType, Node, Placement, Share
 from dagsim.model.gpu import canonical
 from dagsim.model.record import RejectReason
-from dagsim.systems.cluster.free_index import Levels
+from dagsim.systems.cluster.free_index import FreeIndex
 
-__all__ = ["DemandClass", "Machine", "Machines"]
+__all__ = ["ClusterState", "DemandClass", "NodeState"]
 
 MICRO = 1_000_000
 """CPUs, memory and shares of a GPU are counted in whole millionths, so that taking and giving back leaves no
@@ -31,7 +31,7 @@ class DemandClass:
     """All tasks that ask for the same, compiled against one cluster: they fit or do not fit together.
 
     ``gang`` is the number of instances that must start together, 0 for independent ones. ``types`` are the places in
-    ``Machines.types`` that may run it. ``rejected`` says why the empty cluster could never run it, if it could not.
+    ``ClusterState.types`` that may run it. ``rejected`` says why the empty cluster could never run it, if it could not.
     """
 
     __slots__ = (
@@ -63,7 +63,7 @@ class DemandClass:
         self.blocked_at = -1
 
 
-class Machine:
+class NodeState:
     """One node and what is free on it. ``idle`` GPUs are wholly free (``free`` is their bit mask), ``shares`` maps each
     partly used GPU to its free millionths."""
 
@@ -90,7 +90,7 @@ class Machine:
         self.type = type_
         self.gpus = node.gpus
         self.named = node.gpus <= NAMED_GPUS
-        self.levels = Levels()
+        self.levels = FreeIndex()
         """The index of its type that it is in, by idle GPUs."""
         self.idle = node.gpus
         self.free = (1 << node.gpus) - 1
@@ -120,15 +120,15 @@ class Machine:
         free = self.shares.get(gpu, MICRO if self.free >> gpu & 1 else 0)
         return free // demand.share if demand.share else 0
 
-    def copy(self) -> Machine:
-        twin = Machine.__new__(Machine)
-        for name in Machine.__slots__:
+    def copy(self) -> NodeState:
+        twin = NodeState.__new__(NodeState)
+        for name in NodeState.__slots__:
             setattr(twin, name, getattr(self, name))
         twin.shares = dict(self.shares)
         return twin
 
 
-class Machines:
+class ClusterState:
     """All machines of a cluster, the indexes over them, and the demand classes compiled against them."""
 
     __slots__ = ("_alone", "by_cpus", "by_gpus", "classes", "list", "recent", "released", "shared", "types")
@@ -136,16 +136,16 @@ class Machines:
     def __init__(self, cluster: Cluster) -> None:
         self.types: tuple[GpuType | None, ...] = cluster.gpu_types
         place = {gpu: index for index, gpu in enumerate(self.types)}
-        self.list = [Machine(index, node, place[node.gpu]) for index, node in enumerate(cluster.nodes)]
-        self.by_gpus = [Levels() for _ in self.types]
+        self.list = [NodeState(index, node, place[node.gpu]) for index, node in enumerate(cluster.nodes)]
+        self.by_gpus = [FreeIndex() for _ in self.types]
         """Per type, machines by wholly idle GPUs."""
         self.shared = [0] * len(self.types)
         """Per type, the bit set of machines with a partly used GPU."""
-        self.by_cpus: list[Levels] | None = None
+        self.by_cpus: list[FreeIndex] | None = None
         """Per type, machines by whole free CPU cores (up to a limit); kept only once a CPU-only task has been seen."""
         self.released = 0
         """Counts releases; a demand class that did not fit need not be tried again until it moves."""
-        self.recent: list[Machine] = []
+        self.recent: list[NodeState] = []
         """The machines of the last releases, latest last: only they can have room for what did not fit before."""
         self.classes: dict[object, DemandClass] = {}
         self._alone: list[Placement] = [(Share(index),) for index in range(len(self.list))]
@@ -214,7 +214,7 @@ class Machines:
     def candidates(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[int]:
         """Machines of ``type_`` that may have room, least (or most) free first: GPUs by whole idle ones (machines with
         a partly used GPU ahead of all for a fractional demand), CPU-only demands by free cores. CPUs and memory are not
-        checked: ask ``Machine.room``."""
+        checked: ask ``NodeState.room``."""
         if demand.whole:
             levels, least = self.by_gpus[type_], demand.whole
         elif demand.share:
@@ -244,9 +244,9 @@ class Machines:
             return self._alone[index]
         return (Share(index, min(waiting, self.list[index].room(demand))),)
 
-    def take(self, machine: Machine, demand: DemandClass, count: int, gpu: int | None) -> tuple[int, tuple[int, ...]]:
-        """Occupy ``machine`` with ``count`` instances; ``Machine.room`` must allow it. Returns the bit mask of the GPUs
-        held and, for a fractional demand, the GPU of each instance."""
+    def take(self, machine: NodeState, demand: DemandClass, count: int, gpu: int | None) -> tuple[int, tuple[int, ...]]:
+        """Occupy ``machine`` with ``count`` instances; ``NodeState.room`` must allow it. Returns the bit mask of the
+        GPUs held and, for a fractional demand, the GPU of each instance."""
         mask: int = 0
         on: tuple[int, ...] = ()
         if demand.whole:
@@ -271,7 +271,7 @@ class Machines:
             machine.memory -= demand.memory * count
         return mask, on
 
-    def give(self, machine: Machine, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> None:
+    def give(self, machine: NodeState, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> None:
         """Give back what ``take`` took."""
         self._release(machine)
         if demand.whole:
@@ -286,7 +286,7 @@ class Machines:
             self._set_cpus(machine, machine.cpus + demand.cpus * count)
             machine.memory += demand.memory * count
 
-    def take_down(self, machine: Machine) -> None:
+    def take_down(self, machine: NodeState) -> None:
         """Take a machine out of every index; what runs on it must be ended by the caller."""
         bit = 1 << machine.index
         self.by_gpus[machine.type].remove(bit, machine.idle)
@@ -295,7 +295,7 @@ class Machines:
             self.by_cpus[machine.type].remove(bit, _cores(machine.cpus))
         machine.up = False
 
-    def bring_up(self, machine: Machine) -> None:
+    def bring_up(self, machine: NodeState) -> None:
         """Put a repaired machine back into the indexes."""
         bit = 1 << machine.index
         machine.up = True
@@ -310,9 +310,9 @@ class Machines:
         """Wholly idle GPUs of one type, over all machines that are up."""
         return sum(level * bits.bit_count() for level, bits in self.by_gpus[type_].sets.items())
 
-    def copy(self) -> Machines:
+    def copy(self) -> ClusterState:
         """An equal set of machines that changes on its own."""
-        twin = Machines.__new__(Machines)
+        twin = ClusterState.__new__(ClusterState)
         twin.types, twin._alone = self.types, self._alone
         twin.list = [machine.copy() for machine in self.list]
         twin.by_gpus = [levels.copy() for levels in self.by_gpus]
@@ -327,7 +327,7 @@ class Machines:
             again.rejected = known.rejected
         return twin
 
-    def _release(self, machine: Machine) -> None:
+    def _release(self, machine: NodeState) -> None:
         self.released += 1
         recent = self.recent
         recent.append(machine)
@@ -350,7 +350,7 @@ class Machines:
 
     def capacity(self, demand: DemandClass, type_: int) -> int:
         """Instances that all machines of ``type_`` together could hold if empty."""
-        empty = (Machine(machine.index, machine.node, type_) for machine in self.list if machine.type == type_)
+        empty = (NodeState(machine.index, machine.node, type_) for machine in self.list if machine.type == type_)
         return sum(machine.room(demand) for machine in empty)
 
     def _fit_gang(self, demand: DemandClass, type_: int) -> Placement | None:
@@ -402,7 +402,7 @@ class Machines:
                 yield bit.bit_length() - 1
             bits ^= bit
 
-    def _set_idle(self, machine: Machine, idle: int) -> None:
+    def _set_idle(self, machine: NodeState, idle: int) -> None:
         if machine.up:
             levels, sets, bit, was = machine.levels, machine.levels.sets, machine.bit, machine.idle
             left = sets[was] = sets[was] ^ bit
@@ -416,22 +416,22 @@ class Machines:
                 levels.used |= 1 << idle
         machine.idle = idle
 
-    def _set_cpus(self, machine: Machine, cpus: int) -> None:
+    def _set_cpus(self, machine: NodeState, cpus: int) -> None:
         if self.by_cpus is not None and machine.up and (was := _cores(machine.cpus)) != (will := _cores(cpus)):
             levels = self.by_cpus[machine.type]
             levels.remove(machine.bit, was)
             levels.add(machine.bit, will)
         machine.cpus = cpus
 
-    def _cpu_levels(self) -> list[Levels]:
+    def _cpu_levels(self) -> list[FreeIndex]:
         if self.by_cpus is None:
-            self.by_cpus = [Levels() for _ in self.types]
+            self.by_cpus = [FreeIndex() for _ in self.types]
             for machine in self.list:
                 if machine.up:
                     self.by_cpus[machine.type].add(machine.bit, _cores(machine.cpus))
         return self.by_cpus
 
-    def _take_share(self, machine: Machine, share: int, gpu: int | None) -> int:
+    def _take_share(self, machine: NodeState, share: int, gpu: int | None) -> int:
         """Take ``share`` of a GPU: the given one, else the fullest partly used one with room, else an idle one."""
         shares = machine.shares
         if gpu is None:
@@ -447,7 +447,7 @@ class Machines:
                 self.shared[machine.type] |= 1 << machine.index
         return gpu
 
-    def _give_share(self, machine: Machine, share: int, gpu: int) -> None:
+    def _give_share(self, machine: NodeState, share: int, gpu: int) -> None:
         machine.shares[gpu] += share
         if machine.shares[gpu] == MICRO:
             del machine.shares[gpu]

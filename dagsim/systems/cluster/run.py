@@ -9,12 +9,12 @@ from simpy import Environment
 from simpy.events import Event, Process
 
 from dagsim.systems.cluster.network.base import Flow
-from dagsim.systems.cluster.nodes import Machine
-from dagsim.systems.cluster.state import ActiveJob, ActiveTask
+from dagsim.systems.cluster.nodes import NodeState
+from dagsim.systems.cluster.state import JobState, TaskState
 
 __all__ = ["Held", "Run"]
 
-Held: TypeAlias = tuple[Machine, int, int, tuple[int, ...]]
+Held: TypeAlias = tuple[NodeState, int, int, tuple[int, ...]]
 """What a run holds on one machine: the machine, instances, the GPUs' bit mask and, where shared, the GPU of each
 instance."""
 
@@ -45,7 +45,7 @@ class Run(Event):
         self,
         env: Environment,
         id_: int,
-        task: ActiveTask,
+        task: TaskState,
         instances: int,
         held: tuple[Held, ...],
         started_s: float,
@@ -67,7 +67,7 @@ class Run(Event):
         self.process: Process | None = None
 
     @property
-    def job(self) -> ActiveJob:
+    def job(self) -> JobState:
         """The job it belongs to."""
         return self.task.job
 
@@ -78,7 +78,7 @@ class Run(Event):
 
     @property
     def type(self) -> int:
-        """The type of its machines, as a place in ``View.gpu_types``."""
+        """The type of its machines, as a place in ``ClusterView.gpu_types``."""
         return self.held[0][0].type
 
     @property

@@ -8,12 +8,12 @@ from heapq import heappop, heappush
 from typing import Protocol, TypeAlias
 
 from dagsim.model import Job, Task
-from dagsim.systems.cluster.nodes import DemandClass, Machines
+from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 
-__all__ = ["ActiveJob", "ActiveTask", "Frontier", "Index", "Key", "Queue", "TypedKey", "TypedQueue"]
+__all__ = ["Frontier", "Index", "JobState", "Key", "Queue", "TaskState", "TypedKey", "TypedQueue"]
 
 
-class ActiveJob:
+class JobState:
     """A job in the system. ``number`` counts arrivals from 0."""
 
     __slots__ = ("job", "number", "places", "service_gpu_s", "tasks", "tasks_left")
@@ -21,7 +21,7 @@ class ActiveJob:
     def __init__(self, job: Job, number: int) -> None:
         self.job = job
         self.number = number
-        self.tasks: list[ActiveTask] = []
+        self.tasks: list[TaskState] = []
         self.tasks_left = len(job.graph.tasks)
         self.service_gpu_s = 0.0
         """GPU-seconds its ended runs have held."""
@@ -38,9 +38,9 @@ class ActiveJob:
             task.rank_s = rank_s
         return max(ranks)
 
-    def copy(self, machines: Machines) -> ActiveJob:
+    def copy(self, machines: ClusterState) -> JobState:
         """An equal job on ``machines``, a copy of those it is on now."""
-        twin = ActiveJob(self.job, self.number)
+        twin = JobState(self.job, self.number)
         twin.tasks = [task.copy(twin, machines) for task in self.tasks]
         twin.tasks_left = self.tasks_left
         twin.service_gpu_s = self.service_gpu_s
@@ -48,14 +48,14 @@ class ActiveJob:
         return twin
 
 
-class ActiveTask:
+class TaskState:
     """A task of a job in the system; *ready* once its parents are done (``missing`` is 0), and then what a policy
     chooses from.
 
-    ``seconds[type]`` is the *estimate* of what one instance still takes on ``Machines.types[type]`` (``inf`` where it
-    may not run), ``best_s`` its least, and ``rank_s`` the estimated longest path from the start of this task to the end
-    of its job, everything on its fastest type. ``order`` sorts by arrival of the job, then by place in its graph: first
-    come, first served. Instances that were preempted come back as a further *piece* of the task, with ``left`` of their
+    ``seconds[type]`` is the *estimate* of what one instance still takes on ``ClusterState.types[type]`` (``inf`` where
+    it may not run), ``best_s`` its min, and ``rank_s`` the estimated longest path from the start of this task to the
+    end of its job, everything on its fastest type. ``order`` sorts by arrival of the job, then by place in its
+    graph: first come, first served. Instances that were preempted come back as a further *piece* of the task, with ``left`` of their
     work to do.
     """
 
@@ -80,7 +80,7 @@ class ActiveTask:
 
     def __init__(
         self,
-        job: ActiveJob,
+        job: JobState,
         index: int,
         task: Task,
         demand: DemandClass,
@@ -114,7 +114,7 @@ class ActiveTask:
         """``job/task``, for messages."""
         return f"{self.job.job.id}/{self.task.name}"
 
-    def piece_of(self, piece: int, waiting: int, left: float, restore_s: float) -> ActiveTask:
+    def piece_of(self, piece: int, waiting: int, left: float, restore_s: float) -> TaskState:
         """``waiting`` preempted instances of this task, with the fraction ``left`` of the work still to do and
         ``restore_s`` seconds of set-up owed."""
         twin = copy(self)
@@ -127,32 +127,32 @@ class ActiveTask:
             twin.rank_s += twin.best_s - self.best_s
         return twin
 
-    def copy(self, job: ActiveJob, machines: Machines) -> ActiveTask:
+    def copy(self, job: JobState, machines: ClusterState) -> TaskState:
         """An equal task of ``job`` on ``machines``, copies of what it belongs to now."""
         twin = copy(self)
         twin.job = job
         twin.demand = machines.compile(self.demand.demand, self.demand.gang)
         return twin
 
-    def __lt__(self, other: ActiveTask) -> bool:
+    def __lt__(self, other: TaskState) -> bool:
         return (self.order, self.piece) < (other.order, other.piece)
 
     def __repr__(self) -> str:
-        return f"<ActiveTask {self.name}: {self.waiting} of {self.task.instances} waiting>"
+        return f"<TaskState {self.name}: {self.waiting} of {self.task.instances} waiting>"
 
 
-Key: TypeAlias = Callable[[ActiveTask], float]
+Key: TypeAlias = Callable[[TaskState], float]
 """Ranks a ready task, smaller first; must not change while the task waits."""
-TypedKey: TypeAlias = Callable[[ActiveTask, int], float]
-"""Ranks a pair of ready task and GPU type (its place in ``Machines.types``), smaller first."""
+TypedKey: TypeAlias = Callable[[TaskState, int], float]
+"""Ranks a pair of ready task and GPU type (its place in ``ClusterState.types``), smaller first."""
 
-_Entry: TypeAlias = tuple[float, int, ActiveTask]
+_Entry: TypeAlias = tuple[float, int, TaskState]
 
 
 class Index(Protocol):
     """What the frontier keeps up to date for a policy."""
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         """Take in a task that became ready. Tasks with none ``waiting`` any more are for the index to drop."""
         ...
 
@@ -166,14 +166,14 @@ class Queue:
 
     __slots__ = ("_heaps", "_key", "_machines", "_quiet")
 
-    def __init__(self, key: Key, machines: Machines) -> None:
+    def __init__(self, key: Key, machines: ClusterState) -> None:
         self._key = key
         self._machines = machines
         self._quiet = -1
-        """``Machines.released`` when nothing fitted; until it moves or a task comes, nothing will."""
+        """``ClusterState.released`` when nothing fitted; until it moves or a task comes, nothing will."""
         self._heaps: dict[DemandClass, list[_Entry]] = {}
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         """Take a task that became ready into the index."""
         heap = self._heaps.get(task.demand)
         if heap is None:
@@ -181,7 +181,7 @@ class Queue:
         heappush(heap, (self._key(task), task.order, task))
         self._quiet = -1
 
-    def first(self) -> ActiveTask | None:
+    def first(self) -> TaskState | None:
         """The first task of all, whether it fits now or not."""
         best: _Entry | None = None
         for heap in self._heaps.values():
@@ -191,7 +191,7 @@ class Queue:
                 best = heap[0]
         return None if best is None else best[2]
 
-    def first_fit(self) -> ActiveTask | None:
+    def first_fit(self) -> TaskState | None:
         """The first task among those that fit somewhere now."""
         machines = self._machines
         if self._quiet == machines.released:
@@ -218,14 +218,14 @@ class TypedQueue:
 
     __slots__ = ("_heaps", "_key", "_machines", "_quiet")
 
-    def __init__(self, key: TypedKey, machines: Machines) -> None:
+    def __init__(self, key: TypedKey, machines: ClusterState) -> None:
         self._key = key
         self._machines = machines
         self._quiet = -1
-        """``Machines.released`` when nothing fitted; until it moves or a task comes, nothing will."""
+        """``ClusterState.released`` when nothing fitted; until it moves or a task comes, nothing will."""
         self._heaps: dict[tuple[DemandClass, int], list[_Entry]] = {}
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         """Take a task that became ready into the index, once per type it may run on."""
         demand = task.demand
         for type_ in demand.types:
@@ -235,7 +235,7 @@ class TypedQueue:
             heappush(heap, (self._key(task, type_), task.order, task))
         self._quiet = -1
 
-    def first(self) -> tuple[ActiveTask, int] | None:
+    def first(self) -> tuple[TaskState, int] | None:
         """The first pair of all, whether it fits now or not."""
         best: _Entry | None = None
         on = -1
@@ -246,7 +246,7 @@ class TypedQueue:
                 best, on = heap[0], type_
         return None if best is None else (best[2], on)
 
-    def first_fit(self) -> tuple[ActiveTask, int] | None:
+    def first_fit(self) -> tuple[TaskState, int] | None:
         """The first pair of task and type among those that fit now."""
         machines = self._machines
         if self._quiet == machines.released:
@@ -274,14 +274,14 @@ class Frontier:
 
     __slots__ = ("_machines", "jobs", "queues", "ready")
 
-    def __init__(self, machines: Machines) -> None:
+    def __init__(self, machines: ClusterState) -> None:
         self._machines = machines
         self.queues: dict[object, Index] = {}
-        self.jobs: dict[int, ActiveJob] = {}
-        self.ready: dict[ActiveTask, None] = {}
+        self.jobs: dict[int, JobState] = {}
+        self.ready: dict[TaskState, None] = {}
         """Ready tasks, in the order they became ready."""
 
-    def add(self, task: ActiveTask, now: float) -> None:
+    def add(self, task: TaskState, now: float) -> None:
         """A task became ready, or instances came back. A task with none left waiting is taken out of ``ready`` by
         whoever starts them; the indexes drop it when they next see it."""
         task.ready_s = now
@@ -302,7 +302,7 @@ class Frontier:
         for task in (*everything, *(task for task in self.ready if task.piece)):
             task.truth = tuple([seconds / task.left for seconds in task.seconds])
 
-    def copy(self, machines: Machines) -> Frontier:
+    def copy(self, machines: ClusterState) -> Frontier:
         """An equal frontier on ``machines``; policies build their indexes anew."""
         twin = Frontier(machines)
         for number, job in self.jobs.items():

@@ -9,43 +9,43 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from dagsim.model import Cluster, Decision, GpuType, Placement
-from dagsim.systems.cluster.nodes import Machines
-from dagsim.systems.cluster.state import ActiveJob, ActiveTask, Frontier, Index, Key, Queue, TypedKey, TypedQueue
+from dagsim.systems.cluster.nodes import ClusterState
+from dagsim.systems.cluster.state import Frontier, Index, JobState, Key, Queue, TaskState, TypedKey, TypedQueue
 
 if TYPE_CHECKING:
-    from dagsim.systems.cluster.kernel import Simulation
+    from dagsim.systems.cluster.kernel import ClusterKernel
     from dagsim.systems.cluster.run import Run
 
-__all__ = ["Policy", "View"]
+__all__ = ["ClusterPolicy", "ClusterView"]
 
 AnyIndex = TypeVar("AnyIndex", bound=Index)
 
 
 @runtime_checkable
-class Policy(Protocol):
+class ClusterPolicy(Protocol):
     """Decides. Heuristics, trained agents and users' own all look like this.
 
     A policy object serves one simulation at a time and may keep state about it; what it keeps must be deep-copyable, so
     that look-ahead can fork it.
     """
 
-    def decide(self, view: View) -> Iterable[Decision]:
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
         """Decisions for this instant, carried out one by one as they are yielded; the view shows each at once. Asked
         again until the answer is empty (or only ``Wait``), which means: wait for the next change; or until nothing
         waits any more."""
         ...
 
 
-class View:
+class ClusterView:
     """The present, as a policy may see it: live, read-only, O(1) to hand over. It never shows true durations (where
     estimates are not exact), nor arrivals to come."""
 
     __slots__ = ("_frontier", "_machines", "_simulation")
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: ClusterKernel) -> None:
         self._simulation = simulation
         self._frontier: Frontier = simulation.frontier
-        self._machines: Machines = simulation.machines
+        self._machines: ClusterState = simulation.machines
 
     @property
     def now(self) -> float:
@@ -58,22 +58,22 @@ class View:
         return self._simulation.schedule.cluster
 
     @property
-    def machines(self) -> Machines:
+    def machines(self) -> ClusterState:
         """What is free where. Read only."""
         return self._machines
 
     @property
     def gpu_types(self) -> tuple[GpuType | None, ...]:
-        """The GPU types of the cluster, as ``ActiveTask.seconds`` counts them; ``None`` for CPU machines."""
+        """The GPU types of the cluster, as ``TaskState.seconds`` counts them; ``None`` for CPU machines."""
         return self._machines.types
 
     @property
-    def ready(self) -> Collection[ActiveTask]:
+    def ready(self) -> Collection[TaskState]:
         """Ready tasks with waiting instances, in the order they became ready."""
         return self._frontier.ready.keys()
 
     @property
-    def jobs(self) -> Mapping[int, ActiveJob]:
+    def jobs(self) -> Mapping[int, JobState]:
         """Jobs in the system, by number."""
         return self._frontier.jobs
 
@@ -91,7 +91,7 @@ class View:
             yield running[id_]
 
     @property
-    def applicants(self) -> Mapping[int, ActiveJob]:
+    def applicants(self) -> Mapping[int, JobState]:
         """Jobs that wait to be admitted or rejected, by number (empty unless the simulation asks for admission)."""
         return self._simulation.applicants
 
@@ -122,11 +122,11 @@ class View:
             known = self._frontier.build(make(), key)
         return known  # type: ignore[return-value]
 
-    def fits(self, task: ActiveTask) -> bool:
+    def fits(self, task: TaskState) -> bool:
         """Whether an instance of the task (a gang: all of it) could start now."""
         return self._machines.fits(task.demand)
 
-    def fit(self, task: ActiveTask, type_: int | None = None) -> Placement | None:
+    def fit(self, task: TaskState, type_: int | None = None) -> Placement | None:
         """Where the task's waiting instances could go now: the fastest type that has room (or the given one; of equally
         fast ones the one with the fuller machine), on it best fit; of independent instances as many as one machine
         takes. ``None`` if there is no room."""
@@ -149,7 +149,7 @@ class View:
         """The named random stream of this simulation, for policies that draw."""
         return self._simulation.stream(name)
 
-    def fork(self) -> Simulation:
+    def fork(self) -> ClusterKernel:
         """A simulation of what is known at this instant that goes its own way, to ask what if: tasks take what is
         estimated, nobody arrives any more and nothing fails."""
         return self._simulation.fork(known=True)

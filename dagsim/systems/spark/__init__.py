@@ -3,42 +3,42 @@
 from __future__ import annotations
 
 from dagsim.systems.spark.dump import Dump, read_dump, write_dump
-from dagsim.systems.spark.durations import Draws, OneStream, PairedStreams
+from dagsim.systems.spark.durations import DurationSource, PairedStreams, SharedStream
 from dagsim.systems.spark.episode import Episode
 from dagsim.systems.spark.executors import ExecutorType
 from dagsim.systems.spark.job import Replay, SparkJob
-from dagsim.systems.spark.kernel import SparkSimulation
+from dagsim.systems.spark.kernel import SparkKernel
 from dagsim.systems.spark.policies import SPARK_POLICIES
 from dagsim.systems.spark.profiles import read_profiles
 from dagsim.systems.spark.reward import JobTime
 from dagsim.systems.spark.schedule import schedule_of
 from dagsim.systems.spark.sequences import ParitySequence, parity_sequence, sequence
-from dagsim.systems.spark.state import ActiveJob, ActiveStage, Executor
+from dagsim.systems.spark.state import Executor, SparkJobState, StageState
 from dagsim.systems.spark.synthetic import synthetic_profiles
 from dagsim.systems.spark.traces import trace_jobs
-from dagsim.systems.spark.view import Action, Commit, Policy, View
+from dagsim.systems.spark.view import Action, Commit, SparkPolicy, SparkView
 from dagsim.systems.spark.waves import Waves
 
 __all__ = [
     "SPARK_POLICIES",
     "Action",
-    "ActiveJob",
-    "ActiveStage",
     "Commit",
-    "Draws",
     "Dump",
+    "DurationSource",
     "Episode",
     "Executor",
     "ExecutorType",
     "JobTime",
-    "OneStream",
     "PairedStreams",
     "ParitySequence",
-    "Policy",
     "Replay",
+    "SharedStream",
     "SparkJob",
-    "SparkSimulation",
-    "View",
+    "SparkJobState",
+    "SparkKernel",
+    "SparkPolicy",
+    "SparkView",
+    "StageState",
     "Waves",
     "parity_sequence",
     "read_dump",

@@ -7,20 +7,20 @@ from typing import Protocol
 import numpy as np
 
 from dagsim.model.streams import stream
-from dagsim.systems.spark.state import ActiveJob, ActiveStage, Executor
+from dagsim.systems.spark.state import Executor, SparkJobState, StageState
 from dagsim.systems.spark.waves import FRESH, NEW, SAME, Waves, bracket
 
-__all__ = ["Draws", "OneStream", "PairedStreams"]
+__all__ = ["DurationSource", "PairedStreams", "SharedStream"]
 
 
-class Draws(Protocol):
+class DurationSource(Protocol):
     """Draws the durations of tasks from the profiles of their stages."""
 
-    def admit(self, job: ActiveJob) -> None:
+    def admit(self, job: SparkJobState) -> None:
         """A job has arrived; called in order of arrival."""
         ...
 
-    def draw(self, stage: ActiveStage, executor: Executor) -> float:
+    def draw(self, stage: StageState, executor: Executor) -> float:
         """How long (ms) the task lasts that ``executor`` launches now; ``stage.remaining`` is still one more."""
         ...
 
@@ -35,13 +35,13 @@ class PairedStreams:
         self.seed = seed
         self._brackets = [bracket(executors) for executors in range(101)]
 
-    def admit(self, job: ActiveJob) -> None:
+    def admit(self, job: SparkJobState) -> None:
         rng = stream(self.seed, "durations", job.number)
         for stage in job.stages:
             if stage.waves is not None:
                 stage.coins = rng.random(2 * stage.tasks).tolist()
 
-    def draw(self, stage: ActiveStage, executor: Executor) -> float:
+    def draw(self, stage: StageState, executor: Executor) -> float:
         coins, waves = stage.coins, stage.waves
         assert waves is not None
         executors = executor.job.local  # type: ignore[union-attr]
@@ -54,7 +54,7 @@ class PairedStreams:
         return samples[int(coins[2 * stage.remaining - 2] * len(samples))]
 
 
-class OneStream:
+class SharedStream:
     """All durations from one generator in the order of the launches, as spark-sched-sim draws them, bit for bit.
 
     Its choice between two numbers of executors is kept too: the nearer the upper one, the likelier the lower one.
@@ -72,10 +72,10 @@ class OneStream:
         self._half: int | None = state["uinteger"] if state["has_uint32"] else None
         self._brackets = [bracket(executors) for executors in range(101)]
 
-    def admit(self, job: ActiveJob) -> None:
+    def admit(self, job: SparkJobState) -> None:
         pass
 
-    def draw(self, stage: ActiveStage, executor: Executor) -> float:
+    def draw(self, stage: StageState, executor: Executor) -> float:
         executors = executor.job.local  # type: ignore[union-attr]
         below, above = self._brackets[executors] if executors <= 100 else self._brackets[100]
         if below != above:
@@ -115,6 +115,6 @@ class OneStream:
         return self._words.pop()
 
 
-def _wave(stage: ActiveStage, executor: Executor) -> int:
+def _wave(stage: StageState, executor: Executor) -> int:
     last = executor.last
     return FRESH if last is None else SAME if last is stage else NEW

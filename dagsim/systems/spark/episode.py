@@ -8,7 +8,7 @@ import numpy as np
 
 from dagsim.systems.spark.executors import ExecutorType
 from dagsim.systems.spark.pools import Launch
-from dagsim.systems.spark.state import ActiveJob
+from dagsim.systems.spark.state import SparkJobState
 
 __all__ = ["Episode"]
 
@@ -18,7 +18,7 @@ class Episode:
     """Jobs in order of arrival, with when they were completed; ``launches`` only where they were recorded."""
 
     executors: tuple[ExecutorType, ...]
-    jobs: list[ActiveJob] = field(default_factory=list)
+    jobs: list[SparkJobState] = field(default_factory=list)
     decisions: int = 0
     ended_ms: float = 0.0
     seed: int = 0

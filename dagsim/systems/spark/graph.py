@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.model import TaskGraph
-from dagsim.systems.spark.pools import Cluster
-from dagsim.systems.spark.state import ActiveJob, ActiveStage
+from dagsim.systems.spark.pools import ExecutorPools
+from dagsim.systems.spark.state import SparkJobState, StageState
 
 __all__ = ["StageGraph", "StageTable"]
 
@@ -40,7 +40,7 @@ class StageGraph(NamedTuple):
     committable: int
     executors: int  # of the whole cluster
     now_ms: float
-    stages: tuple[ActiveStage, ...]  # what to commit to, by place
+    stages: tuple[StageState, ...]  # what to commit to, by place
 
     def kept(self) -> np.ndarray:
         """(J,) int64: the executors that each job keeps without those to be committed now."""
@@ -77,10 +77,10 @@ class StageTable:
     """Makes ``StageGraph``s of a cluster. O(stages of the active jobs) in NumPy, and a few operations in Python for
     every stage that has moved."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ExecutorPools) -> None:
         self._cluster = cluster
-        self._jobs: list[ActiveJob] = []
-        self._stages: list[ActiveStage] = []
+        self._jobs: list[SparkJobState] = []
+        self._stages: list[StageState] = []
         cluster.moved = set()
 
     def graph(self) -> StageGraph:
@@ -118,7 +118,7 @@ class StageTable:
         )
 
     def _schedulable(self) -> np.ndarray:
-        """As ``ActiveStage.is_schedulable`` and the limit on a job's supply, for all stages at once. (rows,) bool."""
+        """As ``StageState.is_schedulable`` and the limit on a job's supply, for all stages at once. (rows,) bool."""
         cluster = self._cluster
         wants = self._remaining > self._inbound
         found = wants.copy()
@@ -140,7 +140,7 @@ class StageTable:
                 self._write(row, stage)
         self._cluster.moved = {stage for stage in moved if stage.executing}
 
-    def _write(self, row: int, stage: ActiveStage) -> None:
+    def _write(self, row: int, stage: StageState) -> None:
         self._remaining[row] = stage.remaining
         self._inbound[row] = stage.inbound
         self._executing[row] = stage.executing

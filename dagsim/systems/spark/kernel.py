@@ -20,19 +20,19 @@ import numpy as np
 
 from dagsim.errors import IllegalDecision, ModelError, Stalled
 from dagsim.model.streams import stream
-from dagsim.systems.spark.durations import Draws, PairedStreams
+from dagsim.systems.spark.durations import DurationSource, PairedStreams
 from dagsim.systems.spark.episode import Episode
 from dagsim.systems.spark.executors import ExecutorType, executor_types
 from dagsim.systems.spark.graph import StageTable
 from dagsim.systems.spark.job import SparkJob
-from dagsim.systems.spark.pools import Cluster, Journey
-from dagsim.systems.spark.state import ActiveJob, ActiveStage, Executor, Pool
-from dagsim.systems.spark.view import Policy, View
+from dagsim.systems.spark.pools import ExecutorMove, ExecutorPools
+from dagsim.systems.spark.state import Executor, Pool, SparkJobState, StageState
+from dagsim.systems.spark.view import SparkPolicy, SparkView
 
-__all__ = ["SparkSimulation"]
+__all__ = ["SparkKernel"]
 
 
-class SparkSimulation:
+class SparkKernel:
     """One cluster of executors and one sequence of jobs, read lazily, in order of arrival.
 
     ``executors`` is their number, or types with speeds. An executor that changes its job is away for
@@ -47,13 +47,13 @@ class SparkSimulation:
         *,
         moving_delay_ms: float = 2000.0,
         parity: bool = False,
-        draws: Draws | None = None,
+        draws: DurationSource | None = None,
         record: bool = False,
         seed: int = 0,
     ) -> None:
         types = executor_types(executors)
-        self.draws: Draws = draws if draws is not None else PairedStreams(seed)
-        self.cluster = Cluster(types, moving_delay_ms, self.draws, parity, record)
+        self.draws: DurationSource = draws if draws is not None else PairedStreams(seed)
+        self.cluster = ExecutorPools(types, moving_delay_ms, self.draws, parity, record)
         self.episode = Episode(types, seed=seed, launches=self.cluster.launches)
         self._arrivals: Iterator[SparkJob] = iter(jobs)
         self._next: SparkJob | None = None
@@ -64,7 +64,7 @@ class SparkSimulation:
         self._streams: dict[str, np.random.Generator] = {}
         self._fetch()
 
-    def run(self, policy: Policy, until_ms: float = inf) -> Episode:
+    def run(self, policy: SparkPolicy, until_ms: float = inf) -> Episode:
         """Drive the simulation with ``policy`` until every job is complete (or until ``until_ms``).
 
         Raises:
@@ -80,11 +80,11 @@ class SparkSimulation:
         except StopIteration:
             return self.episode
 
-    def decisions(self, until_ms: float = inf) -> Generator[View, tuple[ActiveStage, int] | None, None]:
+    def decisions(self, until_ms: float = inf) -> Generator[SparkView, tuple[StageState, int] | None, None]:
         """Yield a view whenever executors can be committed, take one decision for it (``None``: leave the rest idle),
         again while executors and stages are left; then let time pass, and so on until the end."""
         cluster, episode = self.cluster, self.episode
-        view = View(self)
+        view = SparkView(self)
         while self._next_ms <= 0:
             self._admit()
         while self._opens() or self._advance(until_ms):
@@ -106,7 +106,7 @@ class SparkSimulation:
 
     @property
     def table(self) -> StageTable:
-        """What makes ``View.graph``; made when it is first asked for."""
+        """What makes ``SparkView.graph``; made when it is first asked for."""
         if self._table is None:
             self._table = StageTable(self.cluster)
         return self._table
@@ -159,7 +159,7 @@ class SparkSimulation:
             else:
                 now, _, executor, target, length = heappop(heap)
                 cluster.now_ms = now
-                if isinstance(target, Journey):
+                if isinstance(target, ExecutorMove):
                     cluster.arrive(executor, target.stage)
                 else:
                     self._finish(executor, target, length)
@@ -194,7 +194,7 @@ class SparkSimulation:
         """The next job arrives."""
         cluster, job = self.cluster, self._next
         assert job is not None
-        active = ActiveJob(len(self.episode.jobs), job)
+        active = SparkJobState(len(self.episode.jobs), job)
         self.draws.admit(active)
         self.episode.jobs.append(active)
         cluster.jobs.append(active)
@@ -203,7 +203,7 @@ class SparkSimulation:
             cluster.source = cluster.common
         self._fetch()
 
-    def _finish(self, executor: Executor, stage: ActiveStage, length: float) -> None:
+    def _finish(self, executor: Executor, stage: StageState, length: float) -> None:
         """``executor`` has ended a task of ``stage``, which has none left to launch."""
         cluster, job = self.cluster, stage.job
         executor.running = False
@@ -225,7 +225,7 @@ class SparkSimulation:
         elif target is executor:
             cluster.source = stage.pool
 
-    def _complete(self, stage: ActiveStage) -> bool:
+    def _complete(self, stage: StageState) -> bool:
         """All tasks of ``stage`` are done; true if a child has become ready."""
         cluster, job = self.cluster, stage.job
         job.active.remove(stage)
@@ -253,7 +253,7 @@ class SparkSimulation:
         if self._next_ms < last_ms:
             raise ModelError(f"job {self._next.id!r} arrives before the one that is listed before it")  # type: ignore[union-attr]
 
-    def _check(self, stage: ActiveStage, executors: int) -> None:
+    def _check(self, stage: StageState, executors: int) -> None:
         cluster = self.cluster
         where = f"at {cluster.now_ms / 1000:g} s: stage {stage.index} of job {stage.job.job.id!r}"
         source = cluster.source

@@ -11,35 +11,35 @@ from heapq import heappush
 from itertools import islice
 from typing import TypeAlias
 
-from dagsim.systems.spark.durations import Draws
+from dagsim.systems.spark.durations import DurationSource
 from dagsim.systems.spark.executors import ExecutorType
-from dagsim.systems.spark.state import ActiveJob, ActiveStage, Executor, Pool
+from dagsim.systems.spark.state import Executor, Pool, SparkJobState, StageState
 
-__all__ = ["Cluster", "Event", "Journey", "Launch"]
+__all__ = ["Event", "ExecutorMove", "ExecutorPools", "Launch"]
 
 
-class Journey:
+class ExecutorMove:
     """An executor is on its way to ``stage``. As a target of an event it has no tasks left to launch."""
 
     __slots__ = ("stage",)
     remaining = 0
 
-    def __init__(self, stage: ActiveStage) -> None:
+    def __init__(self, stage: StageState) -> None:
         self.stage = stage
 
 
-Event: TypeAlias = tuple[float, int, Executor, "ActiveStage | Journey", float]
+Event: TypeAlias = tuple[float, int, Executor, "StageState | ExecutorMove", float]
 """When (ms), the number of the event (first come, first served), who, where, and how long it took."""
 
-Launch: TypeAlias = tuple[float, float, Executor, "ActiveStage | Journey"]
+Launch: TypeAlias = tuple[float, float, Executor, "StageState | ExecutorMove"]
 """A task or a journey: start (ms), length (ms), who, where."""
 
 
-class Cluster:
+class ExecutorPools:
     """All executors and the jobs in the system, in order of arrival."""
 
     def __init__(
-        self, types: Iterable[ExecutorType], moving_delay_ms: float, draws: Draws, parity: bool, record: bool
+        self, types: Iterable[ExecutorType], moving_delay_ms: float, draws: DurationSource, parity: bool, record: bool
     ) -> None:
         self.common = Pool()
         self.executors: list[Executor] = []
@@ -51,15 +51,15 @@ class Cluster:
         self.moving_delay_ms = moving_delay_ms
         self.parity = parity
         self.draws = draws
-        self.jobs: list[ActiveJob] = []
+        self.jobs: list[SparkJobState] = []
         self.now_ms = 0.0
         self.heap: list[Event] = []
         self.ties = 0
         self.source: Pool | None = self.common
         """The pool whose executors are being committed."""
-        self.selected: list[ActiveStage] = []
+        self.selected: list[StageState] = []
         self.launches: list[Launch] | None = [] if record else None
-        self.moved: set[ActiveStage] | None = None
+        self.moved: set[StageState] | None = None
         """Stages that changed since it was last emptied; kept only where someone looks (``StageTable``)."""
 
     @property
@@ -68,7 +68,7 @@ class Cluster:
         source = self.source
         return len(source.executors) - source.committed if source is not None else 0
 
-    def schedulable_in(self, job: ActiveJob) -> Iterator[ActiveStage]:
+    def schedulable_in(self, job: SparkJobState) -> Iterator[StageState]:
         """Stages of ``job`` that executors of the source can be committed to, in order of index."""
         source = self.source
         if job.supply < len(self.executors) or (source is not None and source.job is job):
@@ -88,7 +88,7 @@ class Cluster:
                         return True
         return False
 
-    def commit(self, stage: ActiveStage, executors: int) -> None:
+    def commit(self, stage: StageState, executors: int) -> None:
         """Commit executors of the source to ``stage``, at most as many as it wants."""
         source = self.source
         assert source is not None
@@ -119,7 +119,7 @@ class Cluster:
         self.selected.clear()
         self.source = None
 
-    def fulfil(self, executor: Executor, target: ActiveStage | None) -> None:
+    def fulfil(self, executor: Executor, target: StageState | None) -> None:
         """Send ``executor`` where its pool has committed one to."""
         pool = executor.pool
         assert pool is not None
@@ -138,7 +138,7 @@ class Cluster:
             target.job.supply -= 1
         self.move(executor, target)
 
-    def move(self, executor: Executor, stage: ActiveStage) -> None:
+    def move(self, executor: Executor, stage: StageState) -> None:
         """Let ``executor`` serve ``stage`` as soon as can be, or another one if it came too late."""
         if not stage.remaining:
             self._fall_back(executor)
@@ -157,7 +157,7 @@ class Cluster:
             stage.inbound += 1
             self.note(stage)
 
-    def arrive(self, executor: Executor, stage: ActiveStage) -> None:
+    def arrive(self, executor: Executor, stage: StageState) -> None:
         """``executor`` ends its journey to ``stage``."""
         job = stage.job
         job.local += 1
@@ -167,7 +167,7 @@ class Cluster:
         self._place(executor, job.pool)
         self.move(executor, stage)
 
-    def wake(self, stage: ActiveStage) -> None:
+    def wake(self, stage: StageState) -> None:
         """``stage`` has become ready: those that were sent ahead begin."""
         waiting, stage.waiting = stage.waiting, []
         self.note(stage)
@@ -176,7 +176,7 @@ class Cluster:
             self._place(executor, stage.job.pool)
             self.move(executor, stage)
 
-    def launch(self, executor: Executor, stage: ActiveStage) -> None:
+    def launch(self, executor: Executor, stage: StageState) -> None:
         """Start the next task of ``stage``."""
         length = stage.todo.pop() if stage.todo else self.draws.draw(stage, executor)
         if self.scaled:
@@ -224,12 +224,12 @@ class Cluster:
         assert executor.pool is not None
         self.retire(executor.pool, [executor])
 
-    def _first(self, jobs: Iterable[ActiveJob], home: ActiveJob) -> ActiveStage | None:
+    def _first(self, jobs: Iterable[SparkJobState], home: SparkJobState) -> StageState | None:
         """The first stage of ``jobs`` that wants executors; ``home`` may have more than there are.
 
         In parity, as in spark-sched-sim, no jobs means all of them, and the job numbered 0 is nobody's home.
         """
-        away: ActiveJob | None = home
+        away: SparkJobState | None = home
         if self.parity:
             jobs = jobs or self.jobs
             if home.number == 0:
@@ -241,7 +241,7 @@ class Cluster:
                         return stage
         return None
 
-    def _send(self, executor: Executor, stage: ActiveStage) -> None:
+    def _send(self, executor: Executor, stage: StageState) -> None:
         old = executor.pool.job if executor.pool is not None else None
         self._place(executor, None)
         stage.inbound += 1
@@ -251,7 +251,7 @@ class Cluster:
             old.supply -= 1
         if executor.job is not None:
             self._detach(executor)
-        self._push(executor, Journey(stage), self.moving_delay_ms)
+        self._push(executor, ExecutorMove(stage), self.moving_delay_ms)
 
     def _detach(self, executor: Executor) -> None:
         assert executor.job is not None
@@ -266,12 +266,12 @@ class Cluster:
         if pool is not None:
             pool.executors.add(executor.number)
 
-    def note(self, stage: ActiveStage) -> None:
+    def note(self, stage: StageState) -> None:
         """``stage`` changes, for those who look."""
         if self.moved is not None:
             self.moved.add(stage)
 
-    def _push(self, executor: Executor, target: ActiveStage | Journey, length: float) -> None:
+    def _push(self, executor: Executor, target: StageState | ExecutorMove, length: float) -> None:
         heappush(self.heap, (self.now_ms + length, self.ties, executor, target, length))
         self.ties += 1
         if self.launches is not None:

@@ -13,8 +13,8 @@ from dagsim.model.log import Row
 from dagsim.model.schedule import Schedule
 from dagsim.systems.spark.episode import Episode
 from dagsim.systems.spark.executors import ExecutorType
-from dagsim.systems.spark.pools import Journey, Launch
-from dagsim.systems.spark.state import ActiveJob, ActiveStage
+from dagsim.systems.spark.pools import ExecutorMove, Launch
+from dagsim.systems.spark.state import SparkJobState, StageState
 
 __all__ = ["cluster_of", "schedule_of"]
 
@@ -30,7 +30,7 @@ class _Run:
     start_ms: float
     end_ms: float
     executor: int
-    stage: ActiveStage
+    stage: StageState
     tasks: int = 1
 
 
@@ -66,7 +66,7 @@ def schedule_of(episode: Episode, *, merged: bool = True) -> Schedule:
     def add(time_ms: float, order: int, step: int, kind: Kind, *rest: float) -> None:
         keyed.append((time_ms, order, step, (int(kind), time_ms / 1000, *rest)))  # type: ignore[arg-type]
 
-    last: dict[ActiveJob, _Run] = {}
+    last: dict[SparkJobState, _Run] = {}
     for number, run in enumerate(runs):
         job, gpus = run.stage.job, held[run.executor]
         rest = (job.number, run.stage.index, number, run.executor, run.tasks, int(gpus), gpus)
@@ -97,7 +97,7 @@ def _end_order(run: _Run) -> int:
 
 def _single(launches: list[Launch]) -> Iterator[_Run]:
     for order, (start_ms, length_ms, executor, target) in enumerate(launches):
-        if not isinstance(target, Journey):
+        if not isinstance(target, ExecutorMove):
             yield _Run(order, start_ms, start_ms, start_ms + length_ms, executor.number, target)
 
 
@@ -105,11 +105,11 @@ def _merged(launches: list[Launch]) -> Iterator[_Run]:
     """Runs in the order in which they began to compute."""
     present: dict[int, _Run] = {}
     arrived: dict[int, tuple[float, float]] = {}
-    ready_ms: dict[ActiveStage, float] = {}
+    ready_ms: dict[StageState, float] = {}
     runs: list[_Run] = []
     for order, (start_ms, length_ms, executor, target) in enumerate(launches):
         number = executor.number
-        if isinstance(target, Journey):
+        if isinstance(target, ExecutorMove):
             arrived[number] = start_ms, start_ms + length_ms
             present.pop(number, None)
             continue
@@ -132,10 +132,10 @@ def _facts(episode: Episode, on_gpus: bool) -> Iterator[JobFacts]:
     """What stays known of every job; the ideal is that of the durations it met, on the fastest executors."""
     assert episode.launches is not None
     fastest = max(kind.speed for kind in episode.executors)
-    longest: dict[ActiveStage, float] = {}
-    total: dict[ActiveJob, float] = dict.fromkeys(episode.jobs, 0.0)
+    longest: dict[StageState, float] = {}
+    total: dict[SparkJobState, float] = dict.fromkeys(episode.jobs, 0.0)
     for _, length_ms, executor, target in episode.launches:
-        if not isinstance(target, Journey):
+        if not isinstance(target, ExecutorMove):
             best_ms = length_ms * executor.speed / fastest
             longest[target] = max(longest.get(target, 0.0), best_ms)
             total[target.job] += best_ms

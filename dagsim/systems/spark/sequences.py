@@ -10,7 +10,7 @@ import numpy as np
 
 from dagsim.errors import WorkloadError
 from dagsim.model.streams import stream
-from dagsim.systems.spark.durations import OneStream
+from dagsim.systems.spark.durations import SharedStream
 from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.profiles import QUERIES, SIZES
 
@@ -69,7 +69,7 @@ class ParitySequence(NamedTuple):
     """The jobs of an episode of spark-sched-sim, and the generator that its durations go on with."""
 
     jobs: list[SparkJob]
-    draws: OneStream
+    draws: SharedStream
 
 
 def parity_sequence(
@@ -99,4 +99,4 @@ def parity_sequence(
         job = pool[query * len(SIZES) + size]
         drawn.append(job.at(now_ms, f"{len(drawn)}:{job.id}"))
         now_ms += float(rng.exponential(mean_gap_ms))
-    return ParitySequence(drawn, OneStream(rng))
+    return ParitySequence(drawn, SharedStream(rng))

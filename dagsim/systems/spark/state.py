@@ -5,7 +5,7 @@ from __future__ import annotations
 from dagsim.systems.spark.job import Replay, SparkJob
 from dagsim.systems.spark.waves import Waves
 
-__all__ = ["ActiveJob", "ActiveStage", "Executor", "Pool"]
+__all__ = ["Executor", "Pool", "SparkJobState", "StageState"]
 
 
 class Pool:
@@ -17,12 +17,12 @@ class Pool:
 
     __slots__ = ("commitments", "committed", "executors", "job", "stage")
 
-    def __init__(self, job: ActiveJob | None = None, stage: ActiveStage | None = None) -> None:
+    def __init__(self, job: SparkJobState | None = None, stage: StageState | None = None) -> None:
         self.job = job
         self.stage = stage
         self.executors: set[int] = set()
         """By number: parity relies on the order that such a set has."""
-        self.commitments: dict[ActiveStage | None, int] = {}
+        self.commitments: dict[StageState | None, int] = {}
         self.committed = 0
 
 
@@ -36,12 +36,12 @@ class Executor:
         self.type = type_
         self.speed = speed
         self.pool: Pool | None = pool
-        self.job: ActiveJob | None = None
-        self.last: ActiveStage | None = None
+        self.job: SparkJobState | None = None
+        self.last: StageState | None = None
         self.running = False
 
 
-class ActiveStage:
+class StageState:
     """A stage of a job in the system.
 
     ``remaining`` tasks are not launched, ``executing`` are running; ``inbound`` executors are committed or moving to
@@ -67,7 +67,7 @@ class ActiveStage:
         "waves",
     )
 
-    def __init__(self, job: ActiveJob, index: int, durations: Replay | Waves) -> None:
+    def __init__(self, job: SparkJobState, index: int, durations: Replay | Waves) -> None:
         self.job = job
         self.index = index
         self.tasks = self.remaining = durations.tasks
@@ -78,8 +78,8 @@ class ActiveStage:
         self.seen_ms = durations.rough_ms
         self.selected = False
         """Chosen in this round already."""
-        self.parents: list[ActiveStage] = []
-        self.children: list[ActiveStage] = []
+        self.parents: list[StageState] = []
+        self.children: list[StageState] = []
         self.pool = Pool(job, self)
         self.waiting: list[Executor] = []
         """Executors that were sent ahead and wait for the stage's parents (not in parity)."""
@@ -113,7 +113,7 @@ class ActiveStage:
         return True
 
 
-class ActiveJob:
+class SparkJobState:
     """A job in the system. ``stages`` are all of it, ``active`` those that are not complete, in order of index.
 
     ``supply`` counts its executors: at the job, moving to it, or committed to it from elsewhere; ``local`` only those
@@ -125,7 +125,7 @@ class ActiveJob:
     def __init__(self, number: int, job: SparkJob) -> None:
         self.number = number
         self.job = job
-        self.stages = [ActiveStage(self, index, each) for index, each in enumerate(job.durations)]
+        self.stages = [StageState(self, index, each) for index, each in enumerate(job.durations)]
         for stage, parents, children in zip(self.stages, job.graph.parents, job.graph.children, strict=True):
             stage.parents = [self.stages[index] for index in parents]
             stage.children = [self.stages[index] for index in children]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from dagsim.systems.spark.graph import StageGraph
-from dagsim.systems.spark.state import ActiveJob, ActiveStage, Executor
+from dagsim.systems.spark.state import Executor, SparkJobState, StageState
 
 if TYPE_CHECKING:
-    from dagsim.systems.spark.kernel import SparkSimulation
-    from dagsim.systems.spark.pools import Cluster
+    from dagsim.systems.spark.kernel import SparkKernel
+    from dagsim.systems.spark.pools import ExecutorPools
 
-__all__ = ["Action", "Commit", "Policy", "View"]
+__all__ = ["Action", "Commit", "SparkPolicy", "SparkView"]
 
 Action: TypeAlias = Literal["executors", "limit"]
 """What a learned policy says beside a stage: the executors to add, or a limit on those its job has (parallelism limit,
@@ -24,30 +24,30 @@ Mao et al. 2019, section 5.2), up to which they are added."""
 class Commit(NamedTuple):
     """Commit ``executors`` of the source to ``stage``; more than it wants is cut to that."""
 
-    stage: ActiveStage
+    stage: StageState
     executors: int
 
 
-class Policy(Protocol):
+class SparkPolicy(Protocol):
     """Decides where the executors of the source go next.
 
     A policy object serves one simulation at a time; ``decide`` may keep state about it.
     """
 
-    def decide(self, view: View) -> Commit | None:
+    def decide(self, view: SparkView) -> Commit | None:
         """One decision of the present round, asked again while executors and stages are left; ``None`` ends the round
         and leaves the rest idle."""
         ...
 
 
-class View:
+class SparkView:
     """The present, as a policy may see it: live, read-only, O(1) to hand over."""
 
     __slots__ = ("_cluster", "_simulation")
 
-    def __init__(self, simulation: SparkSimulation) -> None:
+    def __init__(self, simulation: SparkKernel) -> None:
         self._simulation = simulation
-        self._cluster: Cluster = simulation.cluster
+        self._cluster: ExecutorPools = simulation.cluster
 
     @property
     def now_ms(self) -> float:
@@ -55,7 +55,7 @@ class View:
         return self._cluster.now_ms
 
     @property
-    def jobs(self) -> Sequence[ActiveJob]:
+    def jobs(self) -> Sequence[SparkJobState]:
         """Jobs in the system, in order of arrival."""
         return self._cluster.jobs
 
@@ -65,7 +65,7 @@ class View:
         return len(self._cluster.executors)
 
     @property
-    def source(self) -> ActiveJob | None:
+    def source(self) -> SparkJobState | None:
         """The job whose executors are to be committed; ``None`` for those of the common pool."""
         pool = self._cluster.source
         return pool.job if pool is not None else None
@@ -81,7 +81,7 @@ class View:
         pool = self._cluster.source
         return self._cluster.idle(pool) if pool is not None else []
 
-    def schedulable(self, job: ActiveJob) -> Iterator[ActiveStage]:
+    def schedulable(self, job: SparkJobState) -> Iterator[StageState]:
         """Stages of ``job`` that can be chosen now, in order of index."""
         return self._cluster.schedulable_in(job)
 

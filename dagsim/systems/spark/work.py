@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dagsim.systems.spark.state import ActiveJob, ActiveStage
+from dagsim.systems.spark.state import SparkJobState, StageState
 
 __all__ = ["critical_stage", "first_stage", "path_ms", "total_work_ms", "work_left_ms"]
 
 
-def work_left_ms(job: ActiveJob) -> float:
+def work_left_ms(job: SparkJobState) -> float:
     """Executor-milliseconds of the tasks that are not launched. O(stages that are not complete)."""
     return sum([stage.remaining * stage.seen_ms for stage in job.active])
 
 
-def total_work_ms(job: ActiveJob) -> float:
+def total_work_ms(job: SparkJobState) -> float:
     """Executor-milliseconds of the whole job, as it was estimated when it arrived."""
     return job.job.work_ms
 
 
-def first_stage(choice: Iterable[ActiveStage]) -> ActiveStage | None:
+def first_stage(choice: Iterable[StageState]) -> StageState | None:
     """The first of ``choice`` that can run at once, else the first of all; ``None`` if there is none."""
     first = None
     for stage in choice:
@@ -30,7 +30,7 @@ def first_stage(choice: Iterable[ActiveStage]) -> ActiveStage | None:
     return first
 
 
-def critical_stage(choice: Iterable[ActiveStage]) -> ActiveStage | None:
+def critical_stage(choice: Iterable[StageState]) -> StageState | None:
     """Among stages of one job that can run at once (among all, if none can) the first one on the path with the most
     work left; ``None`` if there is no choice."""
     stages = list(choice)
@@ -40,10 +40,10 @@ def critical_stage(choice: Iterable[ActiveStage]) -> ActiveStage | None:
     return max(ready, key=path_ms(ready[0].job).__getitem__)
 
 
-def path_ms(job: ActiveJob) -> dict[ActiveStage, float]:
+def path_ms(job: SparkJobState) -> dict[StageState, float]:
     """Per stage that is not complete the largest sum of work left on a path from it to the job's end, itself
     included. O(stages + edges)."""
-    longest: dict[ActiveStage, float] = {}
+    longest: dict[StageState, float] = {}
     for index in reversed(job.job.graph.order):
         stage = job.stages[index]
         if stage.remaining or stage.executing:

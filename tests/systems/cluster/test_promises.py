@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from dagsim.metrics import littles_law
 from dagsim.model import Cluster, Decision, Job, Preempt, Start, Task, TaskGraph
-from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.orders.static import by_arrival
 from dagsim.systems.cluster.policies.recorded import RecordedPolicy
-from dagsim.systems.cluster.view import Policy, View
+from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 
 
 def _needs_nothing(name: str) -> bool:
@@ -43,7 +43,7 @@ class Restless:
     def __init__(self) -> None:
         self.stopped_s = -1.0
 
-    def decide(self, view: View) -> Iterable[Decision]:
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
         if self.stopped_s < view.now < 20.0:
             self.stopped_s = view.now
             if view.running:
@@ -54,7 +54,7 @@ class Restless:
             yield Start(task, placement)
 
 
-def make(name: str) -> Policy:
+def make(name: str) -> ClusterPolicy:
     return Restless() if name == "restless" else POLICIES.create(name)
 
 
@@ -94,10 +94,10 @@ class ForkingAt:
 
     def __init__(self, name: str, at: int) -> None:
         self.policy, self.at, self.asked = make(name), at, 0
-        self.fork: Simulation | None = None
-        self.copied: Policy | None = None
+        self.fork: ClusterKernel | None = None
+        self.copied: ClusterPolicy | None = None
 
-    def decide(self, view: View) -> Iterable[Decision]:
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
         self.asked += 1
         if self.asked == self.at:
             self.fork, self.copied = view._simulation.fork(), copy.deepcopy(self.policy)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dagsim.metrics import jct
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
-from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 
 COUNT = 25_000
@@ -22,7 +22,7 @@ def times_in_system(gpus: int, gaps: np.ndarray, services: np.ndarray) -> np.nda
             yield Job.single(str(number), Task("t", service), at)
 
     cluster = Cluster((Node("n", gpu_type("T4"), gpus),))
-    return jct(Simulation(cluster, jobs()).run(POLICIES.create("fifo")))
+    return jct(ClusterKernel(cluster, jobs()).run(POLICIES.create("fifo")))
 
 
 def assert_mean(found: np.ndarray, expected: float) -> None:

@@ -7,7 +7,7 @@ import simpy
 
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Task, TaskGraph, gpu_type
 from dagsim.model.streams import stream
-from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 
 
@@ -61,6 +61,6 @@ def test_stock_simpy_writes_the_same_log(seed: int) -> None:
         edges = [Edge(parent, child) for child in range(count) for parent in range(child) if rng.random() < 0.4]
         jobs.append(Job(f"j{number}", TaskGraph(tasks, tuple(edges)), at))
         at += float(rng.integers(1, 16)) / 8 + 1 / 1024
-    schedule = Simulation(Cluster((Node("n", gpu_type("T4"), 3),)), jobs).run(POLICIES.create("fifo-fit"))
+    schedule = ClusterKernel(Cluster((Node("n", gpu_type("T4"), 3),)), jobs).run(POLICIES.create("fifo-fit"))
     found = [(row.kind, row.time_s, row.job, row.task) for row in schedule.log]
     assert found == stock(jobs, 3)

@@ -28,10 +28,10 @@ from dagsim.model import (
     gpu_type,
 )
 from dagsim.model.schedule import Schedule
-from dagsim.systems.cluster import Estimates, Maintenance, MovingDelay, NodeFailures, Preemption, Simulation, Uniform
-from dagsim.systems.cluster.models.failures import Downtimes
+from dagsim.systems.cluster import ClusterKernel, Estimates, Maintenance, MovingDelay, NodeFailures, Preemption, Uniform
+from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.view import ClusterView
 
 A100, T4 = gpu_type("A100-40"), gpu_type("T4")
 
@@ -39,7 +39,7 @@ A100, T4 = gpu_type("A100-40"), gpu_type("T4")
 class Deciding:
     """A policy that is a function."""
 
-    def __init__(self, decide: Callable[[View], Iterable[Decision]]) -> None:
+    def __init__(self, decide: Callable[[ClusterView], Iterable[Decision]]) -> None:
         self.decide = decide
 
 
@@ -55,7 +55,7 @@ def dag(*works: float, edges: Iterable[tuple[int, int]] = (), size: float = 0.0,
 
 
 def run(cluster: Cluster, jobs: Iterable[Job], policy: str = "fifo-fit", **models: object) -> Schedule:
-    return Simulation(cluster, jobs, **models).run(POLICIES.create(policy))  # type: ignore[arg-type]
+    return ClusterKernel(cluster, jobs, **models).run(POLICIES.create(policy))  # type: ignore[arg-type]
 
 
 def times(schedule: Schedule, kind: Kind) -> list[tuple[float, int, int]]:
@@ -158,7 +158,7 @@ def test_a_demand_beyond_counting_is_turned_away(task: Task) -> None:
 
 def test_a_policy_that_waits_for_nothing_has_stalled() -> None:
     with pytest.raises(Stalled, match=r"at 0 s: 1 ready tasks wait, j/t0 among them.*the policy decided nothing"):
-        Simulation(gpus(1), [dag(1)]).run(Deciding(lambda view: ()))
+        ClusterKernel(gpus(1), [dag(1)]).run(Deciding(lambda view: ()))
 
 
 CASES = {
@@ -181,7 +181,7 @@ def test_an_illegal_decision_names_time_and_reason(why: str) -> None:
     nodes = (Node("big", A100, 4), Node("small", A100, 1), Node("t4", T4, 4), Node("down", A100, 4))
     job = Job.single("j", Task("t", 1, instances=2, gpu_types=("A100-40",)), 1.0)
     decide = Deciding(lambda view: [CASES[why](next(iter(view.ready)))] if view.ready else [])
-    simulation = Simulation(Cluster(nodes), [job], disturbances=(Maintenance((3,), 0, 9),))
+    simulation = ClusterKernel(Cluster(nodes), [job], disturbances=(Maintenance((3,), 0, 9),))
     with pytest.raises(IllegalDecision, match=f"at 1 s: .*{why}"):
         simulation.run(decide)
 
@@ -190,21 +190,21 @@ def test_a_gang_in_parts_is_illegal() -> None:
     job = Job.single("j", Task("t", 1, instances=2, gang=True))
     decide = Deciding(lambda view: [Start(next(iter(view.ready)), (Share(0, 1),))])
     with pytest.raises(IllegalDecision, match=r"cannot start j/t: a gang of 2 starts whole"):
-        Simulation(gpus(4), [job]).run(decide)
+        ClusterKernel(gpus(4), [job]).run(decide)
 
 
 def test_a_full_gpu_cannot_be_shared_further() -> None:
     job = Job.single("j", Task("t", 1, instances=3, gpus=0.4))
     decide = Deciding(lambda view: [Start(next(iter(view.ready)), (Share(0, 3, 1),))])
     with pytest.raises(IllegalDecision, match=r"GPU 1 of node 'n0' has no room for 3 such shares"):
-        Simulation(gpus(2), [job]).run(decide)
+        ClusterKernel(gpus(2), [job]).run(decide)
 
 
 def preempting_at(time_s: float) -> Deciding:
     """Starts the oldest task that fits, and stops run 0 once, at ``time_s``."""
     fifo = POLICIES.create("fifo-fit")
 
-    def decide(view: View) -> Iterable[Decision]:
+    def decide(view: ClusterView) -> Iterable[Decision]:
         if view.now < time_s:
             yield Wait(time_s)
         elif view.now == time_s and 0 in view.running:
@@ -229,14 +229,14 @@ def preempting_at(time_s: float) -> Deciding:
 )
 def test_preemption_keeps_or_loses_work_and_costs(preemption: Preemption, ends_s: float) -> None:
     job = Job.single("j", Task("t", 10, memory_gb=8))
-    schedule = Simulation(gpus(1), [job], preemption=preemption).run(preempting_at(4))
+    schedule = ClusterKernel(gpus(1), [job], preemption=preemption).run(preempting_at(4))
     assert [row.time_s for row in schedule.log if row.kind == Kind.PREEMPTED] == [4]
     assert schedule.ended_s == ends_s
 
 
 def test_migration_goes_on_elsewhere_at_once() -> None:
     # 4 s on node 0, then the remaining 6 on node 1.
-    def decide(view: View) -> Iterable[Decision]:
+    def decide(view: ClusterView) -> Iterable[Decision]:
         if view.now == 4 and 0 in view.running:
             yield Migrate(0, (Share(1),))
         for task in list(view.ready):
@@ -244,7 +244,7 @@ def test_migration_goes_on_elsewhere_at_once() -> None:
         if view.now < 4:
             yield Wait(4)
 
-    schedule = Simulation(gpus(1, 1), [dag(10)]).run(Deciding(decide))
+    schedule = ClusterKernel(gpus(1, 1), [dag(10)]).run(Deciding(decide))
     assert [(row.time_s, row.node) for row in schedule.log if row.kind == Kind.STARTED] == [(0, 0), (4, 1)]
     assert schedule.ended_s == 10
 
@@ -280,14 +280,14 @@ def test_nodes_come_and_leave_as_listed() -> None:
     # Of two nodes the second comes at 3 and leaves at 8. Jobs of 4, 4 and 2 s at 0: on the first 0 to 4, on the second
     # 3 to 7, and the third on the first from 4 to 6. A fourth, of 4 s at 7, gets the first: 7 to 11.
     jobs = [dag(4), dag(4), dag(2), dag(4, arrival_s=7)]
-    downtimes = Downtimes(((1, 8, math.inf), (1, 0, 3)))
+    downtimes = Outages(((1, 8, math.inf), (1, 0, 3)))
     schedule = run(gpus(1, 1), jobs, disturbances=(downtimes,))
     assert times(schedule, Kind.COMPLETED) == [(4, 0, -1), (6, 2, -1), (7, 1, -1), (11, 3, -1)]
 
 
 def test_a_downtime_of_no_node_is_refused() -> None:
     with pytest.raises(ModelError, match=r"nodes must lie in 0\.\.0, got 1"):
-        run(gpus(1), [dag(1)], disturbances=(Downtimes(((1, 0, 3),)),))
+        run(gpus(1), [dag(1)], disturbances=(Outages(((1, 0, 3),)),))
 
 
 def test_random_failures_are_repaired_and_do_not_depend_on_the_policy() -> None:
@@ -319,7 +319,7 @@ def test_estimates_are_what_policies_see_and_truth_is_what_happens() -> None:
 
 def test_jobs_wait_to_be_admitted() -> None:
     # Job 0 is turned away at once; job 1 is let in at 2, a second after it came.
-    def decide(view: View) -> Iterable[Decision]:
+    def decide(view: ClusterView) -> Iterable[Decision]:
         for number in list(view.applicants):
             if number == 0:
                 yield Reject(0)
@@ -331,7 +331,7 @@ def test_jobs_wait_to_be_admitted() -> None:
             yield Start(task, (Share(0),))
 
     jobs = [dag(1), dag(1, arrival_s=1)]
-    schedule = Simulation(gpus(1), jobs, admission=True).run(Deciding(decide))
+    schedule = ClusterKernel(gpus(1), jobs, admission=True).run(Deciding(decide))
     assert [(row.time_s, row.job, row.value) for row in schedule.log if row.kind == Kind.REJECTED] == [
         (0, 0, RejectReason.BY_POLICY)
     ]
@@ -341,7 +341,7 @@ def test_jobs_wait_to_be_admitted() -> None:
 
 def test_until_stops_with_work_under_way() -> None:
     # 10 s of work seen for 4.
-    schedule = Simulation(gpus(1), [dag(10)]).run(POLICIES.create("fifo"), until_s=4)
+    schedule = ClusterKernel(gpus(1), [dag(10)]).run(POLICIES.create("fifo"), until_s=4)
     assert schedule.ended_s == 4
     assert times(schedule, Kind.FINISHED) == []
 
@@ -351,11 +351,11 @@ def test_what_a_policy_forks_ends_when_it_expects_it_to() -> None:
     jobs = [Job.single("a", Task("t", 10, estimate=6)), Job.single("b", Task("t", 1, estimate=1), 1.0)]
     seen: list[float] = []
 
-    def decide(view: View) -> Iterable[Decision]:
+    def decide(view: ClusterView) -> Iterable[Decision]:
         if view.now == 1:
             seen.append(view.fork().run(POLICIES.create("fifo")).ended_s)
         yield from POLICIES.create("fifo").decide(view)
 
-    schedule = Simulation(gpus(1), jobs, estimates=Estimates("predicted")).run(Deciding(decide))
+    schedule = ClusterKernel(gpus(1), jobs, estimates=Estimates("predicted")).run(Deciding(decide))
     assert seen[0] == 7
     assert schedule.ended_s == 11

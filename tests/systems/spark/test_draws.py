@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dagsim.systems.spark import OneStream, PairedStreams, SparkJob, Waves
-from dagsim.systems.spark.state import ActiveJob, Executor, Pool
+from dagsim.systems.spark import PairedStreams, SharedStream, SparkJob, Waves
+from dagsim.systems.spark.state import Executor, Pool, SparkJobState
 
 
-def at_job(job: ActiveJob, executors: int) -> Executor:
+def at_job(job: SparkJobState, executors: int) -> Executor:
     executor = Executor(0, 0, 1.0, Pool())
     executor.job, job.local = job, executors
     return executor
@@ -18,11 +18,11 @@ def profile(tasks: int) -> Waves:
 
 
 def test_one_stream_draws_what_numpy_draws() -> None:
-    job = ActiveJob(0, SparkJob.of("j", [profile(40)]))
+    job = SparkJobState(0, SparkJob.of("j", [profile(40)]))
     executor = at_job(job, 7)
     rng, same = (np.random.Generator(np.random.PCG64(5)) for _ in range(2))
     rng.integers(22), same.integers(22)  # leaves half a word behind
-    draws = OneStream(rng)
+    draws = SharedStream(rng)
     for _ in range(10_000):
         point = 1 + int(same.random() * 5)
         samples = [*range(37)] if point <= 2 else [1000] * 3
@@ -30,9 +30,9 @@ def test_one_stream_draws_what_numpy_draws() -> None:
 
 
 def test_one_choice_costs_no_random_bits() -> None:
-    job = ActiveJob(0, SparkJob.of("j", [Waves.of({5: [4]}, {}, {}), Waves.of({5: [4, 5, 6, 7]}, {}, {})]))
+    job = SparkJobState(0, SparkJob.of("j", [Waves.of({5: [4]}, {}, {}), Waves.of({5: [4, 5, 6, 7]}, {}, {})]))
     executor = at_job(job, 5)
-    draws = OneStream(np.random.Generator(np.random.PCG64(1)))
+    draws = SharedStream(np.random.Generator(np.random.PCG64(1)))
     same = np.random.Generator(np.random.PCG64(1))
     for _ in range(100):
         assert draws.draw(job.stages[0], executor) == 1004
@@ -41,7 +41,7 @@ def test_one_choice_costs_no_random_bits() -> None:
 
 def test_the_nearer_level_is_the_likelier() -> None:
     # 9 executors lie at 4/5 of the way from 5 to 10, where all tasks last 1000 ms.
-    job = ActiveJob(0, SparkJob.of("j", [profile(20_000)]))
+    job = SparkJobState(0, SparkJob.of("j", [profile(20_000)]))
     draws = PairedStreams(3)
     draws.admit(job)
     executor, stage = at_job(job, 9), job.stages[0]
@@ -53,7 +53,7 @@ def test_the_nearer_level_is_the_likelier() -> None:
 
 
 def test_a_task_has_its_luck_whatever_ran_before() -> None:
-    jobs = [ActiveJob(number, SparkJob.of("j", [profile(50)])) for number in range(2)]
+    jobs = [SparkJobState(number, SparkJob.of("j", [profile(50)])) for number in range(2)]
     alone, after = PairedStreams(3), PairedStreams(3)
     alone.admit(jobs[1])
     wanted = alone.draw(jobs[1].stages[0], at_job(jobs[1], 5))

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from dagsim.systems.spark import SPARK_POLICIES, SparkSimulation, parity_sequence, read_dump, read_profiles
+from dagsim.systems.spark import SPARK_POLICIES, SparkKernel, parity_sequence, read_dump, read_profiles
 
 SEEDS = (1234, *range(1, 10))
 
@@ -21,7 +21,7 @@ def test_every_job_ends_when_spark_sched_sim_says(data: Path, name: str, policy:
     dump = read_dump(folder / f"{name}.workload.json.gz")
     expected = json.loads((folder / f"{name}.expected.json").read_text())[policy]
     assert dump.executors is not None
-    simulation = SparkSimulation(dump.executors, dump.jobs, moving_delay_ms=dump.moving_delay_ms or 0, parity=True)
+    simulation = SparkKernel(dump.executors, dump.jobs, moving_delay_ms=dump.moving_delay_ms or 0, parity=True)
     episode = simulation.run(SPARK_POLICIES.create(policy))
     assert episode.jct_s.tolist() == pytest.approx(expected["jct_s"], abs=1e-6)
     assert episode.decisions == expected["decisions"]
@@ -45,7 +45,7 @@ def test_its_random_stream_gives_its_means(
     means = []
     for seed in SEEDS:
         drawn = parity_sequence(profiles, seed, jobs)
-        simulation = SparkSimulation(executors, drawn.jobs, parity=True, draws=drawn.draws)
+        simulation = SparkKernel(executors, drawn.jobs, parity=True, draws=drawn.draws)
         means.append(simulation.run(SPARK_POLICIES.create(policy)).mean_jct_s)
     assert fmean(means) == pytest.approx(mean_s, abs=0.05)
     assert means[0] == pytest.approx(first_s, abs=0.05)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from spark_cases import Anything, random_jobs
 
-from dagsim.systems.spark import SparkSimulation, View
+from dagsim.systems.spark import SparkKernel, SparkView
 from dagsim.systems.spark.graph import StageGraph
 
 
-def by_hand(view: View) -> dict[str, list[object]]:
+def by_hand(view: SparkView) -> dict[str, list[object]]:
     """The same from the objects, one by one."""
     stages = [stage for job in view.jobs for stage in job.active]
     chosen = {id(stage) for job in view.jobs for stage in view.schedulable(job)}
@@ -30,7 +30,7 @@ def by_hand(view: View) -> dict[str, list[object]]:
 @pytest.mark.parametrize("parity", [True, False], ids=["parity", "default"])
 @pytest.mark.parametrize("seed", range(8))
 def test_the_arrays_are_what_the_objects_say(seed: int, parity: bool) -> None:
-    conversation = SparkSimulation(5, random_jobs(seed), moving_delay_ms=20, parity=parity).decisions()
+    conversation = SparkKernel(5, random_jobs(seed), moving_delay_ms=20, parity=parity).decisions()
     policy = Anything(seed, parity)
     view = next(conversation)
     looked = 0
@@ -45,7 +45,7 @@ def test_the_arrays_are_what_the_objects_say(seed: int, parity: bool) -> None:
     assert looked > 20
 
 
-def check(view: View, graph: StageGraph) -> None:
+def check(view: SparkView, graph: StageGraph) -> None:
     for name, wanted in by_hand(view).items():
         found = getattr(graph, name).tolist()
         assert (sorted(found) if name == "edges" else found) == (sorted(wanted) if name == "edges" else wanted), name  # type: ignore[type-var]

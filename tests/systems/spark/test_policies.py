@@ -11,7 +11,7 @@ from dagsim.systems.spark import (
     SPARK_POLICIES,
     Replay,
     SparkJob,
-    SparkSimulation,
+    SparkKernel,
     parity_sequence,
     read_dump,
     read_profiles,
@@ -26,7 +26,7 @@ NAMES = (*SPARK_POLICIES.names(), "fair[counts=wanting]", "srpt-cp[cap=2]", "wei
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(4))
 def test_every_policy_ends_every_job(name: str, seed: int, parity: bool) -> None:
-    simulation = SparkSimulation(4, random_jobs(seed), moving_delay_ms=20, parity=parity, seed=seed)
+    simulation = SparkKernel(4, random_jobs(seed), moving_delay_ms=20, parity=parity, seed=seed)
     episode = simulation.run(SPARK_POLICIES.create(name))
     assert all(job.completed_ms is not None for job in episode.jobs)
     assert episode.tasks == sum(job.job.tasks for job in episode.jobs)
@@ -38,7 +38,7 @@ def job(id: str, tasks: int, ms: float) -> SparkJob:
 
 def order(policy: str, jobs: list[SparkJob], executors: int = 1) -> list[str]:
     """Ids by when they end, without moving delay."""
-    episode = SparkSimulation(executors, jobs, moving_delay_ms=0).run(SPARK_POLICIES.create(policy))
+    episode = SparkKernel(executors, jobs, moving_delay_ms=0).run(SPARK_POLICIES.create(policy))
     return [each.job.id for each in sorted(episode.jobs, key=lambda each: each.completed_ms or 0)]
 
 
@@ -52,14 +52,14 @@ def test_fifo_runs_the_oldest_job_and_srpt_the_one_with_least_work() -> None:
 def test_fair_gives_equal_shares_at_the_start() -> None:
     # 4 executors, 2 jobs: 2 each, so both end after 4 tasks / 2 executors x 100 ms; FIFO would end the first at 100.
     jobs = [job("a", 4, 100), job("b", 4, 100)]
-    episode = SparkSimulation(4, jobs, moving_delay_ms=0).run(SPARK_POLICIES.create("fair"))
+    episode = SparkKernel(4, jobs, moving_delay_ms=0).run(SPARK_POLICIES.create("fair"))
     assert [each.completed_ms for each in episode.jobs] == [200, 200]
 
 
 def test_weighted_fair_gives_in_proportion_to_work() -> None:
     # 4 executors, work 300 : 100, so 3 and 1 of them, and both end after one wave.
     jobs = [job("a", 3, 100), job("b", 1, 100)]
-    conversation = SparkSimulation(4, jobs, moving_delay_ms=0).decisions()
+    conversation = SparkKernel(4, jobs, moving_delay_ms=0).decisions()
     policy = SPARK_POLICIES.create("weighted-fair[alpha=1]")
     commit = policy.decide(next(conversation))
     assert commit is not None
@@ -68,7 +68,7 @@ def test_weighted_fair_gives_in_proportion_to_work() -> None:
 
 def test_a_cap_leaves_executors_to_the_next_job() -> None:
     jobs = [job("short", 4, 10), job("long", 8, 100)]
-    conversation = SparkSimulation(4, jobs, moving_delay_ms=0).decisions()
+    conversation = SparkKernel(4, jobs, moving_delay_ms=0).decisions()
     policy = SPARK_POLICIES.create("srpt-cp[cap=3]")
     first = policy.decide(next(conversation))
     assert first is not None
@@ -81,7 +81,7 @@ def test_a_cap_leaves_executors_to_the_next_job() -> None:
 def test_the_critical_path_goes_first() -> None:
     # Stage 1 leads to 500 ms more; stage 0 to nothing.
     chain = SparkJob.of("j", [Replay((100.0,), 100), Replay((50.0,), 50), Replay((500.0,), 500)], [(1, 2)])
-    episode = SparkSimulation(1, [chain], moving_delay_ms=0, record=True).run(SPARK_POLICIES.create("srpt-cp"))
+    episode = SparkKernel(1, [chain], moving_delay_ms=0, record=True).run(SPARK_POLICIES.create("srpt-cp"))
     assert episode.launches is not None
     assert [target.index for *_, target in episode.launches if hasattr(target, "index")][:2] == [1, 2]
 
@@ -124,7 +124,7 @@ def test_strong_heuristics_reach_what_was_measured_of_them(
     means = []
     for seed in (1234, *range(1, 10)):
         drawn = parity_sequence(profiles, seed, jobs)
-        simulation = SparkSimulation(executors, drawn.jobs, parity=True, draws=drawn.draws)
+        simulation = SparkKernel(executors, drawn.jobs, parity=True, draws=drawn.draws)
         means.append(simulation.run(SPARK_POLICIES.create(name)).mean_jct_s)
     assert fmean(means) == pytest.approx(mean_s, abs=0.05)
 
@@ -134,6 +134,6 @@ def test_strong_heuristics_reach_what_was_measured_of_them(
 def test_the_share_rule_of_decima_sim_comes_near_its_own_replay(data: Path, name: str, mean_s: float) -> None:
     """The two simulators differ in more than the rule; 2 % apart is near."""
     dump = read_dump(data / "golden" / "decima" / f"{name}.workload.json.gz")
-    simulation = SparkSimulation(dump.executors or 0, dump.jobs, parity=True)
+    simulation = SparkKernel(dump.executors or 0, dump.jobs, parity=True)
     episode = simulation.run(SPARK_POLICIES.create("fair[counts=wanting]"))
     assert episode.mean_jct_s == pytest.approx(mean_s, rel=0.02)

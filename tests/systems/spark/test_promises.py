@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 from spark_cases import Anything, random_jobs
 
-from dagsim.systems.spark import Commit, ExecutorType, SparkSimulation, View
-from dagsim.systems.spark.pools import Journey
+from dagsim.systems.spark import Commit, ExecutorType, SparkKernel, SparkView
+from dagsim.systems.spark.pools import ExecutorMove
 
 RULES = pytest.mark.parametrize("parity", [True, False], ids=["parity", "default"])
 SEEDS = pytest.mark.parametrize("seed", range(10))
@@ -19,13 +19,13 @@ SEEDS = pytest.mark.parametrize("seed", range(10))
 @SEEDS
 def test_every_task_runs_once_after_all_parents_on_an_executor_at_its_job(seed: int, parity: bool) -> None:
     jobs = random_jobs(seed)
-    episode = SparkSimulation(4, jobs, moving_delay_ms=20, parity=parity, record=True).run(Anything(seed, parity))
+    episode = SparkKernel(4, jobs, moving_delay_ms=20, parity=parity, record=True).run(Anything(seed, parity))
     assert episode.launches is not None
     spans = defaultdict(list)
     busy = defaultdict(list)
     for start, length, executor, target in episode.launches:
         busy[executor.number].append((start, start + length, target))
-        if not isinstance(target, Journey):
+        if not isinstance(target, ExecutorMove):
             spans[target].append((start, start + length))
     for job in episode.jobs:
         for stage in job.stages:
@@ -41,7 +41,7 @@ def test_every_task_runs_once_after_all_parents_on_an_executor_at_its_job(seed: 
         for (_, end, _), (start, _, _) in pairwise(launches):
             assert start >= end, number
         for _, _, target in launches:
-            if isinstance(target, Journey):
+            if isinstance(target, ExecutorMove):
                 at = target.stage.job
             else:
                 assert target.job is at
@@ -51,7 +51,7 @@ def test_every_task_runs_once_after_all_parents_on_an_executor_at_its_job(seed: 
 @SEEDS
 def test_same_seed_same_episode(seed: int, parity: bool) -> None:
     one, other = (
-        SparkSimulation(4, random_jobs(seed), moving_delay_ms=20, parity=parity).run(Anything(seed, parity))
+        SparkKernel(4, random_jobs(seed), moving_delay_ms=20, parity=parity).run(Anything(seed, parity))
         for _ in range(2)
     )
     assert one.jct_s.tolist() == other.jct_s.tolist()
@@ -62,7 +62,7 @@ def test_same_seed_same_episode(seed: int, parity: bool) -> None:
 @SEEDS
 def test_executors_are_never_lost(seed: int, parity: bool) -> None:
     """At the end all are in the common pool, and nobody is counted anywhere."""
-    simulation = SparkSimulation(4, random_jobs(seed), moving_delay_ms=20, parity=parity)
+    simulation = SparkKernel(4, random_jobs(seed), moving_delay_ms=20, parity=parity)
     episode = simulation.run(Anything(seed, parity))
     cluster = simulation.cluster
     assert cluster.common.executors == set(range(4))
@@ -77,14 +77,14 @@ def test_executors_are_never_lost(seed: int, parity: bool) -> None:
 @SEEDS
 def test_supply_counts_the_executors_of_a_job(seed: int) -> None:
     """Those at the job, on their way to it, or committed to it from elsewhere (the default's promise)."""
-    simulation = SparkSimulation(4, random_jobs(seed), moving_delay_ms=20)
+    simulation = SparkKernel(4, random_jobs(seed), moving_delay_ms=20)
     conversation, policy = simulation.decisions(), Anything(seed, False)
     view = next(conversation)
     try:
         while True:
             moving = defaultdict(int)
             for *_, target, _ in simulation.cluster.heap:
-                if isinstance(target, Journey):
+                if isinstance(target, ExecutorMove):
                     moving[target.stage.job] += 1
             pools = {executor.pool for executor in simulation.cluster.executors} - {None}
             for job in view.jobs:
@@ -103,10 +103,10 @@ def test_supply_counts_the_executors_of_a_job(seed: int) -> None:
 @SEEDS
 def test_different_speeds_keep_the_promises(seed: int) -> None:
     types = (ExecutorType("A100", 2, 2.0), ExecutorType("T4", 2, 0.5))
-    episode = SparkSimulation(types, random_jobs(seed), moving_delay_ms=20, record=True).run(Anything(seed, False))
+    episode = SparkKernel(types, random_jobs(seed), moving_delay_ms=20, record=True).run(Anything(seed, False))
     assert episode.launches is not None
     for _, length, executor, target in episode.launches:
-        if isinstance(target, Journey):
+        if isinstance(target, ExecutorMove):
             assert length == 20
         else:
             assert length * executor.speed in (0, 10, 20, 50)
@@ -118,11 +118,11 @@ def test_by_default_no_executor_idles_while_a_stage_wants_it(seed: int, monkeypa
     """Under a policy that gives all it can: before time moves on, no idle executor could be committed anywhere."""
 
     class Everything(Anything):
-        def decide(self, view: View) -> Commit | None:
+        def decide(self, view: SparkView) -> Commit | None:
             commit = super().decide(view)
             return None if commit is None else Commit(commit.stage, view.committable)
 
-    simulation = SparkSimulation(9, random_jobs(seed), moving_delay_ms=20)
+    simulation = SparkKernel(9, random_jobs(seed), moving_delay_ms=20)
     cluster, opens = simulation.cluster, simulation._opens
     checked = []
 

@@ -7,7 +7,7 @@ from spark_cases import Anything, random_jobs
 from dagsim.errors import ModelError
 from dagsim.metrics import jct
 from dagsim.model import Edge, Job, Kind, Task, TaskGraph
-from dagsim.systems.spark import SPARK_POLICIES, ExecutorType, Replay, SparkJob, SparkSimulation
+from dagsim.systems.spark import SPARK_POLICIES, ExecutorType, Replay, SparkJob, SparkKernel
 from dagsim.systems.spark.schedule import schedule_of
 
 
@@ -25,7 +25,7 @@ def as_job(job: SparkJob, gpus: bool) -> Job:
 def test_the_log_of_single_tasks_keeps_every_promise(seed: int, parity: bool, name: str) -> None:
     jobs = random_jobs(seed)
     types = (ExecutorType(name, 4),)
-    episode = SparkSimulation(types, jobs, moving_delay_ms=20, parity=parity, record=True).run(Anything(seed, parity))
+    episode = SparkKernel(types, jobs, moving_delay_ms=20, parity=parity, record=True).run(Anything(seed, parity))
     schedule = schedule_of(episode, merged=False)
     check_log(schedule.cluster, [as_job(job, name == "A100") for job in jobs], schedule)
     assert jct(schedule).tolist() == pytest.approx(episode.jct_s.tolist())
@@ -33,7 +33,7 @@ def test_the_log_of_single_tasks_keeps_every_promise(seed: int, parity: bool, na
 
 @pytest.mark.parametrize("seed", range(6))
 def test_merged_runs_are_as_busy_as_single_ones(seed: int) -> None:
-    episode = SparkSimulation(4, random_jobs(seed), moving_delay_ms=20, record=True).run(Anything(seed, False))
+    episode = SparkKernel(4, random_jobs(seed), moving_delay_ms=20, record=True).run(Anything(seed, False))
     single, merged = (schedule_of(episode, merged=flag) for flag in (False, True))
 
     def tasks(schedule: object) -> int:
@@ -49,7 +49,7 @@ def test_merged_runs_are_as_busy_as_single_ones(seed: int) -> None:
 def test_a_journey_is_the_set_up_of_the_first_run() -> None:
     # 100 ms travel, then two tasks of 10 ms back to back: one run from 0 to 120 ms that computes from 100 ms on.
     job = SparkJob.of("j", [Replay((10.0, 10.0), 10)])
-    episode = SparkSimulation(1, [job], moving_delay_ms=100, record=True).run(SPARK_POLICIES.create("fifo"))
+    episode = SparkKernel(1, [job], moving_delay_ms=100, record=True).run(SPARK_POLICIES.create("fifo"))
     rows = [(row.kind, row.time_s, row.instances) for row in schedule_of(episode).log]
     assert rows == [
         (Kind.ARRIVED, 0.0, 0),
@@ -61,6 +61,6 @@ def test_a_journey_is_the_set_up_of_the_first_run() -> None:
 
 
 def test_an_episode_that_was_not_recorded_has_no_schedule() -> None:
-    episode = SparkSimulation(1, random_jobs(0)).run(SPARK_POLICIES.create("fifo"))
+    episode = SparkKernel(1, random_jobs(0)).run(SPARK_POLICIES.create("fifo"))
     with pytest.raises(ModelError, match="record=True"):
         schedule_of(episode)

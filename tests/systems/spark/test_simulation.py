@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import IllegalDecision, ModelError, Stalled
-from dagsim.systems.spark import SPARK_POLICIES, Commit, ExecutorType, Replay, SparkJob, SparkSimulation, View
+from dagsim.systems.spark import SPARK_POLICIES, Commit, ExecutorType, Replay, SparkJob, SparkKernel, SparkView
 
 BOTH = pytest.mark.parametrize("parity", [True, False], ids=["parity", "default"])
 
@@ -15,7 +15,7 @@ def job(*stages: list[float], edges: tuple[tuple[int, int], ...] = (), at: float
 def completed_ms(
     executors: int | tuple[ExecutorType, ...], jobs: list[SparkJob], policy: str, **rest: object
 ) -> list[float]:
-    simulation = SparkSimulation(executors, jobs, moving_delay_ms=100, **rest)  # type: ignore[arg-type]
+    simulation = SparkKernel(executors, jobs, moving_delay_ms=100, **rest)  # type: ignore[arg-type]
     return [each.completed_ms or -1.0 for each in simulation.run(SPARK_POLICIES.create(policy)).jobs]
 
 
@@ -44,7 +44,7 @@ def test_in_parity_the_common_pool_sleeps_until_the_next_arrival() -> None:
     class One:
         """One executor for whatever comes first, the rest stays idle until asked again."""
 
-        def decide(self, view: View) -> Commit | None:
+        def decide(self, view: SparkView) -> Commit | None:
             for each in view.jobs:
                 for stage in view.schedulable(each):
                     if view.source is not None or stage.index == 0 or each.supply == 1:
@@ -52,10 +52,10 @@ def test_in_parity_the_common_pool_sleeps_until_the_next_arrival() -> None:
             return None
 
     wide = job([10], [40, 40], edges=((0, 1),))
-    slow = SparkSimulation(2, [wide], moving_delay_ms=100, parity=True).run(One())
+    slow = SparkKernel(2, [wide], moving_delay_ms=100, parity=True).run(One())
     assert slow.jobs[0].completed_ms == 190  # one executor runs all: 100 + 10 + 40 + 40
     # Asked again whenever something changed, it sends the second one: at 110, there at 210, after 40 + 40 are done.
-    quick = SparkSimulation(2, [wide], moving_delay_ms=20).run(One())
+    quick = SparkKernel(2, [wide], moving_delay_ms=20).run(One())
     assert quick.jobs[0].completed_ms == 30 + 40  # 20 travel + 10, then both at once
 
 
@@ -74,7 +74,7 @@ def test_sent_ahead_executors_wait_for_their_stage() -> None:
 
 def test_a_decision_for_a_stage_that_cannot_be_chosen_is_illegal() -> None:
     chain = job([500], [10], edges=((0, 1),))
-    conversation = SparkSimulation(1, [chain]).decisions()
+    conversation = SparkKernel(1, [chain]).decisions()
     view = next(conversation)
     with pytest.raises(IllegalDecision, match=r"stage 1 of job 'j' cannot be chosen now"):
         conversation.send((view.jobs[0].stages[1], 1))
@@ -82,7 +82,7 @@ def test_a_decision_for_a_stage_that_cannot_be_chosen_is_illegal() -> None:
 
 @pytest.mark.parametrize("executors", [0, 3])
 def test_more_executors_than_there_are_is_illegal(executors: int) -> None:
-    conversation = SparkSimulation(2, [job([500])]).decisions()
+    conversation = SparkKernel(2, [job([500])]).decisions()
     view = next(conversation)
     with pytest.raises(IllegalDecision, match="can get 1 to 2 executors"):
         conversation.send((view.jobs[0].stages[0], executors))
@@ -90,20 +90,20 @@ def test_more_executors_than_there_are_is_illegal(executors: int) -> None:
 
 def test_a_policy_that_leaves_all_idle_stalls() -> None:
     class Idle:
-        def decide(self, view: View) -> None:
+        def decide(self, view: SparkView) -> None:
             return None
 
     with pytest.raises(Stalled, match="1 jobs wait"):
-        SparkSimulation(2, [job([500])]).run(Idle())
+        SparkKernel(2, [job([500])]).run(Idle())
 
 
 def test_jobs_must_come_in_order_of_arrival() -> None:
     with pytest.raises(ModelError, match="arrives before"):
-        SparkSimulation(1, [job([1], at=5), job([1], at=3)]).run(SPARK_POLICIES.create("fifo"))
+        SparkKernel(1, [job([1], at=5), job([1], at=3)]).run(SPARK_POLICIES.create("fifo"))
 
 
 def test_until_stops_the_clock() -> None:
-    episode = SparkSimulation(1, [job([500]), job([1], at=1000)], moving_delay_ms=0).run(
+    episode = SparkKernel(1, [job([500]), job([1], at=1000)], moving_delay_ms=0).run(
         SPARK_POLICIES.create("fifo"), until_ms=200
     )
     assert episode.ended_ms == 200

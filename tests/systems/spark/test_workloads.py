@@ -15,7 +15,7 @@ from dagsim.systems.spark import (
     SPARK_POLICIES,
     Replay,
     SparkJob,
-    SparkSimulation,
+    SparkKernel,
     parity_sequence,
     read_dump,
     read_profiles,
@@ -79,9 +79,7 @@ def test_synthetic_loads_rank_policies_as_the_profiles_do(data: Path, synthetic:
         means = {}
         for policy in ("srpt-cp[cap=5]", "fair", "fifo"):
             drawn = [
-                SparkSimulation(10, sequence(pool, seed, jobs=50), seed=seed)
-                .run(SPARK_POLICIES.create(policy))
-                .mean_jct_s
+                SparkKernel(10, sequence(pool, seed, jobs=50), seed=seed).run(SPARK_POLICIES.create(policy)).mean_jct_s
                 for seed in range(5)
             ]
             means[policy] = fmean(drawn)
@@ -192,7 +190,7 @@ def test_alibaba_tasks_become_stages() -> None:
     jobs = trace_jobs(SAMPLES / "alibaba2018" / "batch_task.csv")
     assert jobs
     assert all(durations.rough_ms >= 1000 for job in jobs for durations in job.durations)
-    episode = SparkSimulation(4, jobs).run(SPARK_POLICIES.create("fair"))
+    episode = SparkKernel(4, jobs).run(SPARK_POLICIES.create("fair"))
     assert all(job.completed_ms is not None for job in episode.jobs)
 
 

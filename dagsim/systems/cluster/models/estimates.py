@@ -9,7 +9,7 @@ from typing import Literal
 from dagsim.errors import ModelError
 from dagsim.model import Task
 from dagsim.model.streams import stream
-from dagsim.systems.cluster.state import ActiveJob
+from dagsim.systems.cluster.state import JobState
 
 __all__ = ["Estimates"]
 
@@ -38,7 +38,7 @@ class Estimates:
         if not self.sigma >= 0:
             raise ModelError(f"estimates: sigma must be 0 or more, got {self.sigma!r}")
 
-    def apply(self, active: ActiveJob, seed: int) -> None:
+    def apply(self, active: JobState, seed: int) -> None:
         """Replace the truth on the job's tasks by what policies may know. Depends on nothing but job, number and
         seed."""
         if self.kind == "exact":
@@ -52,7 +52,7 @@ class Estimates:
             task.best_s = task.rank_s = min(task.seconds)
         active.rank()
 
-    def _factors(self, active: ActiveJob, seed: int) -> list[float]:
+    def _factors(self, active: JobState, seed: int) -> list[float]:
         """Per task the estimate as a multiple of the truth."""
         match self.kind:
             case "noisy":

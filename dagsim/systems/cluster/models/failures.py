@@ -14,7 +14,7 @@ from dagsim.errors import ModelError
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import DISTURBANCES, Clock, Timer
 
-__all__ = ["Disturbance", "Downtimes", "Maintenance", "NodeFailures", "Nodes"]
+__all__ = ["FailureModel", "Maintenance", "NodeFailures", "Nodes", "Outages"]
 
 
 class Nodes(Protocol):
@@ -34,22 +34,22 @@ class Nodes(Protocol):
         ...
 
 
-class Disturbance(Protocol):
+class FailureModel(Protocol):
     """The seam where disturbances attach: a configuration that makes the plain state of its processes."""
 
-    def start(self, nodes: int, seed: int) -> Disturbing:
+    def start(self, nodes: int, seed: int) -> FailureProcess:
         """The state at time 0 for a cluster of ``nodes`` nodes."""
         ...
 
 
-class Disturbing(Protocol):
+class FailureProcess(Protocol):
     """A disturbance at work. What comes next is plain data, so that a copy goes on in a forked simulation."""
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
         """The SimPy processes that carry on from the present state."""
         ...
 
-    def copy(self) -> Disturbing:
+    def copy(self) -> FailureProcess:
         """An equal state that goes on by itself."""
         ...
 
@@ -157,7 +157,7 @@ class _Maintaining:
 
 
 @dataclass(frozen=True, slots=True)
-class Downtimes:
+class Outages:
     """Nodes that come later, leave or are away, each from its ``start_s`` to its ``end_s`` (``inf``: for good), as a
     trace's machine events have it. Those of one node must not overlap."""
 

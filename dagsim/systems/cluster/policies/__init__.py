@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dagsim.registry import Entry, Registry
-from dagsim.systems.cluster.policies.placement.rule import PLACEMENTS, Placing
-from dagsim.systems.cluster.view import Policy
+from dagsim.systems.cluster.policies.placement.rule import PLACEMENT_RULES, PlacementRule
+from dagsim.systems.cluster.view import ClusterPolicy
 
-__all__ = ["PLACEMENTS", "POLICIES", "Placing"]
+__all__ = ["PLACEMENT_RULES", "POLICIES", "PlacementRule"]
 
 _KNOWS = ("clairvoyant",)
 _STOPS = ("preemptive",)
 _COSTLY = ("clairvoyant", "costly")
 
-POLICIES: Registry[Policy] = Registry(
+POLICIES: Registry[ClusterPolicy] = Registry(
     "policy",
     [
         Entry("fifo", ".orders.static:fifo", "oldest first; it blocks all behind it until it fits"),

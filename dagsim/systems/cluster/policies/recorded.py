@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dagsim.errors import IllegalDecision
 from dagsim.model import Admit, Decision, Kind, Preempt, Record, Reject, RejectReason, Share, Start, Wait
 from dagsim.model.log import ScheduleLog
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["RecordedPolicy"]
 
@@ -37,7 +37,7 @@ class RecordedPolicy:
         self._answered = False
         """The answer of this conversation is given; asked once more, there is nothing to add."""
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         if self._answered:
             self._answered = False
         elif self._next < len(self._answers) and self._answers[self._next][0][0].time_s <= view.now:
@@ -50,7 +50,7 @@ class RecordedPolicy:
         if self._next < len(self._answers) and (time_s := self._answers[self._next][0][0].time_s) > view.now:
             yield Wait(time_s)
 
-    def _decision(self, view: View, step: list[Record]) -> Decision:
+    def _decision(self, view: ClusterView, step: list[Record]) -> Decision:
         first = step[0]
         match first.kind:
             case Kind.ADMITTED:
@@ -66,7 +66,7 @@ class RecordedPolicy:
                     task, tuple([Share(row.node, row.instances, _only(row.gpus) if shared else None) for row in step])
                 )
 
-    def _waiting(self, view: View, step: list[Record]) -> ActiveTask:
+    def _waiting(self, view: ClusterView, step: list[Record]) -> TaskState:
         """The waiting piece of the task that the recorded run was made of."""
         first, asked = step[0], sum(row.instances for row in step)
         pieces = sorted(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dagsim.registry import Entry, Registry
-from dagsim.systems.spark.view import Policy
+from dagsim.systems.spark.view import SparkPolicy
 
 __all__ = ["SPARK_POLICIES"]
 
-SPARK_POLICIES: Registry[Policy] = Registry(
+SPARK_POLICIES: Registry[SparkPolicy] = Registry(
     "Spark policy",
     [
         Entry("fifo", ".fair:fifo", "oldest job first, as many executors as it can use"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.systems.spark.state import ActiveJob
-from dagsim.systems.spark.view import Commit, View
+from dagsim.systems.spark.state import SparkJobState
+from dagsim.systems.spark.view import Commit, SparkView
 from dagsim.systems.spark.work import first_stage
 
 __all__ = ["FairShare", "fifo"]
@@ -28,7 +28,7 @@ class FairShare:
         self.counts = counts
         self.dynamic = dynamic
 
-    def decide(self, view: View) -> Commit | None:
+    def decide(self, view: SparkView) -> Commit | None:
         source = view.source
         if source is not None:
             stage = first_stage(view.schedulable(source))
@@ -42,7 +42,7 @@ class FairShare:
                     return Commit(stage, min(view.committable, share - job.supply))
         return None
 
-    def _share(self, view: View) -> int:
+    def _share(self, view: SparkView) -> int:
         if not self.dynamic:
             return view.executors
         jobs = len(view.jobs) if self.counts == "active" else sum(map(_wants, view.jobs))
@@ -54,5 +54,5 @@ def fifo() -> FairShare:
     return FairShare(dynamic=False)
 
 
-def _wants(job: ActiveJob) -> bool:
+def _wants(job: SparkJobState) -> bool:
     return any(stage.remaining > stage.inbound for stage in job.active)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.policies.weighted import WeightedFair
-from dagsim.systems.spark.state import ActiveJob
-from dagsim.systems.spark.view import Commit, View
+from dagsim.systems.spark.state import SparkJobState
+from dagsim.systems.spark.view import Commit, SparkView
 
 __all__ = ["Graphene", "planned_order", "span_ms"]
 
@@ -25,9 +25,9 @@ class Graphene:
 
     def __init__(self, alpha: float = -0.5) -> None:
         self._shares = WeightedFair(alpha)
-        self._places: dict[ActiveJob, list[int]] = {}
+        self._places: dict[SparkJobState, list[int]] = {}
 
-    def decide(self, view: View) -> Commit | None:
+    def decide(self, view: SparkView) -> Commit | None:
         commit = self._shares.decide(view)
         if commit is None:
             return None
@@ -35,7 +35,7 @@ class Graphene:
         stage = min(view.schedulable(commit.stage.job), key=lambda each: (each.blockers > 0, places[each.index]))
         return Commit(stage, commit.executors)
 
-    def _planned(self, job: ActiveJob, view: View) -> list[int]:
+    def _planned(self, job: SparkJobState, view: SparkView) -> list[int]:
         places = self._places.get(job)
         if places is None:
             if len(self._places) > 2 * len(view.jobs) + 16:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dagsim.systems.spark.view import Commit, View
+from dagsim.systems.spark.view import Commit, SparkView
 from dagsim.systems.spark.work import first_stage
 
 __all__ = ["RandomJob"]
@@ -11,7 +11,7 @@ __all__ = ["RandomJob"]
 class RandomJob:
     """A uniform job of those with a stage to choose, and a uniform number of executors (as in spark-sched-sim)."""
 
-    def decide(self, view: View) -> Commit | None:
+    def decide(self, view: SparkView) -> Commit | None:
         rng = view.stream("policy")
         jobs = list(view.jobs)
         while jobs:

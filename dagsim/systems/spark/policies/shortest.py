@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dagsim.errors import ModelError
-from dagsim.systems.spark.state import ActiveJob
-from dagsim.systems.spark.view import Commit, View
+from dagsim.systems.spark.state import SparkJobState
+from dagsim.systems.spark.view import Commit, SparkView
 from dagsim.systems.spark.work import critical_stage, total_work_ms, work_left_ms
 
 __all__ = ["ShortestFirst", "sjf_cp", "srpt_cp"]
@@ -17,13 +17,13 @@ class ShortestFirst:
     its critical path. All executors of the source are given anew. When all jobs are at the cap, it is lifted.
     """
 
-    def __init__(self, work: Callable[[ActiveJob], float], cap: int | None = None) -> None:
+    def __init__(self, work: Callable[[SparkJobState], float], cap: int | None = None) -> None:
         if cap is not None and cap < 1:
             raise ModelError(f"cap must be at least 1, got {cap!r}")
         self.work = work
         self.cap = cap
 
-    def decide(self, view: View) -> Commit | None:
+    def decide(self, view: SparkView) -> Commit | None:
         source, free = view.source, view.committable
         cap = view.executors if self.cap is None else self.cap
         jobs = sorted(view.jobs, key=self.work)

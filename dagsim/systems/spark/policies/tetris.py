@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dagsim.errors import ModelError
-from dagsim.systems.spark.state import ActiveJob
-from dagsim.systems.spark.view import Commit, View
+from dagsim.systems.spark.state import SparkJobState
+from dagsim.systems.spark.view import Commit, SparkView
 from dagsim.systems.spark.work import work_left_ms
 
 __all__ = ["Tetris"]
@@ -27,7 +27,7 @@ class Tetris:
         self.weight = weight
         self.cap = cap
 
-    def decide(self, view: View) -> Commit | None:
+    def decide(self, view: SparkView) -> Commit | None:
         free, source = view.committable, view.source
         cap = view.executors if self.cap is None else self.cap
         room = {job: cap - job.supply + (free if job is source else 0) for job in view.jobs}
@@ -36,7 +36,7 @@ class Tetris:
             return Commit(below.stage, min(free, room[below.stage.job]))
         return self._best(view, view.jobs)
 
-    def _best(self, view: View, jobs: Iterable[ActiveJob]) -> Commit | None:
+    def _best(self, view: SparkView, jobs: Iterable[SparkJobState]) -> Commit | None:
         free = view.committable
         choice = [
             (stage, min(stage.demand, free) / free, work_ms)

@@ -6,8 +6,8 @@ from math import ceil
 from typing import Literal
 
 from dagsim.errors import ModelError
-from dagsim.systems.spark.state import ActiveJob
-from dagsim.systems.spark.view import Commit, View
+from dagsim.systems.spark.state import SparkJobState
+from dagsim.systems.spark.view import Commit, SparkView
 from dagsim.systems.spark.work import first_stage, total_work_ms, work_left_ms
 
 __all__ = ["WeightedFair", "naive_weighted_fair"]
@@ -31,7 +31,7 @@ class WeightedFair:
         self.order = order
         self.work = total_work_ms if total else work_left_ms
 
-    def decide(self, view: View) -> Commit | None:
+    def decide(self, view: SparkView) -> Commit | None:
         source, free = view.source, view.committable
         lacks = self._lacks(view)
         if source is not None and ceil(lacks.get(source, 0.0)) > 0:
@@ -52,7 +52,7 @@ class WeightedFair:
                 return Commit(stage, free)
         return None
 
-    def _lacks(self, view: View) -> dict[ActiveJob, float]:
+    def _lacks(self, view: SparkView) -> dict[SparkJobState, float]:
         """Per job how many executors it has less than its share; what the source could give away it has not."""
         weights = [max(self.work(job), 1.0) ** self.alpha for job in view.jobs]
         per_weight = view.executors / sum(weights)

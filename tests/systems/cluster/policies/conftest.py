@@ -9,7 +9,7 @@ import pytest
 from dagsim.model import Cluster, Edge, Job, Task, TaskGraph
 from dagsim.model.record import Kind
 from dagsim.model.schedule import Schedule
-from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 
 Run = Callable[..., Schedule]
@@ -21,7 +21,7 @@ def run() -> Run:
 
     def run_(spec: str, jobs: Iterable[Job], gpus: int = 1) -> Schedule:
         cluster = Cluster.of({"V100": gpus}, per_node=gpus)
-        return Simulation(cluster, jobs).run(POLICIES.create(spec))
+        return ClusterKernel(cluster, jobs).run(POLICIES.create(spec))
 
     return run_
 

@@ -8,7 +8,7 @@ import pytest
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Start, Task
 from dagsim.model.record import Kind
-from dagsim.systems.cluster import Estimates, Simulation
+from dagsim.systems.cluster import ClusterKernel, Estimates
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.fair.gavel import shares
 from dagsim.systems.cluster.policies.planning.allox import assign
@@ -31,7 +31,7 @@ def test_conservative_delays_nobody(run, rows):
 
 def test_conservative_moves_everybody_up_when_a_run_ends_early():
     jobs = [Job.single("1", Task("t", 4.0, estimate=10.0)), Job.single("2", Task("t", 1.0, estimate=1.0))]
-    simulation = Simulation(Cluster.of({"V100": 1}), jobs, estimates=Estimates("predicted"))
+    simulation = ClusterKernel(Cluster.of({"V100": 1}), jobs, estimates=Estimates("predicted"))
     assert starts(simulation.run(POLICIES.create("conservative"))) == [0, 4]
 
 
@@ -65,7 +65,7 @@ def test_allox_counts_the_time_until_a_lane_is_free():
 def test_allox_runs_its_assignment():
     speeds = [{"V100": 1 / a, "T4": 1 / b} for a, b in ((2, 4), (3, 3), (4, 2), (6, 5))]
     jobs = [Job.single(str(number), Task("t", 1.0, speeds=each)) for number, each in enumerate(speeds)]
-    schedule = Simulation(Cluster.of({"V100": 1, "T4": 1}), jobs).run(POLICIES.create("allox"))
+    schedule = ClusterKernel(Cluster.of({"V100": 1, "T4": 1}), jobs).run(POLICIES.create("allox"))
     assert sum(row[1] for row in schedule.log.since(0) if row[0] == Kind.COMPLETED) == pytest.approx(16)
 
 
@@ -74,7 +74,7 @@ def test_energy_is_saved_within_the_slowdown():
     jobs = [Job.single("j", Task("t", 10.0, speeds={"A100-40": 1.0, "T4": 1 / 1.4}))]
 
     def on(spec):
-        schedule = Simulation(Cluster.of({"A100-40": 1, "T4": 1}), jobs).run(POLICIES.create(spec))
+        schedule = ClusterKernel(Cluster.of({"A100-40": 1, "T4": 1}), jobs).run(POLICIES.create(spec))
         return [schedule.cluster.nodes[row[5]].gpu.name for row in schedule.log.since(0) if row[0] == Kind.STARTED]
 
     assert on("energy-saver[slowdown=1.5]") == ["T4"]
@@ -85,11 +85,11 @@ def test_energy_is_saved_within_the_slowdown():
 
 def test_the_cap_holds_what_would_draw_too_much(rows):
     # A V100 draws 0.8 x 300 = 240 W: two fit under 500 W, the third waits.
-    schedule = Simulation(Cluster.of({"V100": 4}, per_node=4), rows((0, 5), (0, 5), (0, 5))).run(
+    schedule = ClusterKernel(Cluster.of({"V100": 4}, per_node=4), rows((0, 5), (0, 5), (0, 5))).run(
         POLICIES.create("power-cap[watts=500]")
     )
     assert starts(schedule) == [0, 0, 5]
-    alone = Simulation(Cluster.of({"V100": 4}, per_node=4), rows((0, 5, 4))).run(
+    alone = ClusterKernel(Cluster.of({"V100": 4}, per_node=4), rows((0, 5, 4))).run(
         POLICIES.create("power-cap[watts=500]")
     )
     assert starts(alone) == [0]
@@ -137,7 +137,7 @@ def test_a_rollout_sees_what_its_base_policy_does_not():
     cluster = Cluster.of({"A100-40": 1, "T4": 1})
 
     def total(spec):
-        schedule = Simulation(cluster, jobs).run(POLICIES.create(spec))
+        schedule = ClusterKernel(cluster, jobs).run(POLICIES.create(spec))
         return sum(row[1] for row in schedule.log.since(0) if row[0] == Kind.COMPLETED)
 
     assert total("sjf") == pytest.approx(10 + 100)
@@ -157,6 +157,6 @@ def test_a_fork_of_the_view_knows_neither_truth_nor_what_is_to_come():
                     yield Start(task, placement)
 
     jobs = [Job.single("1", Task("t", 4.0, estimate=9.0)), Job.single("2", Task("t", 1.0, estimate=1.0), 2.0)]
-    simulation = Simulation(Cluster.of({"V100": 1}), jobs, estimates=Estimates("predicted"))
+    simulation = ClusterKernel(Cluster.of({"V100": 1}), jobs, estimates=Estimates("predicted"))
     assert simulation.run(Asking()).ended_s == 5.0
     assert seen["done"] == 9.0

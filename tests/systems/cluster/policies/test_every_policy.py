@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dagsim.model import Cluster, Edge, GpuType, Job, Node, Task, TaskGraph
 from dagsim.model.record import Kind
-from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 
 SLOW = GpuType("slow", 1.0, 16, 100, 100, 10)
@@ -58,17 +58,17 @@ def spec(name):
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs=work())
 def test_it_finishes_all_work_the_same_way_twice(name, jobs):
-    schedule = Simulation(CLUSTER, jobs).run(POLICIES.create(spec(name)))
+    schedule = ClusterKernel(CLUSTER, jobs).run(POLICIES.create(spec(name)))
     kinds = [row[0] for row in schedule.log.since(0)]
     assert kinds.count(Kind.COMPLETED) == len(jobs) - kinds.count(Kind.REJECTED)
-    assert Simulation(CLUSTER, jobs).run(POLICIES.create(spec(name))).log.since(0) == schedule.log.since(0)
+    assert ClusterKernel(CLUSTER, jobs).run(POLICIES.create(spec(name))).log.since(0) == schedule.log.since(0)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs=work(), at=st.integers(1, 20))
 def test_a_copy_of_it_goes_on_in_a_fork(name, jobs, at):
-    simulation, policy = Simulation(CLUSTER, jobs), POLICIES.create(spec(name))
+    simulation, policy = ClusterKernel(CLUSTER, jobs), POLICIES.create(spec(name))
     simulation.run(policy, until_s=at)
     schedule = simulation.fork().run(copy.deepcopy(policy))
     kinds = [row[0] for row in schedule.log.since(0)]

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from dagsim.model import Cluster, Demand, GpuType, Job, Node, Task
 from dagsim.model.record import Kind
-from dagsim.systems.cluster import Simulation
-from dagsim.systems.cluster.nodes import Machines
-from dagsim.systems.cluster.policies import PLACEMENTS, POLICIES
+from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.nodes import ClusterState
+from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.systems.cluster.policies.orders.static import fifo
 from dagsim.systems.cluster.policies.placement.fgd import Fgd, fragmentation
 
@@ -20,7 +20,7 @@ FAST = GpuType("fast", 4.0, 16, 100, 100, 10)
 
 def nodes_of(spec, cluster, jobs):
     """Per start, in order, ``{node: instances}`` of each job."""
-    schedule = Simulation(cluster, jobs, seed=1).run(POLICIES.create(spec))
+    schedule = ClusterKernel(cluster, jobs, seed=1).run(POLICIES.create(spec))
     placed: dict[str, dict[int, int]] = {}
     for row in schedule.log.since(0):
         if row[0] == Kind.STARTED:
@@ -112,7 +112,7 @@ def test_gpu_clustering_keeps_equal_demands_together():
 
 def shared_node(cpus):
     """One node whose GPUs have 200, 1000, 1000 and 500 thousandths free."""
-    machines = Machines(Cluster((Node("n", SLOW, 4, cpus),)))
+    machines = ClusterState(Cluster((Node("n", SLOW, 4, cpus),)))
     machine = machines.list[0]
     for gpu, used in ((0, 0.8), (3, 0.5)):
         machines.take(machine, machines.compile(Demand(used), 0), 1, gpu)
@@ -134,7 +134,7 @@ def test_fragmentation_of_a_node_that_lacks_cpus():
 def test_fgd_breaks_the_gpu_that_is_broken_already():
     # Typical is a whole GPU. a takes 0.5 of GPU 0; b (0.3) there: lost 0.5 -> 0.2, on GPU 1: 0.5 -> 1.2; c fills it up
     jobs = [Job.single(name, Task("t", 9, gpus=gpus)) for name, gpus in zip("abcd", (0.5, 0.3, 0.2, 1), strict=True)]
-    schedule = Simulation(cluster_of(2), jobs).run(fifo(Fgd({Demand(1.0): 1.0})))
+    schedule = ClusterKernel(cluster_of(2), jobs).run(fifo(Fgd({Demand(1.0): 1.0})))
     gpus = [row[7] for row in schedule.log.since(0) if row[0] == Kind.STARTED]
     assert gpus == [1, 1, 1, 2]
 
@@ -164,14 +164,14 @@ def work(draw):
     return sorted(jobs, key=lambda job: job.arrival_s)
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS.names())
+@pytest.mark.parametrize("placement", PLACEMENT_RULES.names())
 @pytest.mark.parametrize("order", ORDERS)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs=work())
 def test_every_order_with_every_placement_finishes_the_work(order, placement, jobs):
     cluster = Cluster((Node("s0", SLOW, 2, 8), Node("s1", SLOW, 4, 8), Node("f", FAST, 2, 8)))
-    schedule = Simulation(cluster, jobs).run(POLICIES.create(f"{order}[placement={placement}]"))
+    schedule = ClusterKernel(cluster, jobs).run(POLICIES.create(f"{order}[placement={placement}]"))
     kinds = [row[0] for row in schedule.log.since(0)]
     assert kinds.count(Kind.COMPLETED) == len(jobs) - kinds.count(Kind.REJECTED)
-    again = Simulation(cluster, jobs).run(POLICIES.create(f"{order}[placement={placement}]"))
+    again = ClusterKernel(cluster, jobs).run(POLICIES.create(f"{order}[placement={placement}]"))
     assert again.log.since(0) == schedule.log.since(0)

@@ -7,7 +7,7 @@ from statistics import mean
 import pytest
 
 from dagsim.model import Cluster, Job, Task
-from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 
 
@@ -31,6 +31,6 @@ def test_a_gang_takes_two_nodes_of_one_type_and_nothing_else():
     gang = Task("t", 1, instances=2, gang=True, gpu_types=("V100-16",))
     long = [Job.single(str(number), Task("t", 100)) for number in range(3)]
     cluster = Cluster.of({"T4": 1, "V100": 2}, per_node=1)
-    schedule = Simulation(cluster, [*long, Job.single("gang", gang, 1.0)]).run(POLICIES.create("srtf"))
+    schedule = ClusterKernel(cluster, [*long, Job.single("gang", gang, 1.0)]).run(POLICIES.create("srtf"))
     preempted = [(row[1], row[5]) for row in schedule.log.since(0) if row[0] == 6]
     assert preempted == [(1.0, 1), (1.0, 2)] or preempted == [(1.0, 2), (1.0, 1)]

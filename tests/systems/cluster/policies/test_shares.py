@@ -9,7 +9,7 @@ import pytest
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Node, Task
 from dagsim.model.record import Kind
-from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 
 
@@ -26,7 +26,7 @@ def test_drf_gives_three_and_two_tasks():
     jobs = [
         Job.single(f"{tenant}{number}", task, tenant=tenant) for tenant, task in tasks.items() for number in range(9)
     ]
-    schedule = Simulation(Cluster((Node("n", None, 0, 9, 18),)), jobs).run(POLICIES.create("drf"))
+    schedule = ClusterKernel(Cluster((Node("n", None, 0, 9, 18),)), jobs).run(POLICIES.create("drf"))
     assert started_first(schedule) == {"A": 3, "B": 2}
 
 
@@ -57,7 +57,7 @@ def test_weights_say_what_a_job_is_due(run):
     # An answer starts as many instances as one node takes, so each has a node of one GPU to itself.
     def run_(weight):
         cluster = Cluster.of({"V100": 6}, per_node=1)
-        return Simulation(cluster, jobs(weight)).run(POLICIES.create("weighted-fair"))
+        return ClusterKernel(cluster, jobs(weight)).run(POLICIES.create("weighted-fair"))
 
     assert held(run_(1.0)) == {"a": 3, "b": 3}
     assert held(run_(2.0)) == {"a": 4, "b": 2}
@@ -70,7 +70,7 @@ def test_alpha_favours_the_large_or_the_small(order, run):
     def first(alpha):
         jobs = [Job.single("small", small), Job.single("large", large)]
         cluster = Cluster.of({"V100": 3}, per_node=1)
-        schedule = Simulation(cluster, jobs).run(POLICIES.create(f"weighted-fair[alpha={alpha}]"))
+        schedule = ClusterKernel(cluster, jobs).run(POLICIES.create(f"weighted-fair[alpha={alpha}]"))
         at_0 = [row for row in schedule.log.since(0) if row[0] == Kind.STARTED and row[1] == 0]
         return Counter(schedule.jobs[row[2]].id for row in at_0)
 

@@ -8,7 +8,7 @@ from time import perf_counter
 import pytest
 
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
-from dagsim.systems.cluster import Simulation
+from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 
 STALLINGS = ((0, 3), (2, 6), (4, 4), (6, 5), (8, 2))
@@ -50,7 +50,7 @@ def test_tetris_packs_the_demand_that_the_node_has_most_of():
     # 4 GPUs, 8 CPUs. a: 1 GPU + 1 CPU = 1/4 + 1/8 = .375; b: 1 GPU + 6 CPUs = 1/4 + 6/8 = 1
     node = Node("n", gpu_type("V100"), 4, 8)
     jobs = [Job.single("a", Task("t", 1, cpus=1)), Job.single("b", Task("t", 1, cpus=6))]
-    schedule = Simulation(Cluster((node,)), jobs).run(POLICIES.create("tetris[srpt=0]"))
+    schedule = ClusterKernel(Cluster((node,)), jobs).run(POLICIES.create("tetris[srpt=0]"))
     assert [schedule.jobs[row[2]].id for row in schedule.log.since(0) if row[0] == 3] == ["b", "a"]
 
 
@@ -58,7 +58,7 @@ def test_tetris_weighs_work_left_against_alignment():
     # as above, with b 10 s of work and a 1: mean a .6875, mean p 5.5, e = .125: a .375 - .125 = .25, b 1 - 1.25 = -.25
     node = Node("n", gpu_type("V100"), 4, 8)
     jobs = [Job.single("a", Task("t", 1, cpus=1)), Job.single("b", Task("t", 10, cpus=6))]
-    schedule = Simulation(Cluster((node,)), jobs).run(POLICIES.create("tetris"))
+    schedule = ClusterKernel(Cluster((node,)), jobs).run(POLICIES.create("tetris"))
     assert [schedule.jobs[row[2]].id for row in schedule.log.since(0) if row[0] == 3] == ["a", "b"]
 
 
@@ -67,7 +67,7 @@ def test_a_decision_among_10_000_stays_cheap(spec):
     # ten times the promise of 50 microseconds, so that a slow or busy machine does not fail it; a loop over the tasks
     # takes thousands
     jobs = [Job.single(str(number), Task("t", 1 + number % 97)) for number in range(10_000)]
-    simulation, policy = Simulation(Cluster.of({"V100": 64}), jobs), POLICIES.create(spec)
+    simulation, policy = ClusterKernel(Cluster.of({"V100": 64}), jobs), POLICIES.create(spec)
     conversation = simulation.decisions()
     view = next(conversation)
     list(policy.decide(view))

@@ -7,27 +7,27 @@ from math import log10
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Placement, Start
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.support.batch_events import NEARLY, Key, Ready, free, held, size
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["SCORES", "Committed"]
 
 
-def _fcfs(task: ActiveTask) -> float:
+def _fcfs(task: TaskState) -> float:
     return task.job.job.arrival_s
 
 
-def _sjf(task: ActiveTask) -> float:
+def _sjf(task: TaskState) -> float:
     return task.best_s
 
 
-def _f1(task: ActiveTask) -> float:
+def _f1(task: TaskState) -> float:
     return log10(max(task.best_s, 1e-9)) * size(task) + 870 * log10(max(task.job.job.arrival_s, 1e-9))
 
 
-SCORES: dict[str, Callable[[ActiveTask], float]] = {"fcfs": _fcfs, "sjf": _sjf, "f1": _f1}
+SCORES: dict[str, Callable[[TaskState], float]] = {"fcfs": _fcfs, "sjf": _sjf, "f1": _f1}
 """Smaller first; ties go first come, first served. F1 takes absolute times of arrival."""
 
 
@@ -44,7 +44,9 @@ class Committed:
         ConfigError: Another score than fcfs, sjf or f1.
     """
 
-    def __init__(self, score: str = "fcfs", backfill: bool = False, placement: str | Placing = "best-fit") -> None:
+    def __init__(
+        self, score: str = "fcfs", backfill: bool = False, placement: str | PlacementRule = "best-fit"
+    ) -> None:
         if score not in SCORES:
             raise ConfigError(f"committed: score must be one of {', '.join(SCORES)}, got {score!r}")
         self.score = score
@@ -57,7 +59,7 @@ class Committed:
         self._sizes: dict[int, float] = {}
         """What each run under way holds."""
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         ready = view.index(self, Ready).tasks
         for run in view.runs_after(max(self._sizes, default=-1)):
             self._sizes[run.id] = held(run)
@@ -85,7 +87,7 @@ class Committed:
             else:
                 return
 
-    def _pick(self, view: View, ready: dict[Key, ActiveTask], ended: list[float]) -> None:
+    def _pick(self, view: ClusterView, ready: dict[Key, TaskState], ended: list[float]) -> None:
         score = SCORES[self.score]
         picked = min((ready[key] for key in self._queued), key=lambda task: (score(task), task.order, task.piece))
         self._picked = (picked.order, picked.piece)
@@ -99,7 +101,7 @@ class Committed:
             idle += held(view.running[id_])
             self._shadow_s = end_s
 
-    def _fill(self, view: View, ready: dict[Key, ActiveTask], ended: list[float]) -> Iterator[Decision]:
+    def _fill(self, view: ClusterView, ready: dict[Key, TaskState], ended: list[float]) -> Iterator[Decision]:
         """Start what may go ahead of the picked task."""
         if not self.backfill:
             return
@@ -111,13 +113,13 @@ class Committed:
                     yield Start(task, placement)
                     self._started(view, task, ready)
 
-    def _room(self, view: View, task: ActiveTask, ended: list[float]) -> Placement | None:
+    def _room(self, view: ClusterView, task: TaskState, ended: list[float]) -> Placement | None:
         """Where the task can start while what ``ended`` holds does not count as free yet."""
         if ended and free(view, task) - sum(ended) + NEARLY < size(task):
             return None
         return self._place(view, task)
 
-    def _started(self, view: View, task: ActiveTask, ready: dict[Key, ActiveTask]) -> None:
+    def _started(self, view: ClusterView, task: TaskState, ready: dict[Key, TaskState]) -> None:
         for run in view.runs_after(max(self._sizes, default=-1)):
             self._sizes[run.id] = held(run)
         if not task.waiting:

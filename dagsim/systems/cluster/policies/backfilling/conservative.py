@@ -7,12 +7,12 @@ from math import ceil, inf
 from typing import TypeAlias
 
 from dagsim.model import Decision, Start
-from dagsim.systems.cluster.nodes import Machines
+from dagsim.systems.cluster.nodes import ClusterState
 from dagsim.systems.cluster.policies.orders.static import by_rank, width
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.support.profile import Profile
-from dagsim.systems.cluster.state import ActiveTask, Queue
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import Queue, TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Conservative"]
 
@@ -31,7 +31,7 @@ class Conservative:
     are made anew (Mu'alem and Feitelson 2001).
     """
 
-    def __init__(self, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self._place = placing(placement).place
         self._profiles: list[Profile] = []
         self._starts: dict[_Key, tuple[float, int]] = {}
@@ -39,7 +39,7 @@ class Conservative:
         self._expected: dict[int, float] = {}
         self._up = -1
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         waiting = view.index(self, lambda: _Waiting(view.machines))
         self._look(view, waiting)
         for key in sorted(waiting.tasks.keys() - self._starts.keys()):
@@ -53,7 +53,7 @@ class Conservative:
             self._renew(view, waiting)
             yield from self._start_due(view, waiting)
 
-    def _start_due(self, view: View, waiting: _Waiting) -> Iterator[Decision]:
+    def _start_due(self, view: ClusterView, waiting: _Waiting) -> Iterator[Decision]:
         due = [key for key, (start_s, _) in self._starts.items() if start_s <= view.now + _EARLY_S]
         for key in sorted(due):
             task, (_, type_) = waiting.tasks[key], self._starts[key]
@@ -65,7 +65,7 @@ class Conservative:
                 if not task.waiting:
                     del self._starts[key], waiting.tasks[key]
 
-    def _look(self, view: View, waiting: _Waiting) -> None:
+    def _look(self, view: ClusterView, waiting: _Waiting) -> None:
         """Make everything anew if something has gone otherwise than expected."""
         up = sum(machine.up for machine in view.machines.list)
         gone = [id_ for id_ in self._expected if id_ not in view.running]
@@ -79,7 +79,7 @@ class Conservative:
         for profile in self._profiles:
             profile.forget(view.now)
 
-    def _renew(self, view: View, waiting: _Waiting) -> None:
+    def _renew(self, view: ClusterView, waiting: _Waiting) -> None:
         now, machines = view.now, view.machines
         self._profiles = [Profile(now, machines.idle_gpus(type_)) for type_ in range(len(machines.types))]
         self._expected = {run.id: run.estimated_end_s(now) for run in view.running.values()}
@@ -89,7 +89,7 @@ class Conservative:
         for key in sorted(waiting.tasks):
             self._reserve(view, key, waiting.tasks[key])
 
-    def _reserve(self, view: View, key: _Key, task: ActiveTask) -> None:
+    def _reserve(self, view: ClusterView, key: _Key, task: TaskState) -> None:
         best = (inf, inf, -1, 0.0, 0.0)
         asked = width(task) * (1 if task.demand.gang else task.waiting)
         for type_ in task.demand.types:
@@ -109,11 +109,11 @@ class Conservative:
 class _Waiting:
     """The ready tasks by arrival, and those that ask for no GPU."""
 
-    def __init__(self, machines: Machines) -> None:
-        self.tasks: dict[_Key, ActiveTask] = {}
+    def __init__(self, machines: ClusterState) -> None:
+        self.tasks: dict[_Key, TaskState] = {}
         self.without_gpus = Queue(by_rank, machines)
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         if task.demand.demand.gpus:
             self.tasks[task.order, task.piece] = task
         else:

@@ -11,11 +11,11 @@ import numpy as np
 from dagsim.model import Decision, Placement, Start
 from dagsim.systems.cluster.nodes import MICRO, DemandClass
 from dagsim.systems.cluster.policies.orders.static import by_arrival
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.support.expected_free import Outlook
 from dagsim.systems.cluster.policies.support.task_groups import Backlog, Group, RankColumn, by_order
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Easy", "easy", "easy_lxf", "easy_sjf"]
 
@@ -38,12 +38,12 @@ class Easy:
     but not among what is extra (Lifka 1995; Mu'alem and Feitelson 2001).
     """
 
-    def __init__(self, rank: RankColumn, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, rank: RankColumn, placement: str | PlacementRule = "best-fit") -> None:
         self._rank = rank
         self._place = placing(placement).place
         self._outlook: Outlook | None = None
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         head = view.queue(by_arrival).first()
         if head is None:
             return
@@ -65,14 +65,14 @@ class Easy:
         backlog.started(task)
 
     def _filler(
-        self, view: View, backlog: Backlog, head: ActiveTask, shadow: Shadow
-    ) -> tuple[ActiveTask, Placement] | None:
+        self, view: ClusterView, backlog: Backlog, head: TaskState, shadow: Shadow
+    ) -> tuple[TaskState, Placement] | None:
         """The first task by rank that fits and does not delay ``head``."""
         machines, now = view.machines, view.now
         stuck: set[Group] = set()
         room: dict[DemandClass, list[int]] = {}
         while True:
-            best: tuple[float, int, ActiveTask] | None = None
+            best: tuple[float, int, TaskState] | None = None
             chosen: Group | None = None
             for group in backlog.groups():
                 demand = group.demand
@@ -97,7 +97,7 @@ class Easy:
                 return task, placement
             stuck.add(chosen)
 
-    def _needed(self, view: View, group: Group, head: ActiveTask, type_: int) -> int:
+    def _needed(self, view: ClusterView, group: Group, head: TaskState, type_: int) -> int:
         """What a task of the group would take of what ``head`` waits for, if started on the type now."""
         count = group.waiting
         if not group.demand.gang and count > 1:
@@ -105,24 +105,26 @@ class Easy:
             count = 0 if placement is None else sum(share.instances for share in placement)
         return _amount(group.demand, head.demand) * count
 
-    def _delays(self, view: View, task: ActiveTask, head: ActiveTask, placement: Placement, shadow: Shadow) -> bool:
+    def _delays(
+        self, view: ClusterView, task: TaskState, head: TaskState, placement: Placement, shadow: Shadow
+    ) -> bool:
         type_ = view.machines.list[placement[0].node].type
         if type_ != shadow.type or view.now + task.seconds[type_] <= shadow.time_s:
             return False
         return _amount(task.demand, head.demand) * sum(share.instances for share in placement) > shadow.extra
 
 
-def easy(placement: str | Placing = "best-fit") -> Easy:
+def easy(placement: str | PlacementRule = "best-fit") -> Easy:
     """EASY: candidates by arrival. Clairvoyant. Cost: ``Easy`` (Lifka 1995)."""
     return Easy(by_order, placement)
 
 
-def easy_sjf(placement: str | Placing = "best-fit") -> Easy:
+def easy_sjf(placement: str | PlacementRule = "best-fit") -> Easy:
     """EASY with the shortest candidate first. Clairvoyant. Cost: ``Easy`` (Tsafrir, Etsion and Feitelson 2007)."""
     return Easy(_shortest, placement)
 
 
-def easy_lxf(placement: str | Placing = "best-fit") -> Easy:
+def easy_lxf(placement: str | PlacementRule = "best-fit") -> Easy:
     """EASY with the candidate of the largest slowdown first. Clairvoyant. Cost: ``Easy``."""
     return Easy(_largest_slowdown, placement)
 
@@ -141,7 +143,7 @@ def _amount(demand: DemandClass, head: DemandClass) -> int:
     return round(demand.demand.gpus * MICRO) if head.demand.gpus else demand.cpus
 
 
-def _reservation(view: View, outlook: Outlook, head: ActiveTask, type_: int) -> Shadow:
+def _reservation(view: ClusterView, outlook: Outlook, head: TaskState, type_: int) -> Shadow:
     """When ``type_`` is expected to have room for ``head``, and what is then left over."""
     demand = head.demand
     if demand.demand.gpus:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dagsim.model import Decision, Placement, Start
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.support.batch_events import NEARLY, Key, Ready, free, held, size
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["EasyEvents"]
 
@@ -32,13 +32,13 @@ class EasyEvents:
     (Lifka 1995; Tsafrir, Etsion and Feitelson 2007, section 2).
     """
 
-    def __init__(self, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self._place = placing(placement).place
         self._queue: dict[Key, None] = {}
         self._holding: dict[int, _Holding] = {}
         """By run id."""
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         ready = view.index(self, Ready).tasks
         ended = [self._holding.pop(id_) for id_ in sorted(self._holding.keys() - view.running.keys())]
         for key in sorted(ready.keys() - self._queue.keys()):
@@ -47,7 +47,7 @@ class EasyEvents:
         for place in range(1, len(ended) + 1):
             yield from self._pass(view, ready, _late(ended[place:], view.now))
 
-    def _pass(self, view: View, ready: dict[Key, ActiveTask], late: list[_Holding]) -> Iterator[Decision]:
+    def _pass(self, view: ClusterView, ready: dict[Key, TaskState], late: list[_Holding]) -> Iterator[Decision]:
         """Start what may start while the runs in ``late`` still hold what they have."""
         keys = iter(list(self._queue))
         head = None
@@ -72,7 +72,7 @@ class EasyEvents:
                     self._started(view, key, ready)
                     extra -= 0.0 if in_time else size(task)
 
-    def _shadow(self, view: View, head: ActiveTask, late: list[_Holding]) -> tuple[float, float]:
+    def _shadow(self, view: ClusterView, head: TaskState, late: list[_Holding]) -> tuple[float, float]:
         """When enough is expected to be free for ``head``, and what is left over then."""
         idle = free(view, head) - sum(run.size for run in late)
         shadow_s = view.now
@@ -83,12 +83,12 @@ class EasyEvents:
             shadow_s = max(end_s, view.now)
         return shadow_s, idle - size(head)
 
-    def _room(self, view: View, task: ActiveTask, late: list[_Holding]) -> Placement | None:
+    def _room(self, view: ClusterView, task: TaskState, late: list[_Holding]) -> Placement | None:
         if late and free(view, task) - sum(run.size for run in late) + NEARLY < size(task):
             return None
         return self._place(view, task)
 
-    def _started(self, view: View, key: Key, ready: dict[Key, ActiveTask]) -> None:
+    def _started(self, view: ClusterView, key: Key, ready: dict[Key, TaskState]) -> None:
         for run in view.runs_after(max(self._holding, default=-1)):
             self._holding[run.id] = _Holding(run.estimated_end_s(view.now), held(run))
         if not ready[key].waiting:

@@ -12,12 +12,12 @@ import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Preempt, Start, Wait
-from dagsim.systems.cluster.nodes import Machines
+from dagsim.systems.cluster.nodes import ClusterState
 from dagsim.systems.cluster.policies.orders.static import by_rank, width
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.run import Run
-from dagsim.systems.cluster.state import ActiveTask, Queue
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import Queue, TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Gavel", "Objective", "shares"]
 
@@ -48,7 +48,7 @@ class Gavel:
         objective: Objective = "max-min",
         round_s: float = 360.0,
         window: int = 40,
-        placement: str | Placing = "best-fit",
+        placement: str | PlacementRule = "best-fit",
     ) -> None:
         if objective not in ("max-min", "makespan", "cost"):
             raise ConfigError(f"gavel: objective must be max-min, makespan or cost, got {objective!r}")
@@ -66,7 +66,7 @@ class Gavel:
         self._begun: dict[int, tuple[_Key, int, float]] = {}
         """Runs under way: task, type and since when they are counted."""
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         waiting = view.index(self, lambda: _Waiting(view.machines))
         self._count(view)
         task = waiting.without_gpus.first_fit()
@@ -99,7 +99,7 @@ class Gavel:
         if waiting.oldest(1):
             yield Wait(self._next_s)
 
-    def _make_way(self, view: View, chosen: list[_Pair]) -> Iterator[Decision]:
+    def _make_way(self, view: ClusterView, chosen: list[_Pair]) -> Iterator[Decision]:
         """Stop the runs that are not to run on their type in this round."""
         kept, free = set(), [float(view.machines.idle_gpus(type_)) for type_ in range(len(view.gpu_types))]
         for run in view.running.values():
@@ -113,7 +113,7 @@ class Gavel:
             if asks and (_key(run.task), run.type) not in kept and run.started_s < view.now:
                 yield Preempt(run.id)
 
-    def _chosen(self, view: View, ready: list[ActiveTask]) -> list[_Pair]:
+    def _chosen(self, view: ClusterView, ready: list[TaskState]) -> list[_Pair]:
         """Pairs of task and type, who lags most behind first; each task once."""
         running = [run for run in view.running.values() if run.task.demand.demand.gpus]
         tasks = list(dict.fromkeys(chain((run.task for run in running), ready)))
@@ -134,7 +134,7 @@ class Gavel:
         seen: set[_Key] = set()
         return [pair for pair in sorted(pairs) if not (pair.key in seen or seen.add(pair.key))]  # type: ignore[func-returns-value]
 
-    def _count(self, view: View) -> None:
+    def _count(self, view: ClusterView) -> None:
         """Add up what the tasks have had until now."""
         now = view.now
         for id_, (key, type_, since) in list(self._begun.items()):
@@ -162,17 +162,17 @@ class _Pair(NamedTuple):
 class _Waiting:
     """Ready tasks (several pieces of one, where some were preempted), and those that ask for no GPU."""
 
-    def __init__(self, machines: Machines) -> None:
-        self._tasks: dict[_Key, list[ActiveTask]] = {}
+    def __init__(self, machines: ClusterState) -> None:
+        self._tasks: dict[_Key, list[TaskState]] = {}
         self.without_gpus = Queue(by_rank, machines)
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         if task.demand.demand.gpus:
             self._tasks.setdefault(_key(task), []).append(task)
         else:
             self.without_gpus.push(task)
 
-    def get(self, key: _Key) -> ActiveTask | None:
+    def get(self, key: _Key) -> TaskState | None:
         """A piece of that task that waits."""
         pieces = [task for task in self._tasks.get(key, ()) if task.waiting]
         if pieces:
@@ -181,7 +181,7 @@ class _Waiting:
         self._tasks.pop(key, None)
         return None
 
-    def oldest(self, count: int | None = None) -> list[ActiveTask]:
+    def oldest(self, count: int | None = None) -> list[TaskState]:
         """The first ``count`` by arrival, one piece of each; or all."""
         keys = sorted(self._tasks) if count is None else nsmallest(count, self._tasks)
         return [task for key in keys if (task := self.get(key)) is not None]
@@ -223,7 +223,7 @@ def shares(
     return np.zeros((count, types)) if found.x is None else found.x[:cells].reshape(count, types)
 
 
-def _left_s(task: ActiveTask, running: list[Run], now: float) -> np.ndarray:
+def _left_s(task: TaskState, running: list[Run], now: float) -> np.ndarray:
     """Seconds the task still takes on each type, by the estimates."""
     seconds = np.array(task.seconds)
     run = next((run for run in running if run.task is task), None)
@@ -233,5 +233,5 @@ def _left_s(task: ActiveTask, running: list[Run], now: float) -> np.ndarray:
     return seconds * min(kept, 1.0)
 
 
-def _key(task: ActiveTask) -> _Key:
+def _key(task: TaskState) -> _Key:
     return task.job.number, task.index

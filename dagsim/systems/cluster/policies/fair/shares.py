@@ -10,16 +10,16 @@ from dagsim.errors import ConfigError
 from dagsim.model import Decision, Start
 from dagsim.systems.cluster.nodes import MICRO, DemandClass
 from dagsim.systems.cluster.policies.orders.static import width
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["By", "FairShares", "drf", "max_min_fair", "weighted_fair"]
 
 By: TypeAlias = Literal["tenant", "job"]
 _Amounts: TypeAlias = tuple[float, float, float]
 """GPUs, CPU cores and GB of memory."""
-Due: TypeAlias = Callable[[ActiveTask], float]
+Due: TypeAlias = Callable[[TaskState], float]
 """What its holder is due for the task, relative to others; must not change while the task is in the system."""
 
 
@@ -31,7 +31,7 @@ class FairShares:
     Cost per decision: O(demand classes x log tasks) (progressive filling, Bertsekas and Gallager 1992, section 6.5.2).
     """
 
-    def __init__(self, by: By, due: Due, dominant: bool, placement: str | Placing) -> None:
+    def __init__(self, by: By, due: Due, dominant: bool, placement: str | PlacementRule) -> None:
         if by not in ("tenant", "job"):
             raise ConfigError(f"fair shares: by must be tenant or job, got {by!r}")
         self.by = by
@@ -45,7 +45,7 @@ class FairShares:
         self._seen = -1
         self._released = -1
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         if self._seen < 0 and not self._runs:
             self._total = _capacity(view)
         turns = view.index(self, lambda: _Turns(self))
@@ -56,7 +56,7 @@ class FairShares:
             yield Start(task, placement)
             self._look(view, turns)
 
-    def holder(self, task: ActiveTask) -> Hashable:
+    def holder(self, task: TaskState) -> Hashable:
         """Who the task belongs to."""
         return task.job.job.tenant if self.by == "tenant" else task.job.number
 
@@ -68,14 +68,14 @@ class FairShares:
             return max(parts, default=0.0) / self._dues[holder]
         return (gpus + (cpus / (self._total[1] or 1.0) if not gpus else 0.0)) / self._dues[holder]
 
-    def note(self, task: ActiveTask) -> Hashable:
+    def note(self, task: TaskState) -> Hashable:
         """The holder of a task that came, with what it is due."""
         holder = self.holder(task)
         if holder not in self._dues:
             self._dues[holder] = self.due(task)
         return holder
 
-    def _look(self, view: View, turns: _Turns) -> None:
+    def _look(self, view: ClusterView, turns: _Turns) -> None:
         """Take in what has started and ended."""
         moved: dict[Hashable, None] = {}
         for run in view.runs_after(self._seen):
@@ -109,12 +109,12 @@ class _Turns:
 
     def __init__(self, shares: FairShares) -> None:
         self._shares = shares
-        self._tasks: dict[DemandClass, dict[Hashable, list[tuple[int, int, ActiveTask]]]] = {}
+        self._tasks: dict[DemandClass, dict[Hashable, list[tuple[int, int, TaskState]]]] = {}
         self._heaps: dict[DemandClass, list[_Entry]] = {}
         self._latest: dict[tuple[DemandClass, Hashable], _Entry] = {}
         """The entry of each holder that counts; others in the heap are out of date."""
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         holder = self._shares.note(task)
         tasks = self._tasks.setdefault(task.demand, {}).setdefault(holder, [])
         heappush(tasks, (task.order, task.piece, task))
@@ -127,9 +127,9 @@ class _Turns:
             if holder in tasks:
                 self._enter(demand, holder)
 
-    def first(self, view: View) -> ActiveTask | None:
+    def first(self, view: ClusterView) -> TaskState | None:
         """The task whose turn it is, of those with room."""
-        best: tuple[tuple[float, int, int], ActiveTask] | None = None
+        best: tuple[tuple[float, int, int], TaskState] | None = None
         for demand, heap in self._heaps.items():
             if not heap or not view.machines.fits(demand):
                 continue
@@ -148,7 +148,7 @@ class _Turns:
                 self._enter(demand, holder)
         return None if best is None else best[1]
 
-    def _oldest(self, demand: DemandClass, holder: Hashable) -> ActiveTask | None:
+    def _oldest(self, demand: DemandClass, holder: Hashable) -> TaskState | None:
         tasks = self._tasks[demand].get(holder)
         if tasks is None:
             return None
@@ -171,18 +171,18 @@ class _Turns:
             self._latest.pop((demand, holder), None)
 
 
-def _capacity(view: View) -> _Amounts:
+def _capacity(view: ClusterView) -> _Amounts:
     nodes = view.cluster.nodes
     return sum(n.gpus for n in nodes), sum(n.cpus for n in nodes), sum(n.memory_gb for n in nodes)
 
 
-def max_min_fair(by: By = "tenant", placement: str | Placing = "best-fit") -> FairShares:
+def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
     """Max-min fair: who holds the fewest GPUs is next, tenants (or with ``by=job`` jobs) alike. Not clairvoyant. Cost:
     ``FairShares`` (Bertsekas and Gallager 1992, section 6.5.2)."""
     return FairShares(by, _alike, False, placement)
 
 
-def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placing = "best-fit") -> FairShares:
+def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | PlacementRule = "best-fit") -> FairShares:
     """Weighted fair: a job is due GPUs in proportion to its weight times its work to the power ``alpha``, its work
     being the GPU-seconds that it is estimated to take. 0 is plainly by weight, 1 by size, and below 0 the small ones
     get more; tuned, it is the strongest baseline of Decima (Mao et al., SIGCOMM 2019, section 7.1). With ``by=tenant``
@@ -194,23 +194,23 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placing =
     if not -4 <= alpha <= 4:
         raise ConfigError(f"weighted-fair: alpha must lie between -4 and 4, got {alpha!r}")
 
-    def due(task: ActiveTask) -> float:
+    def due(task: TaskState) -> float:
         work = sum([width(each) * each.unfinished * each.best_s for each in task.job.tasks]) if alpha else 1.0
         return float(task.job.job.weight * max(work, 1e-9) ** alpha) or 1e-9
 
     return FairShares(by, due, False, placement)
 
 
-def drf(by: By = "tenant", placement: str | Placing = "best-fit") -> FairShares:
+def drf(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
     """Dominant resource fairness: who has the smallest dominant share (the largest of its shares of GPUs, cores and
     memory) is next; weighted by the weight of its first job. Not clairvoyant. Cost: ``FairShares`` (Ghodsi et al., NSDI
     2011)."""
     return FairShares(by, _weight, True, placement)
 
 
-def _alike(task: ActiveTask) -> float:
+def _alike(task: TaskState) -> float:
     return 1.0
 
 
-def _weight(task: ActiveTask) -> float:
+def _weight(task: TaskState) -> float:
     return task.job.job.weight or 1e-9

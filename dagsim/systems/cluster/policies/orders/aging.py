@@ -11,14 +11,14 @@ from dagsim.errors import ConfigError
 from dagsim.model import Decision, Start
 from dagsim.systems.cluster.nodes import DemandClass
 from dagsim.systems.cluster.policies.orders.static import width
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.support.ordered import Ordered
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["LongestWait", "hrrn", "priority", "themis", "unicef", "wfp3"]
 
-Rate = Callable[[ActiveTask], float]
+Rate = Callable[[TaskState], float]
 """What a second of waiting counts; must not change while the task waits."""
 
 _SHORTEST_S = 1e-9
@@ -30,12 +30,12 @@ class LongestWait:
     among those that fit, until none does; ties go to first come, first served. Cost per decision: a few passes of numpy
     over the waiting tasks of each demand class that fits."""
 
-    def __init__(self, rate: Rate, placement: str | Placing = "best-fit", since: Rate | None = None) -> None:
+    def __init__(self, rate: Rate, placement: str | PlacementRule = "best-fit", since: Rate | None = None) -> None:
         self._rate = rate
         self._since = since or _ready_s
         self._place = placing(placement).place
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         index = view.index(self, lambda: _Waits(self._rate, self._since))
         task = index.first(view)
         placement = None if task is None else self._place(view, task)
@@ -43,26 +43,26 @@ class LongestWait:
             yield Start(task, placement)
 
 
-def hrrn(placement: str | Placing = "best-fit") -> LongestWait:
+def hrrn(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """Highest response ratio next: the most ``(wait + p) / p`` with ``p`` the seconds on the fastest type (Brinch
     Hansen 1971). Clairvoyant. Cost: ``LongestWait``."""
     return LongestWait(_per_second, placement)
 
 
-def wfp3(placement: str | Placing = "best-fit") -> LongestWait:
+def wfp3(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """The most ``(wait / r)^3 n`` with ``r`` the seconds on the fastest type and ``n`` the GPUs that start together
     (Tang et al., CLUSTER 2009). Clairvoyant. Cost: ``LongestWait``."""
     return LongestWait(_wfp3, placement)
 
 
-def unicef(placement: str | Placing = "best-fit") -> LongestWait:
+def unicef(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """The most ``wait / (log2(n) r)`` with ``r`` the seconds on the fastest type and ``n`` the GPUs that start
     together; tasks of one GPU come before all others (Tang et al., CLUSTER 2009). Clairvoyant. Cost:
     ``LongestWait``."""
     return LongestWait(_unicef, placement)
 
 
-def priority(ageing: float = 0.0, placement: str | Placing = "best-fit") -> Ordered:
+def priority(ageing: float = 0.0, placement: str | PlacementRule = "best-fit") -> Ordered:
     """Highest ``Job.priority + ageing x seconds waited`` first, so that with ``ageing`` above 0 nobody starves. As all
     age alike, the order of two tasks never changes. Not clairvoyant. O(log n).
 
@@ -72,13 +72,13 @@ def priority(ageing: float = 0.0, placement: str | Placing = "best-fit") -> Orde
     if not ageing >= 0:
         raise ConfigError(f"priority: ageing must be 0 or more, got {ageing!r}")
 
-    def by_aged_priority(task: ActiveTask) -> float:
+    def by_aged_priority(task: TaskState) -> float:
         return ageing * task.ready_s - task.job.job.priority
 
     return Ordered(by_aged_priority, placement)
 
 
-def themis(placement: str | Placing = "best-fit") -> LongestWait:
+def themis(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """Finish-time fairness: the job that would end latest relative to its ideal time is next: the most (time in the
     system + path left) / critical path of the job. All jobs in the system share alike, so that their number, which rho
     is measured against, ranks nobody. Without Themis' auctions and leases. Clairvoyant, not preemptive. Cost:
@@ -86,27 +86,27 @@ def themis(placement: str | Placing = "best-fit") -> LongestWait:
     return LongestWait(_per_ideal_second, placement, _virtual_arrival)
 
 
-def _ready_s(task: ActiveTask) -> float:
+def _ready_s(task: TaskState) -> float:
     return task.ready_s
 
 
-def _virtual_arrival(task: ActiveTask) -> float:
+def _virtual_arrival(task: TaskState) -> float:
     return task.job.job.arrival_s - task.rank_s
 
 
-def _per_ideal_second(task: ActiveTask) -> float:
+def _per_ideal_second(task: TaskState) -> float:
     return 1.0 / max(max([each.rank_s for each in task.job.tasks]), _SHORTEST_S)
 
 
-def _per_second(task: ActiveTask) -> float:
+def _per_second(task: TaskState) -> float:
     return 1.0 / max(task.best_s, _SHORTEST_S)
 
 
-def _wfp3(task: ActiveTask) -> float:
+def _wfp3(task: TaskState) -> float:
     return float(np.cbrt(width(task))) * _per_second(task)  # the third root ranks alike
 
 
-def _unicef(task: ActiveTask) -> float:
+def _unicef(task: TaskState) -> float:
     asked = log2(max(width(task), 1.0))
     return _per_second(task) / asked if asked else 1e100 * _per_second(task)
 
@@ -119,15 +119,15 @@ class _Waits:
         self._since = since
         self.columns: dict[DemandClass, _Columns] = {}
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         columns = self.columns.get(task.demand)
         if columns is None:
             columns = self.columns[task.demand] = _Columns()
         columns.append(task, self._rate(task), self._since(task))
 
-    def first(self, view: View) -> ActiveTask | None:
+    def first(self, view: ClusterView) -> TaskState | None:
         """The task with the largest product of rate and wait among those that fit."""
-        best: tuple[float, int, ActiveTask] | None = None
+        best: tuple[float, int, TaskState] | None = None
         for demand, columns in self.columns.items():
             if view.machines.fits(demand):
                 here = columns.first(view.now)
@@ -141,7 +141,7 @@ class _Columns:
     they are half of all; their product is negative, so that they come last."""
 
     def __init__(self) -> None:
-        self._tasks: list[ActiveTask] = []
+        self._tasks: list[TaskState] = []
         self._since = np.empty(64)
         self._rates = np.empty(64)
         self._product = np.empty(64)
@@ -149,7 +149,7 @@ class _Columns:
         self._in_order = True
         """Rows stand first come, first served, so that the first of equals is the one to take."""
 
-    def append(self, task: ActiveTask, rate: float, since: float) -> None:
+    def append(self, task: TaskState, rate: float, since: float) -> None:
         rows = len(self._tasks)
         if rows == len(self._since):
             self._since, self._rates = np.resize(self._since, 2 * rows), np.resize(self._rates, 2 * rows)
@@ -158,7 +158,7 @@ class _Columns:
         self._tasks.append(task)
         self._since[rows], self._rates[rows] = since, rate
 
-    def first(self, now: float) -> tuple[float, int, ActiveTask] | None:
+    def first(self, now: float) -> tuple[float, int, TaskState] | None:
         """Minus the largest product, the order and the task that has them; ``None`` if none waits."""
         while self._gone < len(self._tasks):
             rows = len(self._tasks)

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from dagsim.model import Decision, Start
 from dagsim.systems.cluster.policies.orders.static import by_rank
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.support.job_queue import JobKey, JobQueue
 from dagsim.systems.cluster.policies.support.service import Service
-from dagsim.systems.cluster.state import ActiveJob
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import JobState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["JobOrdered", "scpt", "sjf_cp", "srpt_work"]
 
@@ -24,12 +24,12 @@ class JobOrdered:
     ended are ranked again. Cost per decision: O(demand classes + log tasks), and O(running) when something
     has ended."""
 
-    def __init__(self, job_key: JobKey, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, job_key: JobKey, placement: str | PlacementRule = "best-fit") -> None:
         self._key = job_key
         self._place = placing(placement).place
         self._service = Service()
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         queue = view.index(self._key, lambda: JobQueue(self._key, by_rank))
         self._service.rank_again(view, queue)
         for task in queue.heads():
@@ -40,30 +40,30 @@ class JobOrdered:
                 return
 
 
-def scpt(placement: str | Placing = "best-fit") -> JobOrdered:
+def scpt(placement: str | PlacementRule = "best-fit") -> JobOrdered:
     """Shortest critical path first: the job with the shortest path left to its end. Clairvoyant. Cost:
     ``JobOrdered``."""
     return JobOrdered(by_path_left, placement)
 
 
-def srpt_work(placement: str | Placing = "best-fit") -> JobOrdered:
+def srpt_work(placement: str | PlacementRule = "best-fit") -> JobOrdered:
     """Shortest remaining work first: the job with the fewest GPU-seconds left. Clairvoyant. Cost: ``JobOrdered``."""
     return JobOrdered(by_work_left, placement)
 
 
-def sjf_cp(placement: str | Placing = "best-fit") -> JobOrdered:
+def sjf_cp(placement: str | PlacementRule = "best-fit") -> JobOrdered:
     """Shortest job first by its total work, started or not, and inside it the critical path first (a baseline of
     Decima, Mao et al., SIGCOMM 2019). Clairvoyant. Cost: ``JobOrdered``."""
     return JobOrdered(by_total_work, placement)
 
 
-def by_path_left(job: ActiveJob) -> float:
+def by_path_left(job: JobState) -> float:
     return max([task.rank_s for task in job.tasks if task.unfinished])
 
 
-def by_work_left(job: ActiveJob) -> float:
+def by_work_left(job: JobState) -> float:
     return sum([task.best_s * task.unfinished * (task.task.gpus or 1.0) for task in job.tasks])
 
 
-def by_total_work(job: ActiveJob) -> float:
+def by_total_work(job: JobState) -> float:
     return sum([task.best_s * task.task.instances * (task.task.gpus or 1.0) for task in job.tasks])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dagsim.systems.cluster.policies.placement.rule import Placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule
 from dagsim.systems.cluster.policies.support.ordered import Ordered
-from dagsim.systems.cluster.state import ActiveTask
+from dagsim.systems.cluster.state import TaskState
 
 __all__ = ["graham"]
 
 
-def graham(order: object = (), placement: str | Placing = "best-fit") -> Ordered:
+def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> Ordered:
     """List scheduling: the first ready task of the list ``order`` that fits; never idle while something fits.
 
     ``order`` names tasks, of whatever job: ``graham[order=[t1,t3,t2]]``; those it does not name follow, first come,
@@ -20,7 +20,7 @@ def graham(order: object = (), placement: str | Placing = "best-fit") -> Ordered
     names: tuple[object, ...] = order if isinstance(order, tuple) else (order,)
     place: dict[str, int] = {str(name): index for index, name in reversed([*enumerate(names)])}
 
-    def by_list(task: ActiveTask) -> float:
+    def by_list(task: TaskState) -> float:
         return place.get(task.task.name, len(place))
 
     return Ordered(by_list, placement)

@@ -9,16 +9,16 @@ from math import inf
 from dagsim.errors import ConfigError
 from dagsim.metrics.energy import DEFAULT_POWER
 from dagsim.model import Decision, Start
-from dagsim.systems.cluster.nodes import DemandClass, Machines
+from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.policies.orders.static import by_seconds, width
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["EnergySaver", "PowerCap", "busy_watts"]
 
 
-def busy_watts(view: View) -> list[float]:
+def busy_watts(view: ClusterView) -> list[float]:
     """Watts that one GPU of each type draws more when busy than when idle (0 for CPU machines)."""
     watts = [None if gpu is None else DEFAULT_POWER.of(gpu) for gpu in view.gpu_types]
     return [0.0 if each is None else each.busy - each.idle for each in watts]
@@ -34,14 +34,14 @@ class EnergySaver:
         ConfigError: ``slowdown`` is below 1.
     """
 
-    def __init__(self, slowdown: float = 1.5, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, slowdown: float = 1.5, placement: str | PlacementRule = "best-fit") -> None:
         if not slowdown >= 1:
             raise ConfigError(f"energy-saver: slowdown must be 1 or more, got {slowdown!r}")
         self.slowdown = slowdown
         self._place = placing(placement).place
         self._watts: list[float] = []
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         if not self._watts:
             self._watts = busy_watts(view)
         groups = view.index(self, lambda: _Shortest(self.slowdown, self._watts, view.machines))
@@ -60,14 +60,14 @@ class PowerCap:
         ConfigError: ``watts`` is not positive.
     """
 
-    def __init__(self, watts: float = 4000.0, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, watts: float = 4000.0, placement: str | PlacementRule = "best-fit") -> None:
         if not watts > 0:
             raise ConfigError(f"power-cap: watts must be positive, got {watts!r}")
         self.watts = watts
         self._place = placing(placement).place
         self._busy: list[float] = []
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         if not self._busy:
             gpus = view.gpu_types
             self._busy = [0.0 if gpu is None else DEFAULT_POWER.of(gpu).busy for gpu in gpus]
@@ -87,15 +87,15 @@ class PowerCap:
 class _Shortest:
     """Ready tasks by seconds within demand class and ratios of speed, with the types that each group may use."""
 
-    def __init__(self, slowdown: float, watts: list[float], machines: Machines) -> None:
+    def __init__(self, slowdown: float, watts: list[float], machines: ClusterState) -> None:
         self._machines = machines
         self._slowdown = slowdown
         self._watts = watts
         self._groups: dict[
-            tuple[DemandClass, tuple[float, ...]], tuple[list[int], list[tuple[float, int, int, ActiveTask]]]
+            tuple[DemandClass, tuple[float, ...]], tuple[list[int], list[tuple[float, int, int, TaskState]]]
         ] = {}
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         best_s = task.best_s or 1e-9
         key = (task.demand, tuple([round(seconds / best_s, 6) for seconds in task.seconds]))
         group = self._groups.get(key)
@@ -108,9 +108,9 @@ class _Shortest:
             group = self._groups[key] = (allowed, [])
         heappush(group[1], (task.best_s, task.order, task.piece, task))
 
-    def first(self, machines: Machines) -> tuple[ActiveTask, int] | None:
+    def first(self, machines: ClusterState) -> tuple[TaskState, int] | None:
         """The shortest task with room on a type it may use, and the least hungry of those types."""
-        best: tuple[float, int, int, ActiveTask] = (inf, 0, 0, None)  # type: ignore[assignment]
+        best: tuple[float, int, int, TaskState] = (inf, 0, 0, None)  # type: ignore[assignment]
         on = -1
         for (demand, _), (allowed, heap) in self._groups.items():
             while heap and not heap[0][3].waiting:

@@ -6,9 +6,9 @@ from collections.abc import Hashable, Iterator
 
 from dagsim.model import Decision, Start
 from dagsim.systems.cluster.policies.orders.static import width
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
-from dagsim.systems.cluster.state import ActiveTask, Queue
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
+from dagsim.systems.cluster.state import Queue, TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Qssf"]
 
@@ -20,7 +20,7 @@ class Qssf:
     O(running) when something has ended (Helios, Hu et al., SC 2021, section 4.2; its model is gradient boosting on more
     columns than traces share)."""
 
-    def __init__(self, memory: float = 0.8, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, memory: float = 0.8, placement: str | PlacementRule = "best-fit") -> None:
         self.memory = memory
         self._place = placing(placement).place
         self._known: dict[Hashable, float] = {}
@@ -29,7 +29,7 @@ class Qssf:
         self._seen = -1
         self._released = -1
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         queue = view.index(self, lambda: Queue(self._service, view.machines))
         self._look(view)
         task = queue.first_fit()
@@ -37,12 +37,12 @@ class Qssf:
         if task is not None and placement is not None:
             yield Start(task, placement)
 
-    def _service(self, task: ActiveTask) -> float:
+    def _service(self, task: TaskState) -> float:
         """Predicted GPU-seconds, as known when the task became ready."""
         seconds = self._known.get(_kind(task), self._known.get(None, 0.0))
         return seconds * width(task)
 
-    def _look(self, view: View) -> None:
+    def _look(self, view: ClusterView) -> None:
         for run in view.runs_after(self._seen):
             self._runs[run.id] = _kind(run.task), run.started_s
         self._seen = max([self._seen, *self._runs])
@@ -58,5 +58,5 @@ class Qssf:
         self._known[kind] = seconds if known is None else self.memory * known + (1 - self.memory) * seconds
 
 
-def _kind(task: ActiveTask) -> Hashable:
+def _kind(task: TaskState) -> Hashable:
     return task.job.job.tenant, task.task.model, width(task)

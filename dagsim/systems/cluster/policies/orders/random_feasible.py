@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from dagsim.model import Decision, Start
 from dagsim.systems.cluster.nodes import DemandClass
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["RandomFeasible"]
 
@@ -17,10 +17,10 @@ class RandomFeasible:
     """Uniform over all pairs of ready task and GPU type that could start now, until none could. Draws from the
     simulation's stream ``policy``. Not clairvoyant. O(demand classes x types) per decision."""
 
-    def __init__(self, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self.placement = placing(placement)
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         bags = view.index(RandomFeasible, _Bags)
         rng = view.stream("policy")
         fits_on = view.machines.fits_on
@@ -46,9 +46,9 @@ class _Bags:
     """Ready tasks by demand class, in no order."""
 
     def __init__(self) -> None:
-        self.by_demand: dict[DemandClass, list[ActiveTask]] = {}
+        self.by_demand: dict[DemandClass, list[TaskState]] = {}
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         self.by_demand.setdefault(task.demand, []).append(task)
 
 

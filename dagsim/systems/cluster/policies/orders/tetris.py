@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from itertools import islice
 
 from dagsim.model import Decision, Placement, Start
-from dagsim.systems.cluster.nodes import Machine
+from dagsim.systems.cluster.nodes import NodeState
 from dagsim.systems.cluster.policies.orders.by_job import by_work_left
 from dagsim.systems.cluster.policies.orders.static import by_rank
 from dagsim.systems.cluster.policies.placement.nodes import alignment, fill
 from dagsim.systems.cluster.policies.support.job_queue import JobQueue
 from dagsim.systems.cluster.policies.support.service import Service
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Tetris"]
 
@@ -35,7 +35,7 @@ class Tetris:
         self.srpt = srpt
         self._service = Service()
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         queue = view.index(Tetris, lambda: JobQueue(by_work_left, by_rank))
         self._service.rank_again(view, queue)
         fitting = [(task, *_most_aligned(view, task)) for task in queue.heads() if view.fits(task)]
@@ -51,10 +51,10 @@ class Tetris:
             self._service.see_starts(view)
 
 
-def _most_aligned(view: View, task: ActiveTask) -> tuple[float, Machine | None]:
+def _most_aligned(view: ClusterView, task: TaskState) -> tuple[float, NodeState | None]:
     """The largest dot product of the task's demand with a node that has room, and the node."""
     demand, machines = task.demand, view.machines
-    best: tuple[float, Machine | None] = (0.0, None)
+    best: tuple[float, NodeState | None] = (0.0, None)
     for type_ in demand.types:
         for index in islice(machines.candidates(demand, type_, True), _NODES):
             machine = machines.list[index]
@@ -65,7 +65,7 @@ def _most_aligned(view: View, task: ActiveTask) -> tuple[float, Machine | None]:
     return best
 
 
-def _place(view: View, task: ActiveTask, machine: Machine | None) -> Placement | None:
+def _place(view: ClusterView, task: TaskState, machine: NodeState | None) -> Placement | None:
     """On the machine; by best fit for a gang, or where the machines looked at had no room."""
     if machine is None or task.demand.gang:
         return view.fit(task)

@@ -7,10 +7,10 @@ from math import inf
 from typing import TypeAlias
 
 from dagsim.model import Demand, Placement, Share
-from dagsim.systems.cluster.nodes import MICRO, DemandClass, Machine
+from dagsim.systems.cluster.nodes import MICRO, DemandClass, NodeState
 from dagsim.systems.cluster.policies.placement.nodes import by_speed, fill, with_room
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Fgd", "fragmentation"]
 
@@ -40,7 +40,7 @@ class Fgd:
         self._growths: dict[tuple[int, Demand], tuple[_State, float, int | None]] = {}
         """Per node and demand: the node's state when it was looked at, the growth there, and on which GPU."""
 
-    def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         demand = task.demand
         if demand.gang:
             return view.fit(task, type_)
@@ -59,7 +59,7 @@ class Fgd:
         machine, gpu = where
         return fill(task, [machine]) if gpu is None else (Share(machine.index, 1, gpu),)
 
-    def _growth(self, machine: Machine, demand: DemandClass, typical: _Typical) -> tuple[float, int | None]:
+    def _growth(self, machine: NodeState, demand: DemandClass, typical: _Typical) -> tuple[float, int | None]:
         """By how much fragmentation grows if an instance starts on the machine, and on which GPU it grows least."""
         state = (machine.idle, machine.cpus, machine.memory, tuple(machine.shares.items()))
         known = self._growths.get((machine.index, demand.demand))
@@ -82,13 +82,13 @@ class Fgd:
             self._weights = dict(self._asked)
             self._growths.clear()
 
-    def _typical(self, view: View) -> _Typical:
+    def _typical(self, view: ClusterView) -> _Typical:
         asking = [(each, weight) for each, weight in self._weights.items() if each.gpus > 0]
         total = sum(weight for _, weight in asking)
         return [(view.machines.compile(each, 0), weight / total) for each, weight in asking]
 
 
-def fragmentation(machine: Machine, typical: _Typical) -> float:
+def fragmentation(machine: NodeState, typical: _Typical) -> float:
     """The free GPUs of the machine that a typical task cannot use, expected over ``typical`` demands and their
     probabilities: all of them if it cannot run there, else those with less free than it asks of one GPU."""
     shares = machine.shares.values()
@@ -103,12 +103,12 @@ def fragmentation(machine: Machine, typical: _Typical) -> float:
     return expected / MICRO
 
 
-def _free(machine: Machine) -> int:
+def _free(machine: NodeState) -> int:
     """What is free on all its GPUs, in millionths."""
     return machine.idle * MICRO + sum(machine.shares.values())
 
 
-def _ways(machine: Machine, demand: DemandClass) -> list[tuple[int | None, Machine]]:
+def _ways(machine: NodeState, demand: DemandClass) -> list[tuple[int | None, NodeState]]:
     """The ways to start one instance: the GPU it shares (``None``: whole ones, or none), and the machine after it."""
     if not demand.share:
         return [(None, _after(machine, demand, None))]
@@ -118,7 +118,7 @@ def _ways(machine: Machine, demand: DemandClass) -> list[tuple[int | None, Machi
     return [(gpu, _after(machine, demand, gpu)) for gpu in gpus]
 
 
-def _after(machine: Machine, demand: DemandClass, gpu: int | None) -> Machine:
+def _after(machine: NodeState, demand: DemandClass, gpu: int | None) -> NodeState:
     """A copy of the machine with one more instance."""
     after = machine.copy()
     after.cpus -= demand.cpus

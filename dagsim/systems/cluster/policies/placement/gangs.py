@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dagsim.model import Placement, Share
 from dagsim.systems.cluster.policies.placement.nodes import by_speed, with_room
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Consolidate", "Spread"]
 
@@ -15,7 +15,7 @@ class Consolidate:
     the fewest nodes (ties: the fastest), on it the fullest node that takes them all, else the ones with the most room.
     O(nodes)."""
 
-    def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         demand, best = task.demand, None
         needed = demand.gang or task.waiting
         for each in by_speed(task, type_):
@@ -31,7 +31,7 @@ class Spread:
     """As many nodes as possible: one instance at a time to the emptiest node of the fastest type with room, around and
     around. O(nodes)."""
 
-    def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         demand = task.demand
         needed = demand.gang or task.waiting
         for each in by_speed(task, type_):

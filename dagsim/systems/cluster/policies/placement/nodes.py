@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from dagsim.model import Placement, Share
-from dagsim.systems.cluster.nodes import MICRO, DemandClass, Machine
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.nodes import MICRO, DemandClass, NodeState
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = [
     "DotProduct",
@@ -25,14 +25,14 @@ __all__ = [
 class FirstFit:
     """The first node of the cluster with room, of whatever type may run the task. O(nodes)."""
 
-    def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         return _least(view, task, type_, lambda machine: machine.index)
 
 
 class WorstFit:
     """The fastest type with room, on it the node with the most idle GPUs. O(nodes passed over)."""
 
-    def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         machines = view.machines
         for each in by_speed(task, type_):
             emptiest = (machines.list[index] for index in machines.candidates(task.demand, each, True))
@@ -46,7 +46,7 @@ class RandomNode:
     """Any type with room, then its nodes in random order. Draws from the simulation's stream ``placement``.
     O(nodes)."""
 
-    def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         machines, rng = view.machines, view.stream("placement")
         types = [each for each in by_speed(task, type_) if machines.fits_on(task.demand, each)]
         if not types:
@@ -60,10 +60,10 @@ class DotProduct:
     both, each resource as a fraction of the node (Grandl et al., Tetris, SIGCOMM 2014; Panigrahy et al. 2011).
     O(nodes)."""
 
-    def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         demand = task.demand.demand
 
-        def away(machine: Machine) -> float:
+        def away(machine: NodeState) -> float:
             return -alignment(machine, demand.gpus, task.demand.cpus, task.demand.memory)
 
         return _least(view, task, type_, away)
@@ -73,10 +73,10 @@ class GpuPacking:
     """Partly used GPUs first, then idle GPUs of nodes in use, then empty nodes; among equals the node with the fewest
     idle GPUs (a baseline of FGD, Weng et al., ATC 2023). O(nodes)."""
 
-    def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         share = task.demand.share
 
-        def emptiness(machine: Machine) -> tuple[int, int]:
+        def emptiness(machine: NodeState) -> tuple[int, int]:
             if share and any(free >= share for free in machine.shares.values()):
                 return 0, machine.idle
             return (1 if machine.idle < machine.gpus else 2), machine.idle
@@ -93,11 +93,11 @@ class GpuClustering:
         """Runs by node and GPUs asked per instance; those that ended are dropped when they are counted."""
         self._seen = -1
 
-    def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         self._look_at_new_runs(view)
         gpus, running = task.demand.demand.gpus, view.running
 
-        def unlike(machine: Machine) -> tuple[int, int]:
+        def unlike(machine: NodeState) -> tuple[int, int]:
             alike = self._alike.get((machine.index, gpus))
             if alike:
                 alike.intersection_update(running)
@@ -105,7 +105,7 @@ class GpuClustering:
 
         return _least(view, task, type_, unlike)
 
-    def _look_at_new_runs(self, view: View) -> None:
+    def _look_at_new_runs(self, view: ClusterView) -> None:
         last = self._seen
         for run in view.runs_after(last):
             self._seen = max(self._seen, run.id)
@@ -113,7 +113,7 @@ class GpuClustering:
                 self._alike.setdefault((node, run.task.demand.demand.gpus), set()).add(run.id)
 
 
-def alignment(machine: Machine, gpus: float, cpus: int, memory: int) -> float:
+def alignment(machine: NodeState, gpus: float, cpus: int, memory: int) -> float:
     """The dot product of a demand (CPUs and memory in millionths) and what is free, as fractions of the machine."""
     node, total = machine.node, 0.0
     if node.gpus:
@@ -126,12 +126,12 @@ def alignment(machine: Machine, gpus: float, cpus: int, memory: int) -> float:
     return total
 
 
-def by_speed(task: ActiveTask, type_: int | None) -> list[int]:
+def by_speed(task: TaskState, type_: int | None) -> list[int]:
     """The types to look at, fastest first; only ``type_`` if it is given."""
     return sorted(task.demand.types, key=task.seconds.__getitem__) if type_ is None else [type_]
 
 
-def with_room(view: View, demand: DemandClass, type_: int) -> Iterator[Machine]:
+def with_room(view: ClusterView, demand: DemandClass, type_: int) -> Iterator[NodeState]:
     """The machines of ``type_`` with room for an instance."""
     machines = view.machines
     for index in machines.candidates(demand, type_):
@@ -140,7 +140,7 @@ def with_room(view: View, demand: DemandClass, type_: int) -> Iterator[Machine]:
             yield machine
 
 
-def fill(task: ActiveTask, machines: Iterable[Machine]) -> Placement | None:
+def fill(task: TaskState, machines: Iterable[NodeState]) -> Placement | None:
     """Waiting instances on the first of ``machines`` with room; a gang on the first ones that hold all of it."""
     demand, shares = task.demand, []
     needed = demand.gang or task.waiting
@@ -155,7 +155,7 @@ def fill(task: ActiveTask, machines: Iterable[Machine]) -> Placement | None:
 
 
 def _least(
-    view: View, task: ActiveTask, type_: int | None, rank: Callable[[Machine], float | tuple[int, int]]
+    view: ClusterView, task: TaskState, type_: int | None, rank: Callable[[NodeState], float | tuple[int, int]]
 ) -> Placement | None:
     """On the nodes with the least ``rank``; ties go to the faster type, then to the first node. A gang goes to the type
     that has the best first node."""

@@ -6,18 +6,18 @@ from typing import Protocol
 
 from dagsim.model import Placement
 from dagsim.registry import Entry, Registry
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
-__all__ = ["PLACEMENTS", "BestFit", "Placing", "placing"]
+__all__ = ["PLACEMENT_RULES", "BestFit", "PlacementRule", "placing"]
 
 
-class Placing(Protocol):
+class PlacementRule(Protocol):
     """Finds room for a task."""
 
-    def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
-        """Where the task's waiting instances go now, on the GPU type ``type_`` (a place in ``View.gpu_types``) or on
-        whichever the rule prefers; ``None`` if there is no room."""
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        """Where the task's waiting instances go now, on the GPU type ``type_`` (a place in ``ClusterView.gpu_types``)
+        or on whichever the rule prefers; ``None`` if there is no room."""
         ...
 
 
@@ -26,10 +26,10 @@ class BestFit:
     that take it; gangs on one node if they fit, else on as few as possible. Cost O(1) without CPU and memory demands,
     else O(nodes of the type)."""
 
-    place = staticmethod(View.fit)
+    place = staticmethod(ClusterView.fit)
 
 
-PLACEMENTS: Registry[Placing] = Registry(
+PLACEMENT_RULES: Registry[PlacementRule] = Registry(
     "placement",
     [
         Entry("best-fit", ".placement.rule:BestFit", "fastest type, then the fullest node that takes it"),
@@ -55,6 +55,6 @@ PLACEMENTS: Registry[Placing] = Registry(
 )
 
 
-def placing(placement: str | Placing) -> Placing:
+def placing(placement: str | PlacementRule) -> PlacementRule:
     """The placement itself, or the one of that name."""
-    return PLACEMENTS.create(placement) if isinstance(placement, str) else placement
+    return PLACEMENT_RULES.create(placement) if isinstance(placement, str) else placement

@@ -6,8 +6,8 @@ from math import inf, log
 
 from dagsim.model import Placement
 from dagsim.systems.cluster.policies.placement.nodes import by_speed
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["ComparativeAdvantage"]
 
@@ -19,7 +19,7 @@ class ComparativeAdvantage:
     Where the order has chosen the type (sjf), it is best fit. O(types) (after Ricardo 1817).
     """
 
-    def place(self, view: View, task: ActiveTask, type_: int | None = None) -> Placement | None:
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         if type_ is not None:
             return view.fit(task, type_)
         mean = view.index(ComparativeAdvantage, lambda: _Losses(len(view.gpu_types))).mean
@@ -37,7 +37,7 @@ class _Losses:
         self._sums = [0.0] * types
         self._counts = [0] * types
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         for type_ in task.demand.types:
             self._sums[type_] += loss(task, type_)
             self._counts[type_] += 1
@@ -46,7 +46,7 @@ class _Losses:
         return self._sums[type_] / self._counts[type_] if self._counts[type_] else 0.0
 
 
-def loss(task: ActiveTask, type_: int) -> float:
+def loss(task: TaskState, type_: int) -> float:
     """The logarithm of the task's slowdown on ``type_`` against its fastest type."""
     if task.seconds[type_] == inf:
         return 1e9  # finite, so that the means stay numbers

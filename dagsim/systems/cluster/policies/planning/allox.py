@@ -11,10 +11,10 @@ import numpy as np
 
 from dagsim.model import Decision
 from dagsim.systems.cluster.policies.orders.static import width
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.planning.batch_mode import free_times, start_those
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["AlloX", "assign"]
 
@@ -30,11 +30,11 @@ class AlloX:
     places), about 1 ms (Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).
     """
 
-    def __init__(self, window: int = 24, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, window: int = 24, placement: str | PlacementRule = "best-fit") -> None:
         self.window = window
         self._place = placing(placement).place
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         if not any(view.fits(task) for task in view.ready):
             return
         oldest = islice(view.ready, self.window // 4)
@@ -42,7 +42,7 @@ class AlloX:
         tasks = list(dict.fromkeys((*oldest, *shortest)))[: self.window]
         yield from start_those(view, self._first(view, tasks), self._place)
 
-    def _first(self, view: View, tasks: list[ActiveTask]) -> Iterator[tuple[ActiveTask, int]]:
+    def _first(self, view: ClusterView, tasks: list[TaskState]) -> Iterator[tuple[TaskState, int]]:
         """The tasks assigned to lanes that are free now, those in front first; those behind fill in where a wide one
         lacks room."""
         lanes = [
@@ -82,10 +82,10 @@ def assign(seconds: np.ndarray, wait_s: np.ndarray, places: int) -> list[list[in
     return [[task for _, task in sorted(queue)] for queue in queues]
 
 
-def _area(task: ActiveTask) -> float:
+def _area(task: TaskState) -> float:
     return width(task) * task.best_s
 
 
-def _share(view: View, task: ActiveTask, type_: int) -> float:
+def _share(view: ClusterView, task: TaskState, type_: int) -> float:
     """How many lanes' worth of time the task takes: its GPUs, as each lane is one GPU."""
     return max(width(task), 1.0) if type_ in task.demand.types else inf

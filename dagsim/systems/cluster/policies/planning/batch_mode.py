@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from dagsim.model import Decision, Placement, Start
 from dagsim.systems.cluster.nodes import DemandClass
 from dagsim.systems.cluster.policies.orders.static import width
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["BatchMode", "free_times", "max_min", "min_min", "start_those", "sufferage"]
 
@@ -35,16 +35,16 @@ class BatchMode:
     queue is left for the next decision. Clairvoyant, not preemptive. O(24 x groups x types) per decision.
     """
 
-    def __init__(self, rule: Rule, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, rule: Rule, placement: str | PlacementRule = "best-fit") -> None:
         self.rule = rule
         self._place = placing(placement).place
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         groups = view.index(self, _Groups)
         if not any(view.fits(task) for task in groups.heads()):
             return
         lanes = free_times(view)
-        passed: set[ActiveTask] = set()
+        passed: set[TaskState] = set()
         for _ in range(_AHEAD):
             best: _Choice | None = None
             for task in groups.heads(passed):
@@ -65,7 +65,7 @@ class BatchMode:
                 yield Start(task, placement)
                 return
 
-    def _choice(self, view: View, task: ActiveTask, lanes: list[list[float]]) -> _Choice | None:
+    def _choice(self, view: ClusterView, task: TaskState, lanes: list[list[float]]) -> _Choice | None:
         completions = sorted(
             (_free_at(view, task.demand, lanes[type_], type_, _lanes_of(task)) + task.seconds[type_], type_)
             for type_ in task.demand.types
@@ -86,12 +86,12 @@ class BatchMode:
 
 class _Choice(NamedTuple):
     key: tuple[float, int, int]
-    task: ActiveTask
+    task: TaskState
     type: int
     completion_s: float
 
 
-_Heap: TypeAlias = list[tuple[float, int, int, ActiveTask]]
+_Heap: TypeAlias = list[tuple[float, int, int, TaskState]]
 
 
 class _Groups:
@@ -100,17 +100,17 @@ class _Groups:
     def __init__(self) -> None:
         self._groups: dict[tuple[DemandClass, tuple[float, ...]], tuple[_Heap, _Heap]] = {}
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         best_s = task.best_s
         profile = tuple([round(seconds / best_s, 6) for seconds in task.seconds]) if best_s else ()
         short, long = self._groups.setdefault((task.demand, profile), ([], []))
         heappush(short, (best_s, task.order, task.piece, task))
         heappush(long, (-best_s, task.order, task.piece, task))
 
-    def heads(self, passed: set[ActiveTask] | None = None) -> Iterator[ActiveTask]:
+    def heads(self, passed: set[TaskState] | None = None) -> Iterator[TaskState]:
         """The shortest and the longest of each group but for those ``passed`` over, which are few."""
         for heaps in self._groups.values():
-            first: ActiveTask | None = None
+            first: TaskState | None = None
             for heap in heaps:
                 while heap and not heap[0][3].waiting:
                     heappop(heap)
@@ -120,7 +120,7 @@ class _Groups:
                     yield task
 
 
-def _first(heap: _Heap, passed: set[ActiveTask]) -> ActiveTask | None:
+def _first(heap: _Heap, passed: set[TaskState]) -> TaskState | None:
     """The least entry of the heap whose task waits and was not passed over: a walk down the heap, best first."""
     if not heap:
         return None
@@ -137,7 +137,7 @@ def _first(heap: _Heap, passed: set[ActiveTask]) -> ActiveTask | None:
 
 
 def start_those(
-    view: View, chosen: Iterable[tuple[ActiveTask, int]], place: Callable[..., Placement | None]
+    view: ClusterView, chosen: Iterable[tuple[TaskState, int]], place: Callable[..., Placement | None]
 ) -> Iterator[Decision]:
     """Start the chosen pairs of task and type that have room; where none has and nothing runs, any task that fits."""
     started = False
@@ -153,7 +153,7 @@ def start_those(
             yield Start(task, placement)
 
 
-def free_times(view: View) -> list[list[float]]:
+def free_times(view: ClusterView) -> list[list[float]]:
     """Per GPU type the times at which its GPUs are expected to be free, soonest first."""
     machines, now = view.machines, view.now
     times = [[now] * machines.idle_gpus(type_) for type_ in range(len(machines.types))]
@@ -163,11 +163,11 @@ def free_times(view: View) -> list[list[float]]:
     return times
 
 
-def _lanes_of(task: ActiveTask) -> int:
+def _lanes_of(task: TaskState) -> int:
     return max(round(width(task)), 1) if task.demand.demand.gpus else 0
 
 
-def _free_at(view: View, demand: DemandClass, lanes: list[float], type_: int, width: int) -> float:
+def _free_at(view: ClusterView, demand: DemandClass, lanes: list[float], type_: int, width: int) -> float:
     """When ``width`` GPUs of the type are free."""
     if not width:
         return view.now
@@ -181,19 +181,19 @@ def _take(lanes: list[float], width: int, until: float) -> None:
         insort(lanes, until)
 
 
-def min_min(placement: str | Placing = "best-fit") -> BatchMode:
+def min_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
     """Min-Min: the ready task that can complete first is mapped first. Clairvoyant. Cost: ``BatchMode`` (Ibarra and Kim
     1977; Maheswaran et al. 1999)."""
     return BatchMode("min-min", placement)
 
 
-def max_min(placement: str | Placing = "best-fit") -> BatchMode:
+def max_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
     """Max-Min: the ready task whose earliest completion is the latest is mapped first, so that long tasks do not come
     last. Clairvoyant. Cost: ``BatchMode`` (Ibarra and Kim 1977; Maheswaran et al. 1999)."""
     return BatchMode("max-min", placement)
 
 
-def sufferage(placement: str | Placing = "best-fit") -> BatchMode:
+def sufferage(placement: str | PlacementRule = "best-fit") -> BatchMode:
     """Sufferage: the ready task that would lose most on its second best type is mapped first. Clairvoyant. Cost:
     ``BatchMode`` (Maheswaran et al. 1999)."""
     return BatchMode("sufferage", placement)

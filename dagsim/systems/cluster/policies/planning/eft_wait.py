@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Start
-from dagsim.systems.cluster.nodes import DemandClass, Machines
+from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.policies.orders.static import width
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
-from dagsim.systems.cluster.state import ActiveTask, TypedKey
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
+from dagsim.systems.cluster.state import TaskState, TypedKey
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["EftWait"]
 
@@ -34,7 +34,7 @@ class EftWait:
         ConfigError: Another order.
     """
 
-    def __init__(self, theta: float = 1.0, order: str = "task", placement: str | Placing = "best-fit") -> None:
+    def __init__(self, theta: float = 1.0, order: str = "task", placement: str | PlacementRule = "best-fit") -> None:
         if order not in _ORDERS:
             raise ConfigError(f"eft-wait: order must be one of {', '.join(_ORDERS)}, got {order!r}")
         self.theta = theta
@@ -44,7 +44,7 @@ class EftWait:
         """Per type ``(end, run, GPUs)`` of the runs there, soonest first."""
         self._seen = -1
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         profiles = view.index(self, lambda: _Profiles(view.machines, _ORDERS[self.order]))
         while True:
             self._look_at_new_runs(view)
@@ -57,7 +57,9 @@ class EftWait:
                 return
             yield Start(task, placement)
 
-    def worth_waiting(self, view: View, task: ActiveTask, type_: int, known: dict[_Place, float] | None = None) -> bool:
+    def worth_waiting(
+        self, view: ClusterView, task: TaskState, type_: int, known: dict[_Place, float] | None = None
+    ) -> bool:
         """Whether waiting for the task's fastest type would finish it sooner than starting on ``type_`` now; ``known``
         keeps the etas of this instant."""
         best_s, threshold = task.best_s, self.theta * task.seconds[type_]
@@ -71,7 +73,7 @@ class EftWait:
                 known[place] = eta_s
         return eta_s + best_s < threshold
 
-    def eta_s(self, view: View, demand: DemandClass, type_: int) -> float:
+    def eta_s(self, view: ClusterView, demand: DemandClass, type_: int) -> float:
         """Seconds until ``type_`` is expected to have the GPUs that ``demand`` asks for (whatever their nodes)."""
         machines = view.machines
         if machines.fits_on(demand, type_):
@@ -85,7 +87,7 @@ class EftWait:
                     return max(end_s - view.now, 0.0)
         return inf
 
-    def _look_at_new_runs(self, view: View) -> None:
+    def _look_at_new_runs(self, view: ClusterView) -> None:
         while len(self._ends) < len(view.gpu_types):
             self._ends.append([])
         last, running = self._seen, view.running
@@ -97,34 +99,34 @@ class EftWait:
                 ends[:] = [end for end in ends if end[1] in running]
 
 
-def _here(task: ActiveTask, type_: int) -> float:
+def _here(task: TaskState, type_: int) -> float:
     return task.seconds[type_]
 
 
-def _path(task: ActiveTask, type_: int) -> float:
+def _path(task: TaskState, type_: int) -> float:
     return task.rank_s - task.best_s + task.seconds[type_]
 
 
-def _work(task: ActiveTask, type_: int) -> float:
+def _work(task: TaskState, type_: int) -> float:
     left = sum([width(other) * other.unfinished * other.best_s for other in task.job.tasks])
     return left + width(task) * (task.seconds[type_] - task.best_s)
 
 
 _ORDERS: dict[str, TypedKey] = {"task": _here, "path": _path, "work": _work}
 _Place: TypeAlias = tuple[DemandClass, int]
-_Heap: TypeAlias = list[tuple[float, int, ActiveTask]]
+_Heap: TypeAlias = list[tuple[float, int, TaskState]]
 
 
 class _Profiles:
     """Ready tasks within demand class, type and speed profile, in order and by time. Inside such a group a longer task
     is passed over whenever a shorter one is, so that only the first and the shortest need looking at."""
 
-    def __init__(self, machines: Machines, key: TypedKey) -> None:
+    def __init__(self, machines: ClusterState, key: TypedKey) -> None:
         self._machines = machines
         self._key = key
         self._groups: dict[_Place, dict[tuple[float, ...], tuple[_Heap, ...]]] = {}
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         best_s, by_time = task.best_s, self._key is _here
         profile = tuple([round(s / best_s, 9) for s in task.seconds]) if best_s else ()
         for type_ in task.demand.types:
@@ -137,9 +139,9 @@ class _Profiles:
             if not by_time:
                 heappush(heaps[1], (task.seconds[type_], task.order, task))
 
-    def first(self, policy: EftWait, view: View) -> tuple[ActiveTask, int] | None:
+    def first(self, policy: EftWait, view: ClusterView) -> tuple[TaskState, int] | None:
         """The first pair that fits and is not worth waiting for something better."""
-        best: tuple[float, int, ActiveTask] | None = None
+        best: tuple[float, int, TaskState] | None = None
         on = -1
         fits_on = self._machines.fits_on
         etas: dict[_Place, float] = {}

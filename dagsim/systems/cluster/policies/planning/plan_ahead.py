@@ -13,10 +13,10 @@ import numpy as np
 from dagsim.errors import ConfigError
 from dagsim.model import Decision
 from dagsim.systems.cluster.policies.orders.static import width
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.planning.batch_mode import free_times, start_those
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["PlanAhead", "plan"]
 
@@ -35,20 +35,20 @@ class PlanAhead:
         ConfigError: ``window`` or ``slots`` is less than 1.
     """
 
-    def __init__(self, window: int = 10, slots: int = 5, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, window: int = 10, slots: int = 5, placement: str | PlacementRule = "best-fit") -> None:
         if window < 1 or slots < 1:
             raise ConfigError(f"plan-ahead: window and slots must be 1 or more, got {window!r} and {slots!r}")
         self.window = window
         self.slots = slots
         self._place = placing(placement).place
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         if not any(view.fits(task) for task in view.ready):
             return
         tasks = nsmallest(self.window, view.ready, key=lambda task: (task.best_s, task.order, task.piece))
         yield from start_those(view, self._now(view, tasks), self._place)
 
-    def _now(self, view: View, tasks: list[ActiveTask]) -> Iterator[tuple[ActiveTask, int]]:
+    def _now(self, view: ClusterView, tasks: list[TaskState]) -> Iterator[tuple[TaskState, int]]:
         times = free_times(view)
         ends = sorted({time - view.now for each in times for time in each})
         starts = np.array(ends[: self.slots] if ends and ends[0] == 0 else [0.0, *ends[: self.slots - 1]])

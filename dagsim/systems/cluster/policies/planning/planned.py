@@ -8,14 +8,14 @@ from math import ceil, inf
 from typing import NamedTuple, TypeAlias
 
 from dagsim.model import Decision, Placement, Share, Start
-from dagsim.systems.cluster.nodes import MICRO, DemandClass, Machines
+from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass
 from dagsim.systems.cluster.policies.orders.static import by_arrival, by_rank, width
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.planning import planners
 from dagsim.systems.cluster.policies.planning.planners import Booking, Planner, Problem
 from dagsim.systems.cluster.policies.support.calendar import Calendar
-from dagsim.systems.cluster.state import ActiveJob, ActiveTask, Queue
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import JobState, Queue, TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Planned", "Site", "cpop", "dls", "heft", "peft"]
 
@@ -40,7 +40,7 @@ class Planned:
     tries each task of a job on each node, O(nodes + bookings nearby), once; following it O(GPUs of the task).
     """
 
-    def __init__(self, planner: Planner, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, planner: Planner, placement: str | PlacementRule = "best-fit") -> None:
         self.planner = planner
         self._placing = placing(placement)
         self._sites: list[Site] = []
@@ -52,7 +52,7 @@ class Planned:
         self._seen = -1
         self._count = 0
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         waiting = view.index(self, lambda: _Waiting(view.machines))
         self._plan_arrivals(view, waiting.new)
         while waiting.new:
@@ -67,7 +67,7 @@ class Planned:
                 yield Start(task, placement)
                 self._leave(waiting, task)
 
-    def _follow(self, view: View, waiting: _Waiting) -> Iterator[Decision]:
+    def _follow(self, view: ClusterView, waiting: _Waiting) -> Iterator[Decision]:
         """Start what is ready and next on all its lanes."""
         again = True
         while again:
@@ -79,7 +79,7 @@ class Planned:
                     yield Start(task, placement)
                     again = self._leave(waiting, task) or again
 
-    def _place(self, view: View, task: ActiveTask, site: Site) -> Placement | None:
+    def _place(self, view: ClusterView, task: TaskState, site: Site) -> Placement | None:
         """Where on its site the task can start now."""
         if site.node < 0:
             return self._placing.place(view, task, site.type)
@@ -87,7 +87,7 @@ class Planned:
         room = min(view.machines.list[site.node].room(demand), task.waiting)
         return (Share(site.node, room),) if room and room >= (demand.gang or 1) else None
 
-    def _leave(self, waiting: _Waiting, task: ActiveTask) -> bool:
+    def _leave(self, waiting: _Waiting, task: TaskState) -> bool:
         """The task was started; returns whether others may be next now."""
         key = (task.job.number, task.index)
         if task.waiting or task.piece or key not in self._plan:
@@ -102,7 +102,7 @@ class Planned:
                 self._make_due(waiting, self._lanes[lane][0][2])
         return True
 
-    def _sort(self, waiting: _Waiting, task: ActiveTask) -> None:
+    def _sort(self, waiting: _Waiting, task: TaskState) -> None:
         """Note a task that became ready as next on its lanes, for later, or as not planned."""
         key = (task.job.number, task.index)
         if task.piece or key not in self._plan:
@@ -115,7 +115,7 @@ class Planned:
         if key in waiting.ready and all(self._lanes[lane][0][2] == key for lane in self._plan[key][1].lanes):
             waiting.due[key] = waiting.ready.pop(key)
 
-    def _plan_arrivals(self, view: View, tasks: list[ActiveTask]) -> None:
+    def _plan_arrivals(self, view: ClusterView, tasks: list[TaskState]) -> None:
         """Plan the jobs that have come since the last look: every one of them has a ready task."""
         if not self._sites:
             self._lay_out(view.machines)
@@ -126,7 +126,7 @@ class Planned:
                 self._plan_job(view, new[number])
             self._seen = max(new)
 
-    def _lay_out(self, machines: Machines) -> None:
+    def _lay_out(self, machines: ClusterState) -> None:
         """Number the GPUs, and group them by node and by type."""
         count = 0
         by_type: dict[int, list[int]] = {}
@@ -139,7 +139,7 @@ class Planned:
         self._calendar = Calendar(count)
         self._lanes = [[] for _ in range(count)]
 
-    def _plan_job(self, view: View, job: ActiveJob) -> None:
+    def _plan_job(self, view: ClusterView, job: JobState) -> None:
         graph, machines = job.job.graph, view.machines
         seconds, widths = [], []
         for task in job.tasks:
@@ -160,7 +160,7 @@ class Planned:
                 for lane in booking.lanes:
                     insort(self._lanes[lane], (booking.start_s, self._count, key))
 
-    def _seconds(self, machines: Machines, task: ActiveTask, site: Site, wide: int) -> float:
+    def _seconds(self, machines: ClusterState, task: TaskState, site: Site, wide: int) -> float:
         """Seconds of the whole task on the site; ``inf`` if it cannot run there, or should not as a node takes it."""
         demand = task.demand
         if site.type not in demand.types:
@@ -185,17 +185,17 @@ class _Waiting:
     """The index of the ready tasks: those that have just come, planned ones, those next on all their lanes, the
     rest."""
 
-    def __init__(self, machines: Machines) -> None:
-        self.new: list[ActiveTask] = []
-        self.ready: dict[_Key, ActiveTask] = {}
-        self.due: dict[_Key, ActiveTask] = {}
+    def __init__(self, machines: ClusterState) -> None:
+        self.new: list[TaskState] = []
+        self.ready: dict[_Key, TaskState] = {}
+        self.due: dict[_Key, TaskState] = {}
         self.unplanned = Queue(by_rank, machines)
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         self.new.append(task)
 
 
-def _fits(machines: Machines, demand: DemandClass, index: int) -> bool:
+def _fits(machines: ClusterState, demand: DemandClass, index: int) -> bool:
     """Whether the empty node takes an instance (a gang: all of it)."""
     node, count = machines.list[index].node, demand.gang or 1
     asked = demand.demand
@@ -203,26 +203,26 @@ def _fits(machines: Machines, demand: DemandClass, index: int) -> bool:
     return gpus and demand.cpus * count <= node.cpus * MICRO and demand.memory * count <= node.memory_gb * MICRO
 
 
-def heft(placement: str | Placing = "best-fit") -> Planned:
+def heft(placement: str | PlacementRule = "best-fit") -> Planned:
     """Heterogeneous earliest finish time, each job planned on its arrival: tasks by upward rank, each on the node where
     it finishes earliest, in gaps where there are some. Clairvoyant. Cost: ``Planned`` (Topcuoglu, Hariri and Wu 2002,
     section 4.1)."""
     return Planned(planners.heft, placement)
 
 
-def cpop(placement: str | Placing = "best-fit") -> Planned:
+def cpop(placement: str | PlacementRule = "best-fit") -> Planned:
     """Critical path on a processor, each job planned on its arrival: the tasks of its critical path all go to the node
     that runs them fastest. Clairvoyant. Cost: ``Planned`` (Topcuoglu, Hariri and Wu 2002, section 4.2)."""
     return Planned(planners.cpop, placement)
 
 
-def peft(placement: str | Placing = "best-fit") -> Planned:
+def peft(placement: str | PlacementRule = "best-fit") -> Planned:
     """Predict earliest finish time, each job planned on its arrival: as HEFT, but with a look at what follows on each
     node. Clairvoyant. Cost: ``Planned``, planning O(edges x nodes^2) more (Arabnejad and Barbosa 2014)."""
     return Planned(planners.peft, placement)
 
 
-def dls(placement: str | Placing = "best-fit") -> Planned:
+def dls(placement: str | PlacementRule = "best-fit") -> Planned:
     """Dynamic level scheduling, each job planned on its arrival: the pair of ready task and node with the highest
     dynamic level first. Clairvoyant. Cost: ``Planned``, planning O(tasks) times as much (Sih and Lee 1993)."""
     return Planned(planners.dls, placement)

@@ -10,10 +10,10 @@ from dagsim.errors import ConfigError, Stalled
 from dagsim.model import Decision, Kind, Placement, Start
 from dagsim.model.schedule import Schedule
 from dagsim.registry import Registry
-from dagsim.systems.cluster.kernel import Simulation
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import Policy, View
+from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 
 __all__ = ["Rollout"]
 
@@ -22,9 +22,9 @@ _STUCK_S = 1e9
 
 class Rollout:
     """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997): each of ``width`` candidates (pairs of ready
-    task and GPU type with room, shortest first) and to wait is tried in ``View.fork()``, which knows estimates but
-    neither the truth nor arrivals to come, the ``base`` policy then finishes the jobs that are there, and the candidate
-    with the least sum of completion times is carried out; of equals it waits.
+    task and GPU type with room, shortest first) and to wait is tried in ``ClusterView.fork()``, which knows estimates
+    but neither the truth nor arrivals to come, the ``base`` policy then finishes the jobs that are there, and the
+    candidate with the min sum of completion times is carried out; of equals it waits.
 
     Clairvoyant, not preemptive. Costly by definition: ``width`` + 1 simulations of the jobs in the system per decision.
 
@@ -32,7 +32,7 @@ class Rollout:
         ConfigError: ``width`` is less than 1, or ``base`` is preemptive.
     """
 
-    def __init__(self, base: str = "eft-wait", width: int = 3, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, base: str = "eft-wait", width: int = 3, placement: str | PlacementRule = "best-fit") -> None:
         if width < 1:
             raise ConfigError(f"rollout: width must be 1 or more, got {width!r}")
         self.base = base
@@ -40,18 +40,18 @@ class Rollout:
         self._place = placing(placement).place
         _policies().create(base)
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         candidates = self._candidates(view)
         if not candidates:
             return
-        tried: list[tuple[float, ActiveTask, Placement]] = []
+        tried: list[tuple[float, TaskState, Placement]] = []
         for task, placement in candidates:
             tried.append((self._cost(view, (task, placement)), task, placement))
         cost, task, placement = min(tried, key=lambda each: each[0])
         if cost < self._cost(view, None) * (1 - 1e-9) or not view.running:
             yield Start(task, placement)
 
-    def _candidates(self, view: View) -> list[tuple[ActiveTask, Placement]]:
+    def _candidates(self, view: ClusterView) -> list[tuple[TaskState, Placement]]:
         fitting = (task for task in view.ready if view.fits(task))
         pairs = [
             (task.seconds[type_], task, type_)
@@ -66,7 +66,7 @@ class Rollout:
                 found.append((task, placement))
         return found
 
-    def _cost(self, view: View, start: tuple[ActiveTask, Placement] | None) -> float:
+    def _cost(self, view: ClusterView, start: tuple[TaskState, Placement] | None) -> float:
         """The sum of completion times of the jobs that are there, if that is done now; to wait is until the next
         end."""
         fork = view.fork()
@@ -80,7 +80,7 @@ class Rollout:
         return stuck * _STUCK_S + sum(done)
 
 
-def _play(fork: Simulation, base: Policy, start: tuple[ActiveTask, Placement] | None) -> Schedule:
+def _play(fork: ClusterKernel, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> Schedule:
     """Carry out the first decision, then let the base policy finish."""
     conversation = fork.decisions()
     try:
@@ -101,7 +101,7 @@ def _play(fork: Simulation, base: Policy, start: tuple[ActiveTask, Placement] | 
         return fork.schedule
 
 
-def _policies() -> Registry[Policy]:
+def _policies() -> Registry[ClusterPolicy]:
     from dagsim.systems.cluster.policies import POLICIES
 
     return POLICIES

@@ -11,13 +11,13 @@ from typing import Protocol
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Preempt, Start, Wait
 from dagsim.systems.cluster.policies.orders.static import by_arrival
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.support.job_queue import JobQueue
 from dagsim.systems.cluster.policies.support.service import Served, Service
 from dagsim.systems.cluster.policies.support.victims import make_room
 from dagsim.systems.cluster.run import Run
-from dagsim.systems.cluster.state import ActiveJob, ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import JobState, TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["QueueLevels", "Rank", "Rounds", "las", "las_2d", "tiresias"]
 
@@ -37,7 +37,7 @@ class Rank(Protocol):
         """The job is done."""
         ...
 
-    def moved(self, now: float, jobs: Mapping[int, ActiveJob]) -> Iterable[int]:
+    def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
         """Jobs whose key has moved although they only waited."""
         ...
 
@@ -51,7 +51,7 @@ class Rounds:
     forces.
     """
 
-    def __init__(self, rank: Rank, quantum_s: float, placement: str | Placing) -> None:
+    def __init__(self, rank: Rank, quantum_s: float, placement: str | PlacementRule) -> None:
         if not quantum_s > 0:
             raise ConfigError(f"quantum_s must be positive, got {quantum_s!r}")
         self.rank = rank
@@ -61,7 +61,7 @@ class Rounds:
         self._round = 0
         """The next round, counted from time 0."""
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         queue = view.index(self, lambda: JobQueue(self._key, by_arrival))
         self._look(view, queue)
         now = view.now
@@ -80,7 +80,7 @@ class Rounds:
         if view.ready:
             yield Wait(self._round * self.quantum_s)
 
-    def _start_what_fits(self, view: View, queue: JobQueue) -> Iterator[Decision]:
+    def _start_what_fits(self, view: ClusterView, queue: JobQueue) -> Iterator[Decision]:
         for task in queue.heads():
             placement = self._place(view, task) if view.fits(task) else None
             if placement is not None:
@@ -88,7 +88,7 @@ class Rounds:
                 self._service.see_starts(view)
                 return
 
-    def _compete(self, view: View, queue: JobQueue) -> Iterator[Decision]:
+    def _compete(self, view: ClusterView, queue: JobQueue) -> Iterator[Decision]:
         for number in {run.job.number: None for run in view.running.values()}:
             queue.refresh(view.jobs[number])
         last_first = sorted(((self._standing(run.task), run.id) for run in view.running.values()), reverse=True)
@@ -110,7 +110,9 @@ class Rounds:
                 yield Start(task, placement)
                 self._service.see_starts(view)
 
-    def _behind(self, view: View, task: ActiveTask, last_first: list[tuple[tuple[float, int], int]]) -> Iterator[Run]:
+    def _behind(
+        self, view: ClusterView, task: TaskState, last_first: list[tuple[tuple[float, int], int]]
+    ) -> Iterator[Run]:
         """Runs of other jobs that rank behind ``task``, last first."""
         standing = self._standing(task)
         for other, id_ in last_first:
@@ -120,13 +122,13 @@ class Rounds:
             if run is not None and run.job is not task.job:
                 yield run
 
-    def _standing(self, task: ActiveTask) -> tuple[float, int]:
+    def _standing(self, task: TaskState) -> tuple[float, int]:
         return self._key(task.job), task.order
 
-    def _key(self, job: ActiveJob) -> float:
+    def _key(self, job: JobState) -> float:
         return self.rank.key(job.number, self._service.of(job.number))
 
-    def _look(self, view: View, queue: JobQueue) -> None:
+    def _look(self, view: ClusterView, queue: JobQueue) -> None:
         jobs, service = view.jobs, self._service
         for number in service.look(view):
             if number in jobs:
@@ -139,13 +141,13 @@ class Rounds:
                 queue.refresh(jobs[number])
 
 
-def las(quantum_s: float = 60.0, placement: str | Placing = "best-fit") -> Rounds:
+def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit") -> Rounds:
     """Least attained service first: the job that has run for the fewest seconds, every ``quantum_s`` anew. Not
     clairvoyant, preemptive. Cost: ``Rounds`` (Nuyens and Wierman 2008, as foreground-background)."""
     return Rounds(_Seconds(), quantum_s, placement)
 
 
-def las_2d(quantum_s: float = 60.0, placement: str | Placing = "best-fit") -> Rounds:
+def las_2d(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit") -> Rounds:
     """Two-dimensional LAS: the job that has had the fewest GPU-seconds, every ``quantum_s`` anew. Not clairvoyant,
     preemptive. Cost: ``Rounds`` (Tiresias, Gu et al., NSDI 2019)."""
     return Rounds(_GpuSeconds(), quantum_s, placement)
@@ -155,7 +157,7 @@ def tiresias(
     thresholds: float | tuple[float, ...] = (3600.0,),
     promote: float = inf,
     quantum_s: float = 60.0,
-    placement: str | Placing = "best-fit",
+    placement: str | PlacementRule = "best-fit",
 ) -> Rounds:
     """Discretised 2D-LAS: a job moves down a level as its GPU-seconds pass each of ``thresholds``; within a level first
     come, first served. A job that has waited ``promote`` times as long as it has run goes back to the top. Not
@@ -176,7 +178,7 @@ class _Seconds:
     def left(self, job: int, served: Served) -> None:
         pass
 
-    def moved(self, now: float, jobs: Mapping[int, ActiveJob]) -> Iterable[int]:
+    def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
         return ()
 
 
@@ -216,7 +218,7 @@ class QueueLevels:
         self._had.pop(job, None)
         self._forgiven.pop(job, None)
 
-    def moved(self, now: float, jobs: Mapping[int, ActiveJob]) -> Iterable[int]:
+    def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
         moved = []
         while self._due and self._due[0][0] <= now:
             _, job, served = heappop(self._due)

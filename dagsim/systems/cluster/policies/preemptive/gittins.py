@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from dagsim.systems.cluster.policies.placement.rule import Placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule
 from dagsim.systems.cluster.policies.preemptive.attained import Rounds
 from dagsim.systems.cluster.policies.support.service import Served
-from dagsim.systems.cluster.state import ActiveJob
+from dagsim.systems.cluster.state import JobState
 
 __all__ = ["Gittins", "gittins_2d", "gittins_index"]
 
 
 def gittins_2d(
-    history: tuple[float, ...] = (), quantum_s: float = 60.0, placement: str | Placing = "best-fit"
+    history: tuple[float, ...] = (), quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit"
 ) -> Rounds:
     """Highest Gittins index first, every ``quantum_s`` anew: with ``a`` GPU-seconds had and sizes ``S`` of jobs past,
     the most over ``d`` of ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``.
@@ -59,7 +59,7 @@ class Gittins:
             self._renew()
             self._moved = True
 
-    def moved(self, now: float, jobs: Mapping[int, ActiveJob]) -> Iterable[int]:
+    def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
         if not self._moved:
             return ()
         self._moved = False

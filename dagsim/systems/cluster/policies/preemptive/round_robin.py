@@ -10,11 +10,11 @@ from math import ceil
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Preempt, Start, Wait
 from dagsim.systems.cluster.nodes import DemandClass
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.support.victims import make_room
 from dagsim.systems.cluster.run import Run
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["RoundRobin"]
 
@@ -31,7 +31,7 @@ class RoundRobin:
         ConfigError: ``quantum_s`` is not positive.
     """
 
-    def __init__(self, quantum_s: float = 60.0, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit") -> None:
         if not quantum_s > 0:
             raise ConfigError(f"round-robin: quantum_s must be positive, got {quantum_s!r}")
         self.quantum_s = quantum_s
@@ -42,7 +42,7 @@ class RoundRobin:
         """Runs whose slice is over, longest over first."""
         self._seen = -1
 
-    def decide(self, view: View) -> Iterator[Decision]:
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
         turns = view.index(RoundRobin, _Turns)
         heads = turns.heads()
         self._look_at_slices(view, bool(heads))
@@ -62,14 +62,14 @@ class RoundRobin:
         if self._slices:
             yield Wait(self._slices[0][0])
 
-    def _displaceable(self, view: View) -> Iterator[Run]:
+    def _displaceable(self, view: ClusterView) -> Iterator[Run]:
         for run in list(self._over):
             if run in view.running:
                 yield view.running[run]
             else:
                 del self._over[run]
 
-    def _look_at_slices(self, view: View, somebody_waits: bool) -> None:
+    def _look_at_slices(self, view: ClusterView, somebody_waits: bool) -> None:
         """Give new runs a slice, note whose is over, and renew those that ended while nobody waited."""
         now, quantum_s, slices = view.now, self.quantum_s, self._slices
         last = self._seen
@@ -97,14 +97,14 @@ class _Turns:
     """Ready tasks in the order they became ready: at one instant, arrivals before what is preempted then."""
 
     def __init__(self) -> None:
-        self._turns: dict[DemandClass, deque[tuple[int, ActiveTask]]] = {}
+        self._turns: dict[DemandClass, deque[tuple[int, TaskState]]] = {}
         self._count = 0
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         self._turns.setdefault(task.demand, deque()).append((self._count, task))
         self._count += 1
 
-    def heads(self) -> list[ActiveTask]:
+    def heads(self) -> list[TaskState]:
         """The first task of each demand class, in turn."""
         first = []
         for turns in self._turns.values():

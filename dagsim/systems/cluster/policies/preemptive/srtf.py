@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from dagsim.systems.cluster.policies.orders.static import width
-from dagsim.systems.cluster.policies.placement.rule import Placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule
 from dagsim.systems.cluster.policies.support.victims import LeastRemaining
-from dagsim.systems.cluster.state import ActiveTask
+from dagsim.systems.cluster.state import TaskState
 
 __all__ = ["srsf", "srtf"]
 
 
-def srtf(placement: str | Placing = "best-fit") -> LeastRemaining:
+def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
     """Shortest job first by remaining time. Clairvoyant, preemptive. Cost: ``LeastRemaining`` (Schrage 1968, for one
     machine)."""
     return LeastRemaining(_one, placement)
 
 
-def srsf(placement: str | Placing = "best-fit") -> LeastRemaining:
+def srsf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
     """Shortest remaining service first: GPUs x remaining time, the two-dimensional SRTF. Clairvoyant, preemptive. Cost:
     ``LeastRemaining`` (the clairvoyant reference of Tiresias, Gu et al., NSDI 2019)."""
     return LeastRemaining(width, placement)
 
 
-def _one(_: ActiveTask) -> float:
+def _one(_: TaskState) -> float:
     return 1.0

@@ -8,8 +8,8 @@ from typing import TypeAlias
 from dagsim.systems.cluster.nodes import MICRO
 from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.run import Run
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["NEARLY", "Key", "Ready", "free", "held", "size"]
 
@@ -24,14 +24,14 @@ class Ready:
     """The ready tasks by arrival."""
 
     def __init__(self) -> None:
-        self.tasks: dict[Key, ActiveTask] = {}
+        self.tasks: dict[Key, TaskState] = {}
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         """Take in a task that has become ready."""
         self.tasks[task.order, task.piece] = task
 
 
-def size(task: ActiveTask) -> float:
+def size(task: TaskState) -> float:
     """GPUs, or of what asks for none cores, that start together."""
     return width(task) if task.demand.demand.gpus else task.demand.cpus / MICRO * (task.demand.gang or 1)
 
@@ -41,7 +41,7 @@ def held(run: Run) -> float:
     return run.gpus or run.task.demand.cpus / MICRO * run.instances
 
 
-def free(view: View, task: ActiveTask) -> float:
+def free(view: ClusterView, task: TaskState) -> float:
     """GPUs, or cores, that are free on the types that may run the task."""
     machines, types = view.machines, set(task.demand.types)
     if task.demand.demand.gpus:

@@ -8,7 +8,7 @@ from math import inf
 
 from dagsim.systems.cluster.nodes import DemandClass
 from dagsim.systems.cluster.run import Run
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["NEVER_S", "Outlook"]
 
@@ -25,7 +25,7 @@ class Outlook:
         """Per type ``(end, run, GPUs)``; runs that are over are dropped now and then."""
         self._seen = -1
 
-    def look(self, view: View) -> list[int]:
+    def look(self, view: ClusterView) -> list[int]:
         """Take in the runs started since the last look; returns their ids."""
         new, now = [], view.now
         for run in view.runs_after(self._seen):
@@ -39,7 +39,7 @@ class Outlook:
                     self._ends[type_] = [end for end in ends if end[1] in running]
         return new
 
-    def ends(self, view: View, type_: int) -> Iterator[tuple[float, Run]]:
+    def ends(self, view: ClusterView, type_: int) -> Iterator[tuple[float, Run]]:
         """The runs on the type with their expected ends, soonest first."""
         running, now = view.running, view.now
         for end_s, id_, _ in self._ends[type_]:
@@ -47,7 +47,7 @@ class Outlook:
             if run is not None:
                 yield max(end_s, now), run
 
-    def eta_s(self, view: View, demand: DemandClass, type_: int) -> float:
+    def eta_s(self, view: ClusterView, demand: DemandClass, type_: int) -> float:
         """Seconds until the type is expected to have room for ``demand`` (whatever its nodes)."""
         if type_ not in demand.types:
             return NEVER_S
@@ -55,7 +55,7 @@ class Outlook:
             return 0.0
         return self.free_in_s(view, demand.demand.gpus * (demand.gang or 1), type_)
 
-    def free_in_s(self, view: View, gpus: float, type_: int) -> float:
+    def free_in_s(self, view: ClusterView, gpus: float, type_: int) -> float:
         """Seconds until ``gpus`` GPUs of the type are expected to be idle."""
         missing = gpus - view.machines.idle_gpus(type_)
         if missing <= 0:
@@ -68,7 +68,7 @@ class Outlook:
                     return max(end_s - view.now, 0.0)
         return NEVER_S
 
-    def shadow(self, view: View, gpus: float, type_: int) -> tuple[float, float]:
+    def shadow(self, view: ClusterView, gpus: float, type_: int) -> tuple[float, float]:
         """When ``gpus`` GPUs of the type are expected to be idle, and how many more are then; everything that ends at
         that time counts."""
         running, now = view.running, view.now
@@ -85,13 +85,13 @@ class Outlook:
                 missing -= held
         return (shadow_s, -missing) if missing <= 0 else (inf, 0.0)
 
-    def ends_s(self, view: View, type_: int, count: int) -> list[float]:
+    def ends_s(self, view: ClusterView, type_: int, count: int) -> list[float]:
         """Seconds until the ends of the ``count`` runs of the type that started first; 0 for what is missing."""
         running, now = view.running, view.now
         held = sorted((run, end_s) for end_s, run, _ in self._ends[type_] if run in running)[:count]
         return [max(end_s - now, 0.0) for _, end_s in held] + [0.0] * (count - len(held))
 
-    def free_within(self, view: View, wait_s: float, type_: int) -> float:
+    def free_within(self, view: ClusterView, wait_s: float, type_: int) -> float:
         """GPUs of the type that are expected to be idle in ``wait_s`` seconds if nothing starts."""
         running, until = view.running, view.now + wait_s
         ending = sum(gpus for end_s, run, gpus in self._ends[type_] if run in running and end_s <= until)

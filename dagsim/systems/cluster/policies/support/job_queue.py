@@ -7,14 +7,14 @@ from heapq import heappop, heappush
 from typing import TypeAlias
 
 from dagsim.systems.cluster.nodes import DemandClass
-from dagsim.systems.cluster.state import ActiveJob, ActiveTask, Key
+from dagsim.systems.cluster.state import JobState, Key, TaskState
 
 __all__ = ["JobKey", "JobQueue"]
 
-JobKey: TypeAlias = Callable[[ActiveJob], float]
+JobKey: TypeAlias = Callable[[JobState], float]
 """Ranks a job, smaller first."""
 
-_Entry: TypeAlias = tuple[float, float, int, int, ActiveTask]
+_Entry: TypeAlias = tuple[float, float, int, int, TaskState]
 """Key of the job, key of the task, order, piece, task."""
 
 
@@ -31,9 +31,9 @@ class JobQueue:
         self._task_key = task_key
         self._heaps: dict[DemandClass, list[_Entry]] = {}
         self._keys: dict[int, float] = {}
-        self._tasks: dict[int, dict[ActiveTask, None]] = {}
+        self._tasks: dict[int, dict[TaskState, None]] = {}
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         """Take in a task that became ready."""
         self.refresh(task.job)
         number = task.job.number
@@ -42,7 +42,7 @@ class JobQueue:
         self._tasks.setdefault(number, {})[task] = None
         self._enter(task, self._keys[number])
 
-    def refresh(self, job: ActiveJob) -> None:
+    def refresh(self, job: JobState) -> None:
         """The job's key may have moved."""
         known = self._keys.get(job.number)
         if known is None:
@@ -53,7 +53,7 @@ class JobQueue:
             for task in waiting:
                 self._enter(task, key)
 
-    def heads(self) -> Iterator[ActiveTask]:
+    def heads(self) -> Iterator[TaskState]:
         """The first task of each demand class, first of all first."""
         first = []
         for heap in self._heaps.values():
@@ -64,11 +64,11 @@ class JobQueue:
         for entry in sorted(first):
             yield entry[-1]
 
-    def _enter(self, task: ActiveTask, key: float) -> None:
+    def _enter(self, task: TaskState, key: float) -> None:
         heap = self._heaps.setdefault(task.demand, [])
         heappush(heap, (key, self._task_key(task), task.order, task.piece, task))
 
-    def _forget(self, task: ActiveTask) -> None:
+    def _forget(self, task: TaskState) -> None:
         """Drop a task that is not waiting any more, and its job's key with the last of them."""
         number = task.job.number
         if not task.waiting and number in self._tasks:

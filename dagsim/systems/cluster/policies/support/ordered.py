@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dagsim.model import Decision, Start
-from dagsim.systems.cluster.policies.placement.rule import Placing, placing
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.state import Key, TypedKey
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Ordered", "TypedOrdered"]
 
@@ -19,12 +19,12 @@ class Ordered:
     """Start the first task by ``key`` that fits, until none does; with ``strict`` the first task blocks all behind it
     until it fits. Cost per decision: O(log tasks + demand classes)."""
 
-    def __init__(self, key: Key, placement: str | Placing = "best-fit", *, strict: bool = False) -> None:
+    def __init__(self, key: Key, placement: str | PlacementRule = "best-fit", *, strict: bool = False) -> None:
         self.key = key
         self._place = placing(placement).place
         self.strict = strict
 
-    def decide(self, view: View) -> Iterable[Decision]:
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
         queue = view.queue(self.key)
         task = queue.first() if self.strict else queue.first_fit()
         if task is None:
@@ -37,11 +37,11 @@ class TypedOrdered:
     """Start the first pair of task and GPU type by ``key`` that fits, until none does: for orders that depend on where
     a task would run. Cost per decision: O(types x (log tasks + demand classes))."""
 
-    def __init__(self, key: TypedKey, placement: str | Placing = "best-fit") -> None:
+    def __init__(self, key: TypedKey, placement: str | PlacementRule = "best-fit") -> None:
         self.key = key
         self._place = placing(placement).place
 
-    def decide(self, view: View) -> Iterable[Decision]:
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
         pair = view.typed_queue(self.key).first_fit()
         if pair is None:
             return ()

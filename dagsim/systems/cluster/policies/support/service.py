@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dagsim.systems.cluster.policies.support.job_queue import JobQueue
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Served", "Service"]
 
@@ -39,7 +39,7 @@ class Service:
             seconds += self.now - started_s
         return Served(gpu_s, seconds)
 
-    def look(self, view: View) -> dict[int, None]:
+    def look(self, view: ClusterView) -> dict[int, None]:
         """Bring it up to date; returns the jobs of which a run has ended."""
         self.now = view.now
         self.see_starts(view)
@@ -51,7 +51,7 @@ class Service:
                 self.end(run_id)
         return jobs
 
-    def rank_again(self, view: View, queue: JobQueue) -> None:
+    def rank_again(self, view: ClusterView, queue: JobQueue) -> None:
         """Bring it up to date and have ``queue`` rank the jobs again of which a run has ended."""
         for number in self.look(view):
             if number in view.jobs:
@@ -59,7 +59,7 @@ class Service:
             else:
                 self.forget(number)
 
-    def see_starts(self, view: View) -> None:
+    def see_starts(self, view: ClusterView) -> None:
         """Note what has started; to be called after every start, as a run may end before the next decision."""
         last = self._seen
         for run in view.runs_after(last):

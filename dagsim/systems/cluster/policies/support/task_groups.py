@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dagsim.systems.cluster.nodes import DemandClass, Machines
-from dagsim.systems.cluster.state import ActiveTask
+from dagsim.systems.cluster.nodes import ClusterState, DemandClass
+from dagsim.systems.cluster.state import TaskState
 
 __all__ = ["Backlog", "Group", "RankColumn", "by_order"]
 
@@ -25,14 +25,14 @@ class Group:
     """Waiting tasks with the same demand, the same ratios of speed between types and as many waiting instances: at any
     moment they all go to the same type and need the same there."""
 
-    def __init__(self, task: ActiveTask) -> None:
+    def __init__(self, task: TaskState) -> None:
         self.demand = task.demand
         self.waiting = task.waiting
         best_s = task.best_s or 1.0
         self.ratios = tuple([seconds / best_s if task.best_s else float(seconds == inf) for seconds in task.seconds])
         self.types = sorted(task.demand.types, key=task.seconds.__getitem__)
         """The types that may run them, fastest first."""
-        self.tasks: list[ActiveTask] = []
+        self.tasks: list[TaskState] = []
         self._columns = np.zeros((4, 8))
 
     def __len__(self) -> int:
@@ -58,11 +58,11 @@ class Group:
         """(tasks,) float64: 1 / seconds on the fastest type."""
         return self._columns[3, : len(self.tasks)]
 
-    def room(self, machines: Machines) -> int | None:
+    def room(self, machines: ClusterState) -> int | None:
         """The fastest type with room for one of them now, if any has."""
         return next((type_ for type_ in self.types if machines.fits_on(self.demand, type_)), None)
 
-    def first(self, rank: RankColumn, now: float, most_s: float = inf) -> tuple[float, int, ActiveTask] | None:
+    def first(self, rank: RankColumn, now: float, most_s: float = inf) -> tuple[float, int, TaskState] | None:
         """The first by ``(rank, order)`` of those that take at most ``most_s`` on their fastest type."""
         ranks = rank(self, now)
         if most_s < inf:
@@ -78,7 +78,7 @@ class Group:
                 place = int(equal[self.order[equal].argmin()])
         return least, self.tasks[place].order, self.tasks[place]
 
-    def add(self, task: ActiveTask) -> None:
+    def add(self, task: TaskState) -> None:
         """Append a task."""
         place = len(self.tasks)
         if place == self._columns.shape[1]:
@@ -86,7 +86,7 @@ class Group:
         self._columns[:, place] = task.best_s, task.order, task.ready_s, 1.0 / max(task.best_s, _SHORTEST_S)
         self.tasks.append(task)
 
-    def remove(self, place: int) -> ActiveTask | None:
+    def remove(self, place: int) -> TaskState | None:
         """Take out the task at ``place``; returns the one that takes its place, if any."""
         last = self.tasks.pop()
         if place == len(self.tasks):
@@ -102,14 +102,14 @@ def by_order(group: Group, _: float) -> np.ndarray:
 
 
 class Backlog:
-    """An index of the ready tasks (``View.index``) in groups. O(1) per task that comes or goes."""
+    """An index of the ready tasks (``ClusterView.index``) in groups. O(1) per task that comes or goes."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[DemandClass, tuple[float, ...], int], Group] = {}
-        self._place: dict[ActiveTask, tuple[Group, int]] = {}
+        self._place: dict[TaskState, tuple[Group, int]] = {}
         self._demands: dict[DemandClass, None] = {}
 
-    def push(self, task: ActiveTask) -> None:
+    def push(self, task: TaskState) -> None:
         """Take in a task that became ready."""
         best_s = task.best_s
         profile = tuple([round(seconds / best_s, 9) for seconds in task.seconds]) if best_s else ()
@@ -121,7 +121,7 @@ class Backlog:
         self._place[task] = group, len(group)
         group.add(task)
 
-    def started(self, task: ActiveTask) -> None:
+    def started(self, task: TaskState) -> None:
         """Instances of the task were started: it is gone, or in another group."""
         group, place = self._place.pop(task)
         moved = group.remove(place)
@@ -134,7 +134,7 @@ class Backlog:
         """The groups that are not empty."""
         return (group for group in self._groups.values() if group.tasks)
 
-    def fits(self, machines: Machines) -> bool:
+    def fits(self, machines: ClusterState) -> bool:
         """Whether anything has room."""
         fits = machines.fits
         return any(fits(demand) for demand in self._demands)

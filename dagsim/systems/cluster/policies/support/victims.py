@@ -7,16 +7,16 @@ from heapq import heappop, heappush
 from typing import TypeAlias
 
 from dagsim.model import Decision, Preempt
-from dagsim.systems.cluster.nodes import MICRO, Machine
-from dagsim.systems.cluster.policies.placement.rule import Placing
+from dagsim.systems.cluster.nodes import MICRO, NodeState
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule
 from dagsim.systems.cluster.policies.support.ordered import TypedOrdered
 from dagsim.systems.cluster.run import Run
-from dagsim.systems.cluster.state import ActiveTask
-from dagsim.systems.cluster.view import View
+from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["LeastRemaining", "Weight", "make_room"]
 
-Weight: TypeAlias = Callable[[ActiveTask], float]
+Weight: TypeAlias = Callable[[TaskState], float]
 """What a second of a task counts, the same for all its pieces."""
 
 
@@ -25,8 +25,8 @@ class LeastRemaining:
     most left, as long as each of them has more left than it needs there. Clairvoyant, preemptive. O(log n) per decision
     plus O(weights + log running) per victim looked at."""
 
-    def __init__(self, weight: Weight, placement: str | Placing = "best-fit") -> None:
-        def left(task: ActiveTask, type_: int) -> float:
+    def __init__(self, weight: Weight, placement: str | PlacementRule = "best-fit") -> None:
+        def left(task: TaskState, type_: int) -> float:
             return weight(task) * task.seconds[type_]
 
         self._left = left
@@ -36,10 +36,10 @@ class LeastRemaining:
         """Per weight a heap of ``(-end, run)``: of one weight, who ends last has the most left at any time."""
         self._seen = -1
 
-    def decide(self, view: View) -> Iterable[Decision]:
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
         return self._start.decide(view) or self._take_over(view)
 
-    def _take_over(self, view: View) -> list[Decision]:
+    def _take_over(self, view: ClusterView) -> list[Decision]:
         """Preempt for the task with the least left, if runs with more left make room for it."""
         pair = view.typed_queue(self._left).first()
         if pair is None:
@@ -53,7 +53,7 @@ class LeastRemaining:
         return [Preempt(run) for run in chosen]
 
     def _with_more_left(
-        self, view: View, task: ActiveTask, looked_at: list[tuple[float, tuple[float, int]]]
+        self, view: ClusterView, task: TaskState, looked_at: list[tuple[float, tuple[float, int]]]
     ) -> Iterator[Run]:
         """Runs with more left than ``task`` needs on their type, most first; what is taken off a heap is noted."""
         now, running = view.now, view.running
@@ -75,7 +75,7 @@ class LeastRemaining:
             if run.type in task.demand.types and most > self._left(task, run.type):
                 yield run
 
-    def _look_at_new_runs(self, view: View) -> None:
+    def _look_at_new_runs(self, view: ClusterView) -> None:
         last = self._seen
         for run in view.runs_after(last):
             self._seen = max(self._seen, run.id)
@@ -83,11 +83,11 @@ class LeastRemaining:
             heappush(heap, (-run.estimated_end_s(view.now), run.id))
 
 
-def make_room(view: View, task: ActiveTask, victims: Iterable[Run]) -> list[int]:
+def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> list[int]:
     """The runs among ``victims``, asked for one by one, that must go so that ``task`` fits; none if all of them would
     not do. An independent instance gets the first node that has room for it."""
     demand, gang = task.demand, task.demand.gang or 1
-    freed: dict[int, Machine] = {}
+    freed: dict[int, NodeState] = {}
     room: dict[int, int] = {}
     chosen: list[Run] = []
     for run in victims:
@@ -108,13 +108,13 @@ def make_room(view: View, task: ActiveTask, victims: Iterable[Run]) -> list[int]
     return []
 
 
-def _gang_room(view: View, task: ActiveTask, type_: int, room: dict[int, int], enough: set[int]) -> int:
+def _gang_room(view: ClusterView, task: TaskState, type_: int, room: dict[int, int], enough: set[int]) -> int:
     machines = view.machines
     untouched = (index for index in machines.candidates(task.demand, type_) if index not in room)
     return sum(machines.list[index].room(task.demand) for index in untouched) + sum(room[node] for node in enough)
 
 
-def _free(run: Run, freed: dict[int, Machine]) -> list[int]:
+def _free(run: Run, freed: dict[int, NodeState]) -> list[int]:
     """Note on copies of the run's machines what they would have free without it."""
     demand = run.task.demand
     nodes = []
