@@ -55,8 +55,8 @@ class TaskState:
     ``seconds[type]`` is the *estimate* of what one instance still takes on ``ClusterState.types[type]`` (``inf`` where
     it may not run), ``best_s`` its min, and ``rank_s`` the estimated longest path from the start of this task to the
     end of its job, everything on its fastest type. ``order`` sorts by arrival of the job, then by place in its
-    graph: first come, first served. Instances that were preempted come back as a further *piece* of the task, with ``left`` of their
-    work to do.
+    graph: first come, first served. Instances that were preempted come back as a further *piece* of the task, with
+    ``left`` of their work to do.
     """
 
     __slots__ = (
