@@ -17,7 +17,7 @@ from dagsim.systems.cluster import ClusterKernel, ClusterPolicy, Network, NodeFa
 from dagsim.systems.cluster.policies import POLICIES
 
 if TYPE_CHECKING:  # gymnasium comes with it
-    from dagsim.envs.codecs.codec import Codec, Observation
+    from dagsim.systems.cluster.codecs.codec import Codec, Observation
 
 __all__ = ["chain", "check_codec", "check_network", "check_policy", "diamond", "fork_join", "heft_example"]
 

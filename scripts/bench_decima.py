@@ -49,7 +49,7 @@ def through_environment(env: DecimaEnv, dump: Dump, policy: SparkPolicy) -> tupl
     begun = time.process_time()
     env.reset(seed=0, options={"jobs": dump.jobs})
     while env.view is not None:
-        env.step(env.action_of(policy.decide(env.view)))
+        env.step(env.action_of(next(iter(policy.decide(env.view)), None)))
     assert env.simulation is not None
     return env.simulation.episode, time.process_time() - begun
 

@@ -27,10 +27,10 @@ from dagsim.agents.episode import Episode, play
 from dagsim.agents.field import Ground, Here, sizes_of
 from dagsim.agents.learner import Start, learner
 from dagsim.config.schema import Config, load_config
-from dagsim.envs.codecs.candidates import Candidates
 from dagsim.envs.rewards import RewardConfig
 from dagsim.experiment.environment import make_env
 from dagsim.experiment.training.maker import Maker
+from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.policies import POLICIES
 
 

@@ -33,9 +33,9 @@ class Anything:
         self.rng = random.Random(seed)
         self.declines = 0.0 if parity else 0.1
 
-    def decide(self, view: SparkView) -> Commit | None:
+    def decide(self, view: SparkView) -> tuple[Commit, ...]:
         stages = [stage for job in view.jobs for stage in view.schedulable(job)]
         busy = any(stage.executing or stage.inbound for job in view.jobs for stage in job.stages)
         if busy and self.rng.random() < self.declines:
-            return None
-        return Commit(self.rng.choice(stages), self.rng.randint(1, view.committable))
+            return ()
+        return (Commit(self.rng.choice(stages), self.rng.randint(1, view.committable)),)

@@ -8,15 +8,15 @@ from typing import Any, get_args
 import pytest
 from simpy.events import Event
 
-from dagsim.envs.codecs.candidates import Candidates
-from dagsim.envs.codecs.codec import Observation
-from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.envs.config import Level
 from dagsim.envs.levels import Levelled
 from dagsim.errors import Stalled
 from dagsim.model import Cluster, Decision, GpuType, Job, Node, TaskGraph, gpu_type
 from dagsim.systems.cluster import ClusterKernel, Uniform
 from dagsim.systems.cluster.clock import Clock
+from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.systems.cluster.codecs.codec import Observation
+from dagsim.systems.cluster.codecs.config import CandidatesConfig
 from dagsim.systems.cluster.network import Flow
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterView

@@ -11,8 +11,8 @@ from torch import nn
 from dagsim.agents.config import TrainConfig
 from dagsim.agents.field import Ground
 from dagsim.agents.ragged import Store, log_softmax, segment_sum
-from dagsim.envs.codecs.candidates import Candidates
-from dagsim.envs.codecs.codec import Observation
+from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.systems.cluster.policies import POLICIES
 
 __all__ = ["clone", "imitation"]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
-from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.envs.rewards import RewardConfig
 from dagsim.errors import ConfigError
+from dagsim.systems.cluster.codecs.config import CandidatesConfig
 from dagsim.workload.tagged_union import TaggedUnion
 
 __all__ = ["Algorithm", "D3qnConfig", "NetConfig", "PpoConfig", "ReinforceConfig", "SacConfig", "TrainConfig"]

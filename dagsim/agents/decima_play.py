@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -73,12 +73,12 @@ class DecimaPolicy:
         self.net = net.eval()
         self.sampled = sampled
 
-    def decide(self, view: SparkView) -> Commit | None:
+    def decide(self, view: SparkView) -> tuple[Commit, ...]:
         graph = view.graph()
         seen = observe(graph, self.net.action)
         rng = view.stream("decima") if self.sampled else None
         stages, numbers, _ = choose(self.net, [seen], rng)
-        return Commit(graph.stages[seen.choices[stages[0]]], int(numbers[0]))
+        return (Commit(graph.stages[seen.choices[stages[0]]], int(numbers[0])),)
 
 
 class _Table:
@@ -90,7 +90,7 @@ class _Table:
         self.steps = Steps()
         self._cost = JobTime(simulation.episode)
         self._task_s = TaskSeconds(len(simulation.cluster.executors))
-        self._conversation = simulation.decisions(until_ms)
+        self._conversation = simulation.decisions(until_ms / 1000)
         self.view: SparkView | None = next(self._conversation, None)
         if self.view is not None:
             self._look()
@@ -117,7 +117,7 @@ class _Table:
         steps.log_p.append(log_p)
         steps.left_s.append([self._task_s.left(job) for job in self.simulation.cluster.jobs])
         try:
-            self.view = self._conversation.send(Commit(self.graph.stages[self.seen.choices[stage]], number))
+            self.view = self._conversation.send((Commit(self.graph.stages[self.seen.choices[stage]], number),))
             self._look()
         except StopIteration:
             self.view = None
@@ -146,10 +146,9 @@ def play(
 def watch(policy: SparkPolicy, simulation: SparkKernel, action: Action = "executors") -> Steps:
     """What a heuristic decides, as an example to imitate."""
     table = _Table(simulation, np.inf, action)
-    decide: Callable[[SparkView], Commit | None] = policy.decide
+    decide: Callable[[SparkView], Iterable[Commit]] = policy.decide
     while table.view is not None:
-        decision = decide(table.view)
-        assert decision is not None
+        (decision,) = decide(table.view)
         place = table.graph.stages.index(decision.stage)
         stage = int(np.searchsorted(table.seen.choices, place))
         table.answer(stage, int(min(decision.executors, table.seen.most[stage])), 0.0)

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from dagsim.agents.ragged import log_softmax, sample, stack
-from dagsim.envs.codecs.codec import Codec, Observation
 from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.systems.cluster.codecs.codec import Codec, Observation
 from dagsim.systems.cluster.kernel import ClusterKernel
 
 __all__ = ["Episode", "Maker", "Steps", "play"]

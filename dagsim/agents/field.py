@@ -15,10 +15,10 @@ from torch import nn
 from dagsim.agents.config import NetConfig
 from dagsim.agents.episode import Episode, Maker, Steps, play
 from dagsim.agents.nets import Sizes, build
-from dagsim.envs.codecs.candidates import Candidates
-from dagsim.envs.codecs.codec import Codec
-from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.envs.rewards import RewardConfig
+from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.systems.cluster.codecs.codec import Codec
+from dagsim.systems.cluster.codecs.config import CandidatesConfig
 from dagsim.systems.cluster.kernel import ClusterKernel
 
 __all__ = ["Field", "Ground", "Here", "Workers", "one_thread", "sizes_of"]

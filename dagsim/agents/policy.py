@@ -18,12 +18,12 @@ from dagsim.agents.field import sizes_of
 from dagsim.agents.nets import build
 from dagsim.agents.ragged import log_softmax, sample, stack
 from dagsim.agents.ranges import Ranges, Within
-from dagsim.envs.codecs.candidates import Candidates
-from dagsim.envs.codecs.codec import Codec
-from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.errors import RunFolderError
 from dagsim.files import replaced
 from dagsim.model import Decision
+from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.systems.cluster.codecs.codec import Codec
+from dagsim.systems.cluster.codecs.config import CandidatesConfig
 from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["AgentPolicy", "Checkpoint", "load_agent", "read_plain", "write_plain"]

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dagsim.envs.codecs.codec import Observation
+from dagsim.systems.cluster.codecs.codec import Observation
 
 __all__ = ["Batch", "Store", "entropy", "log_softmax", "sample", "segment_max", "segment_sum", "stack"]
 

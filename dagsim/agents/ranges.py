@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from dagsim.envs.codecs.codec import Codec, Floats32, Observation
 from dagsim.model import Decision
+from dagsim.systems.cluster.codecs.codec import Codec, Floats32, Observation
 from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Ranges", "Watched", "Within"]

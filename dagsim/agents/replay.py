@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dagsim.agents.episode import Steps
 from dagsim.agents.ragged import Batch, Store
-from dagsim.envs.codecs.codec import Observation
+from dagsim.systems.cluster.codecs.codec import Observation
 
 __all__ = ["Drawn", "Replay"]
 

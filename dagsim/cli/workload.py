@@ -30,20 +30,20 @@ def workload_info(
 
     Example: dagsim workload info heterogeneous-dag
     """
+    from dagsim.experiment.scenario import cluster_scenario_of
     from dagsim.report.tables import info_tables, workload_notes
     from dagsim.report.terminal import console
-    from dagsim.systems.cluster.jobs import JobStream
     from dagsim.workload import workload_info
 
     chosen = configured(config, set_, given(seed=seed), workload)
     cluster = chosen.build_cluster()
-    supply = JobStream(chosen.workload, cluster, chosen.runtime, chosen.seed)
-    info = workload_info(supply.jobs(), cluster, chosen.runtime)
+    jobs = cluster_scenario_of(chosen).jobs(chosen.seed)
+    info = workload_info(jobs, cluster, chosen.runtime)
     if json_:
-        typer.echo(json.dumps({"workload": workload, "cluster": str(cluster), **info.to_dict(), **supply.facts()}))
+        typer.echo(json.dumps({"workload": workload, "cluster": str(cluster), **info.to_dict(), **jobs.facts()}))
         return
     console().print(*info_tables(info), sep="\n")
-    for note in workload_notes([supply.facts()]):
+    for note in workload_notes([jobs.facts()]):
         typer.echo(note)
 
 
@@ -60,10 +60,10 @@ def workload_save(
     Example: dagsim workload save steady steady.jsonl.gz --seed 3
     """
     from dagsim.config.schema import plain
-    from dagsim.systems.cluster.jobs import JobStream
+    from dagsim.experiment.scenario import cluster_scenario_of
     from dagsim.workload import write_jobs
 
     chosen = configured(config, set_, given(seed=seed), workload)
-    supply = JobStream(chosen.workload, chosen.build_cluster(), chosen.runtime, chosen.seed)
+    jobs = cluster_scenario_of(chosen).jobs(chosen.seed)
     meta = {key: plain(getattr(chosen, key)) for key in ("workload", "runtime", "cluster", "seed")}
-    typer.echo(f"{write_jobs(path, supply.jobs(), meta)} jobs written to {path}")
+    typer.echo(f"{write_jobs(path, jobs, meta)} jobs written to {path}")

@@ -31,27 +31,41 @@ from dagsim.config import yaml
 from dagsim.config.bundled import shipped
 from dagsim.config.decima import DecimaTraining
 from dagsim.config.errors import explain
+from dagsim.config.registered import Registered, kind_of
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.registry import nearest
+from dagsim.systems import SYSTEMS
 from dagsim.systems.cluster.jobs import Workload
+from dagsim.systems.cluster.models import FAILURE_MODELS, RUNTIMES, SETUPS
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import Maintenance, NodeFailures
 from dagsim.systems.cluster.models.preemption import Preemption
-from dagsim.systems.cluster.models.runtime import Flops, Recorded, Throughput
-from dagsim.systems.cluster.models.setup import MovingDelay
-from dagsim.systems.cluster.network import Uniform
+from dagsim.systems.cluster.models.runtime import Recorded, Throughput
+from dagsim.systems.cluster.network import NETWORKS
+from dagsim.systems.cluster.scenario import ClusterSystem
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.synthetic import Synthetic
-from dagsim.workload.tagged_union import TaggedUnion
 
 __all__ = ["ClusterSection", "Config", "Group", "Setting", "config_hash", "dump_config", "json_schema", "load_config"]
 
 
-Runtime: TypeAlias = Annotated[Flops | Recorded | Throughput, TaggedUnion("throughput")]
-FailureModel: TypeAlias = Annotated[NodeFailures | Maintenance, TaggedUnion("node_failures")]
+_CLUSTER_ONLY = (
+    "cluster",
+    "gpu_types",
+    "workload",
+    "runtime",
+    "network",
+    "setup",
+    "preemption",
+    "disturbances",
+    "estimates",
+)
+"""The keys that describe the system ``cluster``; every other system has its keys under ``system``."""
+
+Runtime: TypeAlias = Annotated[Any, Registered(RUNTIMES, "throughput")]
+FailureModel: TypeAlias = Annotated[Any, Registered(FAILURE_MODELS, "node_failures")]
 
 
 class Section(BaseModel):
@@ -139,8 +153,14 @@ def _spelled_out(workload: Any) -> Any:
 
 
 class Config(Section):
-    """An experiment: a cluster, a workload, the models of everything that takes time, a policy, and seeds."""
+    """An experiment: a cluster, a workload, the models of everything that takes time, a policy, and seeds.
 
+    ``system`` says which kind of world is simulated. The GPU cluster is described by the keys beside it, any other
+    system by the keys in it.
+    """
+
+    system: Annotated[Any, Registered(SYSTEMS, "cluster")] = ClusterSystem()
+    """The simulated world: ``cluster`` (the default) or another of ``dagsim list systems``, with its settings."""
     cluster: ClusterSection = ClusterSection()
     gpu_types: tuple[GpuType, ...] = ()
     """GPU types beside those of ``dagsim list gpus``, for use in ``cluster``."""
@@ -148,9 +168,9 @@ class Config(Section):
     """The jobs: ``synthetic`` (all of it, or what differs from a ``preset``), a ``trace``, or the name of either."""
     runtime: Runtime = Field(default_factory=lambda known: _runtime_of(known["workload"]))
     """How work becomes seconds on each GPU type; left out: by measured throughputs, and of a trace as recorded."""
-    network: Uniform | None = None
+    network: Annotated[Any, Registered(NETWORKS, "uniform")] | None = None
     """How outputs reach the nodes of the next tasks; left out: at once."""
-    setup: MovingDelay | None = None
+    setup: Annotated[Any, Registered(SETUPS, "moving_delay")] | None = None
     """Time that a run spends on its GPUs before it computes; left out: none."""
     preemption: Preemption = Preemption()
     """What a preempted run keeps, and what coming back costs."""
@@ -169,6 +189,18 @@ class Config(Section):
     """Root of all chance."""
     seeds: int = Field(default=10, ge=1)
     """How many times the experiment is run, each time on another workload."""
+
+    @after_all(mode="after")
+    def _of_one_system(self) -> Config:
+        if self.system.kind == "cluster":
+            return self
+        for key in _CLUSTER_ONLY:
+            if key in self.model_fields_set:
+                raise ConfigError(
+                    f"{key} describes the system 'cluster', but the system is {self.system.kind!r}; its settings are "
+                    "keys of system"
+                )
+        return self
 
     def trace(self) -> TraceFile:
         """The workload, which must be a trace.
@@ -189,6 +221,8 @@ class Config(Section):
         """
         if self.cluster.from_trace:
             return self.trace().machines()
+        if self.system.kind != "cluster":
+            raise ConfigError(f"the system {self.system.kind!r} has no cluster section")
         own = {gpu.name: gpu for gpu in self.gpu_types}
         return Cluster(
             tuple(
@@ -209,7 +243,7 @@ def _runtime_of(workload: Synthetic | TraceFile) -> Runtime:
     if saved is None:
         return Recorded(workload.options.reference_gpu)
     try:
-        runtime: Runtime = TypeAdapter(Runtime).validate_python(saved)
+        runtime: Any = TypeAdapter(Runtime).validate_python(saved)
     except ValidationError as error:
         raise TraceError(f"{workload.path}:1: the runtime that was saved with it: {error.errors()[0]['msg']}") from None
     return runtime
@@ -285,14 +319,17 @@ def plain(value: Any) -> Any:
     """Models, dataclasses and tuples as what YAML knows; ``kind`` first, so that people see what they look at."""
     match value:
         case BaseModel():
-            return {name: plain(getattr(value, name)) for name in type(value).model_fields}
+            left_out = _CLUSTER_ONLY if isinstance(value, Config) and value.system.kind != "cluster" else ()
+            return {name: plain(getattr(value, name)) for name in type(value).model_fields if name not in left_out}
         case Mapping():
             return {str(key): plain(part) for key, part in value.items()}
         case tuple() | list():
             return [plain(part) for part in value]
         case _ if is_dataclass(value):
             names = [field.name for field in fields(value) if field.init]
-            return {name: plain(getattr(value, name)) for name in sorted(names, key="kind".__ne__)}
+            own = kind_of(value)
+            first = {} if own is None else {"kind": own}
+            return first | {name: plain(getattr(value, name)) for name in sorted(names, key="kind".__ne__)}
     return value
 
 

@@ -117,7 +117,7 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         self.simulation = self._simulation(number, given)
         self._count = self.jobs if given is None else len(given)
         self._cost = JobTime(self.simulation.episode, self.beta)
-        self._conversation = self.simulation.decisions(limit_s * 1000)
+        self._conversation = self.simulation.decisions(limit_s)
         self._view = next(self._conversation, None)
         if self._view is not None:
             self._cost.until(self._view.now_ms / 1000)
@@ -135,7 +135,7 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         assert self.simulation is not None
         episode = self.simulation.episode
         try:
-            self._view = self._conversation.send(decision)
+            self._view = self._conversation.send(() if decision is None else (decision,))
             now_ms = self._view.now_ms
         except (StopIteration, Stalled):
             self._view, now_ms = None, self.simulation.cluster.now_ms

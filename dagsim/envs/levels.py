@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.envs.codecs.candidates import Candidates
-from dagsim.envs.codecs.codec import Observation
 from dagsim.envs.config import Level
 from dagsim.model import Decision, Share, Start
+from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Levelled"]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from dagsim.envs.codecs.codec import Observation
 from dagsim.envs.config import EnvConfig
 from dagsim.envs.levels import Levelled
+from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.view import ClusterView
 

@@ -8,13 +8,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from dagsim.envs.codecs.candidates import Candidates
-from dagsim.envs.codecs.codec import Observation
 from dagsim.envs.config import EnvConfig
 from dagsim.envs.levels import Levelled
 from dagsim.envs.observations import Presets
 from dagsim.envs.rewards import Reward, RewardConfig
 from dagsim.model import Decision
+from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.view import ClusterView
 

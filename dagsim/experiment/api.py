@@ -12,10 +12,11 @@ from dagsim.metrics import Summary, summarize
 from dagsim.model import Cluster, Job
 from dagsim.model.schedule import Schedule
 from dagsim.registry import nearest
-from dagsim.systems.cluster import ClusterKernel, ClusterPolicy
+from dagsim.systems.cluster import ClusterPolicy
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime, Throughput
-from dagsim.systems.cluster.policies import POLICIES
-from dagsim.traces import open_trace
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.seam import drive
+from dagsim.traces.trace_file import TraceFile
 from dagsim.workload import PRESETS, Synthetic
 
 __all__ = ["DEFAULT_GPUS", "Outcome", "simulate"]
@@ -53,26 +54,23 @@ def simulate(
         SimulationError: The policy decided what cannot be, or waits for nothing.
     """
     machines = cluster if isinstance(cluster, Cluster) else Cluster.of(cluster)
-    drawn = isinstance(workload, Synthetic) or (isinstance(workload, str) and workload in PRESETS)
-    model: Runtime = runtime if runtime is not None else Throughput() if drawn else Recorded()
-    chosen = POLICIES.create(policy) if isinstance(policy, str) else policy
-    jobs = _jobs(workload, machines, model, seed)
-    schedule = ClusterKernel(machines, jobs, runtime=model, seed=seed, **models).run(chosen)
+    jobs = _workload(workload)
+    model: Runtime = runtime if runtime is not None else Throughput() if isinstance(jobs, Synthetic) else Recorded()
+    observers = models.pop("observers", ())
+    scenario = ClusterScenario(machines, jobs, model, **models)
+    chosen = scenario.policies.create(policy) if isinstance(policy, str) else policy
+    schedule = drive(scenario.kernel(seed, observers=observers), chosen)
     return Outcome(schedule, summarize(schedule))
 
 
-def _jobs(
-    workload: str | Path | Synthetic | Iterable[Job], cluster: Cluster, runtime: Runtime, seed: int
-) -> Iterable[Job]:
+def _workload(workload: str | Path | Synthetic | Iterable[Job]) -> Synthetic | TraceFile | Iterable[Job]:
     if isinstance(workload, str) and workload in PRESETS:
-        workload = PRESETS[workload].workload
-    if isinstance(workload, Synthetic):
-        return workload.jobs(cluster, runtime, seed)
+        return PRESETS[workload].workload
     if isinstance(workload, str | Path):
         if not Path(workload).exists():
             raise UnknownName(
                 f"unknown workload {str(workload)!r}{nearest(str(workload), PRESETS)}: neither a preset "
                 "(dagsim list workloads) nor a file"
             )
-        return open_trace(workload).jobs()
+        return TraceFile(str(workload))
     return workload

@@ -9,16 +9,11 @@ from typing import Any
 
 from dagsim.config.schema import Config
 from dagsim.errors import UnknownName
+from dagsim.experiment.scenario import scenario_of
 from dagsim.metrics import Summary, summarize
-from dagsim.model import Decision, Job
 from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
-from dagsim.systems.cluster.jobs import JobStream
-from dagsim.systems.cluster.kernel import ClusterKernel
-from dagsim.systems.cluster.models.failures import FailureModel
-from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
-from dagsim.traces.trace_file import TraceFile
+from dagsim.systems.seam import Conversation, Policy, View
 
 __all__ = ["Result", "Step", "Timed", "check", "evaluate", "replicate_seeds", "simulate"]
 
@@ -53,8 +48,6 @@ class Step:
 
 Watch = Callable[[Step], None]
 
-_JOBS_PER_STEP = 500
-
 
 def evaluate(
     config: Config, policies: Sequence[str], watch: Watch | None = None, seeds: Sequence[int] | None = None
@@ -84,15 +77,15 @@ def simulate(config: Config, policy: str, seed: int, tell: Callable[[int], None]
         InputError: The cluster, the workload or the policy cannot be made.
         SimulationError: The policy decided what cannot be, or waits for nothing.
     """
-    supply = JobStream(config.workload, config.build_cluster(), config.runtime, seed)
-    coming_and_going = [supply.downtimes()] if config.cluster.from_trace else []
-    simulation = _simulation(config, _told(supply, tell), seed, coming_and_going)
-    timed = Timed(POLICIES.create(policy, seed=seed))
+    scenario = scenario_of(config)
+    kernel = scenario.kernel(seed, heard=tell)
+    timed = Timed(scenario.policies.create(policy, seed=seed))
     began = perf_counter()
-    schedule = simulation.run(timed)
+    Conversation(kernel).follow(timed)
     wall_s = perf_counter() - began
+    schedule = kernel.schedule
     schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
-    return Result(policy, seed, supply.facts(), schedule, summarize(schedule), wall_s)
+    return Result(policy, seed, scenario.facts(kernel), schedule, summarize(schedule), wall_s)
 
 
 def check(config: Config, policies: Iterable[str]) -> None:
@@ -101,12 +94,11 @@ def check(config: Config, policies: Iterable[str]) -> None:
     Raises:
         InputError: Something cannot be made.
     """
-    _simulation(config, (), config.seed)
-    if isinstance(config.workload, TraceFile):
-        config.workload.check()
+    scenario = scenario_of(config)
+    scenario.check()
     for policy in policies:
-        made = POLICIES.create(policy)
-        if not isinstance(made, ClusterPolicy):
+        made = scenario.policies.create(policy)
+        if not callable(getattr(made, "decide", None)):
             raise UnknownName(f"policy {policy!r}: {made!r} has no method decide(view)")
 
 
@@ -122,12 +114,12 @@ def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
 class Timed:
     """A policy with a stopwatch: what its decisions cost, without what the kernel does between them."""
 
-    def __init__(self, policy: ClusterPolicy) -> None:
+    def __init__(self, policy: Policy[Any, Any]) -> None:
         self.policy = policy
         self.decision_s = 0.0
         self.decisions = 0
 
-    def decide(self, view: ClusterView) -> Iterator[Decision]:
+    def decide(self, view: View) -> Iterator[Any]:
         """What the policy decides, as it comes."""
         before = perf_counter()
         for decision in self.policy.decide(view):
@@ -136,25 +128,3 @@ class Timed:
             yield decision
             before = perf_counter()
         self.decision_s += perf_counter() - before
-
-
-def _simulation(config: Config, jobs: Iterable[Job], seed: int, more: Iterable[FailureModel] = ()) -> ClusterKernel:
-    return ClusterKernel(
-        config.build_cluster(),
-        jobs,
-        runtime=config.runtime,
-        setup=config.setup,
-        network=config.network,
-        preemption=config.preemption,
-        disturbances=(*config.disturbances, *more),
-        estimates=config.estimates,
-        seed=seed,
-    )
-
-
-def _told(supply: JobStream, tell: Callable[[int], None] | None) -> Iterator[Job]:
-    """The jobs; ``tell`` hears now and then how many have come."""
-    for job in supply.jobs():
-        if tell is not None and supply.count % _JOBS_PER_STEP == 1:
-            tell(supply.count - 1)
-        yield job

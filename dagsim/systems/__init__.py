@@ -1,1 +1,21 @@
-"""Systems: kinds of simulated worlds behind one seam."""
+"""Systems: kinds of simulated worlds behind one seam (``dagsim.systems.seam``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dagsim.registry import Entry, Registry
+
+__all__ = ["SYSTEMS"]
+
+SYSTEMS: Registry[Any] = Registry(
+    "system",
+    [
+        Entry("cluster", ".cluster.scenario:ClusterSystem", "DAG jobs on a heterogeneous GPU cluster, on SimPy"),
+        Entry("spark", ".spark.scenario:SparkScenario", "DAGs of stages on Spark executors (Decima)"),
+    ],
+    group="dagsim.systems",
+    listing="dagsim list systems",
+    home="dagsim.systems",
+)
+"""Every system by name, as the class of its settings: what ``system`` means in a configuration."""

@@ -13,7 +13,7 @@ from dagsim.agents.ragged import Batch, stack
 from dagsim.agents.reinforce import policy_gradient_loss
 from dagsim.agents.replay import Drawn
 from dagsim.agents.sac import actor_loss, critic_loss, temperature_loss
-from dagsim.envs.codecs.codec import Observation
+from dagsim.systems.cluster.codecs.codec import Observation
 
 
 def batch_of(*rows: int) -> Batch:

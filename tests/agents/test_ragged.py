@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dagsim.agents.ragged import Store, entropy, log_softmax, sample, segment_max, segment_sum, stack
-from dagsim.envs.codecs.codec import Observation
+from dagsim.systems.cluster.codecs.codec import Observation
 
 
 def seen(rows: int, value: float = 0.0) -> Observation:

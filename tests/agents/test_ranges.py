@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dagsim.agents.ranges import Ranges, Watched, Within
-from dagsim.envs.codecs.candidates import Candidates
-from dagsim.envs.codecs.codec import Observation
+from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.testing import check_codec
 
 

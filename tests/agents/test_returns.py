@@ -8,7 +8,7 @@ import pytest
 from dagsim.agents.episode import Steps
 from dagsim.agents.replay import Replay
 from dagsim.agents.returns import discounts, gae, replica_advantages, returns, typical
-from dagsim.envs.codecs.codec import Observation
+from dagsim.systems.cluster.codecs.codec import Observation
 
 
 def steps(times: list[float], rewards: list[float]) -> Steps:

@@ -31,7 +31,7 @@ def play(env: DecimaEnv, seed: int, policy: str) -> tuple[float, dict[str, objec
     heuristic, total = SPARK_POLICIES.create(policy), 0.0
     while True:
         assert env.view is not None
-        action = env.action_of(heuristic.decide(env.view))
+        action = env.action_of(next(iter(heuristic.decide(env.view)), None))
         seen, reward, terminated, truncated, info = env.step(action)
         assert env.observation_space.contains(seen)
         total += reward
@@ -165,7 +165,9 @@ def test_given_jobs_are_played() -> None:
     terminated = False
     while not terminated:
         assert env.view is not None
-        *_, terminated, _, info = env.step(env.action_of(SPARK_POLICIES.create("fair").decide(env.view)))
+        *_, terminated, _, info = env.step(
+            env.action_of(next(iter(SPARK_POLICIES.create("fair").decide(env.view)), None))
+        )
     assert info["completed_jobs"] == 2
 
 

@@ -5,16 +5,16 @@ import pytest
 
 from dagsim.agents.episode import Episode
 from dagsim.config.schema import load_config
-from dagsim.envs.codecs.candidates import Candidates
 from dagsim.envs.rewards import TERMS, Reward, RewardConfig
 from dagsim.errors import ConfigError
+from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.metrics import summarize
 from dagsim.metrics.columns import columns
 from dagsim.metrics.energy import energy
 from dagsim.metrics.jct import bounded_slowdown, jct
 from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster import ClusterKernel
-from dagsim.systems.cluster.jobs import JobStream
+from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.policies import POLICIES
 
 EVERY = (*TERMS, "shaped_job_seconds")
@@ -23,17 +23,7 @@ EVERY = (*TERMS, "shaped_job_seconds")
 def rewarded(policy: str, *settings: str, seed: int = 1, **weights: float) -> tuple[ClusterKernel, list[float], Reward]:
     """A whole simulation, and the reward of each of its steps."""
     config = load_config(None, ["workload=heterogeneous-dag", "workload.count=30", *settings])
-    supply = JobStream(config.workload, config.build_cluster(), config.runtime, seed)
-    simulation = ClusterKernel(
-        config.build_cluster(),
-        supply.jobs(),
-        runtime=config.runtime,
-        setup=config.setup,
-        preemption=config.preemption,
-        disturbances=config.disturbances,
-        estimates=config.estimates,
-        seed=seed,
-    )
+    simulation = cluster_scenario_of(config).kernel(seed)
     reward = Reward(RewardConfig(weights), simulation)
     steps, decide = [], POLICIES.create(policy, seed=seed).decide
     conversation = simulation.decisions()

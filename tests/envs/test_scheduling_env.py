@@ -9,12 +9,12 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from dagsim.config.schema import load_config
-from dagsim.envs.codecs.config import CandidatesConfig
 from dagsim.envs.scheduling import SchedulingEnv
 from dagsim.errors import ConfigError
 from dagsim.experiment.environment import make_env
 from dagsim.experiment.training.maker import Maker
 from dagsim.metrics import summarize
+from dagsim.systems.cluster.codecs.config import CandidatesConfig
 from dagsim.systems.cluster.policies import POLICIES
 
 SMALL = ["workload.count=12"]

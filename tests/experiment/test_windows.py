@@ -12,8 +12,8 @@ from dagsim.experiment.run import simulate
 from dagsim.experiment.training.maker import Maker
 from dagsim.model import Cluster
 from dagsim.seeds import REPORT, TRAIN, VALIDATION
-from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces import TraceOptions
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.load import offered_load
@@ -32,7 +32,7 @@ def trace(tmp_path: Path) -> Path:
 
 def window(trace: Path, seed: int, load: float | None = None) -> list[int]:
     file = TraceFile(str(trace), "plain", window=8, options=TraceOptions(load=load))
-    return [int(job.id) for job in JobStream(file, CLUSTER, Recorded(), seed).jobs()]
+    return [int(job.id) for job in ClusterScenario(CLUSTER, file, Recorded()).jobs(seed)]
 
 
 def test_a_window_is_a_row_of_jobs_and_the_same_on_the_same_seed(trace: Path) -> None:

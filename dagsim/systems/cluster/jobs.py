@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import chain
 from math import isfinite
@@ -23,26 +23,26 @@ Workload: TypeAlias = Annotated[Synthetic | TraceFile, TaggedUnion("synthetic")]
 
 
 class JobStream:
-    """The jobs of one run, and what they turned out to be."""
+    """The jobs of one run in order of arrival, to be read once.
 
-    def __init__(self, workload: Synthetic | TraceFile, cluster: Cluster, runtime: Runtime, seed: int) -> None:
-        self._trace: Trace | None = None
-        self._cluster = str(cluster)
-        match workload:
-            case Synthetic():
-                self._jobs = workload.jobs(cluster, runtime, seed)
-            case TraceFile():
-                if workload.window is None:
-                    self._trace = workload.open(cluster, runtime)
-                    self._jobs = self._trace.jobs()
-                else:
-                    self._jobs = workload.window_of(seed, cluster, runtime)
+    ``jobs`` is a trace, read lazily, a list, or any iterable. The load of what came is known afterwards (``facts``);
+    of a list it is only added up when it is asked for.
+    """
+
+    def __init__(self, jobs: Trace | Iterable[Job], cluster: Cluster, runtime: Runtime) -> None:
+        self._trace = jobs if isinstance(jobs, Trace) else None
+        self._jobs: Iterable[Job] = jobs.jobs() if isinstance(jobs, Trace) else jobs
+        self._cluster, self._runtime = cluster, runtime
         self._meter = LoadMeter(cluster, runtime)
         self._first_s = self._last_s = 0.0
-        self.count = 0
-        """Jobs so far."""
+        self._count = 0
 
-    def downtimes(self) -> Outages:
+    def __iter__(self) -> Iterator[Job]:
+        if not isinstance(self._jobs, list):
+            return self._metered(self._jobs)
+        return iter(self._jobs)
+
+    def outages(self) -> Outages:
         """When the trace's own machines are not there (in a window: never); reads the first job, from whose arrival its
         clock counts.
 
@@ -51,31 +51,23 @@ class JobStream:
         """
         if self._trace is None:
             return Outages(())
-        self._jobs = chain([next(self._jobs)], self._jobs)
+        jobs = iter(self._jobs)
+        self._jobs = chain([next(jobs)], jobs)
         return Outages(self._trace.downtimes())
-
-    def jobs(self) -> Iterator[Job]:
-        """The jobs in order of arrival, once; their load is added up on the way."""
-        add = self._meter.add
-        for job in self._jobs:
-            if not self.count:
-                self._first_s = job.arrival_s
-            self._last_s = job.arrival_s
-            self.count += 1
-            for task in job.graph.tasks:
-                add(task)
-            yield job
 
     @property
     def load(self) -> Load:
-        """The load of the jobs so far."""
-        return self._meter.over(self._last_s - self._first_s, self.count)
+        """The load of the jobs that came; of a list, that of all of it."""
+        if isinstance(self._jobs, list) and not self._count:
+            for _ in self._metered(self._jobs):
+                pass
+        return self._meter.over(self._last_s - self._first_s, self._count)
 
     def facts(self) -> dict[str, Any]:
-        """What is known of the jobs so far, as plain values."""
+        """What is known of the jobs that came, as plain values."""
         load = self.load
         facts: dict[str, Any] = {
-            "cluster": self._cluster,
+            "cluster": str(self._cluster),
             "jobs": load.jobs,
             "span_s": load.span_s,
             "gpu_load": load.gpu_load if isfinite(load.gpu_load) else None,
@@ -91,3 +83,15 @@ class JobStream:
                 **trace.report.to_dict(),
             }
         return facts
+
+    def _metered(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """The jobs; their load is added up on the way."""
+        add = self._meter.add
+        for job in jobs:
+            if not self._count:
+                self._first_s = job.arrival_s
+            self._last_s = job.arrival_s
+            self._count += 1
+            for task in job.graph.tasks:
+                add(task)
+            yield job

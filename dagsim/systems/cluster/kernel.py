@@ -44,6 +44,7 @@ from dagsim.systems.cluster.nodes import ClusterState, NodeState
 from dagsim.systems.cluster.run import Held, Run
 from dagsim.systems.cluster.state import Frontier, JobState, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
+from dagsim.systems.seam import drive
 
 __all__ = ["ClusterKernel", "NodeFailed", "Observer", "Preempted"]
 
@@ -96,6 +97,8 @@ class ClusterKernel:
         self.frontier = Frontier(self.machines)
         self.running: dict[int, Run] = {}
         self.applicants: dict[int, JobState] = {}
+        self.jobs = jobs
+        """The jobs as given: their source may know more of them."""
         self._source: Iterator[Job] = iter(jobs)
         self._next_job: Job | None = None
         self._jobs_left = True
@@ -145,14 +148,7 @@ class ClusterKernel:
             IllegalDecision: The policy decided what cannot be done.
             Stalled: The policy waits although nothing is pending.
         """
-        conversation = self.decisions(until_s)
-        decide = policy.decide
-        try:
-            view = next(conversation)
-            while True:
-                view = conversation.send(decide(view))
-        except StopIteration:
-            return self.schedule
+        return drive(self, policy, until_s)
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
         """Yield a view whenever something has changed, take decisions for it (``None``: none), again until the answer

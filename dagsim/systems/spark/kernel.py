@@ -19,15 +19,18 @@ from math import inf
 import numpy as np
 
 from dagsim.errors import IllegalDecision, ModelError, Stalled
+from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
+from dagsim.systems.seam import Conversation
 from dagsim.systems.spark.durations import DurationSource, PairedStreams
 from dagsim.systems.spark.episode import Episode
 from dagsim.systems.spark.executors import ExecutorType, executor_types
 from dagsim.systems.spark.graph import StageTable
 from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.pools import ExecutorMove, ExecutorPools
+from dagsim.systems.spark.schedule import schedule_of
 from dagsim.systems.spark.state import Executor, Pool, SparkJobState, StageState
-from dagsim.systems.spark.view import SparkPolicy, SparkView
+from dagsim.systems.spark.view import Commit, SparkPolicy, SparkView
 
 __all__ = ["SparkKernel"]
 
@@ -64,39 +67,48 @@ class SparkKernel:
         self._streams: dict[str, np.random.Generator] = {}
         self._fetch()
 
-    def run(self, policy: SparkPolicy, until_ms: float = inf) -> Episode:
-        """Drive the simulation with ``policy`` until every job is complete (or until ``until_ms``).
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self.cluster.now_ms / 1000
+
+    @property
+    def schedule(self) -> Schedule:
+        """The one log of what happened so far, made when asked for: O(launches). Without ``record`` it holds arrivals
+        and completions only."""
+        self.episode.ended_ms = self.cluster.now_ms
+        return schedule_of(self.episode)
+
+    def run(self, policy: SparkPolicy, until_s: float = inf) -> Episode:
+        """Drive the simulation with ``policy`` until every job is complete (or until ``until_s``).
 
         Raises:
             IllegalDecision: The policy chose what cannot be chosen.
             Stalled: The policy leaves everything idle although no job is to come.
         """
-        conversation = self.decisions(until_ms)
-        decide = policy.decide
-        try:
-            view = next(conversation)
-            while True:
-                view = conversation.send(decide(view))
-        except StopIteration:
-            return self.episode
+        Conversation(self, until_s).follow(policy)
+        return self.episode
 
-    def decisions(self, until_ms: float = inf) -> Generator[SparkView, tuple[StageState, int] | None, None]:
-        """Yield a view whenever executors can be committed, take one decision for it (``None``: leave the rest idle),
-        again while executors and stages are left; then let time pass, and so on until the end."""
-        cluster, episode = self.cluster, self.episode
-        view = SparkView(self)
+    def decisions(self, until_s: float = inf) -> Generator[SparkView, Iterable[Commit] | None, None]:
+        """Yield a view whenever executors can be committed, take decisions for it (none: leave the rest idle), again
+        while executors and stages are left; then let time pass, and so on until the end."""
+        cluster, episode, until_ms = self.cluster, self.episode, until_s * 1000
+        view, check, commit = SparkView(self), self._check, cluster.commit
         while self._next_ms <= 0:
             self._admit()
         while self._opens() or self._advance(until_ms):
             deciding = True
             while deciding:
-                decision = yield view
-                episode.decisions += 1
-                if decision is None:
+                deciding = False
+                for decision in (yield view) or ():
+                    check(decision)
+                    commit(*decision)
+                    deciding = True
+                    episode.decisions += 1
+                if not deciding:
+                    episode.decisions += 1
+                elif not (cluster.committable > 0 and cluster.any_schedulable()):
                     break
-                self._check(*decision)
-                cluster.commit(*decision)
-                deciding = cluster.committable > 0 and cluster.any_schedulable()
             cluster.end_round()
         episode.ended_ms = cluster.now_ms
         if cluster.jobs and until_ms == inf:
@@ -253,8 +265,14 @@ class SparkKernel:
         if self._next_ms < last_ms:
             raise ModelError(f"job {self._next.id!r} arrives before the one that is listed before it")  # type: ignore[union-attr]
 
-    def _check(self, stage: StageState, executors: int) -> None:
+    def _check(self, decision: Commit) -> None:
         cluster = self.cluster
+        if type(decision) is not Commit:
+            raise IllegalDecision(
+                f"at {cluster.now_ms / 1000:g} s: {decision!r} is no decision of the Spark system; allowed: "
+                "Commit(stage, executors)"
+            )
+        stage, executors = decision
         where = f"at {cluster.now_ms / 1000:g} s: stage {stage.index} of job {stage.job.job.id!r}"
         source = cluster.source
         assert source is not None

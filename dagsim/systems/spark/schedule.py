@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 
-from dagsim.errors import ModelError
 from dagsim.model import GPU_TYPES, Cluster, GpuType, JobFacts, Kind, Node
 from dagsim.model.gpu import canonical
 from dagsim.model.log import Row
@@ -46,21 +45,19 @@ def cluster_of(types: tuple[ExecutorType, ...]) -> Cluster:
 
 
 def schedule_of(episode: Episode, *, merged: bool = True) -> Schedule:
-    """The schedule of a recorded episode. A task is a stage, an instance one of its tasks.
+    """The schedule of an episode; of one that was not recorded only arrivals and completions.
+
+    A task is a stage, an instance one of its tasks.
 
     ``merged=True`` makes one run of what an executor does back to back for one stage, some fifty times fewer bars; its
     set-up is the journey to it. ``False`` makes a run of every task, and leaves journeys out.
-
-    Raises:
-        ModelError: The episode was not recorded.
     """
-    if episode.launches is None:
-        raise ModelError("the episode was not recorded; simulate it with record=True")
+    launches = episode.launches or []
     schedule = Schedule(cluster_of(episode.executors), seed=episode.seed, decisions=episode.decisions)
     schedule.ended_s = episode.ended_ms / 1000
     held = [float(kind.count > 0 and _gpu(kind) is not None) for kind in episode.executors for _ in range(kind.count)]
     schedule.jobs.extend(_facts(episode, any(held)))
-    runs = list(_merged(episode.launches) if merged else _single(episode.launches))
+    runs = list(_merged(launches) if merged else _single(launches))
     keyed: list[tuple[float, int, int, Row]] = []
 
     def add(time_ms: float, order: int, step: int, kind: Kind, *rest: float) -> None:
@@ -80,7 +77,14 @@ def schedule_of(episode: Episode, *, merged: bool = True) -> Schedule:
     for job in episode.jobs:
         add(job.arrival_ms, _BEFORE_STARTS, 3, Kind.ARRIVED, job.number, *nobody)
         if job.completed_ms is not None:
-            add(job.completed_ms, _end_order(last[job]), 2, Kind.COMPLETED, job.number, *nobody)
+            add(
+                job.completed_ms,
+                _end_order(last[job]) if job in last else _BEFORE_STARTS,
+                2,
+                Kind.COMPLETED,
+                job.number,
+                *nobody,
+            )
     for *_, row in sorted(keyed, key=itemgetter(0, 1, 2)):
         schedule.log.append(row)
     return schedule
@@ -130,11 +134,10 @@ def _merged(launches: list[Launch]) -> Iterator[_Run]:
 
 def _facts(episode: Episode, on_gpus: bool) -> Iterator[JobFacts]:
     """What stays known of every job; the ideal is that of the durations it met, on the fastest executors."""
-    assert episode.launches is not None
     fastest = max(kind.speed for kind in episode.executors)
     longest: dict[StageState, float] = {}
     total: dict[SparkJobState, float] = dict.fromkeys(episode.jobs, 0.0)
-    for _, length_ms, executor, target in episode.launches:
+    for _, length_ms, executor, target in episode.launches or ():
         if not isinstance(target, ExecutorMove):
             best_ms = length_ms * executor.speed / fastest
             longest[target] = max(longest.get(target, 0.0), best_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -34,9 +34,9 @@ class SparkPolicy(Protocol):
     A policy object serves one simulation at a time; ``decide`` may keep state about it.
     """
 
-    def decide(self, view: SparkView) -> Commit | None:
-        """One decision of the present round, asked again while executors and stages are left; ``None`` ends the round
-        and leaves the rest idle."""
+    def decide(self, view: SparkView) -> Iterable[Commit]:
+        """Decisions of the present round, asked again while executors and stages are left; none ends the round and
+        leaves the rest idle."""
         ...
 
 
@@ -50,8 +50,13 @@ class SparkView:
         self._cluster: ExecutorPools = simulation.cluster
 
     @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self._cluster.now_ms / 1000
+
+    @property
     def now_ms(self) -> float:
-        """Milliseconds since the start."""
+        """Milliseconds since the start: the clock of this system."""
         return self._cluster.now_ms
 
     @property

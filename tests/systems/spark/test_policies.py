@@ -61,8 +61,7 @@ def test_weighted_fair_gives_in_proportion_to_work() -> None:
     jobs = [job("a", 3, 100), job("b", 1, 100)]
     conversation = SparkKernel(4, jobs, moving_delay_ms=0).decisions()
     policy = SPARK_POLICIES.create("weighted-fair[alpha=1]")
-    commit = policy.decide(next(conversation))
-    assert commit is not None
+    (commit,) = policy.decide(next(conversation))
     assert (commit.stage.job.job.id, commit.executors) == ("a", 3)
 
 
@@ -70,11 +69,9 @@ def test_a_cap_leaves_executors_to_the_next_job() -> None:
     jobs = [job("short", 4, 10), job("long", 8, 100)]
     conversation = SparkKernel(4, jobs, moving_delay_ms=0).decisions()
     policy = SPARK_POLICIES.create("srpt-cp[cap=3]")
-    first = policy.decide(next(conversation))
-    assert first is not None
+    (first,) = policy.decide(next(conversation))
     assert (first.stage.job.job.id, first.executors) == ("short", 3)
-    second = policy.decide(conversation.send(first))
-    assert second is not None
+    (second,) = policy.decide(conversation.send((first,)))
     assert (second.stage.job.job.id, second.executors) == ("long", 1)
 
 

@@ -118,9 +118,8 @@ def test_by_default_no_executor_idles_while_a_stage_wants_it(seed: int, monkeypa
     """Under a policy that gives all it can: before time moves on, no idle executor could be committed anywhere."""
 
     class Everything(Anything):
-        def decide(self, view: SparkView) -> Commit | None:
-            commit = super().decide(view)
-            return None if commit is None else Commit(commit.stage, view.committable)
+        def decide(self, view: SparkView) -> tuple[Commit, ...]:
+            return tuple(Commit(commit.stage, view.committable) for commit in super().decide(view))
 
     simulation = SparkKernel(9, random_jobs(seed), moving_delay_ms=20)
     cluster, opens = simulation.cluster, simulation._opens

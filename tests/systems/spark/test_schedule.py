@@ -4,7 +4,6 @@ import pytest
 from cases import check_log
 from spark_cases import Anything, random_jobs
 
-from dagsim.errors import ModelError
 from dagsim.metrics import jct
 from dagsim.model import Edge, Job, Kind, Task, TaskGraph
 from dagsim.systems.spark import SPARK_POLICIES, ExecutorType, Replay, SparkJob, SparkKernel
@@ -60,7 +59,10 @@ def test_a_journey_is_the_set_up_of_the_first_run() -> None:
     ]
 
 
-def test_an_episode_that_was_not_recorded_has_no_schedule() -> None:
-    episode = SparkKernel(1, random_jobs(0)).run(SPARK_POLICIES.create("fifo"))
-    with pytest.raises(ModelError, match="record=True"):
-        schedule_of(episode)
+def test_an_episode_that_was_not_recorded_keeps_arrivals_and_completions() -> None:
+    recorded, plain = (SparkKernel(2, random_jobs(0), record=record) for record in (True, False))
+    for kernel in (recorded, plain):
+        kernel.run(SPARK_POLICIES.create("fifo"))
+    kept = [row for row in recorded.schedule.log if row.kind in (Kind.ARRIVED, Kind.COMPLETED)]
+    assert list(plain.schedule.log) == kept
+    assert plain.schedule.ended_s == recorded.schedule.ended_s

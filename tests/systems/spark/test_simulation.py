@@ -44,12 +44,12 @@ def test_in_parity_the_common_pool_sleeps_until_the_next_arrival() -> None:
     class One:
         """One executor for whatever comes first, the rest stays idle until asked again."""
 
-        def decide(self, view: SparkView) -> Commit | None:
+        def decide(self, view: SparkView) -> tuple[Commit, ...]:
             for each in view.jobs:
                 for stage in view.schedulable(each):
                     if view.source is not None or stage.index == 0 or each.supply == 1:
-                        return Commit(stage, 1)
-            return None
+                        return (Commit(stage, 1),)
+            return ()
 
     wide = job([10], [40, 40], edges=((0, 1),))
     slow = SparkKernel(2, [wide], moving_delay_ms=100, parity=True).run(One())
@@ -77,7 +77,7 @@ def test_a_decision_for_a_stage_that_cannot_be_chosen_is_illegal() -> None:
     conversation = SparkKernel(1, [chain]).decisions()
     view = next(conversation)
     with pytest.raises(IllegalDecision, match=r"stage 1 of job 'j' cannot be chosen now"):
-        conversation.send((view.jobs[0].stages[1], 1))
+        conversation.send((Commit(view.jobs[0].stages[1], 1),))
 
 
 @pytest.mark.parametrize("executors", [0, 3])
@@ -85,13 +85,13 @@ def test_more_executors_than_there_are_is_illegal(executors: int) -> None:
     conversation = SparkKernel(2, [job([500])]).decisions()
     view = next(conversation)
     with pytest.raises(IllegalDecision, match="can get 1 to 2 executors"):
-        conversation.send((view.jobs[0].stages[0], executors))
+        conversation.send((Commit(view.jobs[0].stages[0], executors),))
 
 
 def test_a_policy_that_leaves_all_idle_stalls() -> None:
     class Idle:
-        def decide(self, view: SparkView) -> None:
-            return None
+        def decide(self, view: SparkView) -> tuple[Commit, ...]:
+            return ()
 
     with pytest.raises(Stalled, match="1 jobs wait"):
         SparkKernel(2, [job([500])]).run(Idle())
@@ -104,7 +104,7 @@ def test_jobs_must_come_in_order_of_arrival() -> None:
 
 def test_until_stops_the_clock() -> None:
     episode = SparkKernel(1, [job([500]), job([1], at=1000)], moving_delay_ms=0).run(
-        SPARK_POLICIES.create("fifo"), until_ms=200
+        SPARK_POLICIES.create("fifo"), until_s=0.2
     )
     assert episode.ended_ms == 200
     assert len(episode.jobs) == 1

@@ -25,7 +25,7 @@ from dagsim.systems.spark import (
     write_dump,
 )
 
-SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
+SAMPLES = Path(__file__).parents[3] / "workloads" / "samples"
 
 
 @pytest.fixture(scope="module")

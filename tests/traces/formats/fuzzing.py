@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from workload.readers.damage import PACKINGS, damaged, packed
+from traces.formats.damage import PACKINGS, damaged, packed
 
 from dagsim.errors import TraceError
 from dagsim.traces import TraceOptions, open_trace, reader, recognise

@@ -1,1 +1,43 @@
-"""Models of everything that takes time or goes wrong on the GPU cluster."""
+"""Models of everything that takes time or goes wrong on the GPU cluster, by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dagsim.registry import Entry, Registry
+
+__all__ = ["FAILURE_MODELS", "RUNTIMES", "SETUPS"]
+
+RUNTIMES: Registry[Any] = Registry(
+    "runtime",
+    [
+        Entry("throughput", ".runtime:Throughput", "measured throughputs of models, else the speeds of GPU types"),
+        Entry("recorded", ".runtime:Recorded", "seconds as recorded, on every type or scaled from a reference GPU"),
+        Entry("flops", ".runtime:Flops", "work in TFLOP over a share of each type's peak"),
+    ],
+    group="dagsim.runtimes",
+    listing="dagsim list runtimes",
+    home="dagsim.systems.cluster.models",
+)
+"""What turns work into seconds."""
+
+SETUPS: Registry[Any] = Registry(
+    "set-up",
+    [Entry("moving_delay", ".setup:MovingDelay", "a delay where a GPU served another job before")],
+    group="dagsim.setups",
+    listing="dagsim list setups",
+    home="dagsim.systems.cluster.models",
+)
+"""What a run spends on its GPUs before it computes."""
+
+FAILURE_MODELS: Registry[Any] = Registry(
+    "failure model",
+    [
+        Entry("node_failures", ".failures:NodeFailures", "each node fails at random and is repaired"),
+        Entry("maintenance", ".failures:Maintenance", "nodes are away from one time to another"),
+    ],
+    group="dagsim.failures",
+    listing="dagsim list failures",
+    home="dagsim.systems.cluster.models",
+)
+"""What takes nodes down and brings them back."""

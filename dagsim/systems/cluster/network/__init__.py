@@ -1,6 +1,18 @@
-"""Networks: how long the output of a task takes to reach the nodes of its children."""
+"""Networks: how long the output of a task takes to reach the nodes of its children; by name."""
 
+from typing import Any
+
+from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.network.base import Flow, Network
 from dagsim.systems.cluster.network.uniform import Uniform
 
-__all__ = ["Flow", "Network", "Uniform"]
+__all__ = ["NETWORKS", "Flow", "Network", "Uniform"]
+
+NETWORKS: Registry[Any] = Registry(
+    "network",
+    [Entry("uniform", ".uniform:Uniform", "latency and bandwidth between nodes, without contention")],
+    group="dagsim.networks",
+    listing="dagsim list networks",
+    home="dagsim.systems.cluster.network",
+)
+"""Every network by name."""

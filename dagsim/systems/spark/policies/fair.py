@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from dagsim.errors import ModelError
@@ -28,19 +29,19 @@ class FairShare:
         self.counts = counts
         self.dynamic = dynamic
 
-    def decide(self, view: SparkView) -> Commit | None:
+    def decide(self, view: SparkView) -> Iterable[Commit]:
         source = view.source
         if source is not None:
             stage = first_stage(view.schedulable(source))
             if stage is not None:
-                return Commit(stage, view.committable)
+                return (Commit(stage, view.committable),)
         share = self._share(view)
         for job in view.jobs:
             if job.supply < share and job is not source:
                 stage = first_stage(view.schedulable(job))
                 if stage is not None:
-                    return Commit(stage, min(view.committable, share - job.supply))
-        return None
+                    return (Commit(stage, min(view.committable, share - job.supply)),)
+        return ()
 
     def _share(self, view: SparkView) -> int:
         if not self.dynamic:

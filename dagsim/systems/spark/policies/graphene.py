@@ -7,7 +7,7 @@ first gives the order. Graphene's fragmentation score does not apply: executors 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.policies.weighted import WeightedFair
@@ -27,13 +27,13 @@ class Graphene:
         self._shares = WeightedFair(alpha)
         self._places: dict[SparkJobState, list[int]] = {}
 
-    def decide(self, view: SparkView) -> Commit | None:
-        commit = self._shares.decide(view)
+    def decide(self, view: SparkView) -> Iterable[Commit]:
+        commit = next(iter(self._shares.decide(view)), None)
         if commit is None:
-            return None
+            return ()
         places = self._planned(commit.stage.job, view)
         stage = min(view.schedulable(commit.stage.job), key=lambda each: (each.blockers > 0, places[each.index]))
-        return Commit(stage, commit.executors)
+        return (Commit(stage, commit.executors),)
 
     def _planned(self, job: SparkJobState, view: SparkView) -> list[int]:
         places = self._places.get(job)

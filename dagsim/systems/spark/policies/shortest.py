@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from dagsim.errors import ModelError
 from dagsim.systems.spark.state import SparkJobState
@@ -23,7 +23,7 @@ class ShortestFirst:
         self.work = work
         self.cap = cap
 
-    def decide(self, view: SparkView) -> Commit | None:
+    def decide(self, view: SparkView) -> Iterable[Commit]:
         source, free = view.source, view.committable
         cap = view.executors if self.cap is None else self.cap
         jobs = sorted(view.jobs, key=self.work)
@@ -32,12 +32,12 @@ class ShortestFirst:
             if room > 0:
                 stage = critical_stage(view.schedulable(job))
                 if stage is not None:
-                    return Commit(stage, min(free, room))
+                    return (Commit(stage, min(free, room)),)
         for job in jobs:
             stage = critical_stage(view.schedulable(job))
             if stage is not None:
-                return Commit(stage, free)
-        return None
+                return (Commit(stage, free),)
+        return ()
 
 
 def sjf_cp(cap: int | None = None) -> ShortestFirst:

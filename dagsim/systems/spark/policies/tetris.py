@@ -27,14 +27,15 @@ class Tetris:
         self.weight = weight
         self.cap = cap
 
-    def decide(self, view: SparkView) -> Commit | None:
+    def decide(self, view: SparkView) -> Iterable[Commit]:
         free, source = view.committable, view.source
         cap = view.executors if self.cap is None else self.cap
         room = {job: cap - job.supply + (free if job is source else 0) for job in view.jobs}
         below = self._best(view, [job for job in view.jobs if room[job] > 0])
         if below is not None:
-            return Commit(below.stage, min(free, room[below.stage.job]))
-        return self._best(view, view.jobs)
+            return (Commit(below.stage, min(free, room[below.stage.job])),)
+        best = self._best(view, view.jobs)
+        return () if best is None else (best,)
 
     def _best(self, view: SparkView, jobs: Iterable[SparkJobState]) -> Commit | None:
         free = view.committable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import ceil
 from typing import Literal
 
@@ -31,13 +32,13 @@ class WeightedFair:
         self.order = order
         self.work = total_work_ms if total else work_left_ms
 
-    def decide(self, view: SparkView) -> Commit | None:
+    def decide(self, view: SparkView) -> Iterable[Commit]:
         source, free = view.source, view.committable
         lacks = self._lacks(view)
         if source is not None and ceil(lacks.get(source, 0.0)) > 0:
             stage = first_stage(view.schedulable(source))
             if stage is not None:
-                return Commit(stage, min(free, ceil(lacks[source])))
+                return (Commit(stage, min(free, ceil(lacks[source]))),)
         by = work_left_ms if self.order == "shortest" else lambda job: -lacks[job]
         jobs = sorted(view.jobs, key=by)
         for job in jobs:
@@ -45,12 +46,12 @@ class WeightedFair:
             if lack > 0:
                 stage = first_stage(view.schedulable(job))
                 if stage is not None:
-                    return Commit(stage, min(free, lack))
+                    return (Commit(stage, min(free, lack)),)
         for job in jobs if source is None else (source, *jobs):
             stage = first_stage(view.schedulable(job))
             if stage is not None:
-                return Commit(stage, free)
-        return None
+                return (Commit(stage, free),)
+        return ()
 
     def _lacks(self, view: SparkView) -> dict[SparkJobState, float]:
         """Per job how many executors it has less than its share; what the source could give away it has not."""

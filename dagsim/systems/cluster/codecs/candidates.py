@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.envs.codecs.codec import Floats32, Observation
-from dagsim.envs.codecs.config import CandidatesConfig
-from dagsim.envs.codecs.pool import STATIC, WIDTHS, Pool
 from dagsim.model import Decision, Start
+from dagsim.systems.cluster.codecs.codec import Floats32, Observation
+from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.cluster.codecs.pool import STATIC, WIDTHS, Pool
 from dagsim.systems.cluster.nodes import DemandClass
 from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.policies.placement.rule import placing

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from dagsim.experiment.traces import fetch as fetching
-from experiment.traces.server import Publisher, publishing
+from traces.server import Publisher, publishing
 from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.errors import FetchError, InputError, UnknownName
 from dagsim.traces import READERS
+from dagsim.traces import fetch as fetching
 from dagsim.traces.catalogue import CATALOGUE, published_trace
 from dagsim.traces.fetch import fetch, fetch_file
 from dagsim.traces.remote import Published, Remote

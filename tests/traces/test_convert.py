@@ -16,7 +16,7 @@ from dagsim.traces.convert import convert
 from dagsim.traces.parquet import write_parquet
 from dagsim.workload.jsonl import read_jobs
 
-SAMPLES = Path(__file__).parents[3] / "workloads" / "samples"
+SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])

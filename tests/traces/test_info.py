@@ -13,7 +13,7 @@ from dagsim.traces import READERS, Source, reader
 from dagsim.traces.published import PUBLISHED, published
 from dagsim.traces.trace_file import TraceFile
 
-SAMPLES = Path(__file__).parents[3] / "workloads" / "samples"
+SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
 
 
 def test_a_trace_with_machines_has_a_load() -> None:

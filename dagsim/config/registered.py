@@ -1,0 +1,65 @@
+"""A part of the configuration that a registry names: ``kind`` says which class, the other keys are its fields."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_core import core_schema
+
+from dagsim.errors import ConfigError, UnknownName
+from dagsim.registry import Registry
+
+__all__ = ["Registered", "kind_of"]
+
+
+class Registered:
+    """``Annotated[Any, Registered(NETWORKS, "uniform")]``: the class of that ``kind``, or the one called ``default``.
+
+    A class is imported when its kind is asked for. A user's own (``module:attr`` or an entry point) is a dataclass; it
+    needs no field ``kind``.
+    """
+
+    def __init__(self, registry: Registry[Any], default: str | None = None) -> None:
+        self.registry = registry
+        self.default = default
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_plain_validator_function(self._validate)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        classes = [self.registry.get(name) for name in self.registry.names()]
+        union = [handler(TypeAdapter(each).core_schema) for each in classes if isinstance(each, type)]
+        return {"anyOf": union}
+
+    def _validate(self, value: Any) -> Any:
+        if isinstance(value, str):
+            value = {"kind": value}
+        if not isinstance(value, dict):
+            if is_dataclass(value) and not isinstance(value, type):
+                return value
+            raise ConfigError(f"should be a mapping with a kind, got {value!r}")
+        kind = value.get("kind", self.default)
+        if not isinstance(kind, str):
+            raise ConfigError(f"kind is missing; allowed: {', '.join(self.registry.names())}")
+        try:
+            cls = self.registry.get(kind)
+        except UnknownName as error:
+            raise ConfigError(str(error)) from None
+        if not isinstance(cls, type) or not is_dataclass(cls):
+            raise ConfigError(f"kind {kind!r}: {cls!r} is no dataclass, so it cannot be configured")
+        own = any(field.name == "kind" for field in fields(cls))
+        return _adapter(cls).validate_python(value if own else {k: v for k, v in value.items() if k != "kind"})
+
+
+@cache
+def _adapter(cls: type) -> TypeAdapter[Any]:
+    return TypeAdapter(cls)
+
+
+def kind_of(value: Any) -> str | None:
+    """The ``kind`` that a user's own class has in a configuration; ``None`` for classes of dagsim."""
+    cls = type(value)
+    return None if cls.__module__.split(".")[0] == "dagsim" else f"{cls.__module__}:{cls.__qualname__}"

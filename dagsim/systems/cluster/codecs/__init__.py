@@ -1,0 +1,18 @@
+"""Codecs of the GPU cluster: from a view to arrays that a net reads, and from its choice back to decisions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dagsim.registry import Entry, Registry
+
+__all__ = ["CODECS"]
+
+CODECS: Registry[Any] = Registry(
+    "codec",
+    [Entry("candidates", ".candidates:Candidates", "pairs of a ready task and a GPU type with room, or to wait")],
+    group="dagsim.codecs",
+    listing="dagsim list codecs",
+    home="dagsim.systems.cluster.codecs",
+)
+"""Every codec of the GPU cluster by name."""

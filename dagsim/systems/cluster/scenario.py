@@ -1,0 +1,177 @@
+"""The scenario of the GPU cluster: the only place that builds its kernels."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from dagsim.model import Cluster, Job
+from dagsim.registry import Registry
+from dagsim.systems.cluster.codecs import CODECS
+from dagsim.systems.cluster.jobs import JobStream
+from dagsim.systems.cluster.kernel import ClusterKernel, Observer
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.failures import FailureModel
+from dagsim.systems.cluster.models.preemption import Preemption
+from dagsim.systems.cluster.models.runtime import Recorded, Runtime
+from dagsim.systems.cluster.models.setup import Setup
+from dagsim.systems.cluster.network.base import Network
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.view import ClusterPolicy
+from dagsim.systems.seam import Kernel
+from dagsim.traces.trace_file import TraceFile
+from dagsim.workload.synthetic import Synthetic
+
+__all__ = ["ClusterScenario", "ClusterSystem"]
+
+_JOBS_PER_STEP = 500
+_SEQUENCES_KEPT = 16
+"""Job sequences kept, as replicas and other policies ask for the same one again."""
+_JOBS_KEPT = 20_000
+"""Sequences of more jobs than this are made anew each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSystem:
+    """The GPU cluster: its keys (``cluster``, ``workload`` ...) stand at the top of a configuration."""
+
+    kind: Literal["cluster"] = "cluster"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+
+class _Sequences:
+    """Drawn jobs by seed, the latest few; an empty one goes to other processes."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, list[Job]] = OrderedDict()
+
+    def __reduce__(self) -> tuple[type[_Sequences], tuple[()]]:
+        return _Sequences, ()
+
+    def get(self, seed: int, make: Callable[[], Iterable[Job]]) -> list[Job]:
+        jobs = self._kept.get(seed)
+        if jobs is None:
+            jobs = self._kept[seed] = list(make())
+            if len(self._kept) > _SEQUENCES_KEPT or sum(map(len, self._kept.values())) > _JOBS_KEPT:
+                self._kept.popitem(last=False)
+        return jobs
+
+
+@dataclass(frozen=True)
+class ClusterScenario:
+    """A cluster, its jobs, and the models of everything that takes time.
+
+    ``workload`` is drawn or read anew for every seed, or jobs in order of arrival, the same for all. ``outages`` takes
+    nodes away when the trace's own machines were not there. The models are those of ``ClusterKernel``.
+    """
+
+    cluster: Cluster
+    workload: Synthetic | TraceFile | Iterable[Job]
+    runtime: Runtime = field(default_factory=Recorded)
+    setup: Setup | None = None
+    network: Network | None = None
+    preemption: Preemption = field(default_factory=Preemption)
+    disturbances: tuple[FailureModel, ...] = ()
+    estimates: Estimates = field(default_factory=Estimates)
+    admission: bool = False
+    outages: bool = False
+    _sequences: _Sequences = field(default_factory=_Sequences, init=False, repr=False, compare=False)
+
+    @property
+    def system(self) -> str:
+        """The name of the system."""
+        return "cluster"
+
+    @property
+    def policies(self) -> Registry[ClusterPolicy]:
+        """The policies of the GPU cluster."""
+        return POLICIES
+
+    def kernel(
+        self,
+        seed: int,
+        *,
+        record: bool = True,
+        heard: Callable[[int], None] | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> ClusterKernel:
+        """A new kernel: the same seed gives the same jobs, failures and outages. It always records.
+
+        Raises:
+            TraceError, WorkloadError: The jobs cannot be made.
+        """
+        jobs = self.jobs(seed)
+        outages = (jobs.outages(),) if self.outages else ()
+        return ClusterKernel(
+            self.cluster,
+            jobs if heard is None else _Heard(jobs, heard),
+            runtime=self.runtime,
+            setup=self.setup,
+            network=self.network,
+            preemption=self.preemption,
+            disturbances=(*self.disturbances, *outages),
+            estimates=self.estimates,
+            observers=observers,
+            admission=self.admission,
+            seed=seed,
+        )
+
+    @property
+    def codecs(self) -> Registry[Any]:
+        """The codecs of the GPU cluster."""
+        return CODECS
+
+    def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
+        """What the jobs that came turned out to be: number, load, and of a trace what was read and dropped."""
+        assert isinstance(kernel, ClusterKernel)
+        jobs = kernel.jobs.jobs if isinstance(kernel.jobs, _Heard) else kernel.jobs
+        assert isinstance(jobs, JobStream)
+        return jobs.facts()
+
+    def check(self) -> None:
+        """Make a kernel without jobs, and look at the beginning of a trace and whether its options fit.
+
+        Raises:
+            InputError: Something of it cannot be.
+        """
+        replace(self, workload=(), outages=False).kernel(0)
+        if isinstance(self.workload, TraceFile):
+            self.workload.check()
+
+    def jobs(self, seed: int) -> JobStream:
+        """The jobs of ``seed`` in order of arrival.
+
+        Raises:
+            TraceError, WorkloadError: They cannot be made.
+        """
+        match self.workload:
+            case Synthetic() as drawn if drawn.count > _JOBS_KEPT:
+                return JobStream(drawn.jobs(self.cluster, self.runtime, seed), self.cluster, self.runtime)
+            case Synthetic() as drawn:
+                jobs = self._sequences.get(seed, lambda: drawn.jobs(self.cluster, self.runtime, seed))
+                return JobStream(jobs, self.cluster, self.runtime)
+            case TraceFile() as trace if trace.window is not None:
+                window = trace.window_of
+                jobs = self._sequences.get(seed, lambda: window(seed, self.cluster, self.runtime))
+                return JobStream(jobs, self.cluster, self.runtime)
+            case TraceFile() as trace:
+                return JobStream(trace.open(self.cluster, self.runtime), self.cluster, self.runtime)
+            case jobs:
+                return JobStream(jobs, self.cluster, self.runtime)
+
+
+class _Heard:
+    """The jobs; somebody hears now and then how many have come."""
+
+    def __init__(self, jobs: JobStream, heard: Callable[[int], None]) -> None:
+        self.jobs = jobs
+        self._heard = heard
+
+    def __iter__(self) -> Iterator[Job]:
+        for number, job in enumerate(self.jobs):
+            if number % _JOBS_PER_STEP == 0:
+                self._heard(number)
+            yield job

@@ -1,0 +1,179 @@
+"""The seam: all that systems have in common, and nothing else.
+
+A *system* is a kind of simulated world. Its *scenario* says what a configuration describes and builds *kernels*, one
+per seed. A kernel asks (it yields a *view* of the present) and is answered with decisions; a ``Conversation`` drives
+it. Everything above a system (runs, environments, training, comparisons, plots) knows only what stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from math import inf
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
+
+from dagsim.model.schedule import Schedule
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dagsim.registry import Registry
+
+__all__ = ["Codec", "Conversation", "Kernel", "Policy", "Scenario", "View", "drive"]
+
+
+class View(Protocol):
+    """The present, as a policy may see it: live, read-only, O(1) to hand over. Each system's view shows more."""
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        ...
+
+    def stream(self, name: str) -> np.random.Generator:
+        """The named random stream of this simulation; each name has its own, whoever else draws."""
+        ...
+
+
+ViewT = TypeVar("ViewT", bound=View)
+DecisionT = TypeVar("DecisionT")
+ShownT = TypeVar("ShownT", bound=View, covariant=True)
+TakenT = TypeVar("TakenT", contravariant=True)
+AskedT = TypeVar("AskedT", bound=View, contravariant=True)
+AnswerT = TypeVar("AnswerT", covariant=True)
+
+
+class Kernel(Protocol[ShownT, TakenT]):
+    """One simulation under way: a cluster, its jobs, and the present."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """The one log of what happened so far, with the cluster and the jobs: the same record for every system."""
+        ...
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        ...
+
+    def decisions(self, until_s: float = inf) -> Generator[ShownT, Iterable[TakenT] | None, None]:
+        """Yield a view whenever there is something to decide, take decisions for it (``None``: none), carry them out
+        one by one, and go on until every job has left (or until ``until_s``).
+
+        Raises:
+            IllegalDecision: A decision cannot be carried out.
+            Stalled: Nothing was decided although nothing is pending.
+        """
+        ...
+
+
+@runtime_checkable
+class Policy(Protocol[AskedT, AnswerT]):
+    """Decides. Heuristics, trained agents and users' own all look like this.
+
+    A policy object serves one simulation at a time and may keep state about it.
+    """
+
+    def decide(self, view: AskedT) -> Iterable[AnswerT]:
+        """Decisions for this instant, carried out one by one as they are yielded; none: wait for the next change."""
+        ...
+
+
+class Codec(Protocol):
+    """Translates between the views of one simulation, which it may keep state about, and arrays."""
+
+    def encode(self, view: Any) -> Any | None:
+        """The observation: what there is to choose from; ``None`` where nothing can be done but wait."""
+        ...
+
+    def decode(self, view: Any, choice: Any) -> Iterable[Any]:
+        """The decisions that ``choice`` of the last observation stands for; none is to wait for a change."""
+        ...
+
+    def choice_of(self, decisions: Iterable[Any]) -> Any | None:
+        """The choice of the last observation that stands for a heuristic's decisions; ``None`` if there is none."""
+        ...
+
+
+class Scenario(Protocol):
+    """What a configuration describes. Picklable; the only place that builds kernels."""
+
+    @property
+    def system(self) -> str:
+        """The name of its system (``dagsim list systems``)."""
+        ...
+
+    @property
+    def policies(self) -> Registry[Any]:
+        """The policies of this system by name."""
+        ...
+
+    @property
+    def codecs(self) -> Registry[Any]:
+        """The codecs of this system by name; made with their settings."""
+        ...
+
+    def kernel(self, seed: int, *, record: bool = True, heard: Callable[[int], None] | None = None) -> Kernel[Any, Any]:
+        """A new kernel: the same seed gives the same jobs, failures and outages, whoever asks.
+
+        ``record=False`` allows a kernel to keep less than every run in its log, where that is faster; jobs' arrivals
+        and completions are always there. ``heard`` is called now and then with the number of jobs that arrived.
+
+        Raises:
+            InputError: The cluster or the workload cannot be made.
+        """
+        ...
+
+    def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
+        """What the jobs of ``kernel`` turned out to be: their number, load, what was read; plain values."""
+        ...
+
+    def check(self) -> None:
+        """Make what a kernel needs, and throw it away.
+
+        Raises:
+            InputError: Something cannot be made.
+        """
+        ...
+
+
+class Conversation(Generic[ViewT, DecisionT]):
+    """The talk with a kernel, from its first question to its end; the only driver of kernels.
+
+    ``view`` is the question that waits for an answer, ``None`` when all is over.
+    """
+
+    __slots__ = ("_talk", "kernel", "view")
+
+    def __init__(self, kernel: Kernel[ViewT, DecisionT], until_s: float = inf) -> None:
+        self.kernel = kernel
+        self._talk = kernel.decisions(until_s)
+        self.view: ViewT | None = next(self._talk, None)
+
+    def answer(self, decisions: Iterable[DecisionT] | None) -> ViewT | None:
+        """Send decisions for the view; returns the next one, ``None`` when all is over."""
+        try:
+            self.view = self._talk.send(decisions)
+        except StopIteration:
+            self.view = None
+        return self.view
+
+    def follow(self, policy: Policy[ViewT, DecisionT]) -> None:
+        """Answer as the policy decides, to the end."""
+        send, decide, view = self._talk.send, policy.decide, self.view
+        try:
+            while view is not None:
+                view = send(decide(view))
+        except StopIteration:
+            pass
+        self.view = None
+
+
+def drive(kernel: Kernel[ViewT, DecisionT], policy: Policy[ViewT, DecisionT], until_s: float = inf) -> Schedule:
+    """Drive ``kernel`` with ``policy`` until every job has left (or until ``until_s``).
+
+    Raises:
+        IllegalDecision: The policy decided what cannot be done.
+        Stalled: The policy waits although nothing is pending.
+    """
+    Conversation(kernel, until_s).follow(policy)
+    return kernel.schedule

@@ -1,0 +1,17 @@
+"""Codecs of Spark executors: from a view to arrays that a net reads, and from its choice back to decisions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dagsim.registry import Registry
+
+__all__ = ["SPARK_CODECS"]
+
+SPARK_CODECS: Registry[Any] = Registry(
+    "Spark codec",
+    group="dagsim.spark_codecs",
+    listing="dagsim list codecs",
+    home="dagsim.systems.spark.codecs",
+)
+"""Every codec of Spark executors by name."""

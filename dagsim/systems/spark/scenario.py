@@ -1,0 +1,170 @@
+"""The scenario of Spark executors: the only place that builds their kernels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from dagsim.errors import ConfigError
+from dagsim.registry import Registry
+from dagsim.systems.seam import Kernel
+from dagsim.systems.spark.codecs import SPARK_CODECS
+from dagsim.systems.spark.executors import ExecutorType, executor_types
+from dagsim.systems.spark.job import SparkJob
+from dagsim.systems.spark.kernel import SparkKernel
+from dagsim.systems.spark.policies import SPARK_POLICIES
+from dagsim.systems.spark.profiles import read_profiles
+from dagsim.systems.spark.sequences import parity_sequence, sequence
+from dagsim.systems.spark.synthetic import synthetic_profiles
+from dagsim.systems.spark.traces import trace_jobs
+from dagsim.systems.spark.view import SparkPolicy
+
+__all__ = ["SparkScenario"]
+
+
+class _Pool:
+    """The jobs to draw from, read when they are first asked for; other processes read them anew."""
+
+    def __init__(self) -> None:
+        self._jobs: list[SparkJob] | None = None
+
+    def __reduce__(self) -> tuple[type[_Pool], tuple[()]]:
+        return _Pool, ()
+
+    def get(self, make: Callable[[], list[SparkJob]]) -> list[SparkJob]:
+        if self._jobs is None:
+            self._jobs = make()
+        return self._jobs
+
+
+@dataclass(frozen=True)
+class SparkScenario:
+    """Spark jobs on executors (Mao et al. 2019): which are drawn, how they arrive, and what runs them.
+
+    Jobs are drawn from ``profiles`` (a file or folder of TPC-H profiles), from ``trace`` (any trace of DAG jobs, those
+    of more than ``max_tasks`` tasks left out), or else from made-up queries.
+    """
+
+    executors: int | tuple[ExecutorType, ...] = 50
+    """How many executors, or a list of types, each with name, count and speed."""
+    jobs: int = 200
+    """Jobs of an episode."""
+    mean_gap_s: float = 25.0
+    """Mean seconds between two arrivals."""
+    batch: int = 1
+    """The first so many jobs arrive at once."""
+    moving_delay_s: float = 2.0
+    """Seconds that an executor is away when it changes its job."""
+    parity: bool = False
+    """The rules and random numbers of spark-sched-sim, bit for bit (needs ``profiles``)."""
+    profiles: str | None = None
+    trace: str | None = None
+    max_tasks: int | None = None
+    kind: Literal["spark"] = "spark"
+    _pool: Any = field(default_factory=_Pool, init=False, repr=False, compare=False)
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        executor_types(self.executors)
+        for name in ("jobs", "batch"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)!r}")
+        for name in ("mean_gap_s", "moving_delay_s"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ConfigError(f"{name} must be 0 or more and finite, got {getattr(self, name)!r}")
+        if not self.mean_gap_s:
+            raise ConfigError("mean_gap_s must be positive; batch makes jobs arrive at once")
+        if self.trace is not None and (self.parity or self.profiles is not None):
+            raise ConfigError("a trace goes with neither profiles nor parity")
+        if self.parity and (self.batch != 1 or not isinstance(self.executors, int)):
+            raise ConfigError("parity knows neither batches nor executors of several speeds")
+
+    @property
+    def system(self) -> str:
+        """The name of the system."""
+        return "spark"
+
+    @property
+    def policies(self) -> Registry[SparkPolicy]:
+        """The policies for Spark executors."""
+        return SPARK_POLICIES
+
+    @property
+    def codecs(self) -> Registry[Any]:
+        """The codecs of Spark executors."""
+        return SPARK_CODECS
+
+    @property
+    def pool(self) -> Sequence[SparkJob]:
+        """The jobs to draw from.
+
+        Raises:
+            WorkloadError, TraceError: They cannot be read.
+        """
+        jobs: list[SparkJob] = self._pool.get(self._read)
+        return jobs
+
+    def kernel(
+        self,
+        seed: int,
+        *,
+        record: bool = True,
+        heard: Callable[[int], None] | None = None,
+        jobs: int | Sequence[SparkJob] | None = None,
+    ) -> SparkKernel:
+        """A new kernel: the same seed gives the same jobs and durations.
+
+        Without ``record`` the log holds arrivals and completions only. ``jobs`` plays the first so many jobs of the
+        episode, or these, in order of arrival, instead.
+
+        Raises:
+            WorkloadError, TraceError: The jobs cannot be read.
+        """
+        options: dict[str, Any] = {
+            "moving_delay_ms": self.moving_delay_s * 1000,
+            "parity": self.parity,
+            "record": record,
+            "seed": seed,
+        }
+        if jobs is not None and not isinstance(jobs, int):
+            return SparkKernel(self.executors, jobs, **options)
+        count, gap_ms = self.jobs if jobs is None else jobs, self.mean_gap_s * 1000
+        if self.parity:
+            drawn = parity_sequence(self.pool, seed, count, mean_gap_ms=gap_ms)
+            return SparkKernel(self.executors, drawn.jobs, draws=drawn.draws, **options)
+        arriving = sequence(self.pool, seed, jobs=count, mean_gap_ms=gap_ms, batch=self.batch)
+        return SparkKernel(self.executors, arriving, **options)
+
+    def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
+        """What the jobs that came turned out to be: their number and span."""
+        assert isinstance(kernel, SparkKernel)
+        came = kernel.episode.jobs
+        span_s = (came[-1].arrival_ms - came[0].arrival_ms) / 1000 if came else 0.0
+        return {
+            "cluster": ", ".join(f"{kind.count} executors {kind.name}" for kind in executor_types(self.executors)),
+            "jobs": len(came),
+            "span_s": span_s,
+            "gpu_load": None,
+            "cpu_load": None,
+            "warning": None,
+        }
+
+    def check(self) -> None:
+        """Read the jobs that are drawn from.
+
+        Raises:
+            WorkloadError, TraceError: They cannot be read.
+        """
+        if not self.pool:
+            raise ConfigError("there are no jobs to draw from")
+
+    def _read(self) -> list[SparkJob]:
+        if self.trace is not None:
+            return trace_jobs(Path(os.path.expandvars(self.trace)), most_tasks=self.max_tasks)
+        if self.profiles is not None:
+            return read_profiles(Path(os.path.expandvars(self.profiles)))
+        return synthetic_profiles()
