@@ -8,28 +8,23 @@ from typing import Annotated
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import Algo, ConfigFile, Jobs, Json, Out, Plots, Quiet, Seed, Seeds, Settings
-from dagsim.cli.shared import Output, configured, given, run_policies
+from dagsim.cli.options import Algo, Experiment, Output, TraceFlags, spread
+from dagsim.cli.shared import experiment, run_policies
 
 __all__ = ["baseline", "evaluate"]
 
 
 @app.command("eval")
+@spread
 def evaluate(
+    what: Experiment,
+    trace: TraceFlags,
+    output: Output,
     algo: Algo = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The agent of --algo ppo, d3qn ... (default: the newest below results/)."),
     ] = None,
-    workload: Jobs = None,
-    config: ConfigFile = None,
-    set_: Settings = None,
-    seeds: Seeds = None,
-    seed: Seed = None,
-    out: Out = Path("results"),
-    plots: Plots = True,
-    json_: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Run one scheduler on several seeds: a table and a run folder.
 
@@ -37,34 +32,17 @@ def evaluate(
     """
     from dagsim.experiment.agents import agent_spec
 
-    if algo == "decima":
-        _decima(checkpoint, json_)
-        return
-    policy = None if algo is None else agent_spec(algo, checkpoint)
-    chosen = configured(config, set_, given(policy=policy, seeds=seeds, seed=seed), workload)
-    run_policies("eval", chosen, (chosen.policy,), Output(out, plots, json_, quiet))
-
-
-def _decima(checkpoint: Path | None, as_json: bool) -> None:
-    """Decima's network beside heuristics on Spark executors, which have a simulation of their own (``dagsim
-    decima``)."""
-    from dagsim.cli.decima import evaluate as judge
-    from dagsim.experiment.agents import decima_checkpoint
-
-    network = f'decima[checkpoint="{checkpoint or decima_checkpoint()}"]'
-    best = "weighted-fair[alpha=0.25,order=shortest]"
-    judge(
-        [network, best, "weighted-fair", "fair", "fifo"],
-        executors=50,
-        jobs=70,
-        seeds="0-4",
-        reference=best,
-        json_=as_json,
-    )
+    policy = None if algo is None and checkpoint is None else agent_spec(algo or "", checkpoint)
+    chosen = experiment(what, trace, policy, quiet=output.quiet or output.json_)
+    run_policies("eval", chosen, (chosen.policy,), output)
 
 
 @app.command()
+@spread
 def baseline(
+    what: Experiment,
+    trace: TraceFlags,
+    output: Output,
     algo: Annotated[
         list[str] | None, typer.Option("--algo", "-a", metavar="NAME", help="Only this scheduler; repeatable.")
     ] = None,
@@ -72,23 +50,14 @@ def baseline(
         str | None,
         typer.Option(metavar="NAME", help="What the others are compared with (default: the configured policy)."),
     ] = None,
-    workload: Jobs = None,
-    config: ConfigFile = None,
-    set_: Settings = None,
-    seeds: Seeds = None,
-    seed: Seed = None,
-    out: Out = Path("results"),
-    plots: Plots = True,
-    json_: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Run every heuristic on the same seeds: one table, the best marked.
 
     Example: dagsim baseline --workload heterogeneous-dag --seeds 5
     """
-    from dagsim.systems.cluster.policies import POLICIES
+    from dagsim.experiment.scenario import scenario_of
 
-    chosen = configured(config, set_, given(policy=reference, seeds=seeds, seed=seed), workload)
-    others = algo or POLICIES.names()
+    chosen = experiment(what, trace, reference, quiet=output.quiet or output.json_)
+    others = algo or scenario_of(chosen).policies.names()
     policies = tuple(dict.fromkeys((chosen.policy, *others)))
-    run_policies("baseline", chosen, policies, Output(out, plots, json_, quiet))
+    run_policies("baseline", chosen, policies, output)

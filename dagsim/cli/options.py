@@ -1,13 +1,30 @@
-"""Options that several commands take."""
+"""Options that several commands take, in groups: ``spread`` gives a command all options of the groups it names."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
-__all__ = ["Algo", "ConfigFile", "Jobs", "Json", "Out", "Plots", "Quiet", "Seed", "Seeds", "Settings"]
+__all__ = [
+    "Algo",
+    "ConfigFile",
+    "Experiment",
+    "Jobs",
+    "Json",
+    "Out",
+    "Output",
+    "Plots",
+    "Quiet",
+    "Seed",
+    "Seeds",
+    "Settings",
+    "TraceFlags",
+    "spread",
+]
 
 Algo = Annotated[
     str | None,
@@ -25,9 +42,141 @@ Jobs = Annotated[
     str | None,
     typer.Option("--workload", "-w", metavar="NAME", help="Jobs: a name of `dagsim list workloads`, or a file."),
 ]
+System = Annotated[
+    str | None,
+    typer.Option("--system", metavar="NAME", help="Simulated world (default: as configured; dagsim list systems)."),
+]
 Seeds = Annotated[int | None, typer.Option(min=1, help="Runs, each on a workload of its own (default: as configured).")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Root of all chance (default: as configured).")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Root of all randomness (default: as configured).")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder that the run folder is made in.")]
 Plots = Annotated[bool, typer.Option(help="Draw the first run into the run folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+
+_TRACES = "Traces (workloads that are files)"
+
+
+class Experiment(NamedTuple):
+    """What is simulated: a configuration and what changes it."""
+
+    workload: Jobs = None
+    config: ConfigFile = None
+    set_: Settings = None
+    system: System = None
+    seeds: Seeds = None
+    seed: Seed = None
+
+
+class Output(NamedTuple):
+    """What is written where."""
+
+    out: Out = Path("results")
+    plots: Plots = True
+    json_: Json = False
+    quiet: Quiet = False
+
+
+class TraceFlags(NamedTuple):
+    """How a trace is read, and on which cluster it runs."""
+
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="Its format (default: recognised; dagsim list readers).",
+            rich_help_panel=_TRACES,
+        ),
+    ] = None
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="trace|sized|YAML",
+            help="The machines that the trace lists, a cluster sized to an offered load of 0.9, or that of a "
+            "configuration (default: that of --config; else the trace's; else sized).",
+            rich_help_panel=_TRACES,
+        ),
+    ] = None
+    gpus_per_task: Annotated[
+        float | None,
+        typer.Option(
+            help="GPUs that each instance of a CPU-only trace occupies (default: none).", rich_help_panel=_TRACES
+        ),
+    ] = None
+    reference_gpu: Annotated[
+        str | None,
+        typer.Option(
+            metavar="GPU",
+            help="GPU type that durations were measured on (default: unknown).",
+            rich_help_panel=_TRACES,
+        ),
+    ] = None
+    load: Annotated[
+        float | None,
+        typer.Option(help="Offered load to scale the arrivals to (default: as traced).", rich_help_panel=_TRACES),
+    ] = None
+    time_scale: Annotated[
+        float | None,
+        typer.Option(help="Factor on the times between arrivals (default: 1).", rich_help_panel=_TRACES),
+    ] = None
+    start: Annotated[
+        int | None, typer.Option(help="Jobs left out at the beginning (default: 0).", rich_help_panel=_TRACES)
+    ] = None
+    limit: Annotated[int | None, typer.Option(help="Max jobs kept (default: all).", rich_help_panel=_TRACES)] = None
+    processors: Annotated[
+        int | None,
+        typer.Option(help="Processors of the machine, where the trace says none (SWF).", rich_help_panel=_TRACES),
+    ] = None
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Read it by the rules of a published evaluation (docs/traces.md).",
+            rich_help_panel=_TRACES,
+        ),
+    ] = None
+    keep_partial: Annotated[
+        bool,
+        typer.Option(
+            "--keep-partial",
+            help="Keep what is usable of jobs that did not finish as a whole.",
+            rich_help_panel=_TRACES,
+        ),
+    ] = False
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Make the first dirty row an error.", rich_help_panel=_TRACES)
+    ] = False
+
+    def reading(self) -> dict[str, Any]:
+        """The options of the reading that were given, by the field of ``TraceOptions`` that each sets."""
+        given = self._asdict()
+        given |= {"keep_partial": self.keep_partial or None, "strict": self.strict or None}
+        return {key: value for key, value in given.items() if key not in ("format_", "cluster") and value is not None}
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command: every parameter that is a group of options becomes these options."""
+    signature = inspect.signature(command, eval_str=True)
+    groups = {name: each.annotation for name, each in signature.parameters.items() if _is_group(each.annotation)}
+    parameters: list[inspect.Parameter] = []
+    for name, each in signature.parameters.items():
+        if name not in groups:
+            parameters.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        hints = get_type_hints(each.annotation, include_extras=True)
+        for field, default in each.annotation._field_defaults.items():
+            keyword = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter(field, keyword, default=default, annotation=hints[field]))
+
+    def spreading(**values: Any) -> None:
+        made = {name: group(*(values.pop(field) for field in group._fields)) for name, group in groups.items()}
+        command(**values, **made)
+
+    spreading.__name__, spreading.__doc__, spreading.__module__ = command.__name__, command.__doc__, command.__module__
+    spreading.__annotations__ = {each.name: each.annotation for each in parameters}
+    spreading.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return spreading
+
+
+def _is_group(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, tuple) and hasattr(annotation, "_field_defaults")

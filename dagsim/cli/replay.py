@@ -2,72 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import Algo, ConfigFile, Json, Out, Plots, Quiet, Seed, Settings
-from dagsim.cli.shared import Output, cluster_of, configured, given, run_policies
+from dagsim.cli.options import Algo, ConfigFile, Experiment, Output, Seed, Settings, TraceFlags, spread
+from dagsim.cli.shared import experiment, run_policies
 
 if TYPE_CHECKING:
-    from dagsim.config.schema import Config, Setting
+    from dagsim.config.schema import Config
 
 __all__ = ["replay"]
 
 
 @app.command()
+@spread
 def replay(
     trace: Annotated[Path, typer.Option("--trace", "-t", help="The trace, as its publisher ships it.")],
+    reading: TraceFlags,
+    output: Output,
     algo: Algo = None,
-    format_: Annotated[
-        str | None,
-        typer.Option("--format", metavar="NAME", help="Its format (default: recognised; dagsim list readers)."),
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="trace|sized|YAML",
-            help="The machines that the trace lists, a cluster sized to an offered load of 0.9, or that of a "
-            "configuration (default: that of --config; else the trace's; else sized).",
-        ),
-    ] = None,
-    gpus_per_task: Annotated[
-        float | None, typer.Option(help="GPUs that each instance of a CPU-only trace occupies (default: none).")
-    ] = None,
-    reference_gpu: Annotated[
-        str | None, typer.Option(metavar="GPU", help="GPU type that durations were measured on (default: unknown).")
-    ] = None,
-    load: Annotated[
-        float | None, typer.Option(help="Offered load to scale the arrivals to (default: as traced).")
-    ] = None,
-    time_scale: Annotated[float | None, typer.Option(help="Factor on the times between arrivals (default: 1).")] = None,
-    start: Annotated[int | None, typer.Option(help="Jobs left out at the beginning (default: 0).")] = None,
-    limit: Annotated[int | None, typer.Option(help="Jobs kept at most (default: all).")] = None,
-    processors: Annotated[
-        int | None, typer.Option(help="Processors of the machine, where the trace says none (SWF).")
-    ] = None,
-    protocol: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Read it by the rules of a published evaluation (docs/traces.md)."),
-    ] = None,
-    keep_partial: Annotated[
-        bool, typer.Option("--keep-partial", help="Keep what is usable of jobs that did not finish as a whole.")
-    ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Make the first dirty row an error.")] = False,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="List every row that was dropped, and why, in this file.")
     ] = None,
     config: ConfigFile = None,
     set_: Settings = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs, each with other chance on the same jobs.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs, each with other randomness on the same jobs.")] = 1,
     seed: Seed = None,
-    out: Out = Path("results"),
-    plots: Plots = True,
-    json_: Json = False,
-    quiet: Quiet = False,
 ) -> None:
     """Replay a real trace through a scheduler; its format is recognised.
 
@@ -75,48 +38,13 @@ def replay(
     """
     from dagsim.config.schema import Setting
 
-    settings = [Setting(f"--trace {trace}", "workload", {"kind": "trace", "path": str(trace), "format": format_})]
-    options = {
-        "gpus_per_task": gpus_per_task,
-        "reference_gpu": reference_gpu,
-        "load": load,
-        "time_scale": time_scale,
-        "start": start,
-        "limit": limit,
-        "processors": processors,
-        "protocol": protocol,
-        "keep_partial": keep_partial or None,
-        "strict": strict or None,
-    }
-    settings += given(**{f"workload.options.{key}": value for key, value in options.items()})
-    settings += given(policy=algo, seeds=seeds, seed=seed)
-    chosen = configured(config, set_, settings)
-    described = config is not None or any(setting.startswith(("cluster", "gpu_types")) for setting in set_ or ())
-    more = _cluster(chosen, cluster, described, quiet=quiet or json_)
-    if more:
-        chosen = configured(config, set_, [*settings, *more])
+    described = {"kind": "trace", "path": str(trace), "format": reading.format_}
+    workload = [Setting(f"--trace {trace}", "workload", described)]
+    what = Experiment(config=config, set_=set_, seeds=seeds, seed=seed)
+    chosen = experiment(what, reading, algo, more=workload, quiet=output.quiet or output.json_)
     if report is not None:
-        _report(chosen, report, quiet=quiet or json_)
-    run_policies("replay", chosen, (chosen.policy,), Output(out, plots, json_, quiet))
-
-
-def _cluster(config: Config, cluster: str | None, described: bool, *, quiet: bool) -> Sequence[Setting]:
-    """Settings for the cluster that was asked for; none where the configuration describes it."""
-    from dagsim.config.schema import Setting, plain
-    from dagsim.experiment.sizing import sized
-    from dagsim.report.terminal import counted
-
-    if cluster not in (None, "trace", "sized"):
-        return cluster_of(cluster)
-    if cluster is None and described:
-        return []
-    trace = config.trace()
-    if cluster is None:
-        cluster = "trace" if trace.lists_machines() else "sized"
-    if cluster == "trace":
-        return [Setting("--cluster trace", "cluster", {"name": "trace", "from_trace": True})]
-    jobs = counted("sizing a cluster to the trace", wanted=not quiet)(trace.as_recorded().jobs())
-    return [Setting("--cluster sized", "cluster", plain(sized(jobs, config.runtime)))]
+        _report(chosen, report, quiet=output.quiet or output.json_)
+    run_policies("replay", chosen, (chosen.policy,), output)
 
 
 def _report(config: Config, path: Path, *, quiet: bool) -> None:

@@ -5,25 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+from dagsim.cli.options import Experiment, Output, TraceFlags
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
     from dagsim.experiment.folder import RunFolder, RunLine
 
-__all__ = ["Output", "cluster_of", "configured", "given", "run_kept", "run_policies"]
-
-
-class Output(NamedTuple):
-    """What is to be written where."""
-
-    root: Path
-    plots: bool
-    json: bool
-    quiet: bool
+__all__ = ["cluster_of", "configured", "experiment", "given", "run_kept", "run_policies"]
 
 
 def configured(
@@ -37,6 +29,33 @@ def configured(
     return load_config(None if file is None else find_config(file), [*jobs, *(settings or ()), *given])
 
 
+def experiment(
+    what: Experiment, trace: TraceFlags, policy: str | None = None, *, more: Sequence[Setting] = (), quiet: bool = False
+) -> Config:
+    """The configuration that the options of ``eval``, ``baseline``, ``tune`` and ``replay`` ask for.
+
+    A workload that is a trace gets its cluster by one rule: that of ``--cluster``, else that of the configuration, else
+    the machines that the trace lists, else a cluster sized to it.
+
+    Raises:
+        InputError: An option is wrong, or does not go with the system or the workload.
+    """
+    from dagsim.config.schema import Setting
+
+    settings = [*more, *given(policy=policy, seeds=what.seeds, seed=what.seed)]
+    if what.system is not None:
+        settings.append(Setting(f"--system {what.system}", "system.kind", what.system))
+    reading = given(**{f"workload.options.{key}": value for key, value in trace.reading().items()})
+    if trace.format_ is not None and not more:
+        reading.append(Setting(f"--format {trace.format_}", "workload.format", trace.format_))
+    _refuse_without_trace(what, trace, reading, settings)
+    chosen = configured(what.config, what.set_, [*settings, *reading], what.workload)
+    cluster = _cluster(chosen, trace.cluster, quiet=quiet)
+    if cluster:
+        chosen = configured(what.config, what.set_, [*settings, *reading, *cluster], what.workload)
+    return chosen
+
+
 def given(**options: Any) -> list[Setting]:
     """Settings from the options that were given, by the key that each sets."""
     from dagsim.config.schema import Setting
@@ -45,7 +64,26 @@ def given(**options: Any) -> list[Setting]:
 
 
 def _option(key: str) -> str:
-    return "--algo" if key == "policy" else f"--{key.rpartition('.')[2].replace('_', '-')}"
+    if key in ("policy", "train.algorithm.kind"):
+        return "--algo"
+    return f"--{key.rpartition('.')[2].replace('_', '-')}"
+
+
+def _refuse_without_trace(
+    what: Experiment, trace: TraceFlags, reading: Sequence[Setting], settings: Sequence[Setting]
+) -> None:
+    """Raise where an option of traces is given and the workload is none: it would be ignored."""
+    asked = [each.source.partition(" ")[0] for each in reading]
+    if trace.cluster in ("trace", "sized"):
+        asked.append("--cluster")
+    if not asked:
+        return
+    from dagsim.errors import InputError
+    from dagsim.traces.trace_file import TraceFile
+
+    plain = configured(what.config, what.set_, settings, what.workload)
+    if plain.system.kind != "cluster" or not isinstance(plain.workload, TraceFile):
+        raise InputError(f"{', '.join(asked)}: goes with a workload that is a trace (--workload FILE)")
 
 
 def cluster_of(file: str) -> list[Setting]:
@@ -56,6 +94,29 @@ def cluster_of(file: str) -> list[Setting]:
     return [Setting(source, key, plain(getattr(other, key))) for key in ("cluster", "gpu_types")]
 
 
+def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Setting]:
+    """Settings for the cluster that was asked for; none where the configuration describes it."""
+    from dagsim.config.schema import Setting, plain
+    from dagsim.experiment.sizing import sized
+    from dagsim.report.terminal import counted
+    from dagsim.traces.trace_file import TraceFile
+
+    if cluster not in (None, "trace", "sized"):
+        return cluster_of(cluster)
+    described = bool({"cluster", "gpu_types"} & config.model_fields_set)
+    if config.system.kind != "cluster" or not isinstance(config.workload, TraceFile) or (cluster is None and described):
+        return []
+    trace = config.workload
+    if cluster is None and trace.saved_with("cluster") is not None:
+        return [Setting("--cluster (as saved with the workload)", "cluster", trace.saved_with("cluster"))]
+    if cluster is None:
+        cluster = "trace" if trace.lists_machines() else "sized"
+    if cluster == "trace":
+        return [Setting("--cluster trace", "cluster", {"name": "trace", "from_trace": True})]
+    jobs = counted("sizing a cluster to the trace", wanted=not quiet)(trace.as_recorded().jobs())
+    return [Setting("--cluster sized", "cluster", plain(sized(jobs, config.runtime)))]
+
+
 def run_policies(command: str, config: Config, policies: Sequence[str], output: Output) -> None:
     """Run the policies into a new folder, print what came out, and draw it."""
     from dagsim.metrics.standings import standings
@@ -63,7 +124,7 @@ def run_policies(command: str, config: Config, policies: Sequence[str], output: 
 
     label = policies[0] if len(policies) == 1 else f"{len(policies)}-policies"
     folder, lines = run_kept(command, config, policies, output, label=label)
-    if output.json:
+    if output.json_:
         ranked = {"standings": [standing.to_dict() for standing in standings(lines)]} if len(policies) > 1 else {}
         typer.echo(json.dumps(folder.to_dict() | ranked))
     elif not output.quiet:
@@ -88,9 +149,9 @@ def run_kept(
     from dagsim.report.terminal import progress
 
     check(config, policies)
-    folder = RunFolder.create(output.root, command, config, argv=["dagsim", *sys.argv[1:]], label=label, seeds=seeds)
+    folder = RunFolder.create(output.out, command, config, argv=["dagsim", *sys.argv[1:]], label=label, seeds=seeds)
     try:
-        with progress(wanted=not (output.quiet or output.json)) as watch:
+        with progress(wanted=not (output.quiet or output.json_)) as watch:
             return folder, run_into(folder, config, policies, watch, seeds)
     except KeyboardInterrupt:
         typer.echo(f"interrupted: {len(folder.lines())} finished runs are kept in {folder.path}", err=True)

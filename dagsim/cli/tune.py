@@ -9,15 +9,29 @@ from typing import Annotated
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import ConfigFile, Jobs, Json, Quiet, Settings
-from dagsim.cli.shared import Output, configured, given, run_kept
+from dagsim.cli.options import (
+    ConfigFile,
+    Experiment,
+    Jobs,
+    Json,
+    Out,
+    Output,
+    Quiet,
+    Settings,
+    System,
+    TraceFlags,
+    spread,
+)
+from dagsim.cli.shared import experiment, run_kept
 
 __all__ = ["tune"]
 
 
 @app.command()
+@spread
 def tune(
     algo: Annotated[str, typer.Option("--algo", "-a", metavar="NAME", help="Scheduler: name or name\\[param=value].")],
+    trace: TraceFlags,
     param: Annotated[
         list[str] | None,
         typer.Option("--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: those kept for it)."),
@@ -28,7 +42,8 @@ def tune(
     workload: Jobs = None,
     config: ConfigFile = None,
     set_: Settings = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder that the run folder is made in.")] = Path("results"),
+    system: System = None,
+    out: Out = Path("results"),
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -42,7 +57,8 @@ def tune(
     from dagsim.report.terminal import console
     from dagsim.seeds import VALIDATION, seeds_of
 
-    chosen = configured(config, set_, given(policy=algo), workload)
+    what = Experiment(workload, config, set_, system)
+    chosen = experiment(what, trace, algo, quiet=quiet or json_)
     tried, on = candidates(algo, grid_of(algo, param or ())), seeds_of(VALIDATION, seeds)
     folder, lines = run_kept("tune", chosen, tried, Output(out, False, json_, quiet), seeds=on)
     best = best_of(lines, metric)

@@ -212,6 +212,13 @@ class Config(Section):
             raise ConfigError("the workload is no trace")
         return self.workload
 
+    def trace_path(self) -> Path | None:
+        """The trace that the jobs come from, if there is one."""
+        if self.system.kind == "cluster":
+            return self.workload.source.path if isinstance(self.workload, TraceFile) else None
+        path = getattr(self.system, "trace", None)
+        return None if path is None else Path(path)
+
     def build_cluster(self) -> Cluster:
         """The cluster that the section describes.
 

@@ -34,12 +34,12 @@ from dagsim.config.schema import Config, config_hash, dump_config, load_config
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.manifest import SCHEMA, file_hash, manifest
 from dagsim.experiment.run import Result, replicate_seeds
+from dagsim.experiment.scenario import scenario_of
 from dagsim.files import replaced
 from dagsim.metrics import jobs_table, runs_table, to_csv
 from dagsim.model import JobFacts
 from dagsim.model.log import ScheduleLog
 from dagsim.model.schedule import Schedule
-from dagsim.traces.trace_file import TraceFile
 
 __all__ = ["RunFolder", "RunLine", "State"]
 
@@ -90,7 +90,7 @@ class RunFolder:
         created = now or datetime.now(UTC)
         digest = config_hash(config)
         ran = tuple(seeds or replicate_seeds(config.seed, config.seeds))
-        trace = config.workload.source.path if isinstance(config.workload, TraceFile) else None
+        trace = config.trace_path()
         name = f"{created:%Y%m%dT%H%M%SZ}-{command}-{_slug(label or config.policy)}-s{config.seed}-{digest[:6]}"
         try:
             path = _fresh(root, name)
@@ -211,7 +211,7 @@ class RunFolder:
         except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError) as error:
             raise RunFolderError(f"{path}: not a readable list of jobs ({error})") from None
         log = ScheduleLog.load(path.with_name(f"{number:03d}.npy"))
-        return Schedule(self.config.build_cluster(), jobs, log, seed, ended_s=ended_s)
+        return Schedule(scenario_of(self.config).cluster, jobs, log, seed, ended_s=ended_s)
 
 
 def summary_of(lines: Iterable[RunLine]) -> dict[str, dict[str, Any]]:

@@ -16,6 +16,7 @@ from dagsim.model.schedule import Schedule
 if TYPE_CHECKING:
     import numpy as np
 
+    from dagsim.model import Cluster
     from dagsim.registry import Registry
 
 __all__ = ["Codec", "Conversation", "Kernel", "Policy", "Scenario", "View", "drive"]
@@ -100,6 +101,15 @@ class Scenario(Protocol):
     @property
     def system(self) -> str:
         """The name of its system (``dagsim list systems``)."""
+        ...
+
+    @property
+    def cluster(self) -> Cluster:
+        """The machines as the log knows them: nodes by number, with their GPUs.
+
+        Raises:
+            InputError: They cannot be made.
+        """
         ...
 
     @property

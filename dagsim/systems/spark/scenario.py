@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dagsim.errors import ConfigError
+from dagsim.model import Cluster
 from dagsim.registry import Registry
 from dagsim.systems.seam import Kernel
 from dagsim.systems.spark.codecs import SPARK_CODECS
@@ -17,6 +18,7 @@ from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.kernel import SparkKernel
 from dagsim.systems.spark.policies import SPARK_POLICIES
 from dagsim.systems.spark.profiles import read_profiles
+from dagsim.systems.spark.schedule import cluster_of
 from dagsim.systems.spark.sequences import parity_sequence, sequence
 from dagsim.systems.spark.synthetic import synthetic_profiles
 from dagsim.systems.spark.traces import trace_jobs
@@ -87,6 +89,11 @@ class SparkScenario:
     def system(self) -> str:
         """The name of the system."""
         return "spark"
+
+    @property
+    def cluster(self) -> Cluster:
+        """A node per executor."""
+        return cluster_of(executor_types(self.executors))
 
     @property
     def policies(self) -> Registry[SparkPolicy]:
