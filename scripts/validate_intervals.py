@@ -185,7 +185,7 @@ def rule_gates(population: Population, draws: int, seed: int) -> Iterator[Gate]:
         share = table_errors(population, n, max(draws // 5, 10), seed)
         yield Gate(f"{population.name}, n = {n}: tables of {ROWS} equal rows with an error, Holm", share, 0, 0.05)
     yield Gate(f"{population.name}: swapping the two, largest error", swap_error(population), 0, 1e-12)
-    held, ends = sequential(population, max(draws // 10, 10), seed)
+    held, ends = sequential(population, max(draws // 20, 10), seed)
     worst = min(held, key=lambda pair: held[pair])
     yield Gate(f"{population.name}: --precision 2 %, worst pair ({worst}, {ends[worst]:.0f} seeds)", held[worst], 0.915)
 

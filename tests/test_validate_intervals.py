@@ -109,4 +109,4 @@ def test_the_rule_and_holm_hold_and_are_printed_as_gates(data: Path, tmp_path: P
     assert done.returncode == bool(missed)
     assert not [line for line in missed if "Holm" in line or "swapping" in line]
     (rule,) = (line for line in gates if "--precision 2 %" in line)
-    assert float(rule.rpartition(": ")[2].split()[0]) >= 0.89  # 300 sequences a pair: se .013 at the gate of .915
+    assert float(rule.rpartition(": ")[2].split()[0]) >= 0.88  # 150 sequences a pair: se .018; the gate is .915
