@@ -1,4 +1,4 @@
-"""Write the tables of ``docs/policies.md`` and ``docs/traces.md`` anew, between their markers, from what there is.
+"""Write the tables of the pages in ``docs/`` anew, between their markers, from what there is.
 
     python scripts/make_pages.py [--check]
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dagsim.report.docs_tables import placement_table, policy_table, reader_table
@@ -19,12 +19,37 @@ __all__ = ["PAGES", "renewed"]
 
 ROOT = Path(__file__).parent.parent
 COSTS = ROOT / "results" / "baselines" / "cost.json"
+COVERAGE = ROOT / "results" / "statistics" / "coverage.json"
+
+
+def coverage_table() -> Iterator[str]:
+    """Per population and method the coverage by n, mean over the pairs and worst; and false verdicts."""
+    found = json.loads(COVERAGE.read_text(encoding="utf-8"))
+    yield "| population | figure | " + " | ".join(f"n = {n}" for n in next(iter(found.values()))) + " |"
+    yield "| --- | --- |" + " --- |" * len(next(iter(found.values())))
+    for name, rows in found.items():
+        if not name.startswith("equal"):
+            for method, figure in METHODS.items():
+                cells = [_covered(row.get(method)) for row in rows.values()]
+                yield f"| {name} | {figure} | " + " | ".join(cells) + " |"
+        cells = [f"{100 * row['false_verdicts']:.1f} %" for row in rows.values()]
+        yield f"| {name} | equal policies with p < 0.05 | " + " | ".join(cells) + " |"
+
+
+METHODS = {"t_log": "ratio", "median": "median ratio", "ratio_of_means": "of all job-seconds"}
+
+
+def _covered(shares: dict[str, float] | None) -> str:
+    return f"{shares['coverage']:.3f} [{shares['worst']:.3f}]" if shares else "none"
+
+
 PAGES = {
     "docs/policies.md": {
         "policies": lambda: policy_table(json.loads(COSTS.read_text(encoding="utf-8"))["us_per_decision"]),
         "placements": placement_table,
     },
     "docs/traces.md": {"readers": reader_table},
+    "docs/statistics.md": {"coverage": coverage_table},
 }
 """Per page, its tables by the name in their markers."""
 

@@ -24,7 +24,7 @@ TABLED = re.findall(r"^\| `([a-z0-9][a-z0-9-]*)` \|", PAGE.partition("## Placeme
 SPECS = dict.fromkeys(TABLED + re.findall(r'--algo "([^"]+)"', PAGE))
 
 
-@pytest.mark.parametrize("page", ["docs/policies.md", "docs/traces.md"])
+@pytest.mark.parametrize("page", ["docs/policies.md", "docs/traces.md", "docs/statistics.md"])
 def test_the_tables_are_those_of_the_registries(page: str) -> None:
     spec = importlib.util.spec_from_file_location("make_pages", ROOT / "scripts" / "make_pages.py")
     assert spec is not None

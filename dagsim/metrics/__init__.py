@@ -3,8 +3,10 @@
 They take a ``Schedule`` or, where several are wanted, its ``columns``, which are then made only once.
 """
 
+from dagsim.metrics.blocks import OverTime, over_time
 from dagsim.metrics.bootstrap import Ratio, paired_ratio, win_rate
 from dagsim.metrics.columns import Columns, columns
+from dagsim.metrics.compare import Paired, paired, paired_by_seed
 from dagsim.metrics.energy import Energy, PowerModel, Watts, energy, job_energy_j
 from dagsim.metrics.fairness import finish_time_fairness, isolated_s, jain, tenant_gpu_seconds, unfair_share
 from dagsim.metrics.groups import Distribution, GpuGroup, JobGroup
@@ -18,6 +20,7 @@ from dagsim.metrics.jct import (
     throughput,
     wait,
 )
+from dagsim.metrics.precision import Precision
 from dagsim.metrics.queues import jobs_in_system, jobs_running, jobs_waiting, littles_law
 from dagsim.metrics.restarts import failures, node_failures, preemptions, restarts
 from dagsim.metrics.slo import slo_attainment, tardiness
@@ -34,6 +37,7 @@ from dagsim.metrics.utilization import (
     gpus_up,
     utilization_by_type,
 )
+from dagsim.metrics.verdict import Verdict, compared, holm
 
 __all__ = [
     "Columns",
@@ -42,15 +46,20 @@ __all__ = [
     "GpuGroup",
     "GpuSeconds",
     "JobGroup",
+    "OverTime",
+    "Paired",
     "PowerModel",
+    "Precision",
     "Ratio",
     "Steps",
     "Summary",
+    "Verdict",
     "Watts",
     "availability",
     "bounded_slowdown",
     "bounded_slowdown_hpc",
     "columns",
+    "compared",
     "energy",
     "failures",
     "finish_time_fairness",
@@ -60,6 +69,7 @@ __all__ = [
     "gpu_utilization",
     "gpus_held",
     "gpus_up",
+    "holm",
     "isolated_s",
     "jain",
     "jct",
@@ -71,6 +81,9 @@ __all__ = [
     "littles_law",
     "makespan",
     "node_failures",
+    "over_time",
+    "paired",
+    "paired_by_seed",
     "paired_ratio",
     "preemptions",
     "restarts",

@@ -1,0 +1,297 @@
+"""How often dagsim's intervals hold: coverage and false verdicts on populations of per-seed values.
+
+    python scripts/validate_intervals.py --data DIR [--draws N] [--seed S] [--json]
+
+Every ``*.npz`` in ``DIR`` is a population: ``mean`` (seeds, policies), ``pol`` their names, ``seeds``. Samples of n
+seeds are drawn from it with replacement, for every pair of policies; an interval covers if it holds the ratio of the
+whole population. With ``--json``, per population and n:
+
+    coverage, worst    of the interval of ``method``: mean over the pairs, and the worst pair
+    false_verdicts     how often two equal policies get p < .05 (t on the logs): mean over the pairs
+
+``method`` is Student's t on the logs of the ratios; for windows of a trace (``seeds`` are places in it) the median's
+order-statistic interval from n = 5 on. Equal policies are the two of a pair swapped by a coin per seed, their logs
+centred before; not centred where the population is two columns without names, which are equal by construction (the
+coin takes out what chance left between them). False verdicts are those of the test, also at n = 3, where dagsim itself
+gives no verdict.
+
+Without ``--json`` all intervals are shown, and the gates: they were set at what was first measured, less .006. Exits
+with 1 if one is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dagsim.errors import DagsimError, InputError
+from dagsim.experiment.terminal import console
+from dagsim.metrics.compare import paired
+from dagsim.metrics.intervals import Bounds, geometric_mean, median, ratio_of_means, t_of_mean
+from dagsim.metrics.precision import Ending, Precision
+from dagsim.metrics.student import two_sided_p
+from dagsim.metrics.verdict import holm
+
+__all__ = ["SIZES", "Gate", "Population", "coverage", "populations"]
+
+SIZES = (3, 5, 10, 20, 30, 100)
+ROWS = 54
+"""Comparisons of a table with a reference and every one of the 55 policies."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """Values of some policies on many seeds."""
+
+    name: str
+    kind: Literal["drawn", "windows", "equal"]
+    values: Floats  # (seeds, policies)
+    policies: tuple[str, ...]
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The columns of every two policies."""
+        return list(combinations(range(len(self.policies)), 2))
+
+    def pair_name(self, pair: tuple[int, int]) -> str:
+        """The names of the two."""
+        return " / ".join(self.policies[column] for column in pair)
+
+
+def populations(folder: Path, metric: str) -> list[Population]:
+    """Every population in the folder, by name."""
+    found = [_population(path, metric) for path in sorted(folder.glob("*.npz"))]
+    if not found:
+        raise InputError(f"{folder}: there is no *.npz with a population in it")
+    return [each for each in found if each is not None]
+
+
+def _population(path: Path, metric: str) -> Population | None:
+    with np.load(path) as arrays:
+        if metric not in arrays:
+            if metric == "mean":
+                raise InputError(f"{path}: there is no array 'mean' (seeds, policies)")
+            return None
+        values = np.asarray(arrays[metric], float)
+        names = tuple(map(str, arrays["pol"])) if "pol" in arrays else ()
+        seeds = np.asarray(arrays["seeds"]) if "seeds" in arrays else np.arange(len(values))
+    if values.ndim != 2 or values.shape[1] < 2 or not np.all(np.isfinite(values) & (values > 0)):
+        raise InputError(f"{path}: {metric} must be positive, (seeds, policies), got shape {values.shape}")
+    if not names and values.shape[1] == 2:
+        return Population(path.stem, "equal", values, ("one", "other"))
+    apart = len(seeds) > 1 and int(np.diff(seeds).min()) > 1  # jobs from one window's start to the next
+    names = names or tuple(f"policy {column}" for column in range(values.shape[1]))
+    return Population(path.stem, "windows" if apart or "window" in path.stem else "drawn", values, names)
+
+
+def coverage(population: Population, n: int, draws: int, seed: int) -> dict[str, Any]:
+    """Per method the share of ``draws`` samples of ``n`` that hold the truth, mean and worst pair; false verdicts."""
+    rng = np.random.default_rng([seed, n, *population.name.encode()])
+    covers: dict[str, list[float]] = {"t_log": [], "median": [], "ratio_of_means": []}
+    false = []
+    for one, other in population.pairs:
+        a, b = population.values[:, one], population.values[:, other]
+        logs = np.log(a) - np.log(b)
+        pick = rng.integers(0, len(a), (draws, n), np.int32)
+        covers["t_log"].append(_held(geometric_mean(logs[pick]), np.exp(logs.mean())))
+        covers["median"].append(_held(median((a / b)[pick]), np.median(a / b)))
+        covers["ratio_of_means"].append(_held(ratio_of_means(a[pick], b[pick]), a.mean() / b.mean()))
+        centre = 0.0 if population.kind == "equal" else logs.mean()
+        null = (logs - centre)[pick] * rng.choice([-1.0, 1.0], pick.shape)
+        false.append(float(np.mean(two_sided_p(t_of_mean(null), n - 1) < 0.05)))
+    found = {name: _summary(population, shares) for name, shares in covers.items() if not np.isnan(shares).any()}
+    method = "median" if population.kind == "windows" and "median" in found else "t_log"
+    return {
+        **found[method],
+        "false_verdicts": float(np.mean(false)),
+        "worst_false_verdicts": max(false),
+        "method": method,
+        **found,
+    }
+
+
+def _held(bounds: Bounds, truth: float) -> float:
+    """The share of intervals that hold the truth; NaN where the method has none. All equal: a point, right or wrong."""
+    if np.isnan(bounds.low).all():
+        return float("nan")
+    low = np.where(np.isnan(bounds.low), bounds.value, bounds.low) * (1 - 1e-12)
+    high = np.where(np.isnan(bounds.high), bounds.value, bounds.high) * (1 + 1e-12)
+    return float(np.mean((low <= truth) & (truth <= high)))
+
+
+def _summary(population: Population, shares: list[float]) -> dict[str, Any]:
+    worst = int(np.argmin(shares))
+    return {
+        "coverage": float(np.mean(shares)),
+        "worst": shares[worst],
+        "worst_pair": population.pair_name(population.pairs[worst]),
+    }
+
+
+class Gate(NamedTuple):
+    """A figure that must lie between two bounds."""
+
+    name: str
+    got: float
+    low: float = 0.0
+    high: float = 1.0
+
+    @property
+    def holds(self) -> bool:
+        """The figure lies between them."""
+        return self.low <= self.got <= self.high
+
+
+def coverage_gates(population: Population, found: dict[int, dict[str, Any]]) -> Iterator[Gate]:
+    """The gates on coverage and false verdicts, by the kind of population."""
+    for n, row in found.items():
+        where = f"{population.name}, n = {n}"
+        match population.kind:
+            case "drawn":
+                worst, mean = {3: (0.905, 0.937), 5: (0.913, 0.938)}.get(n, (0.925, 0.94))
+                yield Gate(f"{where}: t on logs, worst pair", row["t_log"]["worst"], worst)
+                yield Gate(f"{where}: t on logs, mean", row["t_log"]["coverage"], mean)
+            case "windows":
+                if n >= 5:
+                    yield Gate(f"{where}: median, worst pair", row["median"]["worst"], 0.93)
+                if n == 20:
+                    yield Gate(f"{where}: t on logs, mean", row["t_log"]["coverage"], 0.918)
+                if n == 100:
+                    yield Gate(f"{where}: t on logs, worst pair", row["t_log"]["worst"], 0.924)
+            case "equal":
+                if n <= 30:
+                    yield Gate(f"{where}: told apart", row["false_verdicts"], 0.035, 0.065)
+
+
+def rule_gates(population: Population, draws: int, seed: int) -> Iterator[Gate]:
+    """The gates on Holm's table, on swapping the two, and on adding seeds until they are enough.
+
+    Tables from 5 seeds on: with fewer dagsim gives no verdict.
+    """
+    if population.kind != "drawn":
+        return
+    for n in (5, 10, 20, 30):
+        share = table_errors(population, n, max(draws // 5, 10), seed)
+        yield Gate(f"{population.name}, n = {n}: tables of {ROWS} equal rows with an error, Holm", share, 0, 0.05)
+    yield Gate(f"{population.name}: swapping the two, largest error", swap_error(population), 0, 1e-12)
+    held, ends = sequential(population, max(draws // 20, 10), seed)
+    worst = min(held, key=lambda pair: held[pair])
+    yield Gate(f"{population.name}: --precision 2 %, worst pair ({worst}, {ends[worst]:.0f} seeds)", held[worst], 0.915)
+
+
+def table_errors(population: Population, n: int, tables: int, seed: int) -> float:
+    """The share of tables of equal rows in which Holm calls one different.
+
+    The rows: every pair of policies, centred, and mixtures of two of these, which hang together with them.
+    """
+    rng = np.random.default_rng([seed, n, *population.name.encode(), 1])
+    logs = np.log(population.values)
+    pairs = np.stack([logs[:, one] - logs[:, other] for one, other in population.pairs], axis=1)
+    pairs = (pairs - pairs.mean(axis=0)) / pairs.std(axis=0)
+    more = max(ROWS - pairs.shape[1], 0)
+    one, other = rng.integers(0, pairs.shape[1], (2, more))
+    share = rng.uniform(0.2, 0.8, more)
+    rows = np.concatenate([pairs, share * pairs[:, one] + (1 - share) * pairs[:, other]], axis=1)
+    pick = rng.integers(0, len(rows), (tables, n))
+    p = two_sided_p(t_of_mean(np.swapaxes(rows[pick], 1, 2)), n - 1)  # (tables, rows)
+    return float(np.mean([min(holm(table.tolist())) < 0.05 for table in p]))
+
+
+def swap_error(population: Population) -> float:
+    """The largest deviation from 1 of ratio x ratio and bound x bound when the two change places."""
+    largest = 0.0
+    for one, other in population.pairs:
+        a, b = population.values[:, one], population.values[:, other]
+        here, there = paired(a, b), paired(b, a)
+        products = (
+            here.ratio * there.ratio,
+            here.low * there.high,
+            here.median_low * there.median_high,
+            here.of_means_low * there.of_means_high,
+        )
+        largest = max(largest, *(abs(product - 1) for product in products))
+    return largest
+
+
+def sequential(population: Population, sequences: int, seed: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Per pair the coverage of the interval at which ``--precision 2%`` ends, and the median number of seeds."""
+    rule = Precision(0.02)
+    held, seeds = {}, {}
+    for number, pair in enumerate(population.pairs):
+        rng = np.random.default_rng([seed, number, *population.name.encode(), 2])
+        logs = np.log(population.values[:, pair[0]]) - np.log(population.values[:, pair[1]])
+        ended = [_until_enough(rule, logs[rng.integers(0, len(logs), rule.cap)]) for _ in range(sequences)]
+        inside = [abs(mean - logs.mean()) <= half_width for mean, half_width, _ in ended]
+        held[population.pair_name(pair)] = float(np.mean(inside))
+        seeds[population.pair_name(pair)] = float(np.median([n for _, _, n in ended]))
+    return held, seeds
+
+
+def _until_enough(rule: Precision, logs: Floats) -> tuple[float, float, int]:
+    """Mean of the logs, half-width on the logs and seeds at the end."""
+    look = rule.look(logs[: rule.start])
+    while look.ending is Ending.GOES_ON:
+        look = rule.look(logs[: look.n + look.more])
+    return float(logs[: look.n].mean()), float(np.log1p(look.half_width)), look.n
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="the folder with the populations, *.npz")
+    parser.add_argument("--metric", default="mean", help="the array to take: mean (the default) or p95")
+    parser.add_argument("--draws", type=int, default=10_000, help="samples per pair and n (10,000)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="print one JSON object, without the gates")
+    args = parser.parse_args()
+    try:
+        known = populations(args.data, args.metric)
+        found = {each.name: {n: coverage(each, n, args.draws, args.seed) for n in SIZES} for each in known}
+        if args.json:
+            print(json.dumps(found))
+            return 0
+        _print_coverage(known, found)
+        gates = [gate for each in known for gate in coverage_gates(each, found[each.name])]
+        gates += [gate for each in known for gate in rule_gates(each, args.draws, args.seed)]
+    except (DagsimError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    _print_gates(gates)
+    return int(not all(gate.holds for gate in gates))
+
+
+def _print_coverage(known: list[Population], found: dict[str, dict[int, dict[str, Any]]]) -> None:
+    from rich.table import Table
+
+    for population in known:
+        table = Table("n", title=f"{population.name}: {len(population.values)} seeds, {len(population.pairs)} pairs")
+        for head in ("t on logs", "[worst]", "median", "[worst]", "ratio of means", "[worst]", "told apart if equal"):
+            table.add_column(head, justify="right")
+        for n, row in found[population.name].items():
+            cells = [str(n)]
+            for method in ("t_log", "median", "ratio_of_means"):
+                shares = row.get(method)
+                cells += [f"{shares['coverage']:.3f}", f"[{shares['worst']:.3f}]"] if shares else ["none", ""]
+            table.add_row(*cells, f"{row['false_verdicts']:.3f}")
+        console().print(table, markup=False)
+
+
+def _print_gates(gates: list[Gate]) -> None:
+    for gate in gates:
+        bounds = f"{gate.low:g} to {gate.high:g}" if gate.high < 1 else f"at least {gate.low:g}"
+        print(f"{'passed' if gate.holds else 'MISSED'}  {gate.name}: {gate.got:.3g} ({bounds})")
+    print(f"{len(gates)} gates, {sum(not gate.holds for gate in gates)} missed")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
