@@ -31,10 +31,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from dagsim.experiment.terminal import console
 from numpy.typing import NDArray
 
 from dagsim.errors import DagsimError, InputError
-from dagsim.experiment.terminal import console
 from dagsim.metrics.compare import paired
 from dagsim.metrics.intervals import Bounds, geometric_mean, median, ratio_of_means, t_of_mean
 from dagsim.metrics.precision import Ending, Precision
