@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.scalar import scalar
 
-__all__ = ["Entry", "Registry", "Spec", "nearest"]
+__all__ = ["Entry", "Registry", "Spec", "attribute", "nearest"]
 
 T = TypeVar("T")
 Factory = TypeVar("Factory", bound=Callable[..., object])
@@ -118,7 +118,7 @@ class Registry(Generic[T]):
             return self._import(name)
         if name in self._entries:
             target = self._entries[name].target
-            return _attribute(target) if isinstance(target, str) else target
+            return attribute(target) if isinstance(target, str) else target
         plugin = self._plugins().get(name)
         if plugin is None:
             raise self._unknown(name)
@@ -142,7 +142,7 @@ class Registry(Generic[T]):
 
     def _import(self, name: str) -> object:
         try:
-            return _attribute(name)
+            return attribute(name)
         except ModuleNotFoundError as error:
             module = name.partition(":")[0]
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
@@ -191,7 +191,7 @@ def _at_home(entry: Entry, home: str) -> Entry:
     return entry
 
 
-def _attribute(path: str) -> object:
+def attribute(path: str) -> Any:
     """The object at ``module:attr`` (``attr`` may have dots).
 
     Raises:
@@ -199,8 +199,8 @@ def _attribute(path: str) -> object:
     """
     module, _, attributes = path.partition(":")
     found: object = import_module(module)
-    for attribute in attributes.split("."):
-        found = getattr(found, attribute)
+    for name in attributes.split("."):
+        found = getattr(found, name)
     return found
 
 

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from dagsim.cli.app import app
 from dagsim.cli.options import Json
+from dagsim.report.listing import LISTINGS, listing
 
-__all__ = ["What", "list_"]
+__all__ = ["list_"]
 
 
-class What(StrEnum):
-    """What can be listed."""
+def _known(what: str) -> str:
+    if what not in LISTINGS:
+        from dagsim.registry import nearest
 
-    policies = "policies"
-    placements = "placements"
-    gpus = "gpus"
-    workloads = "workloads"
-    configs = "configs"
-    readers = "readers"
-    traces = "traces"
+        raise typer.BadParameter(f"there is no list {what!r}{nearest(what, LISTINGS)}; allowed: {', '.join(LISTINGS)}")
+    return what
 
 
 @app.command("list")
 def list_(
-    what: Annotated[What, typer.Argument(metavar="WHAT", help=f"One of {', '.join(What)}.", show_choices=False)],
+    what: Annotated[str, typer.Argument(metavar="WHAT", help=f"One of {', '.join(LISTINGS)}.", callback=_known)],
     json_: Json = False,
 ) -> None:
     """List what there is to choose from.
 
     Example: dagsim list policies
     """
-    from dagsim.report.listing import listing
     from dagsim.report.terminal import show
 
-    show(*listing(what.value), as_json=json_)
+    show(*listing(what), as_json=json_)

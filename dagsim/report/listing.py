@@ -1,18 +1,11 @@
-"""What there is to choose from, as tables: heads and rows."""
+"""What there is to choose from, as tables: heads and rows. What a table shows is imported when it is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dagsim.config.bundled import shipped, summary_of
-from dagsim.model import GPU_TYPES
-from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
-from dagsim.traces import READERS, reader
-from dagsim.traces.catalogue import CATALOGUE
-from dagsim.workload import PRESETS
-
-__all__ = ["Listing", "listing"]
+__all__ = ["LISTINGS", "Listing", "listing"]
 
 _GPU = (
     "fp32_tflops",
@@ -34,37 +27,81 @@ class Listing(NamedTuple):
 
 
 def listing(kind: str) -> Listing:
-    """The table of ``policies``, ``placements``, ``gpus``, ``workloads``, ``configs``, ``readers`` or ``traces``."""
-    match kind:
-        case "policies":
-            policies = POLICIES.describe()
-            return Listing(
-                ("policy", "what it does", "tags"),
-                [(entry.name, entry.summary, ", ".join(entry.tags)) for entry in policies],
-            )
-        case "placements":
-            placements = PLACEMENT_RULES.describe()
-            return Listing(("placement", "where tasks go"), [(entry.name, entry.summary) for entry in placements])
-        case "gpus":
-            gpus = GPU_TYPES.values()
-            return Listing(("gpu", *_GPU), [(gpu.name, *(getattr(gpu, name) for name in _GPU)) for gpu in gpus])
-        case "workloads":
-            presets = [(name, preset.summary) for name, preset in PRESETS.items()]
-            files = [(name, str(path)) for name, path in shipped("workloads").items()]
-            return Listing(("workload", "what it is"), presets + files)
-        case "configs":
-            configs = shipped("configs").items()
-            return Listing(
-                ("config", "what it is", "file"), [(name, summary_of(path), str(path)) for name, path in configs]
-            )
-        case "readers":
-            return Listing(("format", "what it reads"), [(name, reader(name).summary) for name in READERS])
-        case "traces":
-            return Listing(
-                ("trace", "what it is", "format", "files", "bytes", "terms"),
-                [
-                    (name, trace.title, trace.format, len(trace.files) or "by hand", trace.bytes, trace.terms)
-                    for name, trace in CATALOGUE.items()
-                ],
-            )
-    raise AssertionError(kind)
+    """The table of one of ``LISTINGS``."""
+    return LISTINGS[kind]()
+
+
+def _registry(target: str, thing: str) -> Callable[[], Listing]:
+    """The listing of the registry at ``module:attr``."""
+
+    def table() -> Listing:
+        from dagsim.registry import attribute
+
+        entries = attribute(target).describe()
+        if any(entry.tags for entry in entries):
+            rows = [(entry.name, entry.summary, ", ".join(entry.tags)) for entry in entries]
+            return Listing((thing, "what it is", "tags"), rows)
+        return Listing((thing, "what it is"), [(entry.name, entry.summary) for entry in entries])
+
+    return table
+
+
+def _gpus() -> Listing:
+    from dagsim.model import GPU_TYPES
+
+    rows = [(gpu.name, *(getattr(gpu, name) for name in _GPU)) for gpu in GPU_TYPES.values()]
+    return Listing(("gpu", *_GPU), rows)
+
+
+def _workloads() -> Listing:
+    from dagsim.config.bundled import shipped
+    from dagsim.workload import PRESETS
+
+    presets = [(name, preset.summary) for name, preset in PRESETS.items()]
+    return Listing(("workload", "what it is"), presets + [(name, str(at)) for name, at in shipped("workloads").items()])
+
+
+def _configs() -> Listing:
+    from dagsim.config.bundled import shipped, summary_of
+
+    rows = [(name, summary_of(path), str(path)) for name, path in shipped("configs").items()]
+    return Listing(("config", "what it is", "file"), rows)
+
+
+def _readers() -> Listing:
+    from dagsim.traces import READERS, reader
+
+    return Listing(("format", "what it reads"), [(name, reader(name).summary) for name in READERS])
+
+
+def _traces() -> Listing:
+    from dagsim.traces.catalogue import CATALOGUE
+
+    return Listing(
+        ("trace", "what it is", "format", "files", "bytes", "terms"),
+        [
+            (name, trace.title, trace.format, len(trace.files) or "by hand", trace.bytes, trace.terms)
+            for name, trace in CATALOGUE.items()
+        ],
+    )
+
+
+_CLUSTER = "dagsim.systems.cluster"
+
+LISTINGS: Mapping[str, Callable[[], Listing]] = {
+    "systems": _registry("dagsim.systems:SYSTEMS", "system"),
+    "policies": _registry(f"{_CLUSTER}.policies:POLICIES", "policy"),
+    "spark-policies": _registry("dagsim.systems.spark.policies:SPARK_POLICIES", "policy"),
+    "placements": _registry(f"{_CLUSTER}.policies:PLACEMENT_RULES", "placement"),
+    "networks": _registry(f"{_CLUSTER}.network:NETWORKS", "network"),
+    "setups": _registry(f"{_CLUSTER}.models:SETUPS", "set-up"),
+    "runtimes": _registry(f"{_CLUSTER}.models:RUNTIMES", "runtime"),
+    "failures": _registry(f"{_CLUSTER}.models:FAILURE_MODELS", "failure model"),
+    "codecs": _registry(f"{_CLUSTER}.codecs:CODECS", "codec"),
+    "gpus": _gpus,
+    "workloads": _workloads,
+    "configs": _configs,
+    "readers": _readers,
+    "traces": _traces,
+}
+"""Everything that ``dagsim list`` shows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -20,13 +20,13 @@ from dagsim.systems.cluster.models.setup import Setup
 from dagsim.systems.cluster.network.base import Network
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterPolicy
+from dagsim.systems.heard import Heard
 from dagsim.systems.seam import Kernel
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.synthetic import Synthetic
 
 __all__ = ["ClusterScenario", "ClusterSystem"]
 
-_JOBS_PER_STEP = 500
 _SEQUENCES_KEPT = 16
 """Job sequences kept, as replicas and other policies ask for the same one again."""
 _JOBS_KEPT = 20_000
@@ -107,7 +107,7 @@ class ClusterScenario:
         outages = (jobs.outages(),) if self.outages else ()
         return ClusterKernel(
             self.cluster,
-            jobs if heard is None else _Heard(jobs, heard),
+            jobs if heard is None else Heard(jobs, heard),
             runtime=self.runtime,
             setup=self.setup,
             network=self.network,
@@ -127,7 +127,7 @@ class ClusterScenario:
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """What the jobs that came turned out to be: number, load, and of a trace what was read and dropped."""
         assert isinstance(kernel, ClusterKernel)
-        jobs = kernel.jobs.jobs if isinstance(kernel.jobs, _Heard) else kernel.jobs
+        jobs = kernel.jobs.jobs if isinstance(kernel.jobs, Heard) else kernel.jobs
         assert isinstance(jobs, JobStream)
         return jobs.facts()
 
@@ -161,17 +161,3 @@ class ClusterScenario:
                 return JobStream(trace.open(self.cluster, self.runtime), self.cluster, self.runtime)
             case jobs:
                 return JobStream(jobs, self.cluster, self.runtime)
-
-
-class _Heard:
-    """The jobs; somebody hears now and then how many have come."""
-
-    def __init__(self, jobs: JobStream, heard: Callable[[int], None]) -> None:
-        self.jobs = jobs
-        self._heard = heard
-
-    def __iter__(self) -> Iterator[Job]:
-        for number, job in enumerate(self.jobs):
-            if number % _JOBS_PER_STEP == 0:
-                self._heard(number)
-            yield job

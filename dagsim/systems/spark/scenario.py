@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -11,8 +11,10 @@ from typing import Any, Literal
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster
 from dagsim.registry import Registry
+from dagsim.systems.heard import Heard
 from dagsim.systems.seam import Kernel
 from dagsim.systems.spark.codecs import SPARK_CODECS
+from dagsim.systems.spark.durations import DurationSource
 from dagsim.systems.spark.executors import ExecutorType, executor_types
 from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.kernel import SparkKernel
@@ -131,20 +133,25 @@ class SparkScenario:
         Raises:
             WorkloadError, TraceError: The jobs cannot be read.
         """
-        options: dict[str, Any] = {
-            "moving_delay_ms": self.moving_delay_s * 1000,
-            "parity": self.parity,
-            "record": record,
-            "seed": seed,
-        }
+        source: Iterable[SparkJob]
+        draws: DurationSource | None = None
+        count, gap_ms = jobs if isinstance(jobs, int) else self.jobs, self.mean_gap_s * 1000
         if jobs is not None and not isinstance(jobs, int):
-            return SparkKernel(self.executors, jobs, **options)
-        count, gap_ms = self.jobs if jobs is None else jobs, self.mean_gap_s * 1000
-        if self.parity:
+            source = jobs
+        elif self.parity:
             drawn = parity_sequence(self.pool, seed, count, mean_gap_ms=gap_ms)
-            return SparkKernel(self.executors, drawn.jobs, draws=drawn.draws, **options)
-        arriving = sequence(self.pool, seed, jobs=count, mean_gap_ms=gap_ms, batch=self.batch)
-        return SparkKernel(self.executors, arriving, **options)
+            source, draws = drawn.jobs, drawn.draws
+        else:
+            source = sequence(self.pool, seed, jobs=count, mean_gap_ms=gap_ms, batch=self.batch)
+        return SparkKernel(
+            self.executors,
+            source if heard is None else Heard(source, heard),
+            moving_delay_ms=self.moving_delay_s * 1000,
+            parity=self.parity,
+            draws=draws,
+            record=record,
+            seed=seed,
+        )
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """What the jobs that came turned out to be: their number and span."""

@@ -1,0 +1,170 @@
+"""The contract of the seam (``dagsim.systems.seam``), held by every system alike."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dagsim.config.schema import load_config
+from dagsim.errors import IllegalDecision, Stalled
+from dagsim.experiment.run import simulate
+from dagsim.experiment.scenario import scenario_of
+from dagsim.metrics import jobs_table, runs_table, summarize
+from dagsim.model import Kind
+from dagsim.model.schedule import Schedule
+from dagsim.report.plots import draw_all
+from dagsim.systems import SYSTEMS
+from dagsim.systems.seam import Conversation, Scenario, drive
+
+SETTINGS = {
+    "cluster": (["workload=heterogeneous-dag", "workload.count=20"], "sjf"),
+    "spark": (["system.kind=spark", "system.executors=10", "system.jobs=6"], "fair"),
+}
+"""A small configuration of every system, and a policy for it."""
+
+
+class Idle:
+    """Decides nothing, ever."""
+
+    def decide(self, view: Any) -> Iterator[Any]:
+        return iter(())
+
+
+def scenario(system: str) -> Scenario:
+    return scenario_of(load_config(None, SETTINGS[system][0]))
+
+
+def played(system: str, seed: int = 1, until_s: float = np.inf, policy: str | None = None) -> Schedule:
+    world = scenario(system)
+    return drive(world.kernel(seed), world.policies.create(policy or SETTINGS[system][1], seed=seed), until_s)
+
+
+@pytest.fixture(params=SETTINGS)
+def system(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_every_system_is_held_to_the_contract() -> None:
+    assert set(SETTINGS) == set(SYSTEMS.names())
+
+
+def test_the_scenario_says_what_it_is(system: str) -> None:
+    world = scenario(system)
+    assert world.system == system
+    assert SETTINGS[system][1] in world.policies.names()
+    world.check()
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(system: str) -> None:
+    first, again, other = (played(system, seed) for seed in (1, 1, 2))
+    assert first.log.rows().tobytes() == again.log.rows().tobytes()
+    assert first.jobs == again.jobs
+    assert first.log.rows().tobytes() != other.log.rows().tobytes()
+
+
+def test_a_scenario_can_be_sent_to_another_process(system: str) -> None:
+    world = scenario(system)
+    world.kernel(1)  # whatever it keeps for itself must not travel
+    sent = pickle.loads(pickle.dumps(world))
+    policy = SETTINGS[system][1]
+    assert (
+        drive(sent.kernel(1), sent.policies.create(policy)).log
+        == drive(world.kernel(1), world.policies.create(policy)).log
+    )
+
+
+def test_the_log_is_the_same_whoever_drives(system: str) -> None:
+    world, name = scenario(system), SETTINGS[system][1]
+    kernel, policy = world.kernel(1), world.policies.create(name, seed=1)
+    talk = Conversation(kernel)
+    while talk.view is not None:
+        assert talk.view.now == kernel.now
+        talk.answer(list(policy.decide(talk.view)))
+    config = load_config(None, SETTINGS[system][0])
+    assert kernel.schedule.log == played(system).log == simulate(config, name, 1).schedule.log
+
+
+def test_every_job_arrives_and_leaves_once(system: str) -> None:
+    schedule = played(system)
+    rows = schedule.log.rows()
+    arrived = rows["job"][rows["kind"] == int(Kind.ARRIVED)]
+    left = rows["job"][np.isin(rows["kind"], (int(Kind.COMPLETED), int(Kind.REJECTED)))]
+    assert sorted(arrived) == sorted(left) == list(range(len(schedule.jobs)))
+    assert (np.diff(rows["time_s"]) >= 0).all()
+    assert schedule.ended_s == rows["time_s"][-1]
+
+
+def test_every_run_starts_and_ends_once_and_only_after_its_job_came(system: str) -> None:
+    schedule = played(system)
+    open_runs: dict[int, float] = {}
+    for row in schedule.log:
+        if row.kind == Kind.STARTED:
+            assert row.run not in open_runs
+            assert row.time_s >= schedule.jobs[row.job].arrival_s
+            assert 0 <= row.node < len(schedule.cluster.nodes)
+            open_runs[row.run] = row.time_s
+        elif row.kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED):
+            assert open_runs.pop(row.run) <= row.time_s
+    assert not open_runs
+
+
+def test_metrics_tables_and_plots_come_from_the_log(system: str, tmp_path: Path) -> None:
+    schedule = played(system)
+    summary = summarize(schedule)
+    assert summary.jobs_completed == len(schedule.jobs)
+    assert summary.jct_s.mean > 0
+    assert len(jobs_table(schedule)["job"]) == len(schedule.jobs)
+    assert len(runs_table(schedule)["job"]) > 0
+    assert all(path.stat().st_size > 1000 for path in draw_all(schedule, tmp_path, system))
+
+
+def test_until_stops_the_clock_without_changing_what_came_before(system: str) -> None:
+    whole = played(system)
+    until_s = whole.ended_s / 2
+    half = played(system, until_s=until_s)
+    assert half.ended_s == until_s
+    rows = half.log.rows()
+    assert 0 < len(rows) < len(whole.log.rows())
+    same_kinds = np.isin(rows["kind"], (int(Kind.ARRIVED), int(Kind.COMPLETED)))
+    before = whole.log.rows()
+    before = before[np.isin(before["kind"], (int(Kind.ARRIVED), int(Kind.COMPLETED))) & (before["time_s"] <= until_s)]
+    assert rows[same_kinds].tobytes() == before.tobytes()
+
+
+def test_a_policy_that_waits_for_nothing_is_told_so(system: str) -> None:
+    with pytest.raises(Stalled):
+        drive(scenario(system).kernel(1), Idle())
+
+
+@pytest.mark.parametrize("nonsense", [5, "start", None, object()], ids=["number", "text", "none", "object"])
+def test_what_is_no_decision_is_illegal(system: str, nonsense: object) -> None:
+    talk = Conversation(scenario(system).kernel(1))
+    with pytest.raises(IllegalDecision, match=r"at .* s"):
+        talk.answer((nonsense,))
+
+
+def test_no_answer_is_an_answer(system: str) -> None:
+    """``None`` and an empty iterable say the same: nothing for now."""
+    kernels = [scenario(system).kernel(1) for _ in range(2)]
+    talks = [Conversation(kernel) for kernel in kernels]
+    policies = [scenario(system).policies.create(SETTINGS[system][1]) for _ in range(2)]
+    first = [talk.answer(nothing) for talk, nothing in zip(talks, (None, ()), strict=True)]
+    for talk, policy in zip(talks, policies, strict=True):
+        if talk.view is not None:
+            talk.follow(policy)
+    assert [each is None for each in first] in ([True, True], [False, False])
+    assert kernels[0].schedule.log == kernels[1].schedule.log
+
+
+def test_jobs_are_heard_of(system: str) -> None:
+    heard: list[int] = []
+    world = scenario(system)
+    kernel = world.kernel(1, heard=heard.append)
+    drive(kernel, world.policies.create(SETTINGS[system][1]))
+    assert heard[:1] == [0]
+    assert world.facts(kernel)["jobs"] == len(kernel.schedule.jobs)
