@@ -3,7 +3,21 @@
 Whatever is slow to import is imported inside the command that needs it.
 """
 
-from dagsim.cli import compare, config, decima, evaluate, fetch, listing, plot, replay, trace, train, tune, workload
+from dagsim.cli import (
+    compare,
+    config,
+    decima,
+    evaluate,
+    fetch,
+    listing,
+    plot,
+    record,
+    replay,
+    trace,
+    train,
+    tune,
+    workload,
+)
 from dagsim.cli.app import app, main
 
 __all__ = [
@@ -16,6 +30,7 @@ __all__ = [
     "listing",
     "main",
     "plot",
+    "record",
     "replay",
     "trace",
     "train",

@@ -1,0 +1,37 @@
+"""``dagsim record``: a run as a film."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dagsim.cli.app import app
+
+__all__ = ["record"]
+
+
+@app.command()
+def record(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, of any system.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help=".gif or .mp4 (default: plots/RUN.gif).")
+    ] = None,
+    number: Annotated[int, typer.Option("--run", min=0, help="Which of its runs, counted from 0.")] = 0,
+    frames: Annotated[int, typer.Option(min=2, max=2000, help="Frames of the film, 12 a second.")] = 90,
+) -> None:
+    """Record a finished run as a film: what every GPU did, as time goes by.
+
+    Example: dagsim record results/20261120T193000Z-eval-sjf-s0-3fa9c1
+    """
+    from dagsim.errors import InputError
+    from dagsim.experiment.folder import RunFolder
+    from dagsim.report.film import film
+
+    folder = RunFolder.open(run)
+    lines = folder.lines()
+    if number >= len(lines):
+        raise InputError(f"{run}: there is no run {number}; finished runs: {len(lines)}, counted from 0")
+    title = f"{lines[number].policy}, seed {lines[number].seed}"
+    typer.echo(film(folder.schedule(number), out or folder.path / "plots" / f"{number:03d}.gif", title, frames))
