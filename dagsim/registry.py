@@ -109,7 +109,8 @@ class Registry(Generic[T]):
         return target(**self._arguments(name, target, params, defaults))  # type: ignore[no-any-return]
 
     def get(self, name: str) -> object:
-        """What makes the ``T`` called ``name``: a class, a function, or, of a user's own ``module:attr``, the object.
+        """The factory of the ``T`` called ``name``: a class, a function, or, of a user's own ``module:attr``, the
+        object.
 
         Raises:
             UnknownName: No such name, module or attribute.

@@ -1,4 +1,4 @@
-"""What a plain word of a configuration means, by the core schema of YAML 1.2.
+"""Plain words of a configuration as values, by the core schema of YAML 1.2.
 
 YAML 1.1, which PyYAML follows, reads ``3e-4`` as text and ``off`` as false; people mean the opposite of both.
 """

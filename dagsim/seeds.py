@@ -1,4 +1,4 @@
-"""Which seeds are for what, so that nothing is judged on what it was chosen by.
+"""Pools of seeds by purpose, so that nothing is judged on what it was chosen by.
 
 Training draws from ``TRAIN``, every choice (a parameter, a checkpoint, the best heuristic) is made on ``VALIDATION``,
 and ``REPORT`` is touched once, for the final table. An experiment of ``dagsim eval`` has seeds of its own

@@ -57,7 +57,7 @@ _TRACES = "Traces (workloads that are files)"
 
 
 class Experiment(NamedTuple):
-    """What is simulated: a configuration and what changes it."""
+    """Options of the experiment: a configuration and changes to it."""
 
     workload: Jobs = None
     config: ConfigFile = None
@@ -68,7 +68,7 @@ class Experiment(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What is written where."""
+    """Options of the output."""
 
     out: Out = Path("results")
     plots: Plots = True
@@ -77,7 +77,7 @@ class Output(NamedTuple):
 
 
 class TraceFlags(NamedTuple):
-    """How a trace is read, and on which cluster it runs."""
+    """Options of the reading of a trace and of its cluster."""
 
     format_: Annotated[
         str | None,

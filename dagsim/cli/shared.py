@@ -1,4 +1,4 @@
-"""What the commands share: from options to a configuration, and from a configuration to a printed run."""
+"""Helpers of the commands: from options to a configuration, and from a configuration to a printed run."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def find_config(text: str) -> Path:
 
 
 def summary_of(path: Path) -> str:
-    """What a configuration says of itself: its first comment that is not for editors."""
+    """The summary of a configuration: its first comment that is not for editors."""
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             break

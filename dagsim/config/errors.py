@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, for people: every fault on a line of its own with its place, key and remedy."""
+"""Faults of a configuration, for people: every fault on a line of its own with its place, key and remedy."""
 
 from __future__ import annotations
 

@@ -311,7 +311,7 @@ def _validate(document: yaml.Document) -> Config:
 
 
 def _defaults(document: yaml.Document) -> Any:
-    """What the parts that ``document`` leaves out are; a workload given by name is made a mapping that has it."""
+    """Defaults of the parts that ``document`` leaves out; a workload given by name is made a mapping that has it."""
     defaults = plain(Config()) | {"train": plain(TrainConfig())}
     if isinstance(document.value, dict):
         if isinstance(document.value.get("workload"), str):

@@ -35,11 +35,11 @@ class Document:
     keys: dict[Key, str] = field(default_factory=dict)
 
     def place(self, path: Key) -> str:
-        """Where the value at ``path`` stands, or else the nearest part around it."""
+        """The place where the value at ``path`` stands, or else the nearest part around it."""
         return _nearest(self.values, path) or self.source
 
     def key_place(self, path: Key) -> str:
-        """Where the key that ends ``path`` stands, or else the nearest part around it."""
+        """The place where the key that ends ``path`` stands, or else the nearest part around it."""
         return self.keys.get(path) or self.place(path)
 
     def override(self, setting: str, default: Any = None) -> None:

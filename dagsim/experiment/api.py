@@ -27,7 +27,7 @@ DEFAULT_GPUS: Mapping[str, int] = {"A100-40": 8, "V100-16": 8, "T4": 16}
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one simulation gave: the schedule, and every metric of it."""
+    """The outcome of one simulation: the schedule, and every metric of it."""
 
     schedule: Schedule
     summary: Summary

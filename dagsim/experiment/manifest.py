@@ -1,4 +1,4 @@
-"""What a run was made with: versions, commit, platform, and the hash of its trace."""
+"""The manifest of a run: versions, commit, platform, and the hash of its trace."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ __all__ = ["cluster_scenario_of", "scenario_of"]
 
 
 def scenario_of(config: Config) -> Scenario:
-    """What builds the kernels of ``config``, in every command alike.
+    """The scenario that builds the kernels of ``config``, in every command alike.
 
     Raises:
         InputError: The cluster cannot be made.

@@ -27,7 +27,7 @@ _USUAL = {group.gpu: group.count * group.gpus for group in ClusterSection().grou
 
 
 class Demand:
-    """What jobs ask for altogether, in seconds times GPUs, cores and GB, and the most that a task asks for at once."""
+    """The total demand of jobs, in seconds times GPUs, cores and GB, and the most that a task asks for at once."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

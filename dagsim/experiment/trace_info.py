@@ -1,4 +1,4 @@
-"""What a trace is like: its jobs counted in one reading, beside what was published of it."""
+"""Statistics of a trace: its jobs counted in one reading, beside what was published of it."""
 
 from __future__ import annotations
 

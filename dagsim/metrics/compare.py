@@ -87,7 +87,7 @@ def paired(
     seeds: Sequence[int] | None = None,
     names: tuple[str, str] = ("values", "reference"),
 ) -> Paired:
-    """How ``values`` compare with ``reference``; ``values[i]`` and ``reference[i]`` come from the same seed.
+    """The comparison of ``values`` with ``reference``; ``values[i]`` and ``reference[i]`` come from the same seed.
 
     ``seeds`` and ``names`` are for messages. Swapping the two gives 1 / ratio and the bounds mirrored.
 

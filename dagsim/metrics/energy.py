@@ -23,7 +23,7 @@ _J_PER_KWH = 3.6e6
 
 
 class Watts(NamedTuple):
-    """What one GPU draws when no run holds it, and when runs hold all of it."""
+    """The watts that one GPU draws when no run holds it, and when runs hold all of it."""
 
     idle: float
     busy: float

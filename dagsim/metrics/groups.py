@@ -1,4 +1,4 @@
-"""What became of the jobs of each priority and tenant, and what the GPUs of each type did."""
+"""Results by priority and tenant, and use of the GPUs by type."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class JobGroup:
-    """What became of the jobs of one priority or tenant."""
+    """Results of the jobs of one priority or tenant."""
 
     arrived: Annotated[int, "jobs", "jobs that arrived"]
     completed: Annotated[int, "jobs", "jobs that completed"]
@@ -57,7 +57,7 @@ class JobGroup:
 
 @dataclass(frozen=True, slots=True)
 class GpuGroup:
-    """What the GPUs of one type did."""
+    """Use of the GPUs of one type."""
 
     gpus: Annotated[int, "GPUs", "GPUs of this type"]
     utilization: Annotated[float, "", "GPU-seconds held / (GPUs x horizon)"]

@@ -1,4 +1,4 @@
-"""How long jobs take: completion time, waiting, slowdown, makespan, throughput.
+"""Durations of jobs: completion time, waiting, slowdown, makespan, throughput.
 
 Per job, in the order of ``Record.job``; NaN where the job was rejected or is unfinished, so that a mean over unfinished
 jobs is NaN of itself (``summarize`` offers the alternatives).

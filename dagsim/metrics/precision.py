@@ -1,4 +1,4 @@
-"""How many seeds are enough: add some and look again, until the interval is as narrow as asked.
+"""A rule for enough seeds: add some and look again, until the interval is as narrow as asked.
 
 Starting at 20 seeds and looking at every tenth keeps the interval's coverage; looking after every seed from the second
 on loses up to 9 points on drawn workloads and 47 on a trace (``scripts/validate_intervals.py`` measures the rule).

@@ -41,7 +41,7 @@ def restarts(source: Source) -> int:
 
 
 def node_failures(source: Source) -> int:
-    """How often a node went down, whatever the cause."""
+    """The number of times that a node went down, whatever the cause."""
     return len(columns(source).outages.node)
 
 

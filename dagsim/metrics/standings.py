@@ -1,4 +1,4 @@
-"""Which policy is better: means over the same seeds, and ratios to a reference with an interval."""
+"""Standings of policies: means over the same seeds, and ratios to a reference with an interval."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Mean(NamedTuple):
 
 
 class PolicyResult(NamedTuple):
-    """How one policy did. ``ratio`` and ``wins`` (the share of seeds it won) are against the reference."""
+    """The result of one policy. ``ratio`` and ``wins`` (the share of seeds it won) are against the reference."""
 
     policy: str
     mean: Mean

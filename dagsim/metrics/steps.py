@@ -31,7 +31,7 @@ class Steps:
         *,
         window: tuple[float, float],
     ) -> Steps:
-        """How much weight (1 each, unless given) is on at each moment of ``window``, from intervals in any order.
+        """The weight (1 each, unless given) at each moment of ``window``, from intervals in any order.
 
         O(n log n).
         """

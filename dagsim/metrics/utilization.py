@@ -1,4 +1,4 @@
-"""How much of the cluster is used: GPU-seconds held, idle and down, per GPU type and over time."""
+"""Utilisation of the cluster: GPU-seconds held, idle and down, per GPU type and over time."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def node_types(cluster: Cluster) -> tuple[tuple[GpuType, ...], Ints]:
 
 
 def _nodes_of(made: Columns, gpu_type: str | None) -> np.ndarray:
-    """Which nodes have GPUs of the type, or any."""
+    """The nodes that have GPUs of the type, or any."""
     return np.array([node.gpu is not None and gpu_type in (None, node.gpu.name) for node in made.cluster.nodes])
 
 

@@ -1,4 +1,4 @@
-"""What a policy can decide: frozen data that the kernel checks and carries out."""
+"""Decisions of policies: frozen data that the kernel checks and carries out."""
 
 from __future__ import annotations
 

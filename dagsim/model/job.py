@@ -15,7 +15,8 @@ __all__ = ["Demand", "Job", "Task"]
 
 
 class Demand(NamedTuple):
-    """What one instance of a task occupies while it runs; tasks of equal demand are interchangeable to a node."""
+    """The resources that one instance of a task occupies while it runs; tasks of equal demand are interchangeable to a
+    node."""
 
     gpus: float = 1.0
     cpus: float = 0.0

@@ -1,4 +1,4 @@
-"""What can happen, as rows of one log. Every number dagsim reports is a fold over these rows."""
+"""Events, as rows of one log. Every number dagsim reports is a fold over these rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["JobFacts", "Kind", "Record", "RejectReason"]
 
 
 class Kind(IntEnum):
-    """What a row of the log says. A run that spans nodes (a gang) writes one row per node for each of its steps."""
+    """The kind of a row of the log. A run that spans nodes (a gang) writes one row per node for each of its steps."""
 
     ARRIVED = 0
     """A job arrived."""
@@ -36,7 +36,7 @@ class Kind(IntEnum):
 
 
 class RejectReason(IntEnum):
-    """Why a job was turned away."""
+    """The reason why a job was rejected."""
 
     TOO_LARGE = 1
     """Some task asks more than the whole cluster, empty, can ever give."""
@@ -66,7 +66,7 @@ class Record(NamedTuple):
 
 
 class JobFacts(NamedTuple):
-    """What must stay known of a job after it left: one per arrival, in the order of ``Record.job``."""
+    """Facts of a job that stay known after it left: one per arrival, in the order of ``Record.job``."""
 
     id: str
     arrival_s: float

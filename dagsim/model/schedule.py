@@ -13,7 +13,7 @@ __all__ = ["Schedule"]
 
 @dataclass(slots=True)
 class Schedule:
-    """What a simulation leaves behind, live or read back from a run folder. ``jobs[n]`` belongs to ``Record.job ==
+    """The result of a simulation, live or read back from a run folder. ``jobs[n]`` belongs to ``Record.job ==
     n``."""
 
     cluster: Cluster

@@ -1,4 +1,5 @@
-"""What there is to choose from, as tables: heads and rows. What a table shows is imported when it is asked for."""
+"""Lists of everything that can be chosen, as tables: heads and rows. What a table shows is imported when it is asked
+for."""
 
 from __future__ import annotations
 

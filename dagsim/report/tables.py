@@ -128,7 +128,7 @@ def comparison_table(lines: Sequence[RunMetrics], reference: str | None = None, 
 
 
 def info_tables(info: WorkloadInfo) -> list[Table]:
-    """What a workload is like: spreads over jobs and tasks, and counts."""
+    """Statistics of a workload: spreads over jobs and tasks, and counts."""
     from rich.table import Table
 
     spreads, counts = Table("", title=f"{info.jobs:,} jobs", title_justify="left"), Table("", "", show_header=False)
@@ -149,7 +149,7 @@ def info_tables(info: WorkloadInfo) -> list[Table]:
 
 
 def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What is to be said of the jobs of some runs: their load, and what was read of a trace."""
+    """Notes on the jobs of some runs: their load, and what was read of a trace."""
     loads = [max(of["gpu_load"] or 0.0, of["cpu_load"] or 0.0) for of in workloads]
     least, most = number(min(loads)), number(max(loads))
     notes = [f"cluster: {of}" for of in dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)]
@@ -163,7 +163,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def trace_notes(info: TraceInfo) -> list[str]:
-    """What is to be said of a trace beside its statistics: what was read, its load, and what was published of it."""
+    """Notes on a trace beside its statistics: what was read, its load, and what was published of it."""
     busy = ", ".join(f"{number(value)} {name}" for name, value in info.mean_busy().items() if value)
     load = info.workload.load
     notes = [f"trace ({info.trace.format}): {info.trace.report}"]
@@ -178,7 +178,7 @@ def trace_notes(info: TraceInfo) -> list[str]:
 
 
 def published_table(info: TraceInfo) -> Table:
-    """What was published of a whole trace, beside the same of what was read."""
+    """Published figures of a whole trace, beside the same of what was read."""
     from rich.table import Table
 
     table = Table("", title="published of the whole trace", title_justify="left")

@@ -96,7 +96,7 @@ class Codec(Protocol):
 
 
 class Scenario(Protocol):
-    """What a configuration describes. Picklable; the only place that builds kernels."""
+    """The world that a configuration describes. Picklable; the only place that builds kernels."""
 
     @property
     def system(self) -> str:
@@ -134,7 +134,7 @@ class Scenario(Protocol):
         ...
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """What the jobs of ``kernel`` turned out to be: their number, load, what was read; plain values."""
+        """Facts of the jobs of ``kernel``: their number, load, what was read; plain values."""
         ...
 
     def check(self) -> None:

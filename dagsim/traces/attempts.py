@@ -9,7 +9,7 @@ __all__ = ["Attempts", "Event"]
 
 
 class Event(Enum):
-    """What an event means for a task, or for a machine."""
+    """The meaning of an event for a task or a machine."""
 
     SUBMIT = "S"
     """It waits to be scheduled; a machine joins."""

@@ -13,7 +13,7 @@ MOST_GPUS = 1 << 16
 
 
 class Dirty(ValueError):
-    """Why a row cannot be used: a reason for ``ReadReport.drop``."""
+    """A row that cannot be used: the reason for ``ReadReport.drop``."""
 
 
 def number(text: str, field: str) -> float:

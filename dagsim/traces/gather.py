@@ -81,7 +81,7 @@ def pack(place: int, fields: Sequence[str]) -> str:
 
 
 def unpack(text: str) -> tuple[int, list[str]]:
-    """What ``pack`` packed, with a replacement character for every line end and separator inside a field."""
+    """The inverse of ``pack``, with a replacement character for every line end and separator inside a field."""
     place, *fields = text.split(_SEPARATOR)
     return int(place), fields
 

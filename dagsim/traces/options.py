@@ -1,4 +1,4 @@
-"""What a user may choose about the reading of a trace."""
+"""Options of the reading of a trace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMON_OPTIONS = frozenset({"time_scale", "load", "start", "limit", "strict"})
 
 @dataclass(frozen=True, slots=True)
 class TraceOptions:
-    """How to read a trace; every default takes it as it is.
+    """The way to read a trace; every default takes it as it is.
 
     Raises:
         ConfigError: A value outside its range; the message names option, value and range.

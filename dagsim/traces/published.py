@@ -9,7 +9,7 @@ __all__ = ["PUBLISHED", "Published", "published"]
 
 
 class Published(NamedTuple):
-    """What a source says of a whole trace."""
+    """A published figure of a whole trace."""
 
     format: str
     path: str
@@ -51,5 +51,5 @@ PUBLISHED = (
 
 
 def published(format: str, path: str) -> list[Published]:
-    """What was published of the trace at ``path``."""
+    """Published figures of the trace at ``path``."""
     return [each for each in PUBLISHED if each.format == format and fnmatch(path.lower(), each.path)]

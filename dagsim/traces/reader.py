@@ -1,4 +1,4 @@
-"""What a trace reader is."""
+"""The interface of trace readers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Reader(Protocol):
     """The ``TraceOptions`` it heeds beside ``COMMON_OPTIONS``."""
 
     def recognises(self, source: Source) -> bool:
-        """Whether the source is of this format, by names and first lines. Must not be true of another's format."""
+        """True if the source is of this format, by names and first lines. Must not be true of another's format."""
         ...
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
@@ -52,9 +52,9 @@ class Reader(Protocol):
         return None
 
     def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
-        """When nodes of ``cluster`` come later, leave or are away, on the clock of ``read``."""
+        """The times when nodes of ``cluster`` come later, leave or are away, on the clock of ``read``."""
         return ()
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        """What the trace does not say and what is taken instead: a word for the question, a sentence for the answer."""
+        """Assumptions about what the trace does not say: a word for the question, a sentence for the answer."""
         return {}

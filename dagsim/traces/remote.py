@@ -1,4 +1,4 @@
-"""What a publisher offers: a trace, its terms, and its files on a server."""
+"""The offer of a publisher: a trace, its terms, and its files on a server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Remote:
 
     @property
     def name(self) -> str:
-        """Where the file goes, below the trace's own folder."""
+        """The place of the file, below the trace's own folder."""
         return self.path or PurePosixPath(unquote(urlsplit(self.url).path)).name
 
 
@@ -38,6 +38,6 @@ class Published:
 
     @property
     def bytes(self) -> int | None:
-        """What there is to download; ``None`` if the size of any file is not known."""
+        """The bytes to download; ``None`` if the size of any file is not known."""
         sizes = [file.bytes for file in self.files]
         return None if not sizes or None in sizes else sum(size for size in sizes if size is not None)

@@ -1,4 +1,4 @@
-"""What was read from a trace, what was left out, and why."""
+"""The report of a reading: rows read, rows left out, and reasons."""
 
 from __future__ import annotations
 

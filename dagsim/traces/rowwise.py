@@ -48,7 +48,7 @@ def jobs_by_row(
 
 
 def _arrival(text: str) -> float:
-    """When the job of a row arrives; never where that cannot be read, for ``make`` to say why."""
+    """The time when the job of a row arrives; never where that cannot be read, for ``make`` to say why."""
     try:
         return max(0.0, float(text or 0))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where a trace's bytes come from: a file, compressed or not, a member of an archive, a directory of shards."""
+"""Sources of a trace's bytes: a file, compressed or not, a member of an archive, a directory of shards."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Source:
         return around.select(*patterns)
 
     def matches(self, *patterns: str) -> bool:
-        """Whether the name, or the end of the path, matches one of ``patterns`` (as in a shell, case-insensitive)."""
+        """True if the name, or the end of the path, matches one of ``patterns`` (as in a shell, case-insensitive)."""
         path = (self.member or self.path.as_posix()).lower()
         return any(fnmatch(path, text) or fnmatch(path, f"*/{text}") for text in map(str.lower, patterns))
 

@@ -35,7 +35,7 @@ class Trace:
 
     @property
     def assumptions(self) -> dict[str, str]:
-        """What the trace does not say, and what is taken instead."""
+        """Assumptions about what the trace does not say."""
         return self._reader.assumptions(self.source, self.options)
 
     def cluster(self) -> Cluster | None:
@@ -43,7 +43,8 @@ class Trace:
         return self._reader.cluster(self.source, self.options)
 
     def downtimes(self) -> tuple[Downtime, ...]:
-        """When nodes of ``cluster()`` are not there, on the clock of the jobs: known once the first job was read.
+        """The times when nodes of ``cluster()`` are not there, on the clock of the jobs: known once the first job was
+        read.
 
         Raises:
             TraceError: No job was read yet, or the trace's list of machines cannot be read.

@@ -92,7 +92,7 @@ class TraceFile:
         return cluster
 
     def lists_machines(self) -> bool:
-        """Whether the trace has a list of machines.
+        """True if the trace has a list of machines.
 
         Raises:
             TraceError: It cannot be read.
@@ -100,7 +100,7 @@ class TraceFile:
         return _machines(self) is not None
 
     def saved_with(self, key: str) -> Any:
-        """What ``dagsim workload save`` noted under ``key``; ``None`` if it was not saved by that."""
+        """The note that ``dagsim workload save`` wrote under ``key``; ``None`` if it was not saved by that."""
         path = Path(self.path)
         if ".jsonl" not in path.suffixes or not path.is_file():
             return None

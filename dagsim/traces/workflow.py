@@ -1,4 +1,4 @@
-"""What the readers of workflow files share: a file as a document, and a job from named tasks and edges."""
+"""Helpers of the readers of workflow files: a file as a document, and a job from named tasks and edges."""
 
 from __future__ import annotations
 

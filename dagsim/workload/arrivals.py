@@ -1,4 +1,5 @@
-"""When jobs arrive: patterns over a span whose length follows from the offered load (``dagsim.workload.load``).
+"""Arrival times of jobs: patterns over a span whose length follows from the offered load
+(``dagsim.workload.load``).
 
 ``times(rng, count, span_s)`` gives ``count`` sorted arrival times in seconds (float64), spread over ``span_s``.
 """

@@ -1,4 +1,4 @@
-"""What a workload is like: statistics of any jobs, synthetic or from a trace."""
+"""Statistics of workloads: statistics of any jobs, synthetic or from a trace."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def workload_info(jobs: Iterable[Job], cluster: Cluster | None = None, runtime: 
 
 
 class Tally:
-    """What is counted of jobs on the way: a few numbers per job and per task.
+    """Counts of jobs on the way: a few numbers per job and per task.
 
     Critical paths are counted on ``types`` if there is a ``runtime``, the load on ``cluster`` if there is one as well.
     """
@@ -181,7 +181,7 @@ class Tally:
 
 
 def _level_sizes(graph: TaskGraph) -> list[int]:
-    """How many tasks have 0, 1, 2 ... tasks before them on their longest chain."""
+    """The number of tasks with 0, 1, 2 ... tasks before them on their longest chain."""
     level = [0] * len(graph.tasks)
     for task in graph.order:
         level[task] = max([level[parent] + 1 for parent in graph.parents[task]], default=0)

@@ -23,7 +23,7 @@ __all__ = ["Load", "LoadMeter", "Runtime", "offered_load"]
 
 
 class Runtime(Protocol):
-    """What workloads need to know of a runtime model (``dagsim.systems.cluster.models.runtime``)."""
+    """The part of a runtime model that workloads need (``dagsim.systems.cluster.models.runtime``)."""
 
     def seconds(self, task: Task, gpus: tuple[GpuType | None, ...]) -> tuple[float, ...]:
         """Seconds that one instance of ``task`` takes on each of ``gpus``; ``inf`` where it cannot run."""
@@ -46,7 +46,7 @@ class Load:
 
     @property
     def warning(self) -> str | None:
-        """What to tell people of a load above 1."""
+        """The warning about a load above 1."""
         if self.offered <= 1 + 1e-9:  # rounding of a load of exactly 1
             return None
         if self.offered == inf:

@@ -1,4 +1,4 @@
-"""What tasks ask for: work, instances, GPUs, CPUs, memory, and the model that they train.
+"""Sizes of tasks: work, instances, GPUs, CPUs, memory, and the model that they train.
 
 ``draw(rng, tasks)`` gives columns with an entry per task. ``rng`` maps a name to the generator of that name, one per
 quantity, so that a change to one leaves the others alone.

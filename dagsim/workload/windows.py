@@ -14,7 +14,8 @@ __all__ = ["most_windows", "spread_order", "spread_windows"]
 def spread_windows(
     jobs: int, windows: int, window_jobs: int, part: tuple[float, float] = (0.0, 1.0)
 ) -> tuple[range, ...]:
-    """Where the windows lie: so many ranges of ``window_jobs`` jobs, in order, each in the middle of its equal share.
+    """The windows: so many ranges of ``window_jobs`` jobs, in order, each in the middle of its
+    equal share.
 
     ``part`` is the share of the trace that may be used, as fractions of its ``jobs``.
 
@@ -37,7 +38,7 @@ def spread_windows(
 
 
 def most_windows(jobs: int, window_jobs: int, part: tuple[float, float] = (0.0, 1.0)) -> int:
-    """How many disjoint windows there are room for; 0 where not even one fits.
+    """The number of disjoint windows that fit; 0 where not even one fits.
 
     Raises:
         WorkloadError: A window of less than 2 jobs, or a part that is not one.

@@ -1,4 +1,4 @@
-"""Where each run lies in a Gantt chart: a lane per GPU, nodes one under the other."""
+"""Positions of runs in a Gantt chart: a lane per GPU, nodes one under the other."""
 
 from __future__ import annotations
 

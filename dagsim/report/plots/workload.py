@@ -1,4 +1,4 @@
-"""What a workload is like: its jobs' sizes and shapes, how long tasks take, what they ask for, when jobs come."""
+"""Plots of a workload: its jobs' sizes and shapes, how long tasks take, what they ask for, when jobs come."""
 
 from __future__ import annotations
 

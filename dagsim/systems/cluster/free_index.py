@@ -1,4 +1,4 @@
-"""Who has how much free: an index of two levels of bit sets."""
+"""Free amounts of nodes: an index of two levels of bit sets."""
 
 from __future__ import annotations
 

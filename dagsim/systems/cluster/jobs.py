@@ -43,8 +43,8 @@ class JobStream:
         return iter(self._jobs)
 
     def outages(self) -> Outages:
-        """When the trace's own machines are not there (in a window: never); reads the first job, from whose arrival its
-        clock counts.
+        """The times when the trace's own machines are not there (in a window: never); reads the first job, from whose
+        arrival its clock counts.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -64,7 +64,7 @@ class JobStream:
         return self._meter.over(self._last_s - self._first_s, self._count)
 
     def facts(self) -> dict[str, Any]:
-        """What is known of the jobs that came, as plain values."""
+        """Facts of the jobs that came, as plain values."""
         load = self.load
         facts: dict[str, Any] = {
             "cluster": str(self._cluster),

@@ -544,8 +544,8 @@ class ClusterKernel:
         return self._setup.seconds(run.task.task, number, tuple(previous))
 
     def _flows(self, run: Run) -> list[Flow]:
-        """What the run must read: each parent's bytes from where its instances ran, in proportion to their number
-        there."""
+        """The flows that the run must read: each parent's bytes from where its instances ran, in proportion to their
+        number there."""
         active, index = run.task.job, run.task.index
         graph = active.job.graph
         share_here = {machine.index: count / graph.tasks[index].instances for machine, count, _, _ in run.held}

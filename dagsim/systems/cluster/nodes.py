@@ -1,4 +1,4 @@
-"""What is free on each machine, indexed so that finding room never scans the cluster."""
+"""Free resources of each node, indexed so that finding room never scans the cluster."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class NodeState:
         self.up = True
 
     def room(self, demand: DemandClass) -> int:
-        """How many instances of ``demand`` could start here now."""
+        """The number of instances of ``demand`` that could start here now."""
         if demand.plain:
             return self.idle // demand.whole if self.up else 0
         if demand.whole:
@@ -116,7 +116,7 @@ class NodeState:
         return count if self.up else 0
 
     def room_on(self, gpu: int, demand: DemandClass) -> int:
-        """How many shares of a fractional ``demand`` the GPU numbered ``gpu`` has room for (0 for other demands)."""
+        """The shares of a fractional ``demand`` that the GPU ``gpu`` has room for (0 for other demands)."""
         free = self.shares.get(gpu, MICRO if self.free >> gpu & 1 else 0)
         return free // demand.share if demand.share else 0
 
@@ -162,7 +162,7 @@ class ClusterState:
         return known
 
     def fits(self, demand: DemandClass) -> bool:
-        """Whether one instance (or the whole gang) could start now. Remembers a no until something is released."""
+        """True if one instance (or the whole gang) could start now. Remembers a no until something is released."""
         if demand.blocked_at == self.released:
             return False
         if demand.plain:
@@ -182,7 +182,7 @@ class ClusterState:
         return False
 
     def fits_on(self, demand: DemandClass, type_: int) -> bool:
-        """Whether one instance (or the whole gang) could start now on machines of ``type_``."""
+        """True if one instance (or the whole gang) could start now on machines of ``type_``."""
         if demand.gang:
             needed = demand.gang
             for index in self.candidates(demand, type_):

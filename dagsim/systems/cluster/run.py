@@ -92,6 +92,6 @@ class Run(Event):
         return self.task.seconds[self.held[0][0].type]
 
     def estimated_end_s(self, now: float) -> float:
-        """When a policy may expect it to end; never before ``now``."""
+        """The time when a policy may expect it to end; never before ``now``."""
         begun = self.computing_s if self.computing_s is not None else max(self.started_s + self.setup_s, now)
         return max(begun + self.estimate_s, now)

@@ -125,7 +125,7 @@ class ClusterScenario:
         return CODECS
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """What the jobs that came turned out to be: number, load, and of a trace what was read and dropped."""
+        """Facts of the jobs that came: number, load, and of a trace what was read and dropped."""
         assert isinstance(kernel, ClusterKernel)
         jobs = kernel.jobs.jobs if isinstance(kernel.jobs, Heard) else kernel.jobs
         assert isinstance(jobs, JobStream)

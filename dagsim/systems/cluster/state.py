@@ -150,7 +150,7 @@ _Entry: TypeAlias = tuple[float, int, TaskState]
 
 
 class Index(Protocol):
-    """What the frontier keeps up to date for a policy."""
+    """An index that the frontier keeps up to date for a policy."""
 
     def push(self, task: TaskState) -> None:
         """Take in a task that became ready. Tasks with none ``waiting`` any more are for the index to drop."""

@@ -59,7 +59,7 @@ class ClusterView:
 
     @property
     def machines(self) -> ClusterState:
-        """What is free where. Read only."""
+        """The free resources by node. Read only."""
         return self._machines
 
     @property
@@ -97,7 +97,7 @@ class ClusterView:
 
     @property
     def pending(self) -> bool:
-        """Whether anything is still to happen by itself, so that waiting makes sense."""
+        """True if anything is still to happen by itself, so that waiting makes sense."""
         return self._simulation.pending
 
     def queue(self, key: Key) -> Queue:
@@ -123,13 +123,13 @@ class ClusterView:
         return known  # type: ignore[return-value]
 
     def fits(self, task: TaskState) -> bool:
-        """Whether an instance of the task (a gang: all of it) could start now."""
+        """True if an instance of the task (a gang: all of it) could start now."""
         return self._machines.fits(task.demand)
 
     def fit(self, task: TaskState, type_: int | None = None) -> Placement | None:
-        """Where the task's waiting instances could go now: the fastest type that has room (or the given one; of equally
-        fast ones the one with the fuller machine), on it best fit; of independent instances as many as one machine
-        takes. ``None`` if there is no room."""
+        """A placement of the task's waiting instances: the fastest type that has room (or the given one;
+        of equally fast ones the one with the fuller machine), on it best fit; of independent instances as many as one
+        machine takes. ``None`` if there is no room."""
         demand, machines = task.demand, self._machines
         types = demand.types
         if type_ is not None:

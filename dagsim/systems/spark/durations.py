@@ -1,4 +1,4 @@
-"""Where the durations of tasks that are drawn come from."""
+"""Sources of the durations of tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DurationSource(Protocol):
         ...
 
     def draw(self, stage: StageState, executor: Executor) -> float:
-        """How long (ms) the task lasts that ``executor`` launches now; ``stage.remaining`` is still one more."""
+        """The duration (ms) of the task that ``executor`` launches now; ``stage.remaining`` is still one more."""
         ...
 
 

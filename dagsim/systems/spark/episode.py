@@ -1,4 +1,4 @@
-"""What an episode of the Spark simulation leaves behind."""
+"""The result of an episode of the Spark system."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Episode:
 
     @property
     def makespan_s(self) -> float:
-        """When the last job was completed."""
+        """The time when the last job was completed."""
         return max((job.completed_ms or 0.0) for job in self.jobs) / 1000
 
     @property

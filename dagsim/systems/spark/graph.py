@@ -51,7 +51,7 @@ class StageGraph(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """What never changes about a job's graph."""
+    """The constant part of a job's graph."""
 
     edges: np.ndarray  # (m, 2) int64
     height: np.ndarray  # (n,) int64

@@ -28,7 +28,7 @@ class Replay:
 
     @property
     def tasks(self) -> int:
-        """How many tasks the stage has."""
+        """The number of tasks of the stage."""
         return len(self.ms)
 
 

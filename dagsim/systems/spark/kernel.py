@@ -118,7 +118,7 @@ class SparkKernel:
 
     @property
     def table(self) -> StageTable:
-        """What makes ``SparkView.graph``; made when it is first asked for."""
+        """The maker of ``SparkView.graph``; made when it is first asked for."""
         if self._table is None:
             self._table = StageTable(self.cluster)
         return self._table

@@ -1,4 +1,4 @@
-"""What waiting costs: the number of jobs in the system, integrated over time. Minus it is Decima's reward."""
+"""The cost of waiting: the number of jobs in the system, integrated over time. Minus it is Decima's reward."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class SparkScenario:
         )
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """What the jobs that came turned out to be: their number and span."""
+        """Facts of the jobs that came: their number and span."""
         assert isinstance(kernel, SparkKernel)
         came = kernel.episode.jobs
         span_s = (came[-1].arrival_ms - came[0].arrival_ms) / 1000 if came else 0.0

@@ -133,7 +133,7 @@ def _merged(launches: list[Launch]) -> Iterator[_Run]:
 
 
 def _facts(episode: Episode, on_gpus: bool) -> Iterator[JobFacts]:
-    """What stays known of every job; the ideal is that of the durations it met, on the fastest executors."""
+    """Facts of every job; the ideal is that of the durations it met, on the fastest executors."""
     fastest = max(kind.speed for kind in episode.executors)
     longest: dict[StageState, float] = {}
     total: dict[SparkJobState, float] = dict.fromkeys(episode.jobs, 0.0)

@@ -80,7 +80,8 @@ def parity_sequence(
     mean_gap_ms: float = MEAN_GAP_MS,
     until_ms: float = np.inf,
 ) -> ParitySequence:
-    """What spark-sched-sim makes of ``reset(seed)``: the same jobs at the same times, then the same durations.
+    """The episode that spark-sched-sim makes of ``reset(seed)``: the same jobs at the same times, then the same
+    durations.
 
     ``pool`` is the 154 TPC-H profiles in the order of ``read_profiles``.
 

@@ -1,4 +1,4 @@
-"""What changes while an episode runs: jobs, stages and executors, and the pools they wait in."""
+"""State of a running episode: jobs, stages and executors, and the pools they wait in."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class SparkJobState:
 
     @property
     def arrival_ms(self) -> float:
-        """When it arrived."""
+        """The time when it arrived."""
         return self.job.arrival_ms
 
     @property

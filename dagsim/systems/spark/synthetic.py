@@ -50,7 +50,7 @@ def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJo
 
 
 class _Query:
-    """What is the same at all input sizes: the tree, the tables scanned, and how work grows with the input."""
+    """The constant part of a query at all input sizes: the tree, the tables scanned, and the growth of work."""
 
     def __init__(self, rng: np.random.Generator, stages_at: float, work_at: float) -> None:
         count = round(min(18, max(2, _quantile(stages_at))))

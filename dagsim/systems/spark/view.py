@@ -77,7 +77,7 @@ class SparkView:
 
     @property
     def committable(self) -> int:
-        """How many executors can be committed now; some of them may still run a task."""
+        """The number of executors that can be committed now; some of them may still run a task."""
         return self._cluster.committable
 
     @property

@@ -1,4 +1,4 @@
-"""How long a Spark task lasts depends on what its executor did before and on how many executors its job has.
+"""Durations of Spark tasks: they depend on what its executor did before and on how many executors its job has.
 
 The first task on a *fresh* executor loads code and data; an executor new to the stage (the *first* wave) fetches its
 shuffle input; later tasks of the same stage (the *rest*) run fastest. More executors mean smaller shares of memory

@@ -1,4 +1,4 @@
-"""How much a job has left, from what a policy may see: tasks not launched, and how long one of them seems to last."""
+"""The work that a job has left, from what a policy may see: tasks not launched, and the seconds of one."""
 
 from __future__ import annotations
 

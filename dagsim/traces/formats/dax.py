@@ -51,7 +51,7 @@ class Dax(Reader):
 
 @dataclass
 class _Document:
-    """What the elements say, gathered while the file is parsed."""
+    """The contents of the elements, gathered while the file is parsed."""
 
     jobs: list[tuple[int, str, str]] = field(default_factory=list)
     """Line, id and runtime."""

@@ -1,4 +1,4 @@
-"""What the two Google traces share: events of tasks made into jobs, events of machines into a cluster.
+"""Helpers of the two Google traces: events of tasks made into jobs, events of machines into a cluster.
 
 Times are microseconds, 600 s ahead of the window; 0 is before it and 2^63 - 1 after it. Demands and sizes are fractions
 of the largest machine.
@@ -89,7 +89,7 @@ def jobs_of_events(
 
 
 def work_text(options: TraceOptions) -> str:
-    """What a task's work is, in words."""
+    """The work of a task, in words."""
     which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
     return f"how long {which} ran; of tasks that ran before the window, what lies in it"
 
@@ -130,7 +130,7 @@ def seconds(time_us: float) -> float:
 
 @dataclass(slots=True)
 class _Lives:
-    """What the events of one job say."""
+    """The events of one job, gathered."""
 
     id: str
     arrival_s: float

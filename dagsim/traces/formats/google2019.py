@@ -105,7 +105,7 @@ class Google2019(Reader):
 
 
 class _Workflows:
-    """Which collections start after which, and the groups, one job each, that this joins them to."""
+    """Collections that start after others, and the groups, one job each, that this joins them to."""
 
     def __init__(self) -> None:
         self._after: dict[str, tuple[str, ...]] = {}

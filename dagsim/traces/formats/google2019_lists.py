@@ -34,13 +34,13 @@ _MOST_MACHINES = 1_000_000
 
 
 def recognises(source: Source) -> bool:
-    """Whether the source is the Kaggle sample or a list of requests."""
+    """True if the source is the Kaggle sample or a list of requests."""
     names = _names(source)
     return not source.path.is_dir() and (names >= _KAGGLE_ONLY or (names >= set(_REQUESTS) and "type" not in names))
 
 
 def work_text(source: Source) -> str:
-    """What the work of a task is, in words; nothing for another source."""
+    """The work of a task, in words; nothing for another source."""
     if not recognises(source):
         return ""
     if _names(source) >= _KAGGLE_ONLY:
@@ -95,7 +95,7 @@ def band(priority: str) -> float:
 
 @dataclass(slots=True)
 class _Instance:
-    """What the rows of one task say."""
+    """The rows of one task, gathered."""
 
     cpus: float
     memory: float
@@ -169,7 +169,7 @@ def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadRep
 
 
 def _read(row: Sequence[str]) -> _Instance:
-    """What one row says.
+    """The contents of one row.
 
     Raises:
         Dirty: It cannot be used.

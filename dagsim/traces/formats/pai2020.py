@@ -179,7 +179,7 @@ class _Tables:
 
 @dataclass(slots=True)
 class _Gathered:
-    """What the tables say of one job."""
+    """The rows of one job, gathered from the tables."""
 
     id: str
     time: float
@@ -229,7 +229,7 @@ class _Gathered:
         return None
 
     def _is_submitted(self, report: ReadReport) -> bool:
-        """Whether the job can arrive; if not, all its rows are dropped."""
+        """True if the job can arrive; if not, all its rows are dropped."""
         assert self.tables.job is None or self.submitted or self.tasks or self.instances
         if self.tables.job is not None:
             for place, row in self.submitted[1:]:

@@ -29,7 +29,7 @@ _GPU_TYPES = {"V100M32": "V100-32", "MISC": "K80"}
 
 
 def recognises(source: Source) -> bool:
-    """Whether the source is one of these lists, by its header."""
+    """True if the source is one of these lists, by its header."""
     names = _header(source)
     return set(_HYDRA) <= names or (set(_SIMULATOR) <= names and bool(names & {"num_inst", "group_gpu_dur"}))
 
@@ -46,7 +46,7 @@ def read(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[
 
 
 def assumptions(source: Source) -> dict[str, str]:
-    """What the lists leave open."""
+    """Assumptions about what the lists leave open."""
     if set(_HYDRA) <= _header(source):
         return {
             "work": "the seconds of the reference GPU (or A100) column, and speeds from the others; one GPU per job",

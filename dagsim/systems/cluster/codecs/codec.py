@@ -15,7 +15,7 @@ Floats32 = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 
 class Observation(NamedTuple):
-    """What there is to choose from now, and the state around it."""
+    """The choices of the present, and the state around them."""
 
     tokens: Floats32
     """(n, F) float32: one row per choice; where waiting is allowed it is the last."""
@@ -36,7 +36,7 @@ class Codec(Protocol):
     """Names of the D columns of ``Observation.gpus``."""
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """What to choose from; ``None`` where nothing can be done but wait."""
+        """The choices; ``None`` where nothing can be done but wait."""
         ...
 
     def decode(self, view: ClusterView, choice: int) -> Decision | None:

@@ -15,7 +15,7 @@ Select = Literal["heads", "oldest", "mixed"]
 
 @dataclass(frozen=True, slots=True)
 class CandidatesConfig:
-    """Which tasks can be chosen, and what is told of them.
+    """Settings: the tasks that can be chosen, and their features.
 
     ``select`` is ``heads`` for the first of each group of tasks that are alike, ``oldest`` for the ``window`` tasks
     that have been ready longest, ``mixed`` for half of those and as many of the shortest, so that none grows stale

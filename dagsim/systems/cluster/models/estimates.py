@@ -1,4 +1,4 @@
-"""What policies may know of durations: the truth, a noisy guess, the user's claim, or nothing."""
+"""Estimates of durations for policies: the truth, a noisy guess, the user's claim, or nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Estimates"]
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """How the durations that a policy sees follow from the true ones.
+    """The rule by which the durations that a policy sees follow from the true ones.
 
     ``exact``: the truth. ``noisy``: the truth times a log-normal factor per task with median 1 and ``sigma`` of its
     logarithm, the same on every type. ``predicted``: ``Task.estimate`` instead of ``Task.work`` (a batch system's

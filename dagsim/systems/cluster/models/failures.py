@@ -18,7 +18,7 @@ __all__ = ["FailureModel", "Maintenance", "NodeFailures", "Nodes", "Outages"]
 
 
 class Nodes(Protocol):
-    """What a disturbance may do to a simulation."""
+    """The operations that a failure model may carry out."""
 
     @property
     def node_count(self) -> int:

@@ -1,4 +1,4 @@
-"""What a preempted run keeps of its work, and what coming back costs."""
+"""The work that a preempted run keeps, and the cost of coming back."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class ThroughputTable:
         return {}
 
     def ratio(self, model: str, gpu: GpuType, reference: GpuType, batch: int | None = None) -> float | None:
-        """How many times as fast ``model`` trains on ``gpu`` as on ``reference`` at ``batch``.
+        """The factor by which ``model`` trains faster on ``gpu`` than on ``reference`` at ``batch``.
 
         Without a batch at the largest one measured on both. ``None`` if there is none.
         """

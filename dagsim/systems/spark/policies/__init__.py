@@ -1,4 +1,4 @@
-"""Who gets the executors: all policies of the Spark simulation, by name."""
+"""Policies for executors: all policies of the Spark simulation, by name."""
 
 from __future__ import annotations
 

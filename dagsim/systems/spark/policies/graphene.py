@@ -54,7 +54,7 @@ def planned_order(job: SparkJob, executors: int) -> list[int]:
 
 
 def _order(job: SparkJob, troublesome: Sequence[bool]) -> list[int]:
-    """What is troublesome or leads there first, each group by the work on the path ahead."""
+    """The troublesome stages and their ancestors first, each group by the work on the path ahead."""
     graph = job.graph
     leads = list(troublesome)
     for index in reversed(graph.order):
@@ -64,8 +64,8 @@ def _order(job: SparkJob, troublesome: Sequence[bool]) -> list[int]:
 
 
 def span_ms(job: SparkJob, executors: int, order: Sequence[int]) -> float:
-    """How long the job alone takes if ready stages get executors in this order, at most one per task; fractions of a
-    task count."""
+    """The time that the job alone takes if ready stages get executors in this order, at most one per task; fractions of
+    a task count."""
     graph = job.graph
     left = [each.tasks * each.rough_ms for each in job.durations]
     missing = [len(parents) for parents in graph.parents]

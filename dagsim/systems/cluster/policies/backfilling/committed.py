@@ -114,7 +114,7 @@ class Committed:
                     self._started(view, task, ready)
 
     def _room(self, view: ClusterView, task: TaskState, ended: list[float]) -> Placement | None:
-        """Where the task can start while what ``ended`` holds does not count as free yet."""
+        """The placement with which the task can start while what ``ended`` holds does not count as free yet."""
         if ended and free(view, task) - sum(ended) + NEARLY < size(task):
             return None
         return self._place(view, task)

@@ -21,7 +21,7 @@ __all__ = ["Easy", "easy", "easy_lxf", "easy_sjf"]
 
 
 class Shadow(NamedTuple):
-    """What is kept for the oldest task: when, on which type, and what is left over there then."""
+    """The reservation of the oldest task: its time, its type, and what is left over there then."""
 
     time_s: float
     type: int
@@ -98,7 +98,7 @@ class Easy:
             stuck.add(chosen)
 
     def _needed(self, view: ClusterView, group: Group, head: TaskState, type_: int) -> int:
-        """What a task of the group would take of what ``head`` waits for, if started on the type now."""
+        """The amount that a task of the group would take of what ``head`` waits for, if started on the type now."""
         count = group.waiting
         if not group.demand.gang and count > 1:
             placement = self._place(view, group.tasks[0], type_)
@@ -144,7 +144,7 @@ def _amount(demand: DemandClass, head: DemandClass) -> int:
 
 
 def _reservation(view: ClusterView, outlook: Outlook, head: TaskState, type_: int) -> Shadow:
-    """When ``type_`` is expected to have room for ``head``, and what is then left over."""
+    """The time when ``type_`` is expected to have room for ``head``, and what is then left over."""
     demand = head.demand
     if demand.demand.gpus:
         time_s, extra = outlook.shadow(view, demand.demand.gpus * (demand.gang or 1), type_)

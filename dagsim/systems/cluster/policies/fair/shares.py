@@ -57,11 +57,11 @@ class FairShares:
             self._look(view, turns)
 
     def holder(self, task: TaskState) -> Hashable:
-        """Who the task belongs to."""
+        """The owner of the task."""
         return task.job.job.tenant if self.by == "tenant" else task.job.number
 
     def share(self, holder: Hashable) -> float:
-        """What the holder's runs hold over what it is due."""
+        """The resources that the holder's runs hold over what it is due."""
         gpus, cpus, memory = self._held.get(holder, (0.0, 0.0, 0.0))
         if self.dominant:
             parts = [held / all_ for held, all_ in zip((gpus, cpus, memory), self._total, strict=True) if all_]

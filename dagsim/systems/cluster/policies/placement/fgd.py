@@ -104,7 +104,7 @@ def fragmentation(machine: NodeState, typical: _Typical) -> float:
 
 
 def _free(machine: NodeState) -> int:
-    """What is free on all its GPUs, in millionths."""
+    """The free parts of all its GPUs, in millionths."""
     return machine.idle * MICRO + sum(machine.shares.values())
 
 

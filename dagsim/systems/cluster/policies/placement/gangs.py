@@ -43,7 +43,7 @@ class Spread:
 
 
 def _fewer(one: Placement, other: Placement) -> bool:
-    """Whether ``one`` starts more instances, or as many on fewer nodes."""
+    """True if ``one`` starts more instances, or as many on fewer nodes."""
     started, before = (sum(share.instances for share in each) for each in (one, other))
     return (-started, len(one)) < (-before, len(other))
 

@@ -16,8 +16,8 @@ class PlacementRule(Protocol):
     """Finds room for a task."""
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
-        """Where the task's waiting instances go now, on the GPU type ``type_`` (a place in ``ClusterView.gpu_types``)
-        or on whichever the rule prefers; ``None`` if there is no room."""
+        """The placement of the task's waiting instances, on the GPU type ``type_`` (a place in
+        ``ClusterView.gpu_types``) or on whichever the rule prefers; ``None`` if there is no room."""
         ...
 
 

@@ -87,5 +87,5 @@ def _area(task: TaskState) -> float:
 
 
 def _share(view: ClusterView, task: TaskState, type_: int) -> float:
-    """How many lanes' worth of time the task takes: its GPUs, as each lane is one GPU."""
+    """The time of the task in lanes: its GPUs, as each lane is one GPU."""
     return max(width(task), 1.0) if type_ in task.demand.types else inf

@@ -168,7 +168,7 @@ def _lanes_of(task: TaskState) -> int:
 
 
 def _free_at(view: ClusterView, demand: DemandClass, lanes: list[float], type_: int, width: int) -> float:
-    """When ``width`` GPUs of the type are free."""
+    """The time when ``width`` GPUs of the type are free."""
     if not width:
         return view.now
     return lanes[width - 1] if width <= len(lanes) else inf

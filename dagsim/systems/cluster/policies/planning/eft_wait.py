@@ -60,7 +60,7 @@ class EftWait:
     def worth_waiting(
         self, view: ClusterView, task: TaskState, type_: int, known: dict[_Place, float] | None = None
     ) -> bool:
-        """Whether waiting for the task's fastest type would finish it sooner than starting on ``type_`` now; ``known``
+        """True if waiting for the task's fastest type would finish it sooner than starting on ``type_`` now; ``known``
         keeps the etas of this instant."""
         best_s, threshold = task.best_s, self.theta * task.seconds[type_]
         if best_s >= threshold or best_s >= task.seconds[type_]:

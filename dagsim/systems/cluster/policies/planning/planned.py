@@ -24,7 +24,7 @@ _Key: TypeAlias = tuple[int, int]
 
 
 class Site(NamedTuple):
-    """Where a task can be planned: a node, or for what is wider than any, a whole GPU type (``node`` -1)."""
+    """A place that a task can be planned for: a node, or for what is wider than any, a whole GPU type (``node`` -1)."""
 
     type: int
     node: int
@@ -80,7 +80,7 @@ class Planned:
                     again = self._leave(waiting, task) or again
 
     def _place(self, view: ClusterView, task: TaskState, site: Site) -> Placement | None:
-        """Where on its site the task can start now."""
+        """The placement on its site with which the task can start now."""
         if site.node < 0:
             return self._placing.place(view, task, site.type)
         demand = task.demand
@@ -196,7 +196,7 @@ class _Waiting:
 
 
 def _fits(machines: ClusterState, demand: DemandClass, index: int) -> bool:
-    """Whether the empty node takes an instance (a gang: all of it)."""
+    """True if the empty node takes an instance (a gang: all of it)."""
     node, count = machines.list[index].node, demand.gang or 1
     asked = demand.demand
     gpus = asked.gpus * count <= node.gpus

@@ -18,7 +18,7 @@ _SAME = 1e-9
 
 
 class Booking(NamedTuple):
-    """Where and when a task is planned."""
+    """The place and time that a task is planned for."""
 
     task: int
     site: int
@@ -76,7 +76,7 @@ class Problem:
         return Booking(task, site, lanes, start_s, start_s + seconds)
 
     def ready_s(self, task: int, site: int, done: dict[int, Booking]) -> float:
-        """When all inputs of the task are on the site."""
+        """The time when all inputs of the task are on the site."""
         ready_s = self.now_s
         for parent in self.parents[task]:
             if parent in done:

@@ -1,4 +1,4 @@
-"""What policies share that play an instant event by event, as simulators of batch systems do: the ready tasks by
+"""Helpers of policies that play an instant event by event, as simulators of batch systems do: the ready tasks by
 arrival, and what tasks take, runs hold and machines have, in GPUs, or in cores where no GPU is asked for."""
 
 from __future__ import annotations

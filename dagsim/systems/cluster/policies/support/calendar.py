@@ -1,4 +1,4 @@
-"""What is planned on which GPU and when: gaps are found, and filled."""
+"""A calendar of plans by GPU: gaps are found, and filled."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class Calendar:
         return bookings[place : place + GAPS]
 
     def _gap(self, lane: int, start: float, seconds: float) -> float:
-        """When the lane's last booking before ``start`` ends, if it is free for ``seconds`` from then on; else -1."""
+        """The time when the lane's last booking before ``start`` ends, if it is free for ``seconds`` from then on; else
+        -1."""
         bookings = self.busy[lane]
         place = bisect(bookings, (start, inf))
         before = bookings[place - 1][1] if place else 0.0

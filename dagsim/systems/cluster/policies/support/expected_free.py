@@ -1,4 +1,4 @@
-"""When GPUs are expected to be free, by the estimates of what runs."""
+"""Times at which GPUs are expected to be free, by the estimates of what runs."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class Outlook:
         return NEVER_S
 
     def shadow(self, view: ClusterView, gpus: float, type_: int) -> tuple[float, float]:
-        """When ``gpus`` GPUs of the type are expected to be idle, and how many more are then; everything that ends at
-        that time counts."""
+        """The time when ``gpus`` GPUs of the type are expected to be idle, and how many more are then; everything that
+        ends at that time counts."""
         running, now = view.running, view.now
         missing = gpus - view.machines.idle_gpus(type_)
         shadow_s = now if missing <= 0 else inf

@@ -1,4 +1,4 @@
-"""How many GPUs of a type are expected to be free from when to when."""
+"""A profile of the GPUs of a type that are expected to be free over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much service each job has had: seconds, and GPU-seconds."""
+"""Service that each job has had: seconds, and GPU-seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Served", "Service"]
 
 
 class Served(NamedTuple):
-    """What a job has had; seconds of runs side by side add up, and set-up counts as service."""
+    """The service of a job; seconds of runs side by side add up, and set-up counts as service."""
 
     gpu_s: float = 0.0
     seconds: float = 0.0
@@ -32,7 +32,7 @@ class Service:
         self._released = -1
 
     def of(self, job: int) -> Served:
-        """What the job numbered ``job`` has had until now."""
+        """The service of the job numbered ``job`` until now."""
         gpu_s, seconds = self._ended.get(job, Served())
         for gpus, started_s in self._runs.get(job, {}).values():
             gpu_s += gpus * (self.now - started_s)

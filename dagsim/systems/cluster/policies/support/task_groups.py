@@ -135,6 +135,6 @@ class Backlog:
         return (group for group in self._groups.values() if group.tasks)
 
     def fits(self, machines: ClusterState) -> bool:
-        """Whether anything has room."""
+        """True if anything has room."""
         fits = machines.fits
         return any(fits(demand) for demand in self._demands)

@@ -1,4 +1,4 @@
-"""What preemptive list schedulers share: which runs must go so that a task fits."""
+"""Victims of preemptive list schedulers: the runs that must go so that a task fits."""
 
 from __future__ import annotations
 

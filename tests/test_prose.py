@@ -1,0 +1,28 @@
+"""Rules for the first lines of docstrings (STYLE)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import dagsim
+
+ROOT = Path(dagsim.__file__).parent
+
+
+def first_lines() -> list[tuple[str, str]]:
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
+                line = getattr(node, "lineno", 1)
+                found.append((f"{path.relative_to(ROOT)}:{line}", text.splitlines()[0]))
+    return found
+
+
+def test_docstrings_open_with_a_noun_phrase_or_an_imperative() -> None:
+    """Fewer than 1 % may open with a relative clause."""
+    lines = first_lines()
+    odd = [each for each in lines if re.match(r"(What|Where|Who|Whose|How|Whether|Which|When|Why)\b", each[1])]
+    assert len(odd) < len(lines) / 100, "\n".join(f"{place}: {text}" for place, text in odd)
