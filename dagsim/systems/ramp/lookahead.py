@@ -243,8 +243,8 @@ class _Walk:
         cohort = new.get(key)
         if cohort is None:
             self.started += 1
-            order = bundle.seconds if self.shortest_first else 0.0
-            cohort = new[key] = _Cohort((order, self.started), bundle.seconds)
+            order = (bundle.seconds, -self.started) if self.shortest_first else (0.0, self.started)
+            cohort = new[key] = _Cohort(order, bundle.seconds)
         cohort.channels |= channels
         if counted:
             cohort.arrivals.append((bundle.target, counts))

@@ -5,6 +5,7 @@ The dependencies of an operation that end together form one *bundle*: those to o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
@@ -103,9 +104,7 @@ class _Pricing:
         edges = [self.parts.edges[number] for number in numbers]
         if not edges or self.parts.pieces[op] == 1:
             return
-        sources = {server for edge in edges for server in self.blocks[edge.source]}
-        targets = {server for edge in edges for server in self.blocks[edge.target]}
-        if sources != targets:
+        if not self._same_ends(edges):
             for number in numbers:
                 found.pop(number, None)
             return
@@ -113,6 +112,18 @@ class _Pricing:
         seconds = self.fabric.topology.collective_s(group, self._total_bytes(edges))
         for number in numbers:
             found[number] = seconds
+
+    def _same_ends(self, edges: list[Edge]) -> bool:
+        """Every server is as often the source of one of the dependencies as it is the target of one."""
+        if len({self.blocks[end] for edge in edges for end in edge[:2]}) == 1:
+            return True
+        balance: Counter[int] = Counter()
+        for edge in edges:
+            for server in self.blocks[edge.source]:
+                balance[server] += self.parts.pieces[edge.target]
+            for server in self.blocks[edge.target]:
+                balance[server] -= self.parts.pieces[edge.source]
+        return not any(balance.values())
 
     def _total_bytes(self, edges: list[Edge]) -> float:
         pieces = self.parts.pieces
