@@ -66,24 +66,20 @@ class OpSchedule(NamedTuple):
 
 
 class DepPlacement(NamedTuple):
-    """Which channels each dependency takes: every one the direct channel of its pair of servers.
+    """Which channels the job's dependencies take: every one the direct channel of its pair of servers.
 
-    ``channels`` is a bit mask per edge of the job's passes, exchanges of weights behind them; channel ``u -> v`` is bit
-    ``u * servers + v``.
+    ``channels`` is a bit mask; the channel from ``u`` to ``v`` is bit ``u * servers + v``.
     """
 
     job: int
-    channels: tuple[int, ...]
+    channels: int
 
 
 class DepSchedule(NamedTuple):
-    """Which dependency has a channel first: among those that are ready, the one of the smallest ``keys`` entry.
-
-    ``keys`` lists the distinct run times of each edge's flows (SRPT), or the edge's number (FIFO).
-    """
+    """Which dependency has a channel first: of those that are ready the shortest (SRPT), else the one ready first."""
 
     job: int
-    shortest_first: bool
+    shortest_first: bool = True
 
 
 class Plan(NamedTuple):

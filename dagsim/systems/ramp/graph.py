@@ -58,7 +58,7 @@ class ComputationGraph:
         GraphError: No operations, two of one id, an edge that dangles, is doubled or closes a cycle.
     """
 
-    __slots__ = ("_costs", "_digest", "children", "edges", "model", "ops", "order", "parents")
+    __slots__ = ("_costs", "_digest", "_step_s", "children", "edges", "model", "ops", "order", "parents")
 
     def __init__(self, model: str, ops: Iterable[Op], edges: Iterable[tuple[int, int]]) -> None:
         self.model = model
@@ -76,6 +76,7 @@ class ComputationGraph:
         """Operations after all their parents: the first to become free comes first."""
         self._digest = ""
         self._costs: dict[str | None, tuple[float, ...]] = {}
+        self._step_s = -1.0
 
     @classmethod
     def of(cls, model: str, ops: Iterable[Op], edges: Iterable[tuple[str, str]]) -> ComputationGraph:
@@ -124,6 +125,13 @@ class ComputationGraph:
             both = [op.seconds(gpu) for op in self.ops]
             known = self._costs[gpu] = (*(one for one, _ in both), *(other for _, other in both))
         return known
+
+    @property
+    def step_s(self) -> float:
+        """One training step on one GPU of the profiled type: every operation after the other."""
+        if self._step_s < 0:
+            self._step_s = sum(self.costs())
+        return self._step_s
 
     def pass_id(self, number: int) -> str:
         """The id of a pass operation: the mirror of ``k`` in ``1..n`` is ``2n + 1 - k``, of another id ``id'``."""

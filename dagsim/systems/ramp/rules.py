@@ -41,14 +41,19 @@ class Rules:
     """A degree is offered if it can be placed now, or (ddls) if it could in an empty cluster with as many free."""
     tolerance: float = 1e-9
     """A job is late if it takes longer than acceptable by more than this fraction (ddls: 0)."""
+    remembered: bool = False
+    """A model at a degree takes as long as where it was first let in, wherever it runs now (the memo of ddls)."""
+    same_s: float = 0.0
+    """A job that ends at most this much later than another event ends with it (ddls: 1e-7)."""
 
     def __post_init__(self) -> None:
         if not self.quantum_s > 0:
             raise ConfigError(f"quantum_s must be positive, got {self.quantum_s!r}")
         if self.max_degree < 1:
             raise ConfigError(f"max_degree must be at least 1, got {self.max_degree!r}")
-        if not self.tolerance >= 0:
-            raise ConfigError(f"tolerance must not be negative, got {self.tolerance!r}")
+        for name in ("tolerance", "same_s"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"{name} must not be negative, got {getattr(self, name)!r}")
 
     def but(self, **changes: object) -> Rules:
         """These rules with some of them changed."""
@@ -66,5 +71,7 @@ DDLS = Rules(
     backward_memory=False,
     mask="shape",
     tolerance=0.0,
+    remembered=True,
+    same_s=1e-7,
 )
 """The rules of ddls as its paper's experiments have them, with milliseconds taken as seconds."""
