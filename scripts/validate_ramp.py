@@ -141,7 +141,12 @@ def _first_of_job(said: dict[str, Any], found: dict[str, Any]) -> str:
     for id_, which, seconds, memory, server, priority in said["ops"]:
         server = server.removeprefix("node_").removesuffix("_worker_0")
         ours = ops.pop(id_, None)
-        if ours is None or ours[0] != which or ours[3:] != [server, priority] or not _close(ours[1:3], (seconds, memory)):
+        if (
+            ours is None
+            or ours[0] != which
+            or ours[3:] != [server, priority]
+            or not _close(ours[1:3], (seconds, memory))
+        ):
             return f"op {id_}: expected {(which, seconds, memory, server, priority)}, got {ours}"
     deps = {(dep[0], dep[1]): dep[2:] for dep in found["deps"]}
     for source, target, size, seconds in said["deps"]:
@@ -271,7 +276,9 @@ def _show(args: argparse.Namespace) -> int:
             print(json.dumps(table))
         else:
             for beta, row in table.items():
-                print(f"beta {beta}, degree {row['degree']:g}: blocking {row['got']:.4f} (expected {row['expected']:.4f})")
+                print(
+                    f"beta {beta}, degree {row['degree']:g}: blocking {row['got']:.4f} (expected {row['expected']:.4f})"
+                )
     return 0
 
 

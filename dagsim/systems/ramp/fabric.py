@@ -27,6 +27,8 @@ class Lane(NamedTuple):
     all_channels: int
     arrivals: tuple[int, ...]
     """Per piece of the target how many pieces of the source send to it."""
+    even: int
+    """What all ``arrivals`` are, or -1 where they differ."""
 
 
 class Crossing(NamedTuple):
@@ -49,7 +51,9 @@ class Fabric:
         one = gpu_type("A100-80") if gpus is None else gpus
         self.gpus: tuple[GpuType, ...] = (one,) * topology.servers if isinstance(one, GpuType) else tuple(one)
         if len(self.gpus) != topology.servers:
-            raise ConfigError(f"{topology.name} has {topology.servers} servers, but {len(self.gpus)} GPU types were given")
+            raise ConfigError(
+                f"{topology.name} has {topology.servers} servers, but {len(self.gpus)} GPU types were given"
+            )
         self.types: tuple[GpuType, ...] = tuple(dict.fromkeys(self.gpus))
         """The distinct GPU types; a server's type is a place in them."""
         self.type_of: tuple[int, ...] = tuple(self.types.index(gpu) for gpu in self.gpus)
@@ -59,6 +63,7 @@ class Fabric:
         """The bit mask of all servers."""
         self._masked: dict[int, tuple[tuple[int, Block], ...]] = {}
         self._masks: dict[Block, int] = {}
+        self._places: dict[Block, dict[int, int]] = {}
         self._crossings: dict[tuple[Block, Block], Crossing] = {}
         self._exchanges: dict[Block, Crossing] = {}
         self._groups: dict[tuple[Block, ...], Hashable] = {}
@@ -88,6 +93,13 @@ class Fabric:
         known = self._masks.get(block)
         if known is None:
             known = self._masks[block] = sum(1 << server for server in block)
+        return known
+
+    def place_in(self, block: Block) -> dict[int, int]:
+        """Per server of the block its place in it."""
+        known = self._places.get(block)
+        if known is None:
+            known = self._places[block] = {server: place for place, server in enumerate(block)}
         return known
 
     def group(self, blocks: Iterable[Block]) -> Hashable:
@@ -142,5 +154,6 @@ class Fabric:
                 every |= mask
                 for to in row:
                     arrivals[to] += 1
-            lanes.append(Lane(key, local, tuple(map(tuple, targets)), channels, every, tuple(arrivals)))
+            even = arrivals[0] if len(set(arrivals)) == 1 else -1
+            lanes.append(Lane(key, local, tuple(map(tuple, targets)), channels, every, tuple(arrivals), even))
         return Crossing(tuple(lanes))

@@ -112,7 +112,14 @@ class ComputationGraph:
         """A fingerprint of all costs, sizes and edges; equal graphs have equal digests, whatever their names."""
         if not self._digest:
             said = [
-                (op.id, op.forward_s, op.backward_s, op.activation_bytes, op.parameter_bytes, sorted(op.seconds_on.items()))
+                (
+                    op.id,
+                    op.forward_s,
+                    op.backward_s,
+                    op.activation_bytes,
+                    op.parameter_bytes,
+                    sorted(op.seconds_on.items()),
+                )
                 for op in self.ops
             ]
             self._digest = blake2b(repr((said, self.edges)).encode(), digest_size=16).hexdigest()

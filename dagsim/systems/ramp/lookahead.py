@@ -8,8 +8,9 @@ piece; dependencies that became ready together at one price are advanced as one 
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Iterable
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from dagsim.systems.ramp.decisions import OpSchedule
 from dagsim.systems.ramp.fabric import Fabric
@@ -30,8 +31,13 @@ class Step(NamedTuple):
     """Seconds of computing, summed over all servers."""
 
 
+Arrivals: TypeAlias = tuple[int, tuple[int, ...], int]
+"""A pass operation, how many dependencies arrive at each of its pieces, and that number where it is the same for all
+(else -1)."""
+
+
 class _Cohort:
-    """Dependencies that became ready together and take equally long: what is left, and whom they arrive at."""
+    """Dependencies that became ready together and take equally long: what is left, and what they arrive at."""
 
     __slots__ = ("arrivals", "channels", "key", "left")
 
@@ -39,7 +45,7 @@ class _Cohort:
         self.key = key
         self.left = left
         self.channels = 0
-        self.arrivals: list[tuple[int, tuple[int, ...]]] = []
+        self.arrivals: list[Arrivals] = []
 
     def __lt__(self, other: _Cohort) -> bool:
         return self.key < other.key
@@ -59,75 +65,68 @@ class _Walk:
         self, timed: TimedGraph, schedule: OpSchedule, fabric: Fabric, rules: Rules, shortest_flow_first: bool
     ) -> None:
         parts = timed.parts
+        count = len(parts.graph)
         self.bundles = timed.bundles
         self.pieces = parts.pieces
         self.serial = rules.flows == "serial"
         self.early = rules.early_release
         self.shortest_first = shortest_flow_first
-        count = len(parts.graph)
-        blocks = [timed.placement.block(op) for op in range(count)] * 2
-        self.blocks = blocks
-        costs = [parts.graph.costs(gpu.name) for gpu in fabric.types]
+        self.blocks = [timed.placement.block(op) for op in range(count)] * 2
+        self.place_in = [fabric.place_in(block) for block in self.blocks]
+        self.type_of = fabric.type_of
+        self.bits = [[1 << rank for rank in ranks] for ranks in schedule.ranks]
+        """Per GPU type and operation the bit of its rank."""
+        self.op_at = [_inverse(ranks) for ranks in schedule.ranks]
         self.first: list[int] = []
-        self.left: list[float] = []
         self.op_of: list[int] = []
-        self.server_of: list[int] = []
-        self.rank_of: list[int] = []
-        self.runs: dict[int, list[int]] = {server: [-1] * len(blocks) for server in timed.placement.servers}
-        """Per server and rank the piece."""
-        for op, block in enumerate(blocks):
-            self.first.append(len(self.left))
-            for server in block:
-                kind = fabric.type_of[server]
-                rank = schedule.ranks[kind][op]
-                self.runs[server][rank] = len(self.left)
-                self.left.append(costs[kind][op] / self.pieces[op])
-                self.op_of.append(op)
-                self.server_of.append(server)
-                self.rank_of.append(rank)
-        self.needs = [0] * len(blocks)
+        self.left: list[float] = []
+        """Per piece the seconds it has still to run."""
+        self._fill([parts.graph.costs(gpu.name) for gpu in fabric.types])
+        self.needs = [0] * len(self.blocks)
+        """Per operation how many dependencies must arrive at a piece before it is ready."""
         for edge in parts.edges:
             self.needs[edge.target] += self.pieces[edge.source]
-        self.seen = [0] * len(self.left)
-        self.closed = [self.pieces[op] for op in range(len(blocks))]
-        """Per operation the pieces that are not yet released."""
-        self.ready = dict.fromkeys(self.runs, 0)
+        self.seen = [0] * len(self.blocks)
+        """Per operation how many have arrived at each of its pieces, besides those in ``uneven``."""
+        self.uneven: dict[int, list[int]] = {}
+        self.closed = list(self.pieces)
+        """Per operation the pieces that are not yet ready."""
+        self.ready = dict.fromkeys(timed.placement.servers, 0)
         """Per server the ranks that are ready, as bits."""
         self.changed: set[int] = set()
         self.running: dict[int, int] = {}
+        """Per server the piece that runs."""
         self.cohorts: list[_Cohort] = []
-        self.local: list[tuple[int, tuple[int, ...]]] = []
+        self.local: list[Arrivals] = []
         """What has arrived without being sent, to be passed on at the next tick."""
         self.started = 0
 
     def run(self) -> Step:
         for op, need in enumerate(self.needs):
             if not need:
-                for piece in range(self.first[op], self.first[op] + self.pieces[op]):
-                    self._release(op, piece)
+                self._release_all(op)
         now = communication_s = computation_s = busy_s = 0.0
         ticks, todo, left, running = 0, len(self.left), self.left, self.running
         while todo or self.cohorts or self.local:
             if self.changed:
                 self._choose()
-            local, moving, next_s = self.local, (), inf
+            local, moving, tick_s = self.local, _NOTHING, inf
             if local:
-                next_s = 0.0
+                tick_s, self.local = 0.0, []
             elif self.cohorts:
-                moving, next_s = self._moving()
-            tick_s = next_s
-            for piece in running.values():
-                if left[piece] < tick_s:
-                    tick_s = left[piece]
+                moving, tick_s = self._moving()
+            soonest_s = min([left[piece] for piece in running.values()]) if running else inf
+            tick_s = min(tick_s, soonest_s)
             assert tick_s < inf, "a step that cannot go on"
             ticks += 1
-            self.local = []
+            now += tick_s
             if running:
                 computation_s += tick_s
                 busy_s += tick_s * len(running)
-                ended = self._compute(tick_s)
-            else:
-                ended = []
+                if tick_s:
+                    for piece in running.values():
+                        left[piece] -= tick_s
+            ended = self._ended() if tick_s == soonest_s else ()
             if local:
                 self._arrive(local)
             elif moving:
@@ -136,20 +135,31 @@ class _Walk:
             if ended:
                 todo -= len(ended)
                 self._set_off(ended)
-            now += tick_s
         return Step(now, communication_s, computation_s, ticks, busy_s)
+
+    def _fill(self, costs: list[tuple[float, ...]]) -> None:
+        """Number the pieces, and note how long each has to run on its server."""
+        for op, block in enumerate(self.blocks):
+            self.first.append(len(self.left))
+            pieces = len(block)
+            self.op_of += [op] * pieces
+            if len(costs) == 1:
+                self.left += [costs[0][op] / pieces] * pieces
+            else:
+                self.left += [costs[self.type_of[server]][op] / pieces for server in block]
 
     def _choose(self) -> None:
         """Let the servers where something changed run their ready operation of the highest rank."""
         for server in self.changed:
             ranks = self.ready[server]
             if ranks:
-                self.running[server] = self.runs[server][ranks.bit_length() - 1]
+                op = self.op_at[self.type_of[server]][ranks.bit_length() - 1]
+                self.running[server] = self.first[op] + self.place_in[op][server]
             else:
                 self.running.pop(server, None)
         self.changed.clear()
 
-    def _moving(self) -> tuple[list[_Cohort] | tuple[()], float]:
+    def _moving(self) -> tuple[list[_Cohort], float]:
         """The cohorts that are sent on, and the seconds to the first that ends at the head of a channel."""
         taken, next_s = 0, inf
         if not self.serial:
@@ -168,21 +178,17 @@ class _Walk:
                     next_s = cohort.left
         return moving, next_s
 
-    def _compute(self, tick_s: float) -> list[int]:
-        """Run what is running for ``tick_s``; returns the pieces that ended."""
-        left, ended = self.left, []
-        for piece in self.running.values():
-            rest = left[piece] - tick_s
-            left[piece] = rest
-            if rest <= 0.0:
+    def _ended(self) -> list[int]:
+        """The running pieces that have nothing left; their servers may choose anew."""
+        ended = []
+        for server, piece in self.running.items():
+            if self.left[piece] <= 0.0:
                 ended.append(piece)
-        for piece in ended:
-            server = self.server_of[piece]
-            self.ready[server] &= ~(1 << self.rank_of[piece])
-            self.changed.add(server)
+                self.ready[server] ^= self.bits[self.type_of[server]][self.op_of[piece]]
+                self.changed.add(server)
         return ended
 
-    def _send(self, moving: list[_Cohort] | tuple[()], tick_s: float) -> None:
+    def _send(self, moving: list[_Cohort], tick_s: float) -> None:
         """Send on the cohorts for ``tick_s``."""
         over = False
         for cohort in moving:
@@ -193,53 +199,68 @@ class _Walk:
         if over:
             self.cohorts = [cohort for cohort in self.cohorts if cohort.left > 0.0]
 
-    def _arrive(self, arrivals: list[tuple[int, tuple[int, ...]]]) -> None:
-        """Count what has arrived; a piece that has all its inputs is released."""
-        seen, needs, closed = self.seen, self.needs, self.closed
-        for op, counts in arrivals:
-            if not closed[op]:
+    def _arrive(self, arrivals: list[Arrivals]) -> None:
+        """Count what has arrived; a piece that has all its inputs becomes ready."""
+        for op, counts, even in arrivals:
+            if not self.closed[op]:
                 continue
-            need, piece = needs[op], self.first[op]
-            for more in counts:
-                if more:
-                    before = seen[piece]
-                    seen[piece] = before + more
-                    if before < need <= before + more:
-                        self._release(op, piece)
-                piece += 1
+            uneven, seen, need = self.uneven.get(op), self.seen[op], self.needs[op]
+            if even >= 0 and uneven is None:
+                self.seen[op] = seen + even
+                if seen < need <= seen + even:
+                    self._release_all(op)
+                continue
+            if uneven is None:
+                uneven = self.uneven[op] = [0] * self.pieces[op]
+            for place, more in enumerate(counts):
+                before = seen + uneven[place]
+                uneven[place] += more
+                if before < need <= before + more:
+                    self._release(op, self.blocks[op][place])
 
-    def _release(self, op: int, piece: int) -> None:
-        server = self.server_of[piece]
-        self.ready[server] |= 1 << self.rank_of[piece]
+    def _release(self, op: int, server: int) -> None:
+        self.ready[server] |= self.bits[self.type_of[server]][op]
         self.changed.add(server)
         self.closed[op] -= 1
 
-    def _set_off(self, ended: list[int]) -> None:
+    def _release_all(self, op: int) -> None:
+        for server in self.blocks[op]:
+            self.ready[server] |= self.bits[self.type_of[server]][op]
+        self.changed.update(self.blocks[op])
+        self.closed[op] = 0
+
+    def _set_off(self, ended: Iterable[int]) -> None:
         """Make the dependencies of the pieces that ended ready."""
         by_op: dict[int, list[int]] = {}
         for piece in ended:
-            op = self.op_of[piece]
-            by_op.setdefault(op, []).append(piece - self.first[op])
+            by_op.setdefault(self.op_of[piece], []).append(piece)
         new: dict[object, _Cohort] = {}
         for op, pieces in by_op.items():
-            whole = len(pieces) == self.pieces[op]
+            some = None
+            if len(pieces) < self.pieces[op]:
+                some = [piece - self.first[op] for piece in pieces]
             for bundle in self.bundles[op]:
-                self._load(op, bundle, None if whole else pieces, new)
+                self._load(op, bundle, some, new)
         for cohort in new.values():
             insort(self.cohorts, cohort)
 
-    def _load(self, op: int, bundle: Bundle, pieces: list[int] | None, new: dict[object, _Cohort]) -> None:
-        """Put the bundle's dependencies from the pieces (``None``: all of them) into a cohort."""
+    def _load(self, op: int, bundle: Bundle, some: list[int] | None, new: dict[object, _Cohort]) -> None:
+        """Put the bundle's dependencies from ``some`` pieces of the operation (``None``: all) into a cohort."""
         lane = bundle.lane
-        counts, channels = (lane.arrivals, lane.all_channels) if pieces is None else _some(bundle, pieces, self.pieces)
+        if some is None:
+            counts, even, channels = lane.arrivals, lane.even, lane.all_channels
+        else:
+            counts, channels = _of_some(bundle, some, self.pieces)
+            even = -1
         counted = self.early or bundle.target != op
+        arrivals = (bundle.target, counts, even) if counted else (op, (), 0)
         if not bundle.flows:
-            if any(counts):
-                self.local.append((bundle.target, counts if counted else ()))
+            if even > 0 or any(counts):
+                self.local.append(arrivals)
             return
         if not channels:
             return
-        key = (op, bundle.group) if self.serial else bundle.seconds
+        key: object = (op, bundle.group) if self.serial else bundle.seconds
         cohort = new.get(key)
         if cohort is None:
             self.started += 1
@@ -247,10 +268,20 @@ class _Walk:
             cohort = new[key] = _Cohort(order, bundle.seconds)
         cohort.channels |= channels
         if counted:
-            cohort.arrivals.append((bundle.target, counts))
+            cohort.arrivals.append(arrivals)
 
 
-def _some(bundle: Bundle, pieces: list[int], of: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+_NOTHING: list[_Cohort] = []
+
+
+def _inverse(ranks: tuple[int, ...]) -> list[int]:
+    ops = [0] * len(ranks)
+    for op, rank in enumerate(ranks):
+        ops[rank] = op
+    return ops
+
+
+def _of_some(bundle: Bundle, pieces: list[int], of: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     """What only some pieces of the source send: arrivals per piece of the target, and the channels."""
     counts = [0] * of[bundle.target]
     channels = 0

@@ -25,7 +25,9 @@ Partitioner = Callable[[ComputationGraph, int, Rules], tuple[int, ...]]
 PARTITIONERS: Registry[Partitioner] = Registry(
     "partitioner",
     (
-        Entry("sip_ml", "dagsim.systems.ramp.partition:SipMl", "pieces of one quantum, an even number, at most the degree"),
+        Entry(
+            "sip_ml", "dagsim.systems.ramp.partition:SipMl", "pieces of one quantum, an even number, at most the degree"
+        ),
         Entry("random", "dagsim.systems.ramp.partition:Random", "pieces drawn per operation from 1, 2, 4, ... degree"),
     ),
 )
@@ -97,9 +99,7 @@ def sip_ml(graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...
     return tuple(max(1, min(pieces, degree)) for pieces in wished)
 
 
-def random_splits(
-    graph: ComputationGraph, degree: int, rules: Rules, rng: np.random.Generator
-) -> tuple[int, ...]:
+def random_splits(graph: ComputationGraph, degree: int, rules: Rules, rng: np.random.Generator) -> tuple[int, ...]:
     """Pieces drawn per operation among 1 and the powers of two up to ``degree``.
 
     Raises:
@@ -141,7 +141,9 @@ def partitioned(graph: ComputationGraph, splits: tuple[int, ...], rules: Rules) 
         raise ModelError(f"graph {graph.model!r} has {count} operations, but {len(splits)} counts of pieces were given")
     for op, pieces in zip(graph.ops, splits, strict=True):
         if pieces != 1 and (pieces < 1 or pieces % 2):
-            raise ModelError(f"graph {graph.model!r}: op {op.id!r} must be split into 1 or an even number, got {pieces!r}")
+            raise ModelError(
+                f"graph {graph.model!r}: op {op.id!r} must be split into 1 or an even number, got {pieces!r}"
+            )
     ends = [
         *graph.edges,
         *((count + child, count + parent) for parent, child in graph.edges),

@@ -26,17 +26,31 @@ class Placer(Protocol):
     deterministic: bool
     """The same servers are found whenever the same ones are occupied."""
 
-    def place(self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules) -> OpPlacement | None:
+    def place(
+        self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
+    ) -> OpPlacement | None:
         """Servers that are not ``occupied`` (a bit mask), or None where there are none."""
 
 
 PLACERS: Registry[Placer] = Registry(
     "placer",
     (
-        Entry("first_fit", "dagsim.systems.ramp.placement:FirstFit", "a parent's servers, else the first free block (ddls)"),
-        Entry("packed", "dagsim.systems.ramp.placement:Packed", "the first free block for all, smaller operations inside it"),
-        Entry("best_fit", "dagsim.systems.ramp.placement:BestFit", "as packed, on the block that keeps most others free"),
-        Entry("random", "dagsim.systems.ramp.placement:RandomPlacer", "servers drawn for each operation, symmetric or not"),
+        Entry(
+            "first_fit",
+            "dagsim.systems.ramp.placement:FirstFit",
+            "a parent's servers, else the first free block (ddls)",
+        ),
+        Entry(
+            "packed",
+            "dagsim.systems.ramp.placement:Packed",
+            "the first free block for all, smaller operations inside it",
+        ),
+        Entry(
+            "best_fit", "dagsim.systems.ramp.placement:BestFit", "as packed, on the block that keeps most others free"
+        ),
+        Entry(
+            "random", "dagsim.systems.ramp.placement:RandomPlacer", "servers drawn for each operation, symmetric or not"
+        ),
     ),
 )
 
@@ -93,7 +107,9 @@ class FirstFit:
 
     deterministic = True
 
-    def place(self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules) -> OpPlacement | None:
+    def place(
+        self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
+    ) -> OpPlacement | None:
         """Servers for every operation, or None as soon as one finds none."""
         walk = _Walk(job, parts, fabric, rules)
         for op in parts.graph.order:
@@ -113,7 +129,9 @@ class Packed:
 
     deterministic = True
 
-    def place(self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules) -> OpPlacement | None:
+    def place(
+        self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
+    ) -> OpPlacement | None:
         """Servers for every operation, or None."""
         for outer in self._outer(fabric, parts.degree, occupied):
             found = _inside(outer, job, parts, fabric, rules)
@@ -170,14 +188,14 @@ class RandomPlacer:
     def __init__(self, seed: int = 0) -> None:
         self._rng = np.random.default_rng(seed)
 
-    def place(self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules) -> OpPlacement | None:
+    def place(
+        self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
+    ) -> OpPlacement | None:
         """Servers for every operation, or None where too few are free."""
         walk = _Walk(job, parts, fabric, rules)
         for op in parts.graph.order:
             open_ = [
-                server
-                for server in range(fabric.servers)
-                if not occupied >> server & 1 and walk.fits(op, (server,))
+                server for server in range(fabric.servers) if not occupied >> server & 1 and walk.fits(op, (server,))
             ]
             pieces = parts.splits[op]
             if len(open_) < pieces:

@@ -46,7 +46,9 @@ class Ramp:
     ) -> None:
         for name, count in (("groups", groups), ("racks", racks), ("servers_per_rack", servers_per_rack)):
             if count < 1:
-                raise ConfigError(f"RAMP({groups}, {racks}, {servers_per_rack}): {name} must be at least 1, got {count!r}")
+                raise ConfigError(
+                    f"RAMP({groups}, {racks}, {servers_per_rack}): {name} must be at least 1, got {count!r}"
+                )
         if racks > groups:
             raise ConfigError(
                 f"RAMP({groups}, {racks}, {servers_per_rack}): there cannot be more racks than communication groups"

@@ -43,7 +43,9 @@ def read_graph(path: Path, time_unit: TimeUnit | None = None) -> ComputationGrap
         ".json": _own,
     }
     if path.suffix not in readers:
-        raise TraceError(f"{path}: not a computation graph by its name; allowed: {', '.join(f'*{end}' for end in readers)}")
+        raise TraceError(
+            f"{path}: not a computation graph by its name; allowed: {', '.join(f'*{end}' for end in readers)}"
+        )
     if time_unit is not None and time_unit not in TIME_UNITS:
         raise InputError(f"unknown time_unit {time_unit!r}; allowed: {', '.join(TIME_UNITS)}")
     try:
@@ -67,7 +69,9 @@ def read_graphs(folder: Path, names: tuple[str, ...], time_unit: TimeUnit | None
         paths = [folder / f"{name}{end}" for end in (".txt", ".pbtxt", ".json")]
         path = next((path for path in paths if path.is_file()), None)
         if path is None:
-            known = ", ".join(sorted(path.stem for path in folder.glob("*.*") if path.suffix in (".txt", ".pbtxt", ".json")))
+            known = ", ".join(
+                sorted(path.stem for path in folder.glob("*.*") if path.suffix in (".txt", ".pbtxt", ".json"))
+            )
             raise TraceError(f"{folder}: there is no graph {name!r}; there are: {known or 'none'}")
         found[name] = read_graph(path, time_unit)
     return found
@@ -88,7 +92,9 @@ def _pipedream(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
             edges.append((_node(parts[0], where), _node(parts[1], where)))
         else:
             if len(parts) < 3:
-                raise TraceError(f"{where}: expected node1 -- what it is -- forward_compute_time=..., got {line.strip()!r}")
+                raise TraceError(
+                    f"{where}: expected node1 -- what it is -- forward_compute_time=..., got {line.strip()!r}"
+                )
             ops.append(_profiled(_node(parts[0], where), " -- ".join(parts[1:-1]), parts[-1], scale, where))
     return ComputationGraph.of(path.stem, ops, edges)
 
@@ -210,7 +216,10 @@ def _own_op(said: Any, scale: float, where: str) -> Op:
             float(said["activation_bytes"]),
             float(said["parameter_bytes"]),
             str(said.get("name", "")),
-            {gpu: (_scaled(one, scale), _scaled(other, scale)) for gpu, (one, other) in said.get("seconds_on", {}).items()},
+            {
+                gpu: (_scaled(one, scale), _scaled(other, scale))
+                for gpu, (one, other) in said.get("seconds_on", {}).items()
+            },
         )
     except (TypeError, ValueError) as error:
         if isinstance(error, ModelError):

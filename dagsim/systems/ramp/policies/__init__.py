@@ -15,8 +15,16 @@ RAMP_POLICIES: Registry[Policy] = Registry(
         Entry("max", "dagsim.systems.ramp.policies.fixed:MaxParallelism", "every job split as far as it can be"),
         Entry("random", "dagsim.systems.ramp.policies.drawn:Random", "a degree drawn among those offered, never 0"),
         Entry("sip_ml", "dagsim.systems.ramp.policies.fixed:SipMl", "as far as it can be, up to a number of ways"),
-        Entry("constant", "dagsim.systems.ramp.policies.fixed:Constant", "a number of ways; a job that cannot is turned away"),
-        Entry("acceptable_jct", "dagsim.systems.ramp.policies.acceptable:AcceptableJct", "as little as its deadline allows"),
+        Entry(
+            "constant",
+            "dagsim.systems.ramp.policies.fixed:Constant",
+            "a number of ways; a job that cannot is turned away",
+        ),
+        Entry(
+            "acceptable_jct",
+            "dagsim.systems.ramp.policies.acceptable:AcceptableJct",
+            "as little as its deadline allows",
+        ),
     ),
     group="dagsim.ramp_policies",
 )
