@@ -33,7 +33,7 @@ class Dep(NamedTuple):
 
 
 def pieces(timed: TimedGraph, schedule: OpSchedule, fabric: Fabric) -> list[Piece]:
-    """All pieces: operations that stay whole first, forward ones before mirrors, then each split one with its mirror."""
+    """All pieces: whole operations first, forward ones before mirrors, then each split one with its mirror."""
     parts, count = timed.parts, len(timed.parts.graph)
     on_server: dict[int, list[int]] = {}
     for op in range(2 * count):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from dagsim.errors import ConfigError
@@ -133,7 +133,9 @@ class Fabric:
             return self.topology.pattern(blocks)
         return self.topology.pattern(blocks), tuple(tuple(self.type_of[server] for server in block) for block in blocks)
 
-    def _lanes(self, source: Block, target: Block, key_of, *, exchange: bool) -> Crossing:  # type: ignore[no-untyped-def]
+    def _lanes(
+        self, source: Block, target: Block, key_of: Callable[[int, int], Hashable], *, exchange: bool
+    ) -> Crossing:
         rows: dict[tuple[bool, Hashable], list[list[int]]] = {}
         for piece, one in enumerate(source):
             for to, other in enumerate(target):

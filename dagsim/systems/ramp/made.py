@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from collections.abc import Iterable
 
 import numpy as np
@@ -38,7 +39,7 @@ def chain(length: int, *, rng: np.random.Generator, forward_s: float = 1e-3) -> 
     """
     _at_least_one(length=length)
     ids = [str(number + 1) for number in range(length)]
-    return ComputationGraph.of(f"chain-{length}", _drawn(ids, rng, forward_s), zip(ids, ids[1:], strict=False))
+    return ComputationGraph.of(f"chain-{length}", _drawn(ids, rng, forward_s), pairwise(ids))
 
 
 def branches(width: int, length: int, *, rng: np.random.Generator, forward_s: float = 1e-3) -> ComputationGraph:
@@ -50,7 +51,7 @@ def branches(width: int, length: int, *, rng: np.random.Generator, forward_s: fl
     _at_least_one(width=width, length=length)
     ids = [str(number + 1) for number in range(width * length + 2)]
     rows = [ids[1 + row * length : 1 + (row + 1) * length] for row in range(width)]
-    edges = [edge for row in rows for edge in ((ids[0], row[0]), *zip(row, row[1:], strict=False), (row[-1], ids[-1]))]
+    edges = [edge for row in rows for edge in ((ids[0], row[0]), *pairwise(row), (row[-1], ids[-1]))]
     return ComputationGraph.of(f"branches-{width}x{length}", _drawn(ids, rng, forward_s), edges)
 
 
@@ -69,9 +70,9 @@ def attention(
     if not tflops > 0:
         raise WorkloadError(f"tflops must be positive, got {tflops!r}")
     rows = batch * tokens
-    outputs = {name: rows * width for name in _ATTENTION} | {"scores": batch * tokens * tokens, "up": 4 * rows * width}
+    outputs = dict.fromkeys(_ATTENTION, rows * width) | {"scores": batch * tokens * tokens, "up": 4 * rows * width}
     square = {"query", "key", "value", "project"}
-    weights = {name: width * width for name in square} | {"up": 4 * width * width, "down": 4 * width * width}
+    weights = dict.fromkeys(square, width * width) | {"up": 4 * width * width, "down": 4 * width * width}
     mixing = 2 * batch * tokens * tokens * width
     flop = {name: 2 * rows * weights[name] for name in weights} | {"scores": mixing, "mix": mixing}
     ops, edges = [], []

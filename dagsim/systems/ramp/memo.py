@@ -1,4 +1,4 @@
-"""The memo: what a look-ahead gave, by a key that says all it depends on. Shared by kernels, and by processes on file."""
+"""The memo: what look-aheads gave, by a key that says all they depend on; shared by kernels, and on file by processes."""
 
 from __future__ import annotations
 

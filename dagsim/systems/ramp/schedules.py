@@ -28,7 +28,7 @@ def srpt(job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
     ranks = []
     for gpu in fabric.types:
         costs = parts.graph.costs(gpu.name)
-        longest_first = sorted(placed, key=lambda op: -(costs[op] / parts.pieces[op]))  # noqa: B023
+        longest_first = sorted(placed, key=lambda op: -(costs[op] / parts.pieces[op]))
         ranks.append(_ranked(longest_first))
     return OpSchedule(job, tuple(ranks))
 

@@ -62,7 +62,7 @@ def test_digest_is_equal_for_equal_graphs_and_no_others() -> None:
 
 
 def test_a_cycle_is_named() -> None:
-    with pytest.raises(GraphError, match="graph 'bad' has a cycle: '[123]' -> '[123]' -> '[123]' -> '[123]'"):
+    with pytest.raises(GraphError, match=r"graph 'bad' has a cycle: '[123]' -> '[123]' -> '[123]' -> '[123]'"):
         ComputationGraph.of("bad", map(op, "123"), [("1", "2"), ("2", "3"), ("3", "1")])
 
 

@@ -57,7 +57,7 @@ def test_between_two_servers_both_passes_wait_for_the_transfer() -> None:
 
 def test_pieces_exchange_their_weights_at_the_end() -> None:
     # two pieces: half the time each pass, and then an exchange of 4 bytes of weights among two groups:
-    # a collective of 4 bytes, half of them a round at two channels of 1 B/s: 2 x (1 + 2 / 2) s; adding is as good as free
+    # a collective of 4 bytes, half of them a round at two channels of 1 B/s: 2 x (1 + 2 / 2) s; adding is almost free
     graph = ComputationGraph("one", [Op("1", 2.0, 4.0, 0.0, 4.0)], [])
     step = walked(graph, (0, 2))
     assert step.seconds == pytest.approx(1 + 2 + 4.0)

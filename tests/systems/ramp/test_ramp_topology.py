@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import ConfigError
-from dagsim.systems.ramp import Fabric, Ramp
 from dagsim.model import gpu_type
+from dagsim.systems.ramp import Fabric, Ramp
 
 
 def names(ramp: Ramp, block: tuple[int, ...]) -> list[str]:

@@ -12,7 +12,7 @@ from dagsim.systems.ramp import read_graph, read_graphs
 
 PIPEDREAM = """\
 node1 -- Input0 -- forward_compute_time=2.000, backward_compute_time=0.000, activation_size=64.0, parameter_size=0.000
-node2 -- LSTM(8, 8) -- forward_compute_time=3.5, backward_compute_time=4, activation_size=[6.0; 1.0; 1.0], parameter_size=5.0
+node2 -- LSTM(8, 8) -- forward_compute_time=3.5, backward_compute_time=4, activation_size=[6; 1; 1], parameter_size=5.0
 \tnode1 -- node2
 """
 
