@@ -140,6 +140,17 @@ class ComputationGraph:
             self._step_s = sum(self.costs())
         return self._step_s
 
+    @property
+    def memory_bytes(self) -> float:
+        """Outputs and weights of all operations, in both passes."""
+        return 2 * sum(op.memory_bytes for op in self.ops)
+
+    @property
+    def dep_bytes(self) -> float:
+        """What the edges of both passes carry unsplit: each the output of the end it starts from."""
+        outputs = [op.activation_bytes for op in self.ops]
+        return sum(outputs[parent] + outputs[child] for parent, child in self.edges) + outputs[self.last]
+
     def pass_id(self, number: int) -> str:
         """The id of a pass operation: the mirror of ``k`` in ``1..n`` is ``2n + 1 - k``, of another id ``id'``."""
         count = len(self.ops)

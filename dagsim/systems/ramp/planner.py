@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
 from dagsim.errors import ConfigError
 from dagsim.systems.ramp.decisions import DepPlacement, DepSchedule, OpPartition, OpPlacement, Plan
-from dagsim.systems.ramp.fabric import Fabric
+from dagsim.systems.ramp.fabric import Fabric, Lane
 from dagsim.systems.ramp.graph import ComputationGraph
 from dagsim.systems.ramp.lookahead import Step, look_ahead
 from dagsim.systems.ramp.memo import SHARED, Memo
@@ -17,7 +17,7 @@ from dagsim.systems.ramp.rules import Rules
 from dagsim.systems.ramp.schedules import OP_SCHEDULES
 from dagsim.systems.ramp.timing import TimedGraph, timed
 
-__all__ = ["Outlook", "Planner"]
+__all__ = ["Outlook", "Planner", "Traffic"]
 
 
 class Outlook(NamedTuple):
@@ -47,6 +47,13 @@ class Outlook(NamedTuple):
     def busy_s(self) -> float:
         """Seconds of computing, summed over the servers."""
         return self.steps * self.step.busy_s
+
+
+class Traffic(NamedTuple):
+    """What a job sends over channels in a step, and over how many."""
+
+    flow_bytes: float
+    channels: int
 
 
 class Planner:
@@ -86,6 +93,7 @@ class Planner:
         self._parts: dict[tuple[str, tuple[int, ...]], PartitionedGraph] = {}
         self._placements: dict[tuple[str, tuple[int, ...], int, str], OpPlacement | None] = {}
         self._shortest: dict[str, float] = {}
+        self._traffic: dict[tuple[str, tuple[int, ...], OpPlacement], Traffic] = {}
         self._steps: dict[tuple[str, tuple[int, ...], OpPlacement], Step] = {}
 
     def parts(self, graph: ComputationGraph, degree: int) -> PartitionedGraph:
@@ -165,10 +173,7 @@ class Planner:
 
     def plan(self, number: int, parts: PartitionedGraph, placement: OpPlacement) -> Plan:
         """The five decisions, in full."""
-        channels = 0
-        for bundles in self.timed(parts, placement).bundles:
-            for bundle in bundles:
-                channels |= bundle.lane.all_channels if bundle.flows else 0
+        channels = self._sent_over(parts, placement)
         return Plan(
             OpPartition(number, parts.splits),
             placement._replace(job=number),
@@ -176,6 +181,14 @@ class Planner:
             DepPlacement(number, channels),
             DepSchedule(number, self.shortest_first),
         )
+
+    def traffic(self, parts: PartitionedGraph, placement: OpPlacement) -> Traffic:
+        """What goes over channels on those servers."""
+        near = (parts.graph.digest, parts.splits, placement)
+        known = self._traffic.get(near)
+        if known is None:
+            known = self._traffic[near] = self._sent(parts, placement)
+        return known
 
     def timed(self, parts: PartitionedGraph, placement: OpPlacement) -> TimedGraph:
         """The run time of every dependency."""
@@ -193,3 +206,25 @@ class Planner:
         for op in (*graph.order, *(count + op for op in reversed(graph.order))):
             ends[op] = max((ends[source] for source in into[op]), default=0.0) + fastest[op]
         return max(ends)
+
+    def _sent(self, parts: PartitionedGraph, placement: OpPlacement) -> Traffic:
+        total = 0.0
+        for lane, size in self._flows(parts, placement):
+            total += size * sum(map(len, lane.targets))
+        return Traffic(total, self._sent_over(parts, placement).bit_count())
+
+    def _sent_over(self, parts: PartitionedGraph, placement: OpPlacement) -> int:
+        channels = 0
+        for lane, _ in self._flows(parts, placement):
+            channels |= lane.all_channels
+        return channels
+
+    def _flows(self, parts: PartitionedGraph, placement: OpPlacement) -> Iterator[tuple[Lane, float]]:
+        """Every lane on which something is sent, with the bytes of each of its dependencies."""
+        count = len(parts.graph)
+        crossings = [
+            (self.fabric.crossing(placement.block(edge.source % count), placement.block(edge.target % count)), edge[2])
+            for edge in parts.edges
+        ]
+        crossings += [(self.fabric.exchange(placement.block(op)), size) for op, size in enumerate(parts.sync_bytes)]
+        return ((lane, size) for crossing, size in crossings if size for lane in crossing.lanes if not lane.local)
