@@ -68,7 +68,7 @@ class OpSchedule(NamedTuple):
 class DepPlacement(NamedTuple):
     """Which channels the job's dependencies take: every one the direct channel of its pair of servers.
 
-    ``channels`` is a bit mask; the channel from ``u`` to ``v`` is bit ``u * servers + v``.
+    ``channels`` is a bit mask over the topology's channels (its ``route`` numbers them).
     """
 
     job: int

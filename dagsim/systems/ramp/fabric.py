@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dagsim.errors import ConfigError
@@ -12,6 +13,9 @@ from dagsim.systems.ramp.topology import Block, Topology
 __all__ = ["Crossing", "Fabric", "Lane"]
 
 _GB = 1e9
+
+_KEPT = 20_000
+"""Crossings kept before all are forgotten: where any servers form a block there is no end of them."""
 
 
 class Lane(NamedTuple):
@@ -25,6 +29,8 @@ class Lane(NamedTuple):
     channels: tuple[int, ...]
     """Per piece of the source the bit mask of the channels taken."""
     all_channels: int
+    sharing: int
+    """The most pairs that take one channel: each gets that part of its rate."""
     arrivals: tuple[int, ...]
     """Per piece of the target how many pieces of the source send to it."""
     even: int
@@ -88,6 +94,13 @@ class Fabric:
             known = self._masked[size] = tuple((self.mask(block), block) for block in self.topology.blocks(size))
         return known
 
+    def free(self, size: int, occupied: int) -> Iterator[tuple[int, Block]]:
+        """Blocks of servers that are not occupied, with their bit masks, in the order of first fit."""
+        if not self.topology.anywhere:
+            return (known for known in self.blocks(size) if not known[0] & occupied)
+        free = [server for server in range(self.servers) if not occupied >> server & 1]
+        return ((self.mask(block), block) for block in self.topology.free_blocks(size, free))
+
     def mask(self, block: Block) -> int:
         """The block's servers as a bit mask."""
         known = self._masks.get(block)
@@ -114,6 +127,8 @@ class Fabric:
         """Transfers from every server of one block to every one of the other."""
         known = self._crossings.get((source, target))
         if known is None:
+            if len(self._crossings) > _KEPT:
+                self._crossings.clear()
             pair = self.topology.pair
             known = self._crossings[source, target] = self._lanes(source, target, pair, exchange=False)
         return known
@@ -146,10 +161,12 @@ class Fabric:
                 lane[piece].append(to)
         lanes = []
         for (local, key), targets in rows.items():
-            channels = tuple(
-                0 if local else sum(1 << (one * self.servers + target[to]) for to in row)
+            routes = [
+                [() if local else self.topology.route(one, target[to]) for to in row]
                 for one, row in zip(source, targets, strict=True)
-            )
+            ]
+            load = Counter(channel for row in routes for route in row for channel in route)
+            channels = tuple(_bits(channel for route in row for channel in route) for row in routes)
             every = 0
             arrivals = [0] * len(target)
             for mask, row in zip(channels, targets, strict=True):
@@ -157,5 +174,13 @@ class Fabric:
                 for to in row:
                     arrivals[to] += 1
             even = arrivals[0] if len(set(arrivals)) == 1 else -1
-            lanes.append(Lane(key, local, tuple(map(tuple, targets)), channels, every, tuple(arrivals), even))
+            sharing = max(load.values(), default=1)
+            lanes.append(Lane(key, local, tuple(map(tuple, targets)), channels, every, sharing, tuple(arrivals), even))
         return Crossing(tuple(lanes))
+
+
+def _bits(numbers: Iterable[int]) -> int:
+    found = 0
+    for number in numbers:
+        found |= 1 << number
+    return found

@@ -115,8 +115,8 @@ class FirstFit:
         for op in parts.graph.order:
             if walk.beside_a_parent(op):
                 continue
-            for mask, block in fabric.blocks(parts.splits[op]):
-                if not mask & occupied and walk.fits(op, block):
+            for _, block in fabric.free(parts.splits[op], occupied):
+                if walk.fits(op, block):
                     walk.take(op, block)
                     break
             else:
@@ -141,7 +141,7 @@ class Packed:
 
     def _outer(self, fabric: Fabric, size: int, occupied: int) -> list[int]:
         """Free blocks of ``size`` servers as bit masks, the preferred one first."""
-        return list(dict.fromkeys(mask for mask, _ in fabric.blocks(size) if not mask & occupied))
+        return list(dict.fromkeys(mask for mask, _ in fabric.free(size, occupied)))
 
 
 class BestFit(Packed):
@@ -158,7 +158,7 @@ class BestFit(Packed):
 
     def _outer(self, fabric: Fabric, size: int, occupied: int) -> list[int]:
         free = super()._outer(fabric, size, occupied)
-        if len(free) < 2 or fabric.servers > 64:
+        if len(free) < 2 or fabric.servers > 64 or fabric.topology.anywhere:
             return free
         known = self._known.get((fabric, size, occupied))
         if known is None:
@@ -210,8 +210,8 @@ def _inside(outer: int, job: int, parts: PartitionedGraph, fabric: Fabric, rules
     for op in parts.graph.order:
         if walk.beside_a_parent(op):
             continue
-        for mask, block in fabric.blocks(parts.splits[op]):
-            if not mask & ~outer and walk.fits(op, block):
+        for _, block in fabric.free(parts.splits[op], ~outer):
+            if walk.fits(op, block):
                 walk.take(op, block)
                 break
         else:

@@ -20,6 +20,10 @@ from dagsim.systems.ramp.timing import TimedGraph, timed
 __all__ = ["Outlook", "Planner", "Traffic"]
 
 
+_KEPT = 100_000
+"""Placements kept before all are forgotten: a long training sees no end of occupancies."""
+
+
 class Outlook(NamedTuple):
     """What one degree would come to for a job now: where it would run, and for how long."""
 
@@ -115,6 +119,10 @@ class Planner:
         if not made.deterministic:
             return made.place(0, parts, self.fabric, occupied, self.rules)
         key = (parts.graph.digest, parts.splits, occupied, name)
+        if len(self._placements) > _KEPT:
+            self._placements.clear()
+            self._steps.clear()
+            self._traffic.clear()
         if key not in self._placements:
             self._placements[key] = made.place(0, parts, self.fabric, occupied, self.rules)
         return self._placements[key]

@@ -33,6 +33,8 @@ class Ramp:
         ConfigError: A count below 1, more racks than groups, or a bandwidth or latency that cannot be.
     """
 
+    anywhere = False
+
     def __init__(
         self,
         groups: int = 4,
@@ -92,9 +94,18 @@ class Ramp:
             known = self._blocks[size] = tuple(dict.fromkeys(self._candidates(size)))
         return known
 
+    def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
+        """Symmetric blocks of free servers."""
+        open_ = set(free)
+        return (block for block in self.blocks(size) if open_.issuperset(block))
+
     def pair(self, source: int, target: int) -> Hashable:
         """Nothing: every pair is one hop apart."""
         return None
+
+    def route(self, source: int, target: int) -> tuple[int, ...]:
+        """The pair's own channel."""
+        return (source * self.servers + target,)
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
         """Latency, and the bytes at the rate of one channel."""

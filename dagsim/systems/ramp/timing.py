@@ -74,7 +74,7 @@ class _Pricing:
                 elif together_s is not None:
                     out.append(Bundle(edge.target, together_s, True, 0, lane))
                 else:
-                    seconds = self.fabric.topology.transfer_s(lane.key, edge.pair_bytes)
+                    seconds = self.fabric.topology.transfer_s(lane.key, edge.pair_bytes * lane.sharing)
                     out.append(Bundle(edge.target, seconds, True, len(out) + 1, lane))
         for op, size in enumerate(self.parts.sync_bytes):
             if self.parts.splits[op] > 1:

@@ -25,6 +25,7 @@ RAMP_POLICIES: Registry[Policy] = Registry(
             "dagsim.systems.ramp.policies.acceptable:AcceptableJct",
             "as little as its deadline allows",
         ),
+        Entry("on_time", "dagsim.systems.ramp.policies.on_time:OnTime", "the smallest degree that is in time"),
     ),
     group="dagsim.ramp_policies",
 )
