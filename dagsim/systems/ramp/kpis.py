@@ -7,6 +7,7 @@ by time. Utilisation is a fraction of the GPU time held; ddls has it too small b
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from statistics import fmean
 from typing import NamedTuple
 
@@ -204,7 +205,7 @@ def _load(rows: list[JobRow]) -> dict[str, float]:
     """What the jobs bring in bytes over the time to the next arrival."""
     rates = [
         (row.demand_memory_bytes + row.demand_dep_bytes) / (following.arrival_s - row.arrival_s)
-        for row, following in zip(rows, rows[1:], strict=False)
+        for row, following in pairwise(rows)
         if following.arrival_s > row.arrival_s
     ]
     return {"mean_load_rate": fmean(rates)} if rates else {}

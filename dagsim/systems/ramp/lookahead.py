@@ -235,7 +235,7 @@ class _Walk:
         for piece in ended:
             by_op.setdefault(self.op_of[piece], []).append(piece)
         new: dict[object, _Cohort] = {}
-        for op, pieces in by_op.items():
+        for op, pieces in sorted(by_op.items()):  # not by server: equal patterns must walk alike
             some = None
             if len(pieces) < self.pieces[op]:
                 some = [piece - self.first[op] for piece in pieces]

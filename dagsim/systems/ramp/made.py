@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The memo: what look-aheads gave, by a key that says all they depend on; shared by kernels, and on file by processes."""
+"""The memo: what look-aheads gave, by a key that says all they depend on. Kernels share it, processes a file of it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from dagsim.systems.ramp.partition import PartitionedGraph
 from dagsim.systems.ramp.rules import Rules
 from dagsim.systems.ramp.topology import Block
 
-__all__ = ["PLACERS", "BestFit", "FirstFit", "Packed", "Placer", "RandomPlacer"]
+__all__ = ["PLACERS", "BestFit", "FirstFit", "Packed", "Placer", "RandomPlacer", "SameType"]
 
 
 class Placer(Protocol):
@@ -32,25 +32,16 @@ class Placer(Protocol):
         """Servers that are not ``occupied`` (a bit mask), or None where there are none."""
 
 
+_HERE = "dagsim.systems.ramp.placement"
+
 PLACERS: Registry[Placer] = Registry(
     "placer",
     (
-        Entry(
-            "first_fit",
-            "dagsim.systems.ramp.placement:FirstFit",
-            "a parent's servers, else the first free block (ddls)",
-        ),
-        Entry(
-            "packed",
-            "dagsim.systems.ramp.placement:Packed",
-            "the first free block for all, smaller operations inside it",
-        ),
-        Entry(
-            "best_fit", "dagsim.systems.ramp.placement:BestFit", "as packed, on the block that keeps most others free"
-        ),
-        Entry(
-            "random", "dagsim.systems.ramp.placement:RandomPlacer", "servers drawn for each operation, symmetric or not"
-        ),
+        Entry("first_fit", f"{_HERE}:FirstFit", "a parent's servers, else the first free block (ddls)"),
+        Entry("packed", f"{_HERE}:Packed", "the first free block for all, smaller operations inside it"),
+        Entry("best_fit", f"{_HERE}:BestFit", "as packed, on the block that keeps most others free"),
+        Entry("same_type", f"{_HERE}:SameType", "as packed, on GPUs of one type, the fastest first"),
+        Entry("random", f"{_HERE}:RandomPlacer", "servers drawn for each operation, symmetric or not"),
     ),
 )
 
@@ -178,6 +169,17 @@ class BestFit(Packed):
             weights = [size / counts[size] for size in weighed.values()]
             known = self._others[fabric] = (np.array(list(weighed), np.uint64), np.array(weights))
         return known
+
+
+class SameType(Packed):
+    """As ``Packed``, on GPUs of one type where it can be, the fastest first: a slow one would hold up all others."""
+
+    def _outer(self, fabric: Fabric, size: int, occupied: int) -> list[int]:
+        def preference(mask: int) -> tuple[int, float]:
+            types = {fabric.gpus[server] for server in range(fabric.servers) if mask >> server & 1}
+            return len(types), -min(gpu.tflops() for gpu in types)
+
+        return sorted(super()._outer(fabric, size, occupied), key=preference)
 
 
 class RandomPlacer:
