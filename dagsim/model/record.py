@@ -44,6 +44,10 @@ class RejectReason(IntEnum):
     """Some task allows only GPU types that the cluster does not have."""
     BY_POLICY = 3
     """The policy rejected it."""
+    NO_PLACE = 4
+    """It could not wait, and there was no place for it."""
+    TOO_SLOW = 5
+    """It would have taken longer than is acceptable."""
 
 
 class Record(NamedTuple):

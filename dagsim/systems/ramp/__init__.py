@@ -1,0 +1,52 @@
+"""RAMP: deep-learning jobs as computation graphs, split over GPUs on an optical fabric, started at once or lost."""
+
+from dagsim.systems.ramp.decisions import (
+    DepPlacement,
+    DepSchedule,
+    OpPartition,
+    OpPlacement,
+    OpSchedule,
+    Partition,
+    Plan,
+)
+from dagsim.systems.ramp.fabric import Fabric
+from dagsim.systems.ramp.graph import ComputationGraph, Op
+from dagsim.systems.ramp.job import RampJob
+from dagsim.systems.ramp.kernel import Outcome, RampKernel
+from dagsim.systems.ramp.memo import Memo
+from dagsim.systems.ramp.planner import Outlook, Planner
+from dagsim.systems.ramp.policies import RAMP_POLICIES
+from dagsim.systems.ramp.ramp_topology import Ramp
+from dagsim.systems.ramp.readers import read_graph, read_graphs
+from dagsim.systems.ramp.rules import DDLS, Rules
+from dagsim.systems.ramp.topology import Block, Topology
+from dagsim.systems.ramp.view import Policy, View
+
+__all__ = [
+    "DDLS",
+    "RAMP_POLICIES",
+    "Block",
+    "ComputationGraph",
+    "DepPlacement",
+    "DepSchedule",
+    "Fabric",
+    "Memo",
+    "Op",
+    "OpPartition",
+    "OpPlacement",
+    "OpSchedule",
+    "Outcome",
+    "Outlook",
+    "Partition",
+    "Plan",
+    "Planner",
+    "Policy",
+    "Ramp",
+    "RampJob",
+    "RampKernel",
+    "Rules",
+    "Topology",
+    "View",
+    "read_graph",
+    "read_graphs",
+]

@@ -1,0 +1,186 @@
+"""The fabric: a topology with one GPU on each server, and what is worked out of it once and for all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from dagsim.errors import ConfigError
+from dagsim.model import Cluster, GpuType, Node, gpu_type
+from dagsim.systems.ramp.topology import Block, Topology
+
+__all__ = ["Crossing", "Fabric", "Lane"]
+
+_GB = 1e9
+
+_KEPT = 20_000
+"""Crossings kept before all are forgotten: where any servers form a block there is no end of them."""
+
+
+class Lane(NamedTuple):
+    """Pairs of pieces of two operations whose transfers cost the same (``key``); ``key`` is None on one server."""
+
+    key: Hashable
+    local: bool
+    """Both ends are on one server: nothing is sent."""
+    targets: tuple[tuple[int, ...], ...]
+    """Per piece of the source the pieces of the target."""
+    channels: tuple[int, ...]
+    """Per piece of the source the bit mask of the channels taken."""
+    all_channels: int
+    sharing: int
+    """The most pairs that take one channel: each gets that part of its rate."""
+    arrivals: tuple[int, ...]
+    """Per piece of the target how many pieces of the source send to it."""
+    even: int
+    """What all ``arrivals`` are, or -1 where they differ."""
+
+
+class Crossing(NamedTuple):
+    """All pairs of servers of two blocks, sorted into lanes."""
+
+    lanes: tuple[Lane, ...]
+
+
+class Fabric:
+    """A topology and the GPU type of each server (default: an A100 with 80 GB everywhere).
+
+    Keep one and give it to many kernels: blocks and crossings are worked out once.
+
+    Raises:
+        ConfigError: Not one GPU type per server.
+    """
+
+    def __init__(self, topology: Topology, gpus: Sequence[GpuType] | GpuType | None = None) -> None:
+        self.topology = topology
+        one = gpu_type("A100-80") if gpus is None else gpus
+        self.gpus: tuple[GpuType, ...] = (one,) * topology.servers if isinstance(one, GpuType) else tuple(one)
+        if len(self.gpus) != topology.servers:
+            raise ConfigError(
+                f"{topology.name} has {topology.servers} servers, but {len(self.gpus)} GPU types were given"
+            )
+        self.types: tuple[GpuType, ...] = tuple(dict.fromkeys(self.gpus))
+        """The distinct GPU types; a server's type is a place in them."""
+        self.type_of: tuple[int, ...] = tuple(self.types.index(gpu) for gpu in self.gpus)
+        self.memory_bytes: tuple[float, ...] = tuple(gpu.memory_gb * _GB for gpu in self.gpus)
+        self.name = f"{topology.name} of {', '.join(f'{self.gpus.count(gpu)} {gpu.name}' for gpu in self.types)}"
+        self.everything = (1 << topology.servers) - 1
+        """The bit mask of all servers."""
+        self._masked: dict[int, tuple[tuple[int, Block], ...]] = {}
+        self._masks: dict[Block, int] = {}
+        self._places: dict[Block, dict[int, int]] = {}
+        self._crossings: dict[tuple[Block, Block], Crossing] = {}
+        self._exchanges: dict[Block, Crossing] = {}
+        self._groups: dict[tuple[Block, ...], Hashable] = {}
+
+    @property
+    def servers(self) -> int:
+        """The number of servers."""
+        return self.topology.servers
+
+    def cluster(self) -> Cluster:
+        """One node per server, for logs and metrics."""
+        nodes = (
+            Node(name, gpu, 1, memory_gb=gpu.memory_gb)
+            for name, gpu in zip(self.topology.server_names, self.gpus, strict=True)
+        )
+        return Cluster(tuple(nodes), "ramp")
+
+    def blocks(self, size: int) -> tuple[tuple[int, Block], ...]:
+        """All blocks of ``size`` servers with their bit masks, in the order of first fit."""
+        known = self._masked.get(size)
+        if known is None:
+            known = self._masked[size] = tuple((self.mask(block), block) for block in self.topology.blocks(size))
+        return known
+
+    def free(self, size: int, occupied: int) -> Iterator[tuple[int, Block]]:
+        """Blocks of servers that are not occupied, with their bit masks, in the order of first fit."""
+        if not self.topology.anywhere:
+            return (known for known in self.blocks(size) if not known[0] & occupied)
+        free = [server for server in range(self.servers) if not occupied >> server & 1]
+        return ((self.mask(block), block) for block in self.topology.free_blocks(size, free))
+
+    def mask(self, block: Block) -> int:
+        """The block's servers as a bit mask."""
+        known = self._masks.get(block)
+        if known is None:
+            known = self._masks[block] = sum(1 << server for server in block)
+        return known
+
+    def place_in(self, block: Block) -> dict[int, int]:
+        """Per server of the block its place in it."""
+        known = self._places.get(block)
+        if known is None:
+            known = self._places[block] = {server: place for place, server in enumerate(block)}
+        return known
+
+    def group(self, blocks: Iterable[Block]) -> Hashable:
+        """The key of a collective over all servers of the blocks."""
+        said = tuple(blocks)
+        known = self._groups.get(said)
+        if known is None:
+            known = self._groups[said] = self.topology.group(frozenset(server for block in said for server in block))
+        return known
+
+    def crossing(self, source: Block, target: Block) -> Crossing:
+        """Transfers from every server of one block to every one of the other."""
+        known = self._crossings.get((source, target))
+        if known is None:
+            if len(self._crossings) > _KEPT:
+                self._crossings.clear()
+            pair = self.topology.pair
+            known = self._crossings[source, target] = self._lanes(source, target, pair, exchange=False)
+        return known
+
+    def exchange(self, block: Block) -> Crossing:
+        """Collectives of every two servers of a block: pieces exchange their weights, never with themselves."""
+        known = self._exchanges.get(block)
+        if known is None:
+            known = self._exchanges[block] = self._lanes(
+                block, block, lambda one, other: self.topology.group(frozenset((one, other))), exchange=True
+            )
+        return known
+
+    def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
+        """Equal for blocks on which a job takes equally long, GPU types included."""
+        if len(self.types) == 1:
+            return self.topology.pattern(blocks)
+        return self.topology.pattern(blocks), tuple(tuple(self.type_of[server] for server in block) for block in blocks)
+
+    def _lanes(
+        self, source: Block, target: Block, key_of: Callable[[int, int], Hashable], *, exchange: bool
+    ) -> Crossing:
+        rows: dict[tuple[bool, Hashable], list[list[int]]] = {}
+        for piece, one in enumerate(source):
+            for to, other in enumerate(target):
+                if exchange and piece == to:
+                    continue
+                local = one == other
+                lane = rows.setdefault((local, None if local else key_of(one, other)), [[] for _ in source])
+                lane[piece].append(to)
+        lanes = []
+        for (local, key), targets in rows.items():
+            routes = [
+                [() if local else self.topology.route(one, target[to]) for to in row]
+                for one, row in zip(source, targets, strict=True)
+            ]
+            load = Counter(channel for row in routes for route in row for channel in route)
+            channels = tuple(_bits(channel for route in row for channel in route) for row in routes)
+            every = 0
+            arrivals = [0] * len(target)
+            for mask, row in zip(channels, targets, strict=True):
+                every |= mask
+                for to in row:
+                    arrivals[to] += 1
+            even = arrivals[0] if len(set(arrivals)) == 1 else -1
+            sharing = max(load.values(), default=1)
+            lanes.append(Lane(key, local, tuple(map(tuple, targets)), channels, every, sharing, tuple(arrivals), even))
+        return Crossing(tuple(lanes))
+
+
+def _bits(numbers: Iterable[int]) -> int:
+    found = 0
+    for number in numbers:
+        found |= 1 << number
+    return found

@@ -1,0 +1,233 @@
+"""Computation graphs: the operations of one deep-learning model, what they cost, and what flows between them.
+
+Only the forward pass is written down. Every operation has a mirror in the backward pass, every edge an edge the other
+way, and the loss joins the two: pass operation ``i`` is the forward one, ``len(graph.ops) + i`` its mirror.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from math import isfinite
+
+from dagsim.errors import GraphError, ModelError
+
+__all__ = ["ComputationGraph", "Op"]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation: seconds of its two passes on the profiled GPU, bytes of its output and of its weights.
+
+    ``seconds_on`` gives the two passes on other GPU types, by the type's name.
+
+    Raises:
+        ModelError: A cost or size is negative or not finite.
+    """
+
+    id: str
+    forward_s: float
+    backward_s: float
+    activation_bytes: float
+    parameter_bytes: float
+    name: str = ""
+    seconds_on: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("forward_s", "backward_s", "activation_bytes", "parameter_bytes"):
+            _check(f"op {self.id!r}: {name}", getattr(self, name))
+        for gpu, passes in self.seconds_on.items():
+            for seconds in passes:
+                _check(f"op {self.id!r}: its seconds on {gpu!r}", seconds)
+
+    @property
+    def memory_bytes(self) -> float:
+        """Output and weights together: what either pass holds."""
+        return self.activation_bytes + self.parameter_bytes
+
+    def seconds(self, gpu: str | None = None) -> tuple[float, float]:
+        """Forward and backward seconds on the GPU type (``None``, or one without figures: as profiled)."""
+        return self.seconds_on.get(gpu or "", (self.forward_s, self.backward_s))
+
+
+class ComputationGraph:
+    """Operations in the order of their file, and edges ``(parent, child)`` as places in it.
+
+    Raises:
+        GraphError: No operations, two of one id, an edge that dangles, is doubled or closes a cycle.
+    """
+
+    __slots__ = ("_costs", "_digest", "_step_s", "children", "edges", "model", "ops", "order", "parents")
+
+    def __init__(self, model: str, ops: Iterable[Op], edges: Iterable[tuple[int, int]]) -> None:
+        self.model = model
+        self.ops = tuple(ops)
+        self.edges = tuple(edges)
+        self._check()
+        children: list[list[int]] = [[] for _ in self.ops]
+        parents: list[list[int]] = [[] for _ in self.ops]
+        for parent, child in self.edges:
+            children[parent].append(child)
+            parents[child].append(parent)
+        self.children = tuple(map(tuple, children))
+        self.parents = tuple(map(tuple, parents))
+        self.order = self._topological_order()
+        """Operations after all their parents: the first to become free comes first."""
+        self._digest = ""
+        self._costs: dict[str | None, tuple[float, ...]] = {}
+        self._step_s = -1.0
+
+    @classmethod
+    def of(cls, model: str, ops: Iterable[Op], edges: Iterable[tuple[str, str]]) -> ComputationGraph:
+        """A graph whose edges name operations by their ids.
+
+        Raises:
+            GraphError: As the class, or an edge names an operation that is not there.
+        """
+        ops = tuple(ops)
+        place = {op.id: number for number, op in enumerate(ops)}
+        found = []
+        for parent, child in edges:
+            for end in (parent, child):
+                if end not in place:
+                    raise GraphError(f"graph {model!r}: the edge {parent!r} -> {child!r} names {end!r}: no such op")
+            found.append((place[parent], place[child]))
+        return cls(model, ops, found)
+
+    @property
+    def last(self) -> int:
+        """The operation with the largest number for an id, else the last in the file: there ddls joins the passes."""
+        if all(op.id.isdecimal() for op in self.ops):
+            return max(range(len(self.ops)), key=lambda number: int(self.ops[number].id))
+        return len(self.ops) - 1
+
+    @property
+    def sinks(self) -> tuple[int, ...]:
+        """Operations without children."""
+        return tuple(number for number, children in enumerate(self.children) if not children)
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of all costs, sizes and edges; equal graphs have equal digests, whatever their names."""
+        if not self._digest:
+            said = [
+                (
+                    op.id,
+                    op.forward_s,
+                    op.backward_s,
+                    op.activation_bytes,
+                    op.parameter_bytes,
+                    sorted(op.seconds_on.items()),
+                )
+                for op in self.ops
+            ]
+            self._digest = blake2b(repr((said, self.edges)).encode(), digest_size=16).hexdigest()
+        return self._digest
+
+    def costs(self, gpu: str | None = None) -> tuple[float, ...]:
+        """Seconds of every pass operation on one GPU of the type: forward ones first, then their mirrors."""
+        known = self._costs.get(gpu)
+        if known is None:
+            both = [op.seconds(gpu) for op in self.ops]
+            known = self._costs[gpu] = (*(one for one, _ in both), *(other for _, other in both))
+        return known
+
+    @property
+    def step_s(self) -> float:
+        """One training step on one GPU of the profiled type: every operation after the other."""
+        if self._step_s < 0:
+            self._step_s = sum(self.costs())
+        return self._step_s
+
+    @property
+    def memory_bytes(self) -> float:
+        """Outputs and weights of all operations, in both passes."""
+        return 2 * sum(op.memory_bytes for op in self.ops)
+
+    @property
+    def dep_bytes(self) -> float:
+        """What the edges of both passes carry unsplit: each the output of the end it starts from."""
+        outputs = [op.activation_bytes for op in self.ops]
+        return sum(outputs[parent] + outputs[child] for parent, child in self.edges) + outputs[self.last]
+
+    def pass_id(self, number: int) -> str:
+        """The id of a pass operation: the mirror of ``k`` in ``1..n`` is ``2n + 1 - k``, of another id ``id'``."""
+        count = len(self.ops)
+        op = self.ops[number % count]
+        if number < count:
+            return op.id
+        return str(2 * count + 1 - int(op.id)) if op.id.isdecimal() else f"{op.id}'"
+
+    def depths(self) -> tuple[int, ...]:
+        """Per pass operation the edges of the shortest path from the first source; 0 where there is none.
+
+        The passes are joined at ``last``.
+        """
+        count = len(self.ops)
+        found = {self.order[0]: 0}
+        queue = [self.order[0]]
+        for number in queue:
+            if number < count:
+                following = [*self.children[number], *([count + number] if number == self.last else [])]
+            else:
+                following = [count + parent for parent in self.parents[number - count]]
+            for child in following:
+                if child not in found:
+                    found[child] = found[number] + 1
+                    queue.append(child)
+        return tuple(found.get(number, 0) for number in range(2 * count))
+
+    def _check(self) -> None:
+        where = f"graph {self.model!r}"
+        if not self.ops:
+            raise GraphError(f"{where} has no operations")
+        seen: set[str] = set()
+        for op in self.ops:
+            if op.id in seen:
+                raise GraphError(f"{where} has two operations with the id {op.id!r}")
+            seen.add(op.id)
+        count = len(self.ops)
+        twice: set[tuple[int, int]] = set()
+        for edge in self.edges:
+            if not all(0 <= end < count for end in edge):
+                raise GraphError(f"{where}: the edge {edge} leads outside its {count} operations")
+            named = " -> ".join(repr(self.ops[end].id) for end in edge)
+            if edge[0] == edge[1]:
+                raise GraphError(f"{where}: the edge {named} is a cycle")
+            if edge in twice:
+                raise GraphError(f"{where}: the edge {named} is given twice")
+            twice.add(edge)
+
+    def _topological_order(self) -> tuple[int, ...]:
+        waiting = [len(parents) for parents in self.parents]
+        order = [number for number, left in enumerate(waiting) if not left]
+        for number in order:
+            for child in self.children[number]:
+                waiting[child] -= 1
+                if not waiting[child]:
+                    order.append(child)
+        if len(order) < len(self.ops):
+            raise GraphError(f"graph {self.model!r} has a cycle: {self._cycle(set(order))}")
+        return tuple(order)
+
+    def _cycle(self, free: set[int]) -> str:
+        """A cycle among the operations that never became free, in words."""
+        number = next(number for number in range(len(self.ops)) if number not in free)
+        walk: list[int] = []
+        while number not in walk:
+            walk.append(number)
+            number = next(parent for parent in self.parents[number] if parent not in free)
+        circle = [*walk[walk.index(number) :], number][::-1]
+        return " -> ".join(repr(self.ops[step].id) for step in circle)
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    def __repr__(self) -> str:
+        return f"ComputationGraph({self.model!r}, {len(self.ops)} ops, {len(self.edges)} edges)"
+
+
+def _check(what: str, value: float) -> None:
+    if not (isfinite(value) and value >= 0):
+        raise ModelError(f"{what} must be a finite number of 0 or more, got {value!r}")

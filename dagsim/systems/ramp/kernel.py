@@ -1,0 +1,301 @@
+"""The kernel: jobs arrive one by one, and each is partitioned and started at once or turned away.
+
+There is no waiting room: servers belong to one job from its start to its end, and a job that is not started when it
+arrives is lost. Inside an instant jobs end first, then the next one arrives and is decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from heapq import heappop, heappush
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.errors import IllegalDecision, ModelError, UnknownName
+from dagsim.model import JobFacts, Kind, RejectReason
+from dagsim.schedule import Schedule
+from dagsim.streams import stream
+from dagsim.systems.ramp.decisions import Partition
+from dagsim.systems.ramp.job import RampJob
+from dagsim.systems.ramp.lookahead import Step
+from dagsim.systems.ramp.planner import Outlook, Planner
+from dagsim.systems.ramp.view import Policy, View
+
+__all__ = ["Outcome", "RampKernel", "Running"]
+
+
+class Outcome(NamedTuple):
+    """What became of one job."""
+
+    job: RampJob
+    degrees: tuple[int, ...] = ()
+    """What could be decided; empty if the job was never decided."""
+    degree: int = 0
+    """What was decided."""
+    reason: RejectReason | None = None
+    """Why it was turned away."""
+    outlook: Outlook | None = None
+    """Where it runs and for how long, also where that was too long; None where it was never placed."""
+    completed_s: float | None = None
+
+    @property
+    def started(self) -> bool:
+        """It was let in."""
+        return self.outlook is not None and self.reason is None
+
+
+class Running(NamedTuple):
+    """A job that runs, in the order in which they end."""
+
+    end_s: float
+    number: int
+    run: int
+    servers: int
+    """As a bit mask."""
+
+
+class RampKernel:
+    """One fabric and one sequence of jobs, in order of arrival. The planner may be shared by many kernels.
+
+    At ``horizon_s`` everything stops: a job that arrives then is not decided, and those that still run stay unfinished.
+
+    Raises:
+        ModelError: A job arrives before the one listed before it.
+    """
+
+    def __init__(self, jobs: Iterable[RampJob], planner: Planner, *, horizon_s: float = inf, seed: int = 0) -> None:
+        self.jobs = tuple(jobs)
+        for job, following in zip(self.jobs, self.jobs[1:], strict=False):
+            if following.arrival_s < job.arrival_s:
+                raise ModelError(f"job {following.id!r} arrives before {job.id!r}, which is listed before it")
+        self.planner = planner
+        self.horizon_s = horizon_s
+        self.now = 0.0
+        self.schedule = Schedule(planner.fabric.cluster(), seed=seed)
+        self.outcomes: list[Outcome] = []
+        """One per job that arrived."""
+        self.running: list[Running] = []
+        """A heap: the job that ends next comes first."""
+        self.occupied = 0
+        """The servers with a job, as a bit mask."""
+        self._seen = 0
+        """The servers that were occupied just before this instant: what ddls counts in its mask."""
+        self._remembered: dict[tuple[str, int], Step] = {}
+        self._waiting = False
+        self._runs = 0
+        self._streams: dict[str, np.random.Generator] = {}
+        self._degrees: tuple[int, ...] | None = None
+
+    def run(self, policy: Policy, until_s: float = inf) -> Schedule:
+        """Let ``policy`` decide until every job is done (or until ``until_s``).
+
+        Raises:
+            IllegalDecision: The policy decided what cannot be.
+        """
+        conversation = self.decisions(until_s)
+        decide = policy.decide
+        try:
+            view = next(conversation)
+            while True:
+                view = conversation.send(decide(view))
+        except StopIteration:
+            return self.schedule
+
+    def decisions(self, until_s: float = inf) -> Generator[View, Iterable[Partition] | None, None]:
+        """Yield a view per job that arrives and take its decision; a job without one is turned away.
+
+        Raises:
+            IllegalDecision: Another job, a degree that is not offered, an unknown placer, a second decision. Nothing
+                has changed then, except what decisions sent before it in the same answer changed.
+        """
+        view = View(self)
+        until_s = min(until_s, self.horizon_s)
+        while self._waiting or self._advance(until_s):
+            answer = yield view
+            for decision in answer or ():
+                self._carry_out(decision)
+            if self._waiting:
+                self._turn_away(0, RejectReason.BY_POLICY, None)
+
+    @property
+    def queued(self) -> RampJob:
+        """The job that waits for its decision: the one that arrived last."""
+        return self.jobs[len(self.outcomes) - 1]
+
+    @property
+    def queued_number(self) -> int:
+        """The number of the job that waits."""
+        return len(self.outcomes) - 1
+
+    @property
+    def free(self) -> int:
+        """The number of servers without a job."""
+        return self.planner.fabric.servers - self.occupied.bit_count()
+
+    def degrees(self) -> tuple[int, ...]:
+        """The degrees that may be decided for the job that waits."""
+        if self._degrees is None:
+            rules, fabric = self.planner.rules, self.planner.fabric
+            wanted = [1, *range(2, rules.max_degree + 1, 2)]
+            if rules.mask == "shape":
+                free = fabric.servers - self._seen.bit_count()
+                offered = [degree for degree in wanted if degree <= free and fabric.blocks(degree)]
+            else:
+                offered = [degree for degree in wanted if degree <= self.free and self._placeable(degree)]
+            self._degrees = (0, *offered)
+        return self._degrees
+
+    def outlook(self, degree: int, placer: str | None = None) -> Outlook | None:
+        """Where the job that waits would run at this degree, and for how long; None where it cannot be placed now."""
+        job = self.queued
+        parts = self.planner.parts(job.graph, degree)
+        placement = self.planner.place(parts, self.occupied, placer)
+        if placement is None:
+            return None
+        step = self._remembered.get((job.graph.digest, parts.degree))
+        return Outlook(parts, placement, step or self.planner.step(parts, placement), job.steps)
+
+    def remaining_s(self) -> tuple[float, ...]:
+        """Per server how long its job still runs; 0 where it has none."""
+        left = [0.0] * self.planner.fabric.servers
+        for end_s, _, _, servers in self.running:
+            while servers:
+                server = servers.bit_length() - 1
+                servers ^= 1 << server
+                left[server] = end_s - self.now
+        return tuple(left)
+
+    def stream(self, name: str) -> np.random.Generator:
+        """The random stream of that name, under the seed of the schedule."""
+        known = self._streams.get(name)
+        if known is None:
+            known = self._streams[name] = stream(self.schedule.seed, name)
+        return known
+
+    def fork(self) -> RampKernel:
+        """An equal kernel at the present instant that goes on by itself; its random streams start anew."""
+        other = RampKernel((), self.planner, horizon_s=self.horizon_s, seed=self.schedule.seed)
+        other.jobs, other.now, other.schedule = self.jobs, self.now, self.schedule.copy()
+        other.outcomes, other.running, other.occupied = list(self.outcomes), list(self.running), self.occupied
+        other._remembered = dict(self._remembered)
+        other._seen, other._waiting, other._runs = self._seen, self._waiting, self._runs
+        return other
+
+    def _advance(self, until_s: float) -> bool:
+        """Let time pass until the next job has arrived; false at the end."""
+        following = len(self.outcomes)
+        arrival_s = self.jobs[following].arrival_s if following < len(self.jobs) else inf
+        while self.running and self.running[0].end_s < min(arrival_s, until_s) - self.planner.rules.same_s:
+            self._pass_to(self.running[0].end_s)
+        stop_s = min(arrival_s, until_s)
+        if stop_s == inf:
+            self.schedule.ended_s = self.now
+            return False
+        self._seen = self.occupied
+        self._pass_to(stop_s)
+        if arrival_s > stop_s:
+            self.schedule.ended_s = self.now
+            return False
+        self._arrive(self.jobs[following])
+        self._waiting = stop_s < until_s
+        self.schedule.ended_s = self.now
+        return self._waiting
+
+    def _pass_to(self, time_s: float) -> None:
+        """Let time pass, and end the jobs that end by then."""
+        self.now = time_s
+        limit_s = time_s + self.planner.rules.same_s
+        while self.running and self.running[0].end_s <= limit_s:
+            done = heappop(self.running)
+            self.occupied ^= done.servers
+            self._finish(done)
+
+    def _arrive(self, job: RampJob) -> None:
+        number = len(self.outcomes)
+        self.outcomes.append(Outcome(job))
+        self._degrees = None
+        self.schedule.jobs.append(self._facts(job))
+        self.schedule.log.append((Kind.ARRIVED, self.now, number, -1, -1, -1, 0, 0, 0.0))
+
+    def _carry_out(self, decision: Partition) -> None:
+        self._check(decision)
+        self.schedule.decisions += 1
+        degree = int(decision.degree)
+        if not degree:
+            self._turn_away(0, RejectReason.BY_POLICY, None)
+            return
+        outlook = self.outlook(degree, decision.placer)
+        if outlook is None:
+            self._turn_away(degree, RejectReason.NO_PLACE, None)
+        elif outlook.jct_s > self.queued.acceptable_s * (1 + self.planner.rules.tolerance):
+            self._turn_away(degree, RejectReason.TOO_SLOW, outlook)
+        else:
+            self._start(degree, outlook)
+
+    def _check(self, decision: Partition) -> None:
+        where = f"at {self.now:g} s: {decision!r}"
+        if not isinstance(decision, Partition):
+            raise IllegalDecision(f"{where}: expected a Partition")
+        if not self._waiting:
+            raise IllegalDecision(f"{where}: no job waits for a decision; job {self.queued_number} has had its own")
+        name = f"at {self.now:g} s: job {decision.job!r}"
+        if decision.job != self.queued_number:
+            raise IllegalDecision(f"{name} does not wait for a decision; job {self.queued_number} does")
+        if isinstance(decision.degree, bool) or not isinstance(decision.degree, int | np.integer):
+            raise IllegalDecision(f"{name}: a degree must be a whole number, got {decision.degree!r}")
+        if decision.placer is not None:
+            try:
+                self.planner.made_placer(decision.placer)
+            except UnknownName as error:
+                raise IllegalDecision(f"{name}: {error}") from None
+        if decision.degree not in self.degrees():
+            offered = ", ".join(map(str, self.degrees()))
+            raise IllegalDecision(f"{name} cannot be split {decision.degree} ways now; offered: {offered}")
+
+    def _turn_away(self, degree: int, reason: RejectReason, outlook: Outlook | None) -> None:
+        number = self.queued_number
+        degrees = self.degrees()
+        self._waiting = False
+        self.outcomes[number] = Outcome(self.queued, degrees, degree, reason, outlook)
+        self.schedule.log.append((Kind.REJECTED, self.now, number, -1, -1, -1, 0, 0, float(reason)))
+
+    def _start(self, degree: int, outlook: Outlook) -> None:
+        number, log = self.queued_number, self.schedule.log
+        if self.planner.rules.remembered:
+            self._remembered.setdefault((self.queued.graph.digest, outlook.parts.degree), outlook.step)
+        degrees = self.degrees()
+        self._waiting = False
+        self.outcomes[number] = Outcome(self.queued, degrees, degree, None, outlook)
+        run, self._runs = self._runs, self._runs + 1
+        servers = outlook.placement.servers
+        mask = sum(1 << server for server in servers)
+        self.occupied |= mask
+        heappush(self.running, Running(self.now + outlook.jct_s, number, run, mask))
+        log.append((Kind.ADMITTED, self.now, number, -1, -1, -1, 0, 0, 0.0))
+        for server in sorted(servers):
+            log.append((Kind.STARTED, self.now, number, 0, run, server, 1, 1, 1.0))
+
+    def _finish(self, done: Running) -> None:
+        outcome, log = self.outcomes[done.number], self.schedule.log
+        assert outcome.outlook is not None
+        time_s = min(done.end_s, self.now)
+        self.outcomes[done.number] = outcome._replace(completed_s=time_s)
+        for server in sorted(outcome.outlook.placement.servers):
+            log.append((Kind.FINISHED, time_s, done.number, 0, done.run, server, 1, 1, 1.0))
+        log.append((Kind.COMPLETED, time_s, done.number, -1, -1, -1, 0, 0, 0.0))
+        log.pack()
+
+    def _placeable(self, degree: int) -> bool:
+        parts = self.planner.parts(self.queued.graph, degree)
+        return self.planner.place(parts, self.occupied) is not None
+
+    def _facts(self, job: RampJob) -> JobFacts:
+        """What stays known of a job; its ideal is the critical path, split as far as can be, with free transfers."""
+        ideal_s = job.steps * self.planner.shortest_step_s(job.graph)
+        deadline_s = job.arrival_s + job.acceptable_s
+        gpus = float(min(self.planner.rules.max_degree, self.planner.fabric.servers))
+        return JobFacts(
+            job.id, job.arrival_s, 0.0, "", deadline_s, 1.0, ideal_s, job.sequential_s, gpus, (job.graph.model,)
+        )

@@ -1,0 +1,185 @@
+"""Partitioning: how many pieces each operation is split into, and the graph of pieces that comes of it.
+
+The graph is kept by operation, not by piece: pieces of one operation are alike, and an edge between two operations
+stands for the edges of all pairs of their pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.errors import ModelError
+from dagsim.registry import Entry, Registry
+from dagsim.systems.ramp.graph import ComputationGraph
+from dagsim.systems.ramp.rules import Rules
+
+__all__ = ["PARTITIONERS", "Edge", "PartitionedGraph", "Partitioner", "partitioned", "random_splits", "sip_ml"]
+
+Partitioner = Callable[[ComputationGraph, int, Rules], tuple[int, ...]]
+"""From a graph, a degree and the rules to the pieces per operation."""
+
+PARTITIONERS: Registry[Partitioner] = Registry(
+    "partitioner",
+    (
+        Entry(
+            "sip_ml", "dagsim.systems.ramp.partition:SipMl", "pieces of one quantum, an even number, at most the degree"
+        ),
+        Entry("random", "dagsim.systems.ramp.partition:Random", "pieces drawn per operation from 1, 2, 4, ... degree"),
+    ),
+)
+
+
+class Edge(NamedTuple):
+    """All dependencies between the pieces of two pass operations, each of ``pair_bytes``."""
+
+    source: int
+    target: int
+    pair_bytes: float
+
+
+class PartitionedGraph(NamedTuple):
+    """Pass operations in pieces. Forward ones come first, then their mirrors."""
+
+    graph: ComputationGraph
+    splits: tuple[int, ...]
+    pieces: tuple[int, ...]
+    """Per pass operation."""
+    memory_bytes: tuple[float, ...]
+    """Per operation: of one piece of either pass."""
+    edges: tuple[Edge, ...]
+    """Forward edges, backward edges, joins."""
+    sync_bytes: tuple[float, ...]
+    """Per operation: what each ordered pair of its mirror's pieces exchanges; 0 where it is not split."""
+
+    @property
+    def degree(self) -> int:
+        """The most pieces of any one operation."""
+        return max(self.splits)
+
+    @property
+    def ops(self) -> int:
+        """The number of pieces of all pass operations."""
+        return sum(self.pieces)
+
+    @property
+    def deps(self) -> int:
+        """The number of dependencies between pieces, exchanges of weights included."""
+        pairs = sum(self.pieces[edge.source] * self.pieces[edge.target] for edge in self.edges)
+        return pairs + sum(count * (count - 1) for count in self.splits)
+
+    @property
+    def total_memory_bytes(self) -> float:
+        """Memory of all pieces of both passes."""
+        return sum(2 * count * memory for count, memory in zip(self.splits, self.memory_bytes, strict=True))
+
+    @property
+    def total_dep_bytes(self) -> float:
+        """Bytes of all dependencies, exchanges of weights included."""
+        between = sum(self.pieces[edge.source] * self.pieces[edge.target] * edge.pair_bytes for edge in self.edges)
+        return between + sum(
+            count * (count - 1) * size for count, size in zip(self.splits, self.sync_bytes, strict=True)
+        )
+
+
+def sip_ml(graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
+    """Pieces of about one quantum of the forward pass, an even number of them or one, at most ``degree``.
+
+    Khani et al. 2021 (SiP-ML, SIGCOMM), as ddls has it: an odd ``degree`` above 1 is only reached where it binds.
+
+    Raises:
+        ModelError: ``degree`` is below 1, or odd and above 1.
+    """
+    if degree < 1 or (degree > 1 and degree % 2):
+        raise ModelError(f"a degree must be 1 or even, got {degree!r}")
+    wished = (2 * ceil(ceil(op.forward_s / rules.quantum_s) / 2) for op in graph.ops)
+    return tuple(max(1, min(pieces, degree)) for pieces in wished)
+
+
+def random_splits(graph: ComputationGraph, degree: int, rules: Rules, rng: np.random.Generator) -> tuple[int, ...]:
+    """Pieces drawn per operation among 1 and the powers of two up to ``degree``.
+
+    Raises:
+        ModelError: ``degree`` is below 1.
+    """
+    if degree < 1:
+        raise ModelError(f"a degree must be 1 or more, got {degree!r}")
+    choices = [1 << power for power in range(degree.bit_length()) if 1 << power <= degree]
+    return tuple(int(pieces) for pieces in rng.choice(choices, len(graph)))
+
+
+class SipMl:
+    """``sip_ml`` as a registry makes it."""
+
+    def __call__(self, graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
+        """Pieces per operation."""
+        return sip_ml(graph, degree, rules)
+
+
+class Random:
+    """``random_splits`` with numbers of its own, the same for every kernel of one ``seed``."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def __call__(self, graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
+        """Pieces per operation."""
+        return random_splits(graph, degree, rules, self._rng)
+
+
+def partitioned(graph: ComputationGraph, splits: tuple[int, ...], rules: Rules) -> PartitionedGraph:
+    """The graph of pieces.
+
+    Raises:
+        ModelError: Not one count per operation, or one that is neither 1 nor even.
+    """
+    count = len(graph)
+    if len(splits) != count:
+        raise ModelError(f"graph {graph.model!r} has {count} operations, but {len(splits)} counts of pieces were given")
+    for op, pieces in zip(graph.ops, splits, strict=True):
+        if pieces != 1 and (pieces < 1 or pieces % 2):
+            raise ModelError(
+                f"graph {graph.model!r}: op {op.id!r} must be split into 1 or an even number, got {pieces!r}"
+            )
+    ends = [
+        *graph.edges,
+        *((count + child, count + parent) for parent, child in graph.edges),
+        *((op, count + op) for op in ((graph.last,) if rules.joins == "last" else graph.sinks)),
+    ]
+    total = _in_memory if rules.flow_bytes == "memory" else _of_output
+    edges = tuple(
+        Edge(source, target, total(graph, splits, source, target) / (splits[source % count] * splits[target % count]))
+        for source, target in ends
+    )
+    weights = [op.memory_bytes if rules.sync_bytes == "memory" else op.parameter_bytes for op in graph.ops]
+    return PartitionedGraph(
+        graph,
+        splits,
+        splits * 2,
+        tuple(op.memory_bytes / pieces for op, pieces in zip(graph.ops, splits, strict=True)),
+        edges,
+        tuple(size / pieces if pieces > 1 else 0.0 for size, pieces in zip(weights, splits, strict=True)),
+    )
+
+
+def _of_output(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
+    """The output of the forward producer: forward it is sent, backward its gradient comes back."""
+    count = len(graph)
+    producer = source if source < count else target - count
+    return graph.ops[producer].activation_bytes
+
+
+def _in_memory(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
+    """Output and weights of the end that ddls splits first; one that stays whole counts as first, then the source."""
+    count = len(graph)
+    one, other = source % count, target % count
+    if splits[one] == 1:
+        first = one
+    elif splits[other] == 1:
+        first = other
+    else:
+        first = min(one, other)
+    return graph.ops[first].memory_bytes

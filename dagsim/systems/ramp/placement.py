@@ -1,0 +1,221 @@
+"""Placers: on which servers each operation's pieces run.
+
+A server serves one job, and holds at most one piece of an operation. Pieces go to a symmetric block, so that they can
+run collectives; a mirror's pieces run where the forward ones do.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from dagsim.registry import Entry, Registry
+from dagsim.systems.ramp.decisions import OpPlacement
+from dagsim.systems.ramp.fabric import Fabric
+from dagsim.systems.ramp.partition import PartitionedGraph
+from dagsim.systems.ramp.rules import Rules
+from dagsim.systems.ramp.topology import Block
+
+__all__ = ["PLACERS", "BestFit", "FirstFit", "Packed", "Placer", "RandomPlacer", "SameType"]
+
+
+class Placer(Protocol):
+    """Something that finds servers for a partitioned job."""
+
+    deterministic: bool
+    """The same servers are found whenever the same ones are occupied."""
+
+    def place(
+        self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
+    ) -> OpPlacement | None:
+        """Servers that are not ``occupied`` (a bit mask), or None where there are none."""
+
+
+_HERE = "dagsim.systems.ramp.placement"
+
+PLACERS: Registry[Placer] = Registry(
+    "placer",
+    (
+        Entry("first_fit", f"{_HERE}:FirstFit", "a parent's servers, else the first free block (ddls)"),
+        Entry("packed", f"{_HERE}:Packed", "the first free block for all, smaller operations inside it"),
+        Entry("best_fit", f"{_HERE}:BestFit", "as packed, on the block that keeps most others free"),
+        Entry("same_type", f"{_HERE}:SameType", "as packed, on GPUs of one type, the fastest first"),
+        Entry("random", f"{_HERE}:RandomPlacer", "servers drawn for each operation, symmetric or not"),
+    ),
+)
+
+
+class _Walk:
+    """Operations placed so far: their blocks, and the memory left on each server."""
+
+    def __init__(self, job: int, parts: PartitionedGraph, fabric: Fabric, rules: Rules) -> None:
+        self.job = job
+        self.parts = parts
+        self.fabric = fabric
+        self.free = list(fabric.memory_bytes)
+        self.held = 2.0 if rules.backward_memory else 1.0
+        self.blocks: dict[Block, int] = {}
+        self.block_of = [-1] * len(parts.splits)
+        self.names: list[Block] = []
+
+    def beside_a_parent(self, op: int) -> bool:
+        """Take the servers of the first parent that has as many pieces, and memory in all."""
+        pieces = self.parts.splits[op]
+        whole = self.parts.memory_bytes[op] * pieces * self.held
+        for parent in self.parts.graph.parents[op]:
+            block = self.names[self.block_of[parent]]
+            if len(block) == pieces and sum(self.free[server] for server in block) >= whole:
+                self.take(op, block)
+                return True
+        return False
+
+    def fits(self, op: int, block: Block) -> bool:
+        """Every server of the block has memory for its piece."""
+        piece = self.parts.memory_bytes[op] * self.held
+        return all(self.free[server] >= piece for server in block)
+
+    def take(self, op: int, block: Block) -> None:
+        """Place the operation on the block."""
+        piece = self.parts.memory_bytes[op] * self.held
+        for server in block:
+            self.free[server] -= piece
+        number = self.blocks.setdefault(block, len(self.names))
+        if number == len(self.names):
+            self.names.append(block)
+        self.block_of[op] = number
+
+    def done(self) -> OpPlacement:
+        """The placement, once every operation has its block."""
+        return OpPlacement(self.job, tuple(self.names), tuple(self.block_of))
+
+
+class FirstFit:
+    """RAMP's first fit: beside a parent of as many pieces, else on the first free block, operation by operation.
+
+    An operation may use any server that no other job has, so that blocks of different sizes overlap, or do not.
+    """
+
+    deterministic = True
+
+    def place(
+        self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
+    ) -> OpPlacement | None:
+        """Servers for every operation, or None as soon as one finds none."""
+        walk = _Walk(job, parts, fabric, rules)
+        for op in parts.graph.order:
+            if walk.beside_a_parent(op):
+                continue
+            for _, block in fabric.free(parts.splits[op], occupied):
+                if walk.fits(op, block):
+                    walk.take(op, block)
+                    break
+            else:
+                return None
+        return walk.done()
+
+
+class Packed:
+    """One block of the largest size for the whole job; operations of fewer pieces find their blocks inside it."""
+
+    deterministic = True
+
+    def place(
+        self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
+    ) -> OpPlacement | None:
+        """Servers for every operation, or None."""
+        for outer in self._outer(fabric, parts.degree, occupied):
+            found = _inside(outer, job, parts, fabric, rules)
+            if found is not None:
+                return found
+        return None
+
+    def _outer(self, fabric: Fabric, size: int, occupied: int) -> list[int]:
+        """Free blocks of ``size`` servers as bit masks, the preferred one first."""
+        return list(dict.fromkeys(mask for mask, _ in fabric.free(size, occupied)))
+
+
+class BestFit(Packed):
+    """As ``Packed``, on the free block that leaves most blocks of every size free: the next jobs find room.
+
+    A block of the whole ``size`` counts its size, for jobs of all degrees up to ``largest`` alike. Fabrics of up to 64
+    servers are searched whole; on larger ones the first free block is taken.
+    """
+
+    def __init__(self, largest: int = 16) -> None:
+        self.largest = largest
+        self._others: dict[Fabric, tuple[np.ndarray, np.ndarray]] = {}
+        self._known: dict[tuple[Fabric, int, int], list[int]] = {}
+
+    def _outer(self, fabric: Fabric, size: int, occupied: int) -> list[int]:
+        free = super()._outer(fabric, size, occupied)
+        if len(free) < 2 or fabric.servers > 64 or fabric.topology.anywhere:
+            return free
+        known = self._known.get((fabric, size, occupied))
+        if known is None:
+            masks, weights = self._all_blocks(fabric)
+            after = np.array([mask | occupied for mask in free], np.uint64)
+            left = ((after[:, None] & masks[None, :]) == 0) @ weights
+            order = np.argsort(-left, kind="stable")
+            known = self._known[fabric, size, occupied] = [free[number] for number in order.tolist()]
+        return known
+
+    def _all_blocks(self, fabric: Fabric) -> tuple[np.ndarray, np.ndarray]:
+        known = self._others.get(fabric)
+        if known is None:
+            sizes = [1, *range(2, min(self.largest, fabric.servers) + 1, 2)]
+            weighed = {mask: float(size) for size in sizes for mask, _ in fabric.blocks(size)}
+            counts = {size: sum(1 for weight in weighed.values() if weight == size) for size in set(weighed.values())}
+            weights = [size / counts[size] for size in weighed.values()]
+            known = self._others[fabric] = (np.array(list(weighed), np.uint64), np.array(weights))
+        return known
+
+
+class SameType(Packed):
+    """As ``Packed``, on GPUs of one type where it can be, the fastest first: a slow one would hold up all others."""
+
+    def _outer(self, fabric: Fabric, size: int, occupied: int) -> list[int]:
+        def preference(mask: int) -> tuple[int, float]:
+            types = {fabric.gpus[server] for server in range(fabric.servers) if mask >> server & 1}
+            return len(types), -min(gpu.tflops() for gpu in types)
+
+        return sorted(super()._outer(fabric, size, occupied), key=preference)
+
+
+class RandomPlacer:
+    """Each operation on servers drawn among those with memory that no other job has; ignores symmetry."""
+
+    deterministic = False
+
+    def __init__(self, seed: int = 0) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def place(
+        self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
+    ) -> OpPlacement | None:
+        """Servers for every operation, or None where too few are free."""
+        walk = _Walk(job, parts, fabric, rules)
+        for op in parts.graph.order:
+            open_ = [
+                server for server in range(fabric.servers) if not occupied >> server & 1 and walk.fits(op, (server,))
+            ]
+            pieces = parts.splits[op]
+            if len(open_) < pieces:
+                return None
+            walk.take(op, tuple(int(server) for server in self._rng.choice(open_, pieces, replace=False)))
+        return walk.done()
+
+
+def _inside(outer: int, job: int, parts: PartitionedGraph, fabric: Fabric, rules: Rules) -> OpPlacement | None:
+    """All operations on blocks within ``outer``, beside a parent where that is possible."""
+    walk = _Walk(job, parts, fabric, rules)
+    for op in parts.graph.order:
+        if walk.beside_a_parent(op):
+            continue
+        for _, block in fabric.free(parts.splits[op], ~outer):
+            if walk.fits(op, block):
+                walk.take(op, block)
+                break
+        else:
+            return None
+    return walk.done()

@@ -1,0 +1,238 @@
+"""The planner: from a job and a degree to its five decisions and the time they take."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import NamedTuple
+
+from dagsim.errors import ConfigError
+from dagsim.systems.ramp.decisions import DepPlacement, DepSchedule, OpPartition, OpPlacement, Plan
+from dagsim.systems.ramp.fabric import Fabric, Lane
+from dagsim.systems.ramp.graph import ComputationGraph
+from dagsim.systems.ramp.lookahead import Step, look_ahead
+from dagsim.systems.ramp.memo import SHARED, Memo
+from dagsim.systems.ramp.partition import PARTITIONERS, PartitionedGraph, partitioned
+from dagsim.systems.ramp.placement import PLACERS, Placer
+from dagsim.systems.ramp.rules import Rules
+from dagsim.systems.ramp.schedules import OP_SCHEDULES
+from dagsim.systems.ramp.timing import TimedGraph, timed
+
+__all__ = ["Outlook", "Planner", "Traffic"]
+
+
+_KEPT = 100_000
+"""Placements kept before all are forgotten: a long training sees no end of occupancies."""
+
+
+class Outlook(NamedTuple):
+    """What one degree would come to for a job now: where it would run, and for how long."""
+
+    parts: PartitionedGraph
+    placement: OpPlacement
+    step: Step
+    steps: int
+
+    @property
+    def jct_s(self) -> float:
+        """Completion time of the job: all its training steps."""
+        return self.steps * self.step.seconds
+
+    @property
+    def communication_s(self) -> float:
+        """Seconds in which something is sent."""
+        return self.steps * self.step.communication_s
+
+    @property
+    def computation_s(self) -> float:
+        """Seconds in which something is computed."""
+        return self.steps * self.step.computation_s
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds of computing, summed over the servers."""
+        return self.steps * self.step.busy_s
+
+
+class Traffic(NamedTuple):
+    """What a job sends over channels in a step, and over how many."""
+
+    flow_bytes: float
+    channels: int
+
+
+class Planner:
+    """Partitions, places, orders and times jobs on one fabric; what it has worked out it keeps.
+
+    ``partitioner``, ``placer`` and ``op_schedule`` are names in their registries, e.g. ``"best_fit"``.
+
+    Raises:
+        UnknownName: No partitioner, placer or schedule of that name.
+        ConfigError: A flow schedule other than ``srpt`` and ``fifo``.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        rules: Rules,
+        *,
+        partitioner: str = "sip_ml",
+        placer: str = "first_fit",
+        op_schedule: str = "srpt",
+        flow_schedule: str = "srpt",
+        memo: Memo | None = None,
+    ) -> None:
+        if flow_schedule not in ("srpt", "fifo"):
+            raise ConfigError(f"unknown flow schedule {flow_schedule!r}; allowed: srpt, fifo")
+        self.fabric = fabric
+        self.rules = rules
+        self.memo = SHARED if memo is None else memo
+        self._partition = PARTITIONERS.create(partitioner)
+        self._repeatable = partitioner == "sip_ml"
+        self._order = OP_SCHEDULES.create(op_schedule)
+        self.placer = placer
+        self.shortest_first = flow_schedule == "srpt"
+        self._said = (fabric.name, repr(rules), op_schedule, flow_schedule)
+        self._placers: dict[str, Placer] = {}
+        self._splits: dict[tuple[str, int], tuple[int, ...]] = {}
+        self._parts: dict[tuple[str, tuple[int, ...]], PartitionedGraph] = {}
+        self._placements: dict[tuple[str, tuple[int, ...], int, str], OpPlacement | None] = {}
+        self._shortest: dict[str, float] = {}
+        self._traffic: dict[tuple[str, tuple[int, ...], OpPlacement], Traffic] = {}
+        self._steps: dict[tuple[str, tuple[int, ...], OpPlacement], Step] = {}
+
+    def parts(self, graph: ComputationGraph, degree: int) -> PartitionedGraph:
+        """The graph in pieces."""
+        splits = self._splits.get((graph.digest, degree))
+        if splits is None:
+            splits = self._partition(graph, degree, self.rules)
+            if self._repeatable:
+                self._splits[graph.digest, degree] = splits
+        known = self._parts.get((graph.digest, splits))
+        if known is None:
+            known = self._parts[graph.digest, splits] = partitioned(graph, splits, self.rules)
+        return known
+
+    def place(self, parts: PartitionedGraph, occupied: int, placer: str | None = None) -> OpPlacement | None:
+        """Servers for a job in pieces, or None; placements are for job 0."""
+        name = placer or self.placer
+        made = self.made_placer(name)
+        if not made.deterministic:
+            return made.place(0, parts, self.fabric, occupied, self.rules)
+        key = (parts.graph.digest, parts.splits, occupied, name)
+        if len(self._placements) > _KEPT:
+            self._placements.clear()
+            self._steps.clear()
+            self._traffic.clear()
+        if key not in self._placements:
+            self._placements[key] = made.place(0, parts, self.fabric, occupied, self.rules)
+        return self._placements[key]
+
+    def made_placer(self, name: str) -> Placer:
+        """The placer of that name, made once.
+
+        Raises:
+            UnknownName: There is none.
+        """
+        made = self._placers.get(name)
+        if made is None:
+            made = self._placers[name] = PLACERS.create(name)
+        return made
+
+    def shortest_step_s(self, graph: ComputationGraph) -> float:
+        """The critical path of one step, split as far as the rules allow, on the fastest GPUs, with free transfers."""
+        known = self._shortest.get(graph.digest)
+        if known is None:
+            known = self._shortest[graph.digest] = self._critical_path_s(graph)
+        return known
+
+    def step(self, parts: PartitionedGraph, placement: OpPlacement) -> Step:
+        """One training step on those servers, looked up or looked ahead."""
+        near = (parts.graph.digest, parts.splits, placement)
+        known = self._steps.get(near)
+        if known is None:
+            key = self.key(parts, placement)
+            known = self.memo.get(key)
+            if known is None:
+                known = self.look_ahead(parts, placement)
+                self.memo.put(key, known)
+            self._steps[near] = known
+        return known
+
+    def look_ahead(self, parts: PartitionedGraph, placement: OpPlacement) -> Step:
+        """One training step on those servers, gone through without the memo."""
+        schedule = self._order(0, parts, self.fabric)
+        return look_ahead(
+            timed(parts, placement, self.fabric, self.rules),
+            schedule,
+            self.fabric,
+            self.rules,
+            shortest_flow_first=self.shortest_first,
+        )
+
+    def key(self, parts: PartitionedGraph, placement: OpPlacement) -> Hashable:
+        """All that the time of a step depends on."""
+        return (
+            *self._said,
+            parts.graph.digest,
+            parts.splits,
+            self.fabric.pattern(placement.blocks),
+            placement.block_of,
+        )
+
+    def plan(self, number: int, parts: PartitionedGraph, placement: OpPlacement) -> Plan:
+        """The five decisions, in full."""
+        channels = self._sent_over(parts, placement)
+        return Plan(
+            OpPartition(number, parts.splits),
+            placement._replace(job=number),
+            self._order(number, parts, self.fabric),
+            DepPlacement(number, channels),
+            DepSchedule(number, self.shortest_first),
+        )
+
+    def traffic(self, parts: PartitionedGraph, placement: OpPlacement) -> Traffic:
+        """What goes over channels on those servers."""
+        near = (parts.graph.digest, parts.splits, placement)
+        known = self._traffic.get(near)
+        if known is None:
+            known = self._traffic[near] = self._sent(parts, placement)
+        return known
+
+    def timed(self, parts: PartitionedGraph, placement: OpPlacement) -> TimedGraph:
+        """The run time of every dependency."""
+        return timed(parts, placement, self.fabric, self.rules)
+
+    def _critical_path_s(self, graph: ComputationGraph) -> float:
+        degree = max(degree for degree in (1, *range(2, self.rules.max_degree + 1, 2)) if self.fabric.blocks(degree))
+        parts, count = self.parts(graph, degree), len(graph)
+        costs = [graph.costs(gpu.name) for gpu in self.fabric.types]
+        fastest = [min(cost[op] for cost in costs) / parts.pieces[op] for op in range(2 * count)]
+        ends = [0.0] * (2 * count)
+        into: list[list[int]] = [[] for _ in ends]
+        for edge in parts.edges:
+            into[edge.target].append(edge.source)
+        for op in (*graph.order, *(count + op for op in reversed(graph.order))):
+            ends[op] = max((ends[source] for source in into[op]), default=0.0) + fastest[op]
+        return max(ends)
+
+    def _sent(self, parts: PartitionedGraph, placement: OpPlacement) -> Traffic:
+        total = 0.0
+        for lane, size in self._flows(parts, placement):
+            total += size * sum(map(len, lane.targets))
+        return Traffic(total, self._sent_over(parts, placement).bit_count())
+
+    def _sent_over(self, parts: PartitionedGraph, placement: OpPlacement) -> int:
+        channels = 0
+        for lane, _ in self._flows(parts, placement):
+            channels |= lane.all_channels
+        return channels
+
+    def _flows(self, parts: PartitionedGraph, placement: OpPlacement) -> Iterator[tuple[Lane, float]]:
+        """Every lane on which something is sent, with the bytes of each of its dependencies."""
+        count = len(parts.graph)
+        crossings = [
+            (self.fabric.crossing(placement.block(edge.source % count), placement.block(edge.target % count)), edge[2])
+            for edge in parts.edges
+        ]
+        crossings += [(self.fabric.exchange(placement.block(op)), size) for op, size in enumerate(parts.sync_bytes)]
+        return ((lane, size) for crossing, size in crossings if size for lane in crossing.lanes if not lane.local)

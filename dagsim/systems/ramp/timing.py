@@ -1,0 +1,154 @@
+"""What each dependency takes on the servers chosen: nothing on one server, else a transfer or a share in a collective.
+
+The dependencies of an operation that end together form one *bundle*: those to one other operation, at one price.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.systems.ramp.decisions import OpPlacement
+from dagsim.systems.ramp.fabric import Fabric, Lane
+from dagsim.systems.ramp.partition import Edge, PartitionedGraph
+from dagsim.systems.ramp.rules import Rules
+
+__all__ = ["Bundle", "TimedGraph", "timed"]
+
+
+class Bundle(NamedTuple):
+    """Dependencies of one price from the pieces of one pass operation to those of another."""
+
+    target: int
+    seconds: float
+    flows: bool
+    """They are sent over channels; otherwise they cost nothing, on one server or without bytes."""
+    group: int
+    """Bundles of one source and group are one collective: they are sent together."""
+    lane: Lane
+
+
+class TimedGraph(NamedTuple):
+    """A partitioned and placed graph with the run time of every dependency."""
+
+    parts: PartitionedGraph
+    placement: OpPlacement
+    bundles: tuple[tuple[Bundle, ...], ...]
+    """Per pass operation what its pieces set off when they end; edges first, exchanges of weights behind."""
+    edges: tuple[tuple[int, int], ...]
+    """Per edge of the passes (``PartitionedGraph.edges``): its source, and its first bundle among that one's."""
+
+
+def timed(parts: PartitionedGraph, placement: OpPlacement, fabric: Fabric, rules: Rules) -> TimedGraph:
+    """Price every dependency."""
+    return _Pricing(parts, placement, fabric, rules).priced()
+
+
+class _Pricing:
+    """The pricing of one placed job."""
+
+    def __init__(self, parts: PartitionedGraph, placement: OpPlacement, fabric: Fabric, rules: Rules) -> None:
+        self.parts = parts
+        self.fabric = fabric
+        self.rules = rules
+        self.count = len(parts.graph)
+        self.placement = placement
+        self.blocks = [placement.block(op) for op in range(self.count)] * 2
+
+    def priced(self) -> TimedGraph:
+        bundles: list[list[Bundle]] = [[] for _ in self.blocks]
+        collective = self._collectives()
+        places = []
+        for number, edge in enumerate(self.parts.edges):
+            out = bundles[edge.source]
+            places.append((edge.source, len(out)))
+            together_s = collective.get(number)
+            for lane in self.fabric.crossing(self.blocks[edge.source], self.blocks[edge.target]).lanes:
+                flows = not lane.local and edge.pair_bytes > 0
+                if not flows:
+                    out.append(Bundle(edge.target, 0.0, False, 0, lane))
+                elif together_s is not None:
+                    out.append(Bundle(edge.target, together_s, True, 0, lane))
+                else:
+                    seconds = self.fabric.topology.transfer_s(lane.key, edge.pair_bytes * lane.sharing)
+                    out.append(Bundle(edge.target, seconds, True, len(out) + 1, lane))
+        for op, size in enumerate(self.parts.sync_bytes):
+            if self.parts.splits[op] > 1:
+                self._exchange(op, size, bundles[self.count + op])
+        return TimedGraph(self.parts, self.placement, tuple(map(tuple, bundles)), tuple(places))
+
+    def _collectives(self) -> dict[int, float]:
+        """Seconds of the collective that each edge is part of, by the edge's number."""
+        leaving: dict[int, list[int]] = {}
+        entering: dict[int, list[int]] = {}
+        for number, edge in enumerate(self.parts.edges):
+            leaving.setdefault(edge.source, []).append(number)
+            if edge.target >= self.count:
+                entering.setdefault(edge.target, []).append(number)
+        found: dict[int, float] = {}
+        if self.rules.collectives == "pair":
+            for op in range(self.count):
+                self._together(leaving.get(op, ()), op, found)
+                self._together(entering.get(self.count + op, ()), op, found)
+        else:
+            for op, numbers in leaving.items():
+                self._together(numbers, op, found)
+        return found
+
+    def _together(self, numbers: Iterable[int], op: int, found: dict[int, float]) -> None:
+        """Price the edges as one collective of ``op`` if it is split and all ends lie on the same servers."""
+        edges = [self.parts.edges[number] for number in numbers]
+        if not edges or self.parts.pieces[op] == 1:
+            return
+        if not self._same_ends(edges):
+            for number in numbers:
+                found.pop(number, None)
+            return
+        group = self.fabric.group(dict.fromkeys(self.blocks[end] for edge in edges for end in edge[:2]))
+        seconds = self.fabric.topology.collective_s(group, self._total_bytes(edges))
+        for number in numbers:
+            found[number] = seconds
+
+    def _same_ends(self, edges: list[Edge]) -> bool:
+        """Every server is as often the source of one of the dependencies as it is the target of one."""
+        if len({self.blocks[end] for edge in edges for end in edge[:2]}) == 1:
+            return True
+        balance: Counter[int] = Counter()
+        for edge in edges:
+            for server in self.blocks[edge.source]:
+                balance[server] += self.parts.pieces[edge.target]
+            for server in self.blocks[edge.target]:
+                balance[server] -= self.parts.pieces[edge.source]
+        return not any(balance.values())
+
+    def _total_bytes(self, edges: list[Edge]) -> float:
+        pieces = self.parts.pieces
+        return _summed(tuple((edge.pair_bytes, pieces[edge.source] * pieces[edge.target]) for edge in edges))
+
+    def _exchange(self, op: int, size: float, out: list[Bundle]) -> None:
+        """Price the exchange of weights among the pieces of the operation's mirror."""
+        mirror, block = self.count + op, self.blocks[op]
+        whole = self.fabric.group((block,)) if self.rules.collectives == "operation" else None
+        group = -1
+        for lane in self.fabric.exchange(block).lanes:
+            if not size:
+                out.append(Bundle(mirror, 0.0, False, 0, lane))
+                continue
+            if whole is not None:
+                seconds = self.fabric.topology.collective_s(whole, size * len(block))
+            else:
+                seconds = self.fabric.topology.collective_s(lane.key, size + size)
+            out.append(Bundle(mirror, seconds, True, group, lane))
+            group -= whole is None
+
+
+@lru_cache(maxsize=65536)
+def _summed(terms: tuple[tuple[float, int], ...]) -> float:
+    """The sum of all terms, each ``count`` times, added one after the other: ddls rounds sizes up after that."""
+    if all(count & (count - 1) == 0 for _, count in terms):
+        return sum(size * count for size, count in terms)
+    return float(np.cumsum(np.repeat([size for size, _ in terms], [count for _, count in terms]))[-1])

@@ -1,0 +1,65 @@
+"""RAMP against results of ddls itself."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+SCRIPT = Path(__file__).parents[3] / "scripts" / "validate_ramp.py"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("validate_ramp", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.data
+def test_every_golden_lookahead_and_episode_is_equal(data: Path, script: ModuleType) -> None:
+    found = list(script.golden(data / "golden/ddls", data / "traces/pipedream"))
+    assert len(found) == 21
+    assert not [f"{row.file}: {row.what}" for row in found if row.what]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("model", "degree", "jct_s"),
+    [
+        ("resnet18", 2, 18336.3351),
+        ("resnet18", 6, 6114.3934),
+        ("resnet18", 16, 2295.8188),
+        ("squeezenet1_0", 4, 9503.3294),
+        ("squeezenet1_0", 16, 2379.1975),
+    ],
+)
+def test_completion_times_of_the_published_table(
+    data: Path, script: ModuleType, model: str, degree: int, jct_s: float
+) -> None:
+    graph = script.read_graph(data / f"traces/pipedream/{model}.txt", "s")
+    assert script.job(graph, degree, script.planner())["jct_s"] == pytest.approx(jct_s, abs=6e-5)
+
+
+@pytest.mark.data
+def test_constant_degrees_block_as_published(data: Path, script: ModuleType) -> None:
+    found = script.constant_degrees(data / "golden/ddls", data / "traces/pipedream")
+    for row in found.values():
+        assert row["got"] == pytest.approx(row["expected"], abs=0.001)
+
+
+@pytest.mark.data
+def test_a_difference_is_found(data: Path, script: ModuleType, tmp_path: Path) -> None:
+    path = data / "golden/ddls/lookahead_4x4x2_alexnet_2.json.gz"
+    said = json.loads(gzip.decompress(path.read_bytes()))
+    said["deps"][5][3] += 1e-7
+    (tmp_path / path.name).write_bytes(gzip.compress(json.dumps(said).encode()))
+    (row,) = script.golden(tmp_path, data / "traces/pipedream")
+    assert "dependency" in row.what

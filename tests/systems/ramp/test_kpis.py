@@ -1,0 +1,127 @@
+"""Figures of an episode."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from dagsim.systems.ramp import (
+    DDLS,
+    ComputationGraph,
+    Fabric,
+    Memo,
+    Op,
+    Partition,
+    Planner,
+    Ramp,
+    RampJob,
+    RampKernel,
+    Rules,
+)
+from dagsim.systems.ramp.kpis import UNITS, job_rows, kpis
+from dagsim.systems.ramp.readers import read_graphs
+
+
+def played(*decisions: tuple[float, float, int], horizon_s: float = 10.0) -> RampKernel:
+    """One-second steps, four of them, of a graph of 10 bytes of output; (arrival, beta, degree) per job."""
+    graph = ComputationGraph("one", [Op("1", 0.5, 0.5, 10.0, 0.0)], [])
+    jobs = [RampJob(str(number), graph, at, beta, 4) for number, (at, beta, _) in enumerate(decisions)]
+    rules = Rules(quantum_s=0.01, max_degree=4, joins="last")
+    topology = Ramp(2, 2, 1, node_bytes_per_s=1e18, propagation_s=0.0, io_s=0.0)
+    kernel = RampKernel(jobs, Planner(Fabric(topology), rules, memo=Memo()), horizon_s=horizon_s)
+    conversation = kernel.decisions()
+    next(conversation)
+    try:
+        for number, (_, _, degree) in enumerate(decisions):
+            conversation.send([Partition(number, degree)])
+    except StopIteration:
+        pass
+    return kernel
+
+
+def test_every_job_is_completed_blocked_with_a_cause_or_running() -> None:
+    rows = list(job_rows(played((0.0, 1.0, 2), (1.0, 1.0, 0), (2.0, 0.4, 2), (8.0, 1.0, 1), (10.0, 1.0, 1))))
+    assert [(row.status, row.cause) for row in rows] == [
+        ("completed", None),
+        ("blocked", "declined"),
+        ("blocked", "too_slow"),
+        ("running", "unfinished"),
+        ("undecided", None),
+    ]
+
+
+def test_rates_are_of_the_jobs_that_arrived() -> None:
+    found = kpis(played((0.0, 1.0, 2), (1.0, 1.0, 0), (2.0, 0.4, 2), (8.0, 1.0, 1), (10.0, 1.0, 1)))
+    assert found["num_jobs_arrived"] == 5
+    assert found["blocking_rate"] == 3 / 5
+    assert found["acceptance_rate"] == 1 / 5
+    assert (
+        found["blocking_rate_declined"] == found["blocking_rate_too_slow"] == found["blocking_rate_unfinished"] == 0.2
+    )
+
+
+def test_times_and_utilisation_have_their_units() -> None:
+    found = kpis(played((0.0, 1.0, 2), (8.0, 1.0, 1)))
+    # 4 steps of 1 s on two servers: 2 s. The other runs 2 of its 4 s before the end at 10 s.
+    assert found["job_completion_time"] == pytest.approx(2.0)
+    assert found["job_completion_time_speedup"] == pytest.approx(2.0)
+    assert found["mean_mounted_worker_utilisation_frac"] == pytest.approx(1.0)
+    assert found["mean_num_jobs_running"] == pytest.approx(0.4)
+    assert found["mean_num_mounted_workers"] == pytest.approx(0.6)
+    assert found["mean_cluster_worker_utilisation_frac"] == pytest.approx(0.15)
+
+
+def test_what_a_running_job_has_worked_through_counts() -> None:
+    # 20 bytes of memory (both passes) of the first, half of 20 of the second
+    found = kpis(played((0.0, 1.0, 2), (8.0, 1.0, 1)))
+    assert found["compute_info_processed"] == pytest.approx(30.0)
+    assert found["mean_compute_throughput"] == pytest.approx(3.0)
+    # the join of both passes carries 10 bytes, half of them between two servers; no weights are exchanged
+    assert found["dep_info_processed"] == pytest.approx(10.0 + 5.0)
+    assert found["flow_info_processed"] == pytest.approx(5.0)
+    assert found["mean_load_rate"] == pytest.approx(30.0 / 8.0)
+
+
+def test_an_episode_without_jobs_has_no_rates() -> None:
+    kernel = RampKernel((), Planner(Fabric(Ramp(2, 2, 1)), DDLS, memo=Memo()))
+    assert list(kernel.decisions()) == []
+    found = kpis(kernel)
+    assert found["num_jobs_arrived"] == 0
+    assert "blocking_rate" not in found
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    "name", ["acceptable_jct_betaA_seed0_T100000", "max_parallelism_betaA_seed0_T200000", "random_betaA_seed0_T1000000"]
+)
+def test_figures_are_those_of_ddls(data: Path, name: str) -> None:
+    said = json.loads(gzip.decompress((data / f"golden/ddls/episode_{name}.json.gz").read_bytes()))
+    graphs = read_graphs(data / "traces/pipedream", tuple({row["model"] for row in said["jobs"]}), "s")
+    until_s = said["config"]["sim_time"]
+    jobs = [
+        RampJob(str(number), graphs[row["model"]], row["time_arrived"], row["beta"])
+        for number, row in enumerate(said["jobs"])
+    ]
+    jobs.append(RampJob("last", graphs["gnmt"], until_s))
+    kernel = RampKernel(jobs, Planner(Fabric(Ramp(ddls=True)), DDLS), horizon_s=until_s)
+    conversation = kernel.decisions()
+    next(conversation)
+    for number, row in enumerate(said["jobs"][:-1]):
+        conversation.send([Partition(number, row["action"])])
+    with pytest.raises(StopIteration):
+        conversation.send([Partition(len(said["jobs"]) - 1, said["jobs"][-1]["action"])])
+    found = kpis(kernel)
+    elsewhere = {
+        *(key for key in UNITS if "utilisation" in key or "overhead_frac" in key or key.startswith("mean_num")),
+        "mean_load_rate",  # it depends on the job after the last
+        "job_communication_overhead_time",  # ddls breaks ties by a hash
+    }
+    shared = found.keys() & said["kpi"].keys() - elsewhere
+    assert len(shared) > 30
+    for key in shared:
+        assert found[key] == pytest.approx(said["kpi"][key], rel=1e-6), key
+    communication_s = said["kpi"]["job_communication_overhead_time"]
+    assert found["job_communication_overhead_time"] == pytest.approx(communication_s, rel=1e-3)
