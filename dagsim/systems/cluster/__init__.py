@@ -1,0 +1,1 @@
+"""DAG jobs on a cluster."""
