@@ -29,6 +29,8 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "strict": ("fifo",),
     "orders": ("fifo-fit", "ljf", "edf", "llf", "priority", "critical-path", "f1", "f2", "f3", "f4"),
     "typed": ("sjf", "saf", "wspt"),
+    "jobs": ("srpt-work", "scpt", "sjf-cp"),
+    "easy": ("easy", "easy-sjf", "easy-lxf"),
 }
 """Policies by the kind of their order."""
 

@@ -13,6 +13,8 @@ from dagsim.schedule import Schedule
 from dagsim.sim.estimates import Estimates
 from dagsim.sim.preemption import Preemption
 from dagsim.sim.runtime import Recorded, Runtime
+from dagsim.systems.cluster.lane.easy import EASY, Easy, advance_easy, grown_easy, new_easy
+from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS, JobOrder, advance_jobs, new_job_order
 from dagsim.systems.cluster.lane.lists import advance_list
 from dagsim.systems.cluster.lane.orders import ORDERS, Columns
 from dagsim.systems.cluster.lane.reading import Scene, read
@@ -50,29 +52,77 @@ def simulate(scene: Scene, plan: Plan) -> tuple[np.ndarray, float]:
     Raises:
         ConfigError: The lane cannot simulate these jobs.
     """
-    why = too_much(scene)
+    why = too_much(scene, plan)
     if why:
         raise ConfigError(why)
-    s = _state(scene, plan)
+    if not scene.facts:
+        return np.empty(0, ROW), 0.0
+    loop = _loop(scene, plan)
     log = np.empty(_rows(scene), ROW)
-    while advance_list(s, log.view(np.recarray)):
-        if len(log) - s.n[ROWS] < len(s.nodes) + 2:
+    while loop.advance(log.view(np.recarray)):
+        if len(log) - loop.s.n[ROWS] < len(loop.s.nodes) + 2:
             log.resize(len(log) * 3 // 2, refcheck=False)
         else:
-            s = grown(s)
-    _check(s)
-    log.resize(int(s.n[ROWS]), refcheck=False)
-    return log, float(s.now[0])
+            loop.grow()
+    _check(loop.s)
+    log.resize(int(loop.s.n[ROWS]), refcheck=False)
+    return log, float(loop.s.now[0])
 
 
-def _state(scene: Scene, plan: Plan) -> State:
-    order = ORDERS[plan.policy]
+class Loop:
+    """The compiled loop of a family of policies, and what it works on."""
+
+    def __init__(self, s: State) -> None:
+        self.s = s
+
+    def advance(self, log: np.recarray) -> bool:
+        """Go on; True if there is more to do but not enough space."""
+        return advance_list(self.s, log)
+
+    def grow(self) -> None:
+        """Make more space in the state."""
+        self.s = grown(self.s)
+
+
+class JobLoop(Loop):
+    """Orders over jobs as wholes."""
+
+    def __init__(self, s: State, order: JobOrder) -> None:
+        super().__init__(s)
+        self.order = order
+
+    def advance(self, log: np.recarray) -> bool:
+        return advance_jobs(self.s, log, self.order)
+
+
+class EasyLoop(Loop):
+    """EASY and its orders."""
+
+    def __init__(self, s: State, easy: Easy) -> None:
+        super().__init__(s)
+        self.easy = easy
+
+    def advance(self, log: np.recarray) -> bool:
+        return advance_easy(self.s, log, self.easy)
+
+    def grow(self) -> None:
+        super().grow()
+        self.easy = grown_easy(self.s, self.easy)
+
+
+def _loop(scene: Scene, plan: Plan) -> Loop:
+    work, classes = scene.work, scene.classes
+    order = ORDERS.get(plan.policy, ORDERS["fifo"])
     with np.errstate(invalid="ignore"):  # inf - inf, of tasks that run nowhere: their jobs are rejected
-        key = order.keys(Columns(scene.work, scene.classes))
-    s = new_state(scene.work, scene.classes, scene.nodes, key, plan.placement)
+        key = order.keys(Columns(work, classes))
+    s = new_state(work, classes, scene.nodes, key, plan.placement)
+    if plan.policy in JOB_ORDERS:
+        return JobLoop(s, new_job_order(work, classes, plan.policy))
+    if plan.policy in EASY:
+        return EasyLoop(s, new_easy(s, work, classes, plan.policy))
     s.n[STRICT] = order.strict
     s.ageing[0] = plan.params.get("ageing", 0.0)
-    return s
+    return Loop(s)
 
 
 def _rows(scene: Scene) -> int:

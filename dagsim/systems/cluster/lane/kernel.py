@@ -21,7 +21,6 @@ from dagsim.systems.cluster.lane.state import (
     JOBS,
     NONE,
     PHASE,
-    QUIET,
     ROWS,
     RUNS,
     RUNS_FREE,
@@ -77,7 +76,6 @@ def move_on(s: State, log: np.recarray) -> bool:
     jobs = len(s.jobs) - 1
     ends, coming = s.n[ENDS] > 0, s.n[JOBS] < jobs
     if s.n[PHASE] == SETTLE:
-        s.n[QUIET] = 0
         if ends and s.ends[0].key == s.now[0]:
             _finish(s, log)
         elif coming and s.jobs[s.n[JOBS]].arrival_s <= s.now[0]:

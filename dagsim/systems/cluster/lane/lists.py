@@ -14,7 +14,7 @@ from dagsim.systems.cluster.lane.index import fits_on
 from dagsim.systems.cluster.lane.jit import inner, int64, main
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, enough_space, move_on, start
 from dagsim.systems.cluster.lane.placement import choose
-from dagsim.systems.cluster.lane.state import ENDED, FRESH, PHASE, QUIET, STARTS, STRICT, State
+from dagsim.systems.cluster.lane.state import ENDED, FRESH, PHASE, STARTS, STRICT, State
 
 __all__ = ["advance_list"]
 
@@ -35,14 +35,11 @@ def advance_list(s: State, log: np.recarray) -> bool:
 def _decide(s: State, log: np.recarray) -> bool:
     """Start one task; False if none can."""
     _take_in(s)
-    if s.n[QUIET]:
-        return False
     task, only = _first(s)
     type_, node = -1, -1
     if task >= 0:
         type_, node = choose(s, task, only)
     if node == -1:
-        s.n[QUIET] = 1
         return False
     start(s, log, task, type_, node)
     return True

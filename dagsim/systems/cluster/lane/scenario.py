@@ -13,11 +13,13 @@ from dagsim.registry import Spec
 from dagsim.sim.estimates import Estimates
 from dagsim.sim.preemption import Preemption
 from dagsim.systems.cluster.lane import jit
+from dagsim.systems.cluster.lane.easy import EASY
+from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS
 from dagsim.systems.cluster.lane.orders import ORDERS
 from dagsim.systems.cluster.lane.reading import Scene
 from dagsim.systems.cluster.lane.state import BEST, CONSOLIDATE, FIRST, WORST
 
-__all__ = ["Plan", "Verdict", "applies", "planned", "too_much"]
+__all__ = ["PLACEMENTS", "POLICIES", "Plan", "Verdict", "applies", "planned", "too_much"]
 
 PLACEMENTS: Mapping[str, int] = {
     "best-fit": BEST,
@@ -26,10 +28,14 @@ PLACEMENTS: Mapping[str, int] = {
     "worst-fit": WORST,
     "consolidate": CONSOLIDATE,
 }
+POLICIES = (*ORDERS, *JOB_ORDERS, *EASY)
+"""The policies that the lane knows."""
 _PARAMS: Mapping[str, tuple[str, ...]] = {"priority": ("ageing",)}
 """Parameters beside ``placement`` that a policy may have."""
-_MOST = 9e12
-"""Cores or GB of a cluster whose millionths, summed, are a number of 64 bits."""
+_MOST = 9e9
+"""Cores or GB of a cluster whose millionths, summed, are a number that 64 bits hold exactly, as a float as well."""
+_MOST_JOBS = 1 << 21
+"""Jobs whose order the SimPy kernel's EASY, which keeps it as a float, tells apart."""
 _MOST_LEAVES = 1 << 27
 """Leaves of all trees: 1 GB."""
 
@@ -76,7 +82,7 @@ def applies(
         "disturbances": bool(disturbances),
         "observers of the log": bool(observers),
         "admission": admission,
-        "more than 9e12 cores or GB of memory": _is_huge(cluster),
+        "more than 9e9 cores or GB of memory": _is_huge(cluster),
     }
     for feature, there in features.items():
         if there:
@@ -97,8 +103,8 @@ def planned(policy: object) -> Plan:
     if not isinstance(policy, str):
         raise ConfigError(f"the compiled lane knows policies by name, got {policy!r}")
     name, params = Spec.parse(policy)
-    if name not in ORDERS:
-        raise ConfigError(f"the compiled lane does not know the policy {name!r}; it knows {', '.join(ORDERS)}")
+    if name not in POLICIES:
+        raise ConfigError(f"the compiled lane does not know the policy {name!r}; it knows {', '.join(POLICIES)}")
     placement = params.pop("placement", "best-fit")
     if placement not in PLACEMENTS:
         known = ", ".join(PLACEMENTS)
@@ -109,13 +115,15 @@ def planned(policy: object) -> Plan:
     return Plan(name, PLACEMENTS[str(placement)], params)
 
 
-def too_much(scene: Scene) -> str:
+def too_much(scene: Scene, plan: Plan) -> str:
     """A sentence that says why the lane cannot simulate these jobs, empty if it can."""
     work, classes, nodes = scene.work, scene.classes, scene.nodes
     may = classes.may[work.rows.kind].astype(bool)
     admitted = work.jobs.rejected[work.rows.job] == 0
     if np.isinf(work.truth[may & admitted[:, None]]).any():
         return "the compiled lane does not know tasks that never end on a GPU type that they may use"
+    if plan.policy in EASY and len(work.jobs.arrival_s) > _MOST_JOBS:
+        return f"the compiled lane knows {plan.policy} for up to {_MOST_JOBS} jobs, got {len(work.jobs.arrival_s)}"
     leaves = 4 * nodes.by_type.shape[1] * classes.may.sum()
     if leaves > _MOST_LEAVES:
         return f"{len(classes.table)} different demands on {len(nodes.table)} nodes need too much memory in the lane"

@@ -26,7 +26,6 @@ __all__ = [
     "PHASE",
     "PIECES",
     "PLACEMENT",
-    "QUIET",
     "RING",
     "ROWS",
     "RUNS",
@@ -58,7 +57,6 @@ BEST, FIRST, WORST, CONSOLIDATE = range(4)
     PHASE,
     PLACEMENT,
     STRICT,
-    QUIET,
     ROWS,
     JOBS,
     STARTED,
@@ -75,10 +73,9 @@ BEST, FIRST, WORST, CONSOLIDATE = range(4)
     HOLDS_FREE,
     PIECES,
     COUNTERS,
-) = range(20)
+) = range(19)
 """Places in ``State.n``. ``STARTED`` and ``JOBS`` count starts and arrivals, ``ENDS`` the entries of that heap;
-``RUNS`` and ``HOLDS`` are in use, the ``TOP`` of each is the first one never used, and ``FREE`` the first to use again.
-``QUIET`` is set while nothing can start until something happens."""
+``RUNS`` and ``HOLDS`` are in use, the ``TOP`` of each is the first one never used, and ``FREE`` the first to use again."""
 
 ENTRY = table(f8="key", i8="what")
 JOB = table(f8="arrival_s rejected", i8="first left")
