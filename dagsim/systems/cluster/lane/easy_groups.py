@@ -15,7 +15,18 @@ from dagsim.systems.cluster.lane.columns import Classes, Work, records, table
 from dagsim.systems.cluster.lane.jit import inner, int64
 from dagsim.systems.cluster.lane.state import State
 
-__all__ = ["BY_LENGTH", "BY_ORDER", "BY_SLOWDOWN", "GROUPS", "STAMP", "Groups", "add", "first_of", "new_groups", "remove"]
+__all__ = [
+    "BY_LENGTH",
+    "BY_ORDER",
+    "BY_SLOWDOWN",
+    "GROUPS",
+    "STAMP",
+    "Groups",
+    "add",
+    "first_of",
+    "new_groups",
+    "remove",
+]
 
 BY_ORDER, BY_LENGTH, BY_SLOWDOWN = range(3)
 """Who comes first in a group: the oldest, the shortest, the one with the largest slowdown."""
