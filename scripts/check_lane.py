@@ -16,12 +16,13 @@ import json
 import random
 import sys
 from collections.abc import Mapping
+from typing import Any
 
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.policies import POLICIES
 from dagsim.schedule import Schedule
-from dagsim.sim import Estimates, Simulation
+from dagsim.sim import Estimates, Preemption, Simulation
 from dagsim.systems.cluster.lane.drive import run
 from dagsim.systems.cluster.lane.jit import jitted
 
@@ -30,6 +31,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "orders": ("fifo-fit", "ljf", "edf", "llf", "priority", "critical-path", "f1", "f2", "f3", "f4"),
     "typed": ("sjf", "saf", "wspt"),
     "jobs": ("srpt-work", "scpt", "sjf-cp"),
+    "srtf": ("srtf", "srsf"),
     "easy": ("easy", "easy-sjf", "easy-lxf"),
 }
 """Policies by the kind of their order."""
@@ -104,8 +106,9 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
     rng = random.Random(f"{kind} {number}")
     cluster, jobs, policy = cluster_of(rng), jobs_of(rng), policy_of(rng, kind)
     estimates = Estimates(rng.choice(("exact", "exact", "noisy", "predicted", "hidden")))
-    slow = Simulation(cluster, jobs, estimates=estimates, seed=number).run(POLICIES.create(policy))
-    return slow, run(cluster, jobs, policy, estimates=estimates, seed=number)
+    models: dict[str, Any] = {"estimates": estimates, "preemption": Preemption(rng.choice(("resume", "restart")))}
+    slow = Simulation(cluster, jobs, seed=number, **models).run(POLICIES.create(policy))
+    return slow, run(cluster, jobs, policy, seed=number, **models)
 
 
 def equal(one: Schedule, other: Schedule) -> bool:

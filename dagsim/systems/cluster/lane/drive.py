@@ -17,11 +17,16 @@ from dagsim.systems.cluster.lane.easy import EASY, Easy, advance_easy, grown_eas
 from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS, JobOrder, advance_jobs, new_job_order
 from dagsim.systems.cluster.lane.lists import advance_list
 from dagsim.systems.cluster.lane.orders import ORDERS, Columns
+from dagsim.systems.cluster.lane.preempt import grown_pieces
 from dagsim.systems.cluster.lane.reading import Scene, read
 from dagsim.systems.cluster.lane.scenario import Plan, planned, too_much
+from dagsim.systems.cluster.lane.srtf import SRTF, Srtf, advance_srtf, grown_srtf, new_srtf, srtf_state
 from dagsim.systems.cluster.lane.state import ROWS, STRICT, State, grown, new_state
 
 __all__ = ["run", "simulate"]
+
+_KEYS = {"srtf": "sjf", "srsf": "saf"}
+"""Orders that pieces are ranked by, too."""
 
 
 def run(
@@ -40,7 +45,7 @@ def run(
         ConfigError: The lane cannot carry this out; the message names what it does not know.
         ModelError: Jobs that do not come in order of arrival, or a task without the estimate that is asked for.
     """
-    plan = planned(policy)
+    plan = planned(policy, preemption)
     scene = read(cluster, jobs, runtime or Recorded(), estimates or Estimates(), seed)
     rows, ended_s = simulate(scene, plan)
     return Schedule(cluster, scene.facts, ScheduleLog.of(rows), seed, ended_s=ended_s)
@@ -110,9 +115,24 @@ class EasyLoop(Loop):
         self.easy = grown_easy(self.s, self.easy)
 
 
+class SrtfLoop(Loop):
+    """Least remaining first, with preemption."""
+
+    def __init__(self, s: State, srtf: Srtf) -> None:
+        super().__init__(s)
+        self.srtf = srtf
+
+    def advance(self, log: np.recarray) -> bool:
+        return advance_srtf(self.s, log, self.srtf)
+
+    def grow(self) -> None:
+        self.s = grown_pieces(self.s)
+        self.srtf = grown_srtf(self.s, self.srtf)
+
+
 def _loop(scene: Scene, plan: Plan) -> Loop:
     work, classes = scene.work, scene.classes
-    order = ORDERS.get(plan.policy, ORDERS["fifo"])
+    order = ORDERS[_KEYS.get(plan.policy, plan.policy if plan.policy in ORDERS else "fifo")]
     with np.errstate(invalid="ignore"):  # inf - inf, of tasks that run nowhere: their jobs are rejected
         key = order.keys(Columns(work, classes))
     s = new_state(work, classes, scene.nodes, key, plan.placement)
@@ -120,6 +140,9 @@ def _loop(scene: Scene, plan: Plan) -> Loop:
         return JobLoop(s, new_job_order(work, classes, plan.policy))
     if plan.policy in EASY:
         return EasyLoop(s, new_easy(s, work, classes, plan.policy))
+    if plan.policy in SRTF:
+        s = srtf_state(s)
+        return SrtfLoop(s, new_srtf(s, classes, plan.policy, plan.keeps))
     s.n[STRICT] = order.strict
     s.ageing[0] = plan.params.get("ageing", 0.0)
     return Loop(s)

@@ -16,6 +16,7 @@ from dagsim.systems.cluster.lane.jit import inner, int64
 from dagsim.systems.cluster.lane.state import State
 
 __all__ = [
+    "ACTIVE",
     "BY_LENGTH",
     "BY_ORDER",
     "BY_SLOWDOWN",
@@ -23,6 +24,7 @@ __all__ = [
     "STAMP",
     "Groups",
     "add",
+    "before",
     "first_of",
     "new_groups",
     "remove",

@@ -43,6 +43,7 @@ __all__ = [
     "alive",
     "enough_space",
     "move_on",
+    "origin_of",
     "start",
     "stop",
 ]
@@ -97,6 +98,13 @@ def move_on(s: State, log: np.recarray) -> bool:
 def alive(s: State, entry: int) -> bool:
     """Whether the run of an entry (its number and slot) is still under way."""
     return s.runs[entry & ((1 << SLOTS) - 1)].number == entry >> SLOTS
+
+
+@inner
+def origin_of(s: State, task: int) -> int:
+    """Find the task that a piece is of; a task is its own."""
+    first = len(s.fresh) - len(s.origin)
+    return task if task < first else s.origin[task - first]
 
 
 @inner
@@ -177,7 +185,7 @@ def _finish(s: State, log: np.recarray) -> None:
     run = s.ends[0].what & ((1 << SLOTS) - 1)
     pop(s.ends, 0, s.n[ENDS])
     s.n[ENDS] -= 1
-    task = s.runs[run].task
+    task = origin_of(s, s.runs[run].task)
     s.todo[task].unfinished -= s.runs[run].count
     stop(s, log, run, FINISHED)
     if s.todo[task].unfinished:
@@ -233,7 +241,7 @@ def _row(s: State, log: np.recarray, what: int, task: int, number: int, node: in
     row.kind = what
     row.time_s = s.now[0]
     row.job = job
-    row.task = task - s.jobs[job].first
+    row.task = origin_of(s, task) - s.jobs[job].first
     row.run = number
     row.node = node
     row.instances = count

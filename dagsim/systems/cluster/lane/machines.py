@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dagsim.systems.cluster.lane.columns import MICRO
 from dagsim.systems.cluster.lane.jit import inner, int64
 from dagsim.systems.cluster.lane.state import CHANGES, HOLDS, HOLDS_FREE, HOLDS_TOP, NAMED_GPUS, RING, State
 
-__all__ = ["cores", "give_back", "room", "take", "tightest"]
+__all__ = ["cores", "give_back", "room", "room_among", "take", "tightest"]
 
 _ENOUGH = 1 << 40
 """Room for what asks for nothing."""
@@ -15,21 +17,27 @@ _ENOUGH = 1 << 40
 @inner
 def room(s: State, kind: int, node: int) -> int:
     """Count the instances of a demand class that could start on a node now."""
+    return room_among(s, s.nodes, s.left, kind, node)
+
+
+@inner
+def room_among(s: State, nodes: np.recarray, left: np.ndarray, kind: int, node: int) -> int:
+    """Count the instances that could start if the nodes, and the GPUs that are shared, were in the given state."""
     whole, share = s.classes[kind].whole, s.classes[kind].share
     if whole:
-        count = s.nodes[node].idle // whole
+        count = nodes[node].idle // whole
     elif share:
-        count = s.nodes[node].idle * (MICRO // share)
-        if s.nodes[node].partly:
-            for gpu in range(s.nodes[node].gpus):
-                if s.left[node, gpu] > 0:
-                    count += s.left[node, gpu] // share
+        count = nodes[node].idle * (MICRO // share)
+        if nodes[node].partly:
+            for gpu in range(nodes[node].gpus):
+                if left[node, gpu] > 0:
+                    count += left[node, gpu] // share
     else:
         count = _ENOUGH
     if s.classes[kind].cpus:
-        count = min(count, s.nodes[node].cpus // s.classes[kind].cpus)
+        count = min(count, nodes[node].cpus // s.classes[kind].cpus)
     if s.classes[kind].memory:
-        count = min(count, s.nodes[node].memory // s.classes[kind].memory)
+        count = min(count, nodes[node].memory // s.classes[kind].memory)
     return count
 
 

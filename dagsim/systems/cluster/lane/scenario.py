@@ -17,6 +17,7 @@ from dagsim.systems.cluster.lane.easy import EASY
 from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS
 from dagsim.systems.cluster.lane.orders import ORDERS
 from dagsim.systems.cluster.lane.reading import Scene
+from dagsim.systems.cluster.lane.srtf import SRTF
 from dagsim.systems.cluster.lane.state import BEST, CONSOLIDATE, FIRST, WORST
 
 __all__ = ["PLACEMENTS", "POLICIES", "Plan", "Verdict", "applies", "planned", "too_much"]
@@ -28,7 +29,7 @@ PLACEMENTS: Mapping[str, int] = {
     "worst-fit": WORST,
     "consolidate": CONSOLIDATE,
 }
-POLICIES = (*ORDERS, *JOB_ORDERS, *EASY)
+POLICIES = (*ORDERS, *JOB_ORDERS, *EASY, *SRTF)
 """The policies that the lane knows."""
 _PARAMS: Mapping[str, tuple[str, ...]] = {"priority": ("ageing",)}
 """Parameters beside ``placement`` that a policy may have."""
@@ -46,6 +47,8 @@ class Plan(NamedTuple):
     policy: str
     placement: int
     params: Mapping[str, object]
+    keeps: bool = True
+    """A preempted run keeps the work it has done."""
 
 
 class Verdict(NamedTuple):
@@ -88,17 +91,17 @@ def applies(
         if there:
             return Verdict(False, f"the compiled lane does not know {feature}")
     try:
-        planned(policy)
+        planned(policy, preemption)
     except DagsimError as error:
         return Verdict(False, str(error))
     return Verdict(True)
 
 
-def planned(policy: object) -> Plan:
+def planned(policy: object, preemption: Preemption | None = None) -> Plan:
     """The plan for a policy's name, with its parameters in brackets.
 
     Raises:
-        ConfigError: The lane does not know the policy, its placement or another parameter.
+        ConfigError: The lane does not know the policy, its placement or another parameter, or how to preempt.
     """
     if not isinstance(policy, str):
         raise ConfigError(f"the compiled lane knows policies by name, got {policy!r}")
@@ -112,7 +115,10 @@ def planned(policy: object) -> Plan:
     for param in params:
         if param not in _PARAMS.get(name, ()):
             raise ConfigError(f"the compiled lane does not know the parameter {param!r} of {name}")
-    return Plan(name, PLACEMENTS[str(placement)], params)
+    stops = preemption or Preemption()
+    if name in SRTF and (stops.restart_s or stops.checkpoint_s_per_gb):
+        raise ConfigError("the compiled lane does not know preemptions that take time")
+    return Plan(name, PLACEMENTS[str(placement)], params, stops.on_resume == "resume")
 
 
 def too_much(scene: Scene, plan: Plan) -> str:

@@ -75,7 +75,8 @@ BEST, FIRST, WORST, CONSOLIDATE = range(4)
     COUNTERS,
 ) = range(19)
 """Places in ``State.n``. ``STARTED`` and ``JOBS`` count starts and arrivals, ``ENDS`` the entries of that heap;
-``RUNS`` and ``HOLDS`` are in use, the ``TOP`` of each is the first one never used, and ``FREE`` the first to use again."""
+``RUNS`` and ``HOLDS`` are in use, the ``TOP`` of each is the first one never
+used, ``FREE`` the first to use again. ``PIECES`` counts preemptions."""
 
 ENTRY = table(f8="key", i8="what")
 JOB = table(f8="arrival_s rejected", i8="first left")
@@ -88,7 +89,8 @@ HOLD = table(i8="node count mask gpu next")
 TREE = table(i8="at wide width seen total")
 """A tournament tree of ``width`` leaves: its scores, and (or -1) the room for gangs, begin in ``State.leaves`` there.
 ``total`` is the room on all nodes, ``seen`` how many changes it has caught up with."""
-QUEUE = table(i8="at held")
+QUEUE = table(i8="at held most")
+"""A heap of ready tasks; it begins ``at`` and has space for ``most``."""
 TYPE = table(i8="count idle cpus")
 """Per type its nodes, and its idle GPUs and free CPUs in millionths."""
 
@@ -120,7 +122,9 @@ class State(NamedTuple):
     ends: np.recarray  # (runs,) ENTRY
     runs: np.recarray  # (runs,) RUN
     holds: np.recarray  # HOLD
-    fresh: np.ndarray  # (n,) int64: tasks that became ready since the last decision
+    origin: np.ndarray  # (pieces,) int64: the task of each piece; pieces stand behind the tasks in all columns of tasks
+    work_left: np.ndarray  # (n + pieces,) float64: the fraction of the work still to do; only where tasks are preempted
+    fresh: np.ndarray  # (n + pieces,) int64: tasks that became ready since the last decision
     ended: np.ndarray  # (runs,) int64: jobs of runs that ended since
     starts: np.ndarray  # (runs,) int64: entries of runs that started since
     path: np.ndarray  # (N,) int64: room for a walk over nodes
@@ -174,6 +178,8 @@ def new_state(work: Work, classes: Classes, nodes: Nodes, key: np.ndarray, place
         ends=records(ENTRY, spare),
         runs=records(RUN, spare),
         holds=records(HOLD, spare + 2 * int(free.gpus.sum())),
+        origin=np.empty(0, np.int64),
+        work_left=np.empty(0),
         fresh=np.empty(tasks, np.int64),
         ended=np.empty(spare, np.int64),
         starts=np.empty(spare, np.int64),
@@ -208,4 +214,4 @@ def _trees(classes: Classes, nodes: Nodes, placement: int) -> tuple[np.recarray,
 def _queues(work: Work, kinds: int, width: int) -> tuple[np.recarray, int]:
     """Empty queues of ready tasks, each with a stretch for all tasks of its class, and the length of all stretches."""
     most = np.repeat(np.bincount(work.rows.kind, minlength=kinds), width)
-    return records(QUEUE, len(most), at=np.cumsum(most) - most), int(most.sum())
+    return records(QUEUE, len(most), at=np.cumsum(most) - most, most=most), int(most.sum())
