@@ -32,6 +32,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "typed": ("sjf", "saf", "wspt"),
     "jobs": ("srpt-work", "scpt", "sjf-cp"),
     "srtf": ("srtf", "srsf"),
+    "las": ("las", "2d-las"),
     "easy": ("easy", "easy-sjf", "easy-lxf"),
 }
 """Policies by the kind of their order."""
@@ -97,8 +98,12 @@ def jobs_of(rng: random.Random) -> list[Job]:
 def policy_of(rng: random.Random, kind: str) -> str:
     """A policy of the kind with a placement."""
     name = rng.choice(KINDS[kind])
-    ageing = f",ageing={rng.choice((0.0, 0.01))}" if name == "priority" else ""
-    return f"{name}[placement={rng.choice(PLACEMENTS)}{ageing}]"
+    more = ""
+    if name == "priority":
+        more = f",ageing={rng.choice((0.0, 0.01))}"
+    elif kind == "las":
+        more = f",quantum_s={rng.choice((5, 10, 33.3, 60.0))}"
+    return f"{name}[placement={rng.choice(PLACEMENTS)}{more}]"
 
 
 def both(number: int, kind: str) -> tuple[Schedule, Schedule]:

@@ -15,6 +15,7 @@ from dagsim.sim.preemption import Preemption
 from dagsim.sim.runtime import Recorded, Runtime
 from dagsim.systems.cluster.lane.easy import EASY, Easy, advance_easy, grown_easy, new_easy
 from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS, JobOrder, advance_jobs, new_job_order
+from dagsim.systems.cluster.lane.las import LAS, Las, advance_las, grown_las, new_las
 from dagsim.systems.cluster.lane.lists import advance_list
 from dagsim.systems.cluster.lane.orders import ORDERS, Columns
 from dagsim.systems.cluster.lane.preempt import grown_pieces
@@ -130,6 +131,21 @@ class SrtfLoop(Loop):
         self.srtf = grown_srtf(self.s, self.srtf)
 
 
+class LasLoop(Loop):
+    """Least attained service first, in rounds."""
+
+    def __init__(self, s: State, las: Las) -> None:
+        super().__init__(s)
+        self.las = las
+
+    def advance(self, log: np.recarray) -> bool:
+        return advance_las(self.s, log, self.las)
+
+    def grow(self) -> None:
+        self.s = grown_pieces(self.s)
+        self.las = grown_las(self.s, self.las)
+
+
 def _loop(scene: Scene, plan: Plan) -> Loop:
     work, classes = scene.work, scene.classes
     order = ORDERS[_KEYS.get(plan.policy, plan.policy if plan.policy in ORDERS else "fifo")]
@@ -143,6 +159,9 @@ def _loop(scene: Scene, plan: Plan) -> Loop:
     if plan.policy in SRTF:
         s = srtf_state(s)
         return SrtfLoop(s, new_srtf(s, classes, plan.policy, plan.keeps))
+    if plan.policy in LAS:
+        s = srtf_state(s)
+        return LasLoop(s, new_las(s, plan.policy, float(plan.params.get("quantum_s", 60.0)), plan.keeps))  # type: ignore[arg-type]
     s.n[STRICT] = order.strict
     s.ageing[0] = plan.params.get("ageing", 0.0)
     return Loop(s)

@@ -86,7 +86,7 @@ def _decide(s: State, log: np.recarray, o: JobOrder) -> bool:
 def _rank_again(s: State, o: JobOrder) -> None:
     """Compute the keys of the jobs again of which a run has ended, and move their tasks up."""
     for each in range(s.n[ENDED]):
-        job = s.ended[each]
+        job = int64(s.tasks[s.runs[s.ended[each]].task].job)
         if not s.jobs[job].left:
             continue
         key = _job_key(s, o, job)

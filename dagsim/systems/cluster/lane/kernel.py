@@ -1,8 +1,8 @@
 """The rules of the simulation, one thing per call: an end, an arrival, a step of time, a start.
 
 Time moves as in the SimPy kernel: ends in the order of (time, number of the run), then arrivals, then decisions until
-there is none. Which task starts is for the files of the policies; they find what has become ready and what has ended
-since their last decision in ``State.fresh`` and ``State.ended``.
+there is none. Which task starts is for the files of the policies; they find what has become ready and which runs have
+ended since their last decision in ``State.fresh`` and ``State.ended``.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def stop(s: State, log: np.recarray, run: int, what: int) -> None:
             give_back(s, kind, hold)
             hold = after
         _row(s, log, what, task, s.runs[run].number, node, count, held)
-    s.ended[s.n[ENDED]] = s.tasks[task].job
+    s.ended[s.n[ENDED]] = run
     s.n[ENDED] += 1
     s.runs[run].number = -1
     s.runs[run].first = s.n[RUNS_FREE]

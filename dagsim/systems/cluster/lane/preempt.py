@@ -115,7 +115,7 @@ def drop_stopped(s: State) -> None:
 def preempt(s: State, log: np.recarray, run: int, keeps: bool, weight: float) -> None:
     """Stop a run; its instances become ready again, with the work that is left if it ``keeps`` what it has done.
 
-    The key of the new piece is ``weight`` times its seconds.
+    The key of the new piece is ``weight`` times its seconds; with 0 keys are not used.
     """
     task, count = s.runs[run].task, s.runs[run].count
     origin, left = origin_of(s, task), 1.0
@@ -136,7 +136,8 @@ def preempt(s: State, log: np.recarray, run: int, keeps: bool, weight: float) ->
     for type_ in range(len(s.types)):
         s.truth[piece, type_] = s.truth[origin, type_] * left
         s.seconds[piece, type_] = s.seconds[task, type_] * kept
-        s.key[piece, type_] = weight * s.seconds[piece, type_]
+        if weight:
+            s.key[piece, type_] = weight * s.seconds[piece, type_]
     s.fresh[s.n[FRESH]] = piece
     s.n[FRESH] += 1
 

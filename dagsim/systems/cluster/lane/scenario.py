@@ -15,6 +15,7 @@ from dagsim.sim.preemption import Preemption
 from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.easy import EASY
 from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS
+from dagsim.systems.cluster.lane.las import LAS
 from dagsim.systems.cluster.lane.orders import ORDERS
 from dagsim.systems.cluster.lane.reading import Scene
 from dagsim.systems.cluster.lane.srtf import SRTF
@@ -29,9 +30,9 @@ PLACEMENTS: Mapping[str, int] = {
     "worst-fit": WORST,
     "consolidate": CONSOLIDATE,
 }
-POLICIES = (*ORDERS, *JOB_ORDERS, *EASY, *SRTF)
+POLICIES = (*ORDERS, *JOB_ORDERS, *EASY, *SRTF, *LAS)
 """The policies that the lane knows."""
-_PARAMS: Mapping[str, tuple[str, ...]] = {"priority": ("ageing",)}
+_PARAMS: Mapping[str, tuple[str, ...]] = {"priority": ("ageing",), **dict.fromkeys(LAS, ("quantum_s",))}
 """Parameters beside ``placement`` that a policy may have."""
 _MOST = 9e9
 """Cores or GB of a cluster whose millionths, summed, are a number that 64 bits hold exactly, as a float as well."""
@@ -115,8 +116,12 @@ def planned(policy: object, preemption: Preemption | None = None) -> Plan:
     for param in params:
         if param not in _PARAMS.get(name, ()):
             raise ConfigError(f"the compiled lane does not know the parameter {param!r} of {name}")
+        if not isinstance(params[param], int | float):
+            raise ConfigError(f"{name}: {param} must be a number, got {params[param]!r}")
+    if not params.get("quantum_s", 60.0) > 0:  # type: ignore[operator]
+        raise ConfigError(f"quantum_s must be positive, got {params['quantum_s']!r}")
     stops = preemption or Preemption()
-    if name in SRTF and (stops.restart_s or stops.checkpoint_s_per_gb):
+    if name in (*SRTF, *LAS) and (stops.restart_s or stops.checkpoint_s_per_gb):
         raise ConfigError("the compiled lane does not know preemptions that take time")
     return Plan(name, PLACEMENTS[str(placement)], params, stops.on_resume == "resume")
 

@@ -125,7 +125,7 @@ class State(NamedTuple):
     origin: np.ndarray  # (pieces,) int64: the task of each piece; pieces stand behind the tasks in all columns of tasks
     work_left: np.ndarray  # (n + pieces,) float64: the fraction of the work still to do; only where tasks are preempted
     fresh: np.ndarray  # (n + pieces,) int64: tasks that became ready since the last decision
-    ended: np.ndarray  # (runs,) int64: jobs of runs that ended since
+    ended: np.ndarray  # (runs,) int64: slots of runs that ended since; their records stand until the next start
     starts: np.ndarray  # (runs,) int64: entries of runs that started since
     path: np.ndarray  # (N,) int64: room for a walk over nodes
 
