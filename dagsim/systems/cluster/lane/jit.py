@@ -1,0 +1,55 @@
+"""Compilation by numba where it is installed; the same functions as plain Python where it is not.
+
+Two decorators for two kinds of functions. ``main`` is for those that Python calls, ``inner`` for those that they call:
+these are always inlined, since handing the state from function to function costs more than what most of them do.
+Neither may allocate. That is what ``_nrt=False`` promises, and what makes the lane fast: otherwise every function
+counts references to every array of the state. With ``NUMBA_DISABLE_JIT=1`` numba itself leaves functions as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+try:
+    import numba
+except ImportError:
+    numba = None  # type: ignore[assignment]
+
+__all__ = ["inner", "installed", "int64", "jitted", "main"]
+
+int64: Callable[[Any], int] = np.int64  # type: ignore[assignment]
+"""A number as the lane computes with it: handed on as 32 bits, it would have every function compiled twice."""
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_COMMON: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+
+
+def installed() -> bool:
+    """Whether numba is there at all."""
+    return numba is not None
+
+
+def jitted() -> bool:
+    """Whether the lane's functions are compiled when they are called."""
+    return numba is not None and not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
+
+
+def inner(function: Function) -> Function:
+    """Compile a function that only other functions of the lane call."""
+    return _compiled(function, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def main(function: Function) -> Function:
+    """Compile a function that Python calls."""
+    return _compiled(function, no_cfunc_wrapper=True)
+
+
+def _compiled(function: Function, **options: Any) -> Function:
+    if numba is None:
+        return function
+    made: Function = numba.njit(**_COMMON, **options)(function)
+    return made

@@ -1,0 +1,226 @@
+"""Orders over jobs as wholes: the first ready task by (job's key, longest path to the end of its job) that fits.
+
+A job's key is what is left of it, and is computed anew when one of its runs has ended. Keys never grow, so a task whose
+job has moved only ever moves up in its heap. The heaps know where each of their tasks is.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.systems.cluster.lane.columns import Classes, Work, records, table
+from dagsim.systems.cluster.lane.index import fits_on
+from dagsim.systems.cluster.lane.jit import inner, int64, main
+from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, enough_space, move_on, start
+from dagsim.systems.cluster.lane.placement import choose
+from dagsim.systems.cluster.lane.ranks import upward_rank
+from dagsim.systems.cluster.lane.state import ENDED, FRESH, PHASE, STARTS, State
+
+__all__ = ["JOB_ORDERS", "JobOrder", "advance_jobs", "new_job_order"]
+
+JOB_ORDERS = {"srpt-work": 0, "scpt": 1, "sjf-cp": 2}
+"""Keys by the name of their policy: the work left, the path left, all work."""
+
+PAIR = table(f8="key second", i8="task")
+
+
+class JobOrder(NamedTuple):
+    """What these orders keep beside the state."""
+
+    key_of: np.ndarray  # (1,) int64: one of JOB_ORDERS
+    compensated: np.ndarray  # (1,) bool: sums are made as Python 3.12 and later make them
+    best_s: np.ndarray  # (n,) float64
+    rank_s: np.ndarray  # (n,) float64
+    factor: np.ndarray  # (K,) float64: GPUs of an instance, 1 where it asks for none
+    instances: np.ndarray  # (n,) int64
+    job_key: np.ndarray  # (J,) float64, nan before it is known
+    heaps: np.recarray  # (n,) PAIR: ready tasks, a stretch per demand class as in State.queues
+    place: np.ndarray  # (n,) int64: where in its heap a task is, -1 if it is in none
+
+
+def new_job_order(work: Work, classes: Classes, policy: str) -> JobOrder:
+    """The order of a policy before anything has happened."""
+    best_s = work.best_s
+    return JobOrder(
+        key_of=np.array([JOB_ORDERS[policy]], np.int64),
+        compensated=np.array([sys.version_info >= (3, 12)]),
+        best_s=best_s,
+        rank_s=upward_rank(work, best_s),
+        factor=np.where(classes.table.gpus, classes.table.gpus, 1.0),
+        instances=work.rows.instances.astype(np.int64),
+        job_key=np.full(len(work.jobs.arrival_s), np.nan),
+        heaps=records(PAIR, len(best_s)),
+        place=np.full(len(best_s), -1, np.int64),
+    )
+
+
+@main
+def advance_jobs(s: State, log: np.recarray, o: JobOrder) -> bool:
+    """Go on until everything is done (False), or the log or the state need more space (True)."""
+    while enough_space(s, log):
+        if s.n[PHASE] == DECIDE:
+            if not _decide(s, log, o):
+                s.n[PHASE] = MOVE
+        elif not move_on(s, log):
+            return False
+    return True
+
+
+@inner
+def _decide(s: State, log: np.recarray, o: JobOrder) -> bool:
+    """Start one task; False if none can."""
+    _rank_again(s, o)
+    _take_in(s, o)
+    task = _first(s, o)
+    if task < 0:
+        return False
+    type_, node = choose(s, task, -1)
+    start(s, log, task, type_, node)
+    return True
+
+
+@inner
+def _rank_again(s: State, o: JobOrder) -> None:
+    """Compute the keys of the jobs again of which a run has ended, and move their tasks up."""
+    for each in range(s.n[ENDED]):
+        job = int64(s.tasks[s.runs[s.ended[each]].task].job)
+        if not s.jobs[job].left:
+            continue
+        key = _job_key(s, o, job)
+        if key == o.job_key[job]:
+            continue
+        o.job_key[job] = key
+        for task in range(s.jobs[job].first, s.jobs[job + 1].first):
+            if o.place[task] >= 0:
+                _rise(s, o, task, o.place[task], key)
+    s.n[ENDED] = 0
+    s.n[STARTS] = 0
+
+
+@inner
+def _take_in(s: State, o: JobOrder) -> None:
+    """Put what has become ready into the heaps."""
+    for each in range(s.n[FRESH]):
+        task = s.fresh[each]
+        job, queue = int64(s.tasks[task].job), int64(s.tasks[task].kind)
+        if np.isnan(o.job_key[job]):
+            o.job_key[job] = _job_key(s, o, job)
+        _rise(s, o, task, s.queues[queue].held, o.job_key[job])
+        s.queues[queue].held += 1
+    s.n[FRESH] = 0
+
+
+@inner
+def _job_key(s: State, o: JobOrder, job: int) -> float:
+    """What is left of a job."""
+    total, lost, longest = 0.0, 0.0, 0.0
+    for task in range(s.jobs[job].first, s.jobs[job + 1].first):
+        unfinished = int64(s.todo[task].unfinished)
+        if unfinished:
+            longest = max(longest, o.rank_s[task])
+        count = unfinished if o.key_of[0] == 0 else o.instances[task]
+        part = o.best_s[task] * count * o.factor[s.tasks[task].kind]
+        after = total + part
+        lost += (total - after) + part if total >= part else (part - after) + total
+        total = after
+    if o.key_of[0] == 1:
+        return longest
+    return total + lost if o.compensated[0] else total
+
+
+@inner
+def _first(s: State, o: JobOrder) -> int:
+    """Find the first task that fits, or -1."""
+    found = int64(-1)
+    for queue in range(len(s.queues)):
+        task = _head(s, o, queue)
+        if task < 0 or (found >= 0 and not _before(s, o, task, found)):
+            continue
+        for type_ in range(len(s.types)):
+            if fits_on(s, queue, type_):
+                found = task
+                break
+    return found
+
+
+@inner
+def _before(s: State, o: JobOrder, one: int, other: int) -> bool:
+    """Whether one task comes before another."""
+    mine, its = o.job_key[s.tasks[one].job], o.job_key[s.tasks[other].job]
+    if mine != its:
+        return mine < its
+    if o.rank_s[one] != o.rank_s[other]:
+        return o.rank_s[one] > o.rank_s[other]
+    return one < other
+
+
+@inner
+def _head(s: State, o: JobOrder, queue: int) -> int:
+    """Find the first task of a queue, or -1; drops those of which nothing waits any more."""
+    at = s.queues[queue].at
+    while s.queues[queue].held:
+        task = o.heaps[at].task
+        if s.todo[task].waiting:
+            return task
+        o.place[task] = -1
+        s.queues[queue].held -= 1
+        last = s.queues[queue].held
+        if last:
+            _sink(o, at, last, o.heaps[at + last].key, o.heaps[at + last].second, o.heaps[at + last].task)
+    return int64(-1)
+
+
+@inner
+def _rise(s: State, o: JobOrder, task: int, place: int, key: float) -> None:
+    """Move a task up from a place of its heap that is free, or its own, to where the key belongs."""
+    at = s.queues[s.tasks[task].kind].at
+    second = -o.rank_s[task]
+    while place:
+        above = (place - 1) >> 1
+        if _in_order(o, at + above, key, second, task):
+            break
+        _move(o, at, above, place)
+        place = above
+    _put(o, at, place, key, second, task)
+
+
+@inner
+def _sink(o: JobOrder, at: int, held: int, key: float, second: float, task: int) -> None:
+    """Move a task down from the top of a heap that then holds ``held``."""
+    place, below = 0, 1
+    while below < held:
+        if below + 1 < held:
+            twin = at + below + 1
+            if not _in_order(o, at + below, o.heaps[twin].key, o.heaps[twin].second, o.heaps[twin].task):
+                below += 1
+        if not _in_order(o, at + below, key, second, task):
+            break
+        _move(o, at, below, place)
+        place, below = below, 2 * below + 1
+    _put(o, at, place, key, second, task)
+
+
+@inner
+def _in_order(o: JobOrder, place: int, key: float, second: float, task: int) -> bool:
+    """Whether what stands at a place comes before the given task."""
+    if o.heaps[place].key != key:
+        return o.heaps[place].key < key
+    if o.heaps[place].second != second:
+        return o.heaps[place].second < second
+    return o.heaps[place].task < task
+
+
+@inner
+def _move(o: JobOrder, at: int, source: int, place: int) -> None:
+    _put(o, at, place, o.heaps[at + source].key, o.heaps[at + source].second, o.heaps[at + source].task)
+
+
+@inner
+def _put(o: JobOrder, at: int, place: int, key: float, second: float, task: int) -> None:
+    o.heaps[at + place].key = key
+    o.heaps[at + place].second = second
+    o.heaps[at + place].task = task
+    o.place[task] = place

@@ -1,0 +1,328 @@
+"""Least attained service: every quantum all jobs compete again, those who have had least go first.
+
+In a round, a ready task that does not fit takes the place of the runs that rank last, as long as each ranks behind it.
+Between rounds what fits is started in that order and nothing is preempted.
+"""
+
+from __future__ import annotations
+
+from math import fmod
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.systems.cluster.lane.index import fits_on
+from dagsim.systems.cluster.lane.jit import inner, int64, main
+from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, SETTLE, enough_space, move_on, origin_of, start
+from dagsim.systems.cluster.lane.las_queue import (
+    Queue,
+    drop_stale,
+    enough_queue,
+    grown_queue,
+    new_queue,
+    refresh,
+    take_in_jobs,
+    task_at,
+)
+from dagsim.systems.cluster.lane.las_service import (
+    Service,
+    end_service,
+    grown_service,
+    new_service,
+    see_starts,
+    served,
+)
+from dagsim.systems.cluster.lane.placement import choose
+from dagsim.systems.cluster.lane.preempt import (
+    DOOMED,
+    Room,
+    consider,
+    drop_stopped,
+    enough_pieces,
+    grown_room,
+    new_room,
+    preempt,
+    seek_room,
+)
+from dagsim.systems.cluster.lane.state import ENDED, ENDS, JOBS, PHASE, RUNS_TOP, State
+
+__all__ = ["LAS", "Las", "advance_las", "grown_las", "new_las"]
+
+LAS = ("las", "2d-las")
+"""The policies: by seconds, by GPU-seconds."""
+
+ROUND, COMPETING, TASK, ANSWERED, RANKED, STAMP, COUNTERS = range(7)
+"""Places in ``Las.n``: the next round; in a round, the task room is made for, or -1, whether anything was done, the
+runs that were ranked when it began, and rounds so far."""
+QUANTUM, WAKE, TIMES = range(3)
+"""Places in ``Las.t``: the seconds of a round, and when to decide again although nothing happens."""
+
+
+class Las(NamedTuple):
+    """What these policies keep beside the state."""
+
+    r: Room
+    v: Service
+    q: Queue
+    n: np.ndarray  # (COUNTERS,) int64
+    t: np.ndarray  # (TIMES,) float64
+    keeps: np.ndarray  # (1,) bool: a preempted run keeps the work it has done
+    stuck: np.ndarray  # (K,) int64: the round in which a demand class was given up
+    ranked: np.ndarray  # (runs,) int64: slots of runs, the last first
+    number: np.ndarray  # (runs,) int64: the number of each, to see if it is still the same
+    standing: np.ndarray  # (runs,) float64: by slot, the service its job had had when the round began
+
+
+def new_las(s: State, policy: str, quantum_s: float, keeps: bool) -> Las:
+    """Before anything has happened."""
+    n = np.zeros(COUNTERS, np.int64)
+    n[TASK] = -1
+    runs = len(s.runs)
+    return Las(
+        r=new_room(s),
+        v=new_service(s, policy == "2d-las"),
+        q=new_queue(s),
+        n=n,
+        t=np.array([quantum_s, np.inf]),
+        keeps=np.array([keeps]),
+        stuck=np.zeros(len(s.classes), np.int64),
+        ranked=np.empty(runs, np.int64),
+        number=np.empty(runs, np.int64),
+        standing=np.empty(runs),
+    )
+
+
+def grown_las(s: State, p: Las) -> Las:
+    """The same with space for a state that has grown."""
+    ranked, number, standing = (np.resize(each, len(s.runs)) for each in (p.ranked, p.number, p.standing))
+    return p._replace(
+        r=grown_room(s, p.r),
+        v=grown_service(s, p.v),
+        q=grown_queue(s, p.q),
+        ranked=ranked,
+        number=number,
+        standing=standing,
+    )
+
+
+@main
+def advance_las(s: State, log: np.recarray, p: Las) -> bool:
+    """Go on until everything is done (False), or the log or the state need more space (True)."""
+    while enough_space(s, log) and enough_pieces(s) and enough_queue(s, p.q):
+        if s.n[PHASE] == DECIDE:
+            if not _decide(s, log, p):
+                s.n[PHASE] = MOVE
+        else:
+            drop_stopped(s)
+            if s.n[PHASE] == MOVE and _wakes_first(s, p):
+                s.now[0] = p.t[WAKE]
+                s.n[PHASE] = SETTLE
+            elif not move_on(s, log):
+                return False
+    return True
+
+
+@inner
+def _wakes_first(s: State, p: Las) -> bool:
+    """Whether a round is the next thing to come, before any end or arrival."""
+    coming = s.n[JOBS] < len(s.jobs) - 1
+    if s.n[ENDS] and s.ends[0].key <= p.t[WAKE]:
+        return False
+    if coming and s.jobs[s.n[JOBS]].arrival_s <= p.t[WAKE]:
+        return False
+    return p.t[WAKE] < np.inf and (s.n[ENDS] > 0 or coming or p.q.ready[0] > 0)
+
+
+@inner
+def _decide(s: State, log: np.recarray, p: Las) -> bool:
+    """Do one thing; False if nothing more is to be done now."""
+    take_in_jobs(s, p.v, p.q)
+    if p.n[COMPETING]:
+        if _compete(s, log, p):
+            return True
+        p.n[COMPETING] = 0
+        _wait(p)
+        return p.n[ANSWERED] != 0
+    if p.t[WAKE] <= s.now[0]:
+        p.t[WAKE] = np.inf
+    _look(s, p)
+    begins = _round_begins(s, p)
+    if not p.q.ready[0]:
+        return False
+    if begins:
+        _begin_round(s, p)
+        return True
+    task = _first(s, p, True)
+    if task >= 0:
+        _start(s, log, p, task)
+    _wait(p)
+    return task >= 0
+
+
+@inner
+def _wait(p: Las) -> None:
+    """Ask to decide again when the next round begins, if anything waits."""
+    if p.q.ready[0]:
+        p.t[WAKE] = min(p.t[WAKE], p.n[ROUND] * p.t[QUANTUM])
+
+
+@inner
+def _look(s: State, p: Las) -> None:
+    """Bring the service up to date, and the keys of the jobs of which a run has ended."""
+    p.v.now[0] = s.now[0]
+    for each in range(s.n[ENDED]):
+        end_service(s, p.v, s.ended[each])
+    for each in range(s.n[ENDED]):
+        job = int64(s.tasks[s.runs[s.ended[each]].task].job)
+        if s.jobs[job].left:
+            refresh(s, p.v, p.q, job)
+    s.n[ENDED] = 0
+
+
+@inner
+def _round_begins(s: State, p: Las) -> bool:
+    """Count rounds up to now; True if one begins at this instant."""
+    now, quantum = s.now[0], p.t[QUANTUM]
+    quotient = (now - fmod(now, quantum)) / quantum
+    whole = np.floor(quotient)
+    if quotient - whole > 0.5:
+        whole += 1.0
+    p.n[ROUND] = max(p.n[ROUND], int64(whole))
+    while p.n[ROUND] * quantum < now:
+        p.n[ROUND] += 1
+    if p.n[ROUND] * quantum != now:
+        return False
+    p.n[ROUND] += 1
+    return True
+
+
+@inner
+def _begin_round(s: State, p: Las) -> None:
+    """Compute all keys again and rank what runs, the last first."""
+    p.n[COMPETING] = 1
+    p.n[ANSWERED] = 0
+    p.n[TASK] = -1
+    p.n[STAMP] += 1
+    count = 0
+    for run in range(s.n[RUNS_TOP]):
+        if s.runs[run].number >= 0:
+            job = int64(s.tasks[s.runs[run].task].job)
+            refresh(s, p.v, p.q, job)
+            p.standing[run] = served(s, p.v, job)
+            p.ranked[count] = run
+            count += 1
+    p.n[RANKED] = count
+    for place in range(count // 2 - 1, -1, -1):
+        _sink(s, p, place, count)
+    for last in range(count - 1, 0, -1):
+        p.ranked[0], p.ranked[last] = p.ranked[last], p.ranked[0]
+        _sink(s, p, 0, last)
+    for place in range(count):
+        p.number[place] = s.runs[p.ranked[place]].number
+
+
+@inner
+def _compete(s: State, log: np.recarray, p: Las) -> bool:
+    """Stop a doomed run, else start the task it was for, else make room for the next; False when all have had a go."""
+    if p.r.n[DOOMED]:
+        run = p.r.doomed[0]
+        p.r.n[DOOMED] -= 1
+        for each in range(p.r.n[DOOMED]):
+            p.r.doomed[each] = p.r.doomed[each + 1]
+        end_service(s, p.v, run)
+        preempt(s, log, run, p.keeps[0], 0.0)
+        s.n[ENDED] = 0
+        p.n[ANSWERED] = 1
+        return True
+    task = p.n[TASK]
+    if task < 0:
+        task = _first(s, p, False)
+        if task < 0:
+            return False
+        if not _fits(s, int64(s.tasks[task].kind)):
+            _make_room(s, p, task)
+            p.n[TASK] = task
+            return True
+    p.n[TASK] = -1
+    if _fits(s, int64(s.tasks[task].kind)):
+        _start(s, log, p, task)
+        p.n[ANSWERED] = 1
+    else:
+        p.stuck[s.tasks[task].kind] = p.n[STAMP]
+    return True
+
+
+@inner
+def _start(s: State, log: np.recarray, p: Las, task: int) -> None:
+    type_, node = choose(s, task, -1)
+    start(s, log, task, type_, node)
+    see_starts(s, p.v)
+    if not s.todo[task].waiting:
+        p.q.ready[0] -= 1
+
+
+@inner
+def _make_room(s: State, p: Las, task: int) -> None:
+    """Doom the runs that must go for a task, if those of other jobs that rank behind it can make room for it."""
+    seek_room(p.r)
+    job = s.tasks[task].job
+    mine, origin = served(s, p.v, job), origin_of(s, task)
+    for place in range(p.n[RANKED]):
+        run = p.ranked[place]
+        its = p.standing[run]
+        if s.runs[run].number != p.number[place]:
+            continue
+        if its < mine or (its == mine and origin_of(s, s.runs[run].task) <= origin):
+            break
+        if s.tasks[s.runs[run].task].job != job and consider(s, p.r, task, run):
+            break
+
+
+@inner
+def _first(s: State, p: Las, that_fits: bool) -> int:
+    """Find the first task that fits, or in a round the first whose class was not given up; -1 if there is none."""
+    found, least, entry = int64(-1), 0.0, int64(0)
+    for queue in range(len(s.queues)):
+        drop_stale(s, p.q, queue)
+        if not s.queues[queue].held or (not that_fits and p.stuck[queue] == p.n[STAMP]):
+            continue
+        at = s.queues[queue].at
+        key, what = s.ready[at].key, s.ready[at].what
+        if found >= 0 and (key > least or (key == least and what > entry)):
+            continue
+        if not that_fits or _fits(s, queue):
+            found, least, entry = task_at(s, at), key, what
+    return found
+
+
+@inner
+def _fits(s: State, kind: int) -> bool:
+    """Whether a demand class has room anywhere."""
+    for type_ in range(len(s.types)):  # noqa: SIM110 (a generator cannot be compiled)
+        if fits_on(s, kind, type_):
+            return True
+    return False
+
+
+@inner
+def _sink(s: State, p: Las, place: int, held: int) -> None:
+    """Move a run down in a heap with the one that ranks first on top."""
+    run = p.ranked[place]
+    below = 2 * place + 1
+    while below < held:
+        if below + 1 < held and _ranks_first(s, p, p.ranked[below + 1], p.ranked[below]):
+            below += 1
+        if not _ranks_first(s, p, p.ranked[below], run):
+            break
+        p.ranked[place] = p.ranked[below]
+        place, below = below, 2 * below + 1
+    p.ranked[place] = run
+
+
+@inner
+def _ranks_first(s: State, p: Las, one: int, other: int) -> bool:
+    """Whether one run ranks before another."""
+    if p.standing[one] != p.standing[other]:
+        return p.standing[one] < p.standing[other]
+    mine, its = origin_of(s, s.runs[one].task), origin_of(s, s.runs[other].task)
+    return mine < its if mine != its else s.runs[one].number < s.runs[other].number

@@ -1,0 +1,181 @@
+"""Columns from ``Job`` objects, a cluster and the models: the one file that knows the SimPy kernel's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+
+from dagsim.errors import ModelError
+from dagsim.model import Cluster, Job, JobFacts, Task
+from dagsim.sim.estimates import Estimates
+from dagsim.sim.machines import DemandClass, Machines
+from dagsim.sim.runtime import Runtime
+from dagsim.streams import stream
+from dagsim.systems.cluster.lane.columns import CLASS, NODE, TASK, Classes, Jobs, Nodes, Work, records
+from dagsim.systems.cluster.lane.ranks import gpu_seconds, ideal_s, upward_rank, widths
+from dagsim.systems.cluster.lane.state import NAMED_GPUS
+
+__all__ = ["Scene", "read"]
+
+_MOST = 1 << 62
+"""More than any node of the lane has; a class that asks for more is rejected anyway."""
+
+
+class Scene(NamedTuple):
+    """Everything about a scenario but its policy."""
+
+    work: Work
+    classes: Classes
+    nodes: Nodes
+    facts: list[JobFacts]
+
+
+def read(cluster: Cluster, jobs: Iterable[Job], runtime: Runtime, estimates: Estimates, seed: int) -> Scene:
+    """The scenario as columns.
+
+    Raises:
+        ModelError: Jobs that do not come in order of arrival, or a task without the estimate that is asked for.
+    """
+    machines = Machines(cluster)
+    listed = list(jobs)
+    _check_order(listed)
+    work = _work(listed, machines, runtime)
+    classes = _classes(machines)
+    facts = _facts(listed, work, classes)
+    if estimates.kind != "exact":
+        factors = np.array([*chain.from_iterable(_factors(estimates, work, listed, seed))])
+        hidden = np.where(np.isinf(work.truth), work.truth, 1.0)
+        work = work._replace(seconds=hidden if estimates.kind == "hidden" else work.truth * factors[:, None])
+    return Scene(work, classes, _nodes(machines), facts)
+
+
+def _check_order(jobs: list[Job]) -> None:
+    before_s = 0.0
+    for job in jobs:
+        if job.arrival_s < before_s:
+            raise ModelError(f"job {job.id!r} arrives at {job.arrival_s!r} s, after one that arrived at {before_s!r} s")
+        before_s = job.arrival_s
+
+
+def _work(jobs: list[Job], machines: Machines, runtime: Runtime) -> Work:
+    types, seconds = machines.types, runtime.seconds
+    tasks = [task for job in jobs for task in job.graph.tasks]
+    demands = [machines.compile(task.demand, task.instances if task.gang else 0) for task in tasks]
+    sizes = np.array([len(job.graph.tasks) for job in jobs], np.int64)
+    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    bases = first[:-1].tolist()
+    graphs = [job.graph for job in jobs]
+    children = [len(each) for graph in graphs for each in graph.children]
+    child = [base + each for base, graph in zip(bases, graphs, strict=True) for of in graph.children for each in of]
+    order = [base + each for base, graph in zip(bases, graphs, strict=True) for each in graph.order]
+    truth = np.array([*chain.from_iterable(seconds(task, types) for task in tasks)]).reshape(len(tasks), len(types))
+    rows = records(
+        TASK,
+        len(tasks) + 1,
+        children=np.concatenate([np.zeros(1, np.int64), np.cumsum(children, dtype=np.int64)]),
+        job=np.repeat(np.arange(len(jobs)), sizes),
+        kind=[demand.number for demand in demands],
+        instances=[task.instances for task in tasks],
+        parents=[len(each) for graph in graphs for each in graph.parents],
+    )
+    return Work(_jobs(jobs, first, demands), rows, np.array(child, np.int32), truth, truth, np.array(order, np.int32))
+
+
+def _jobs(jobs: list[Job], first: np.ndarray, demands: list[DemandClass]) -> Jobs:
+    reasons = np.zeros(len(jobs))
+    if any(demand.rejected is not None for demand in set(demands)):
+        for number in range(len(jobs)):
+            for demand in demands[first[number] : first[number + 1]]:
+                if demand.rejected is not None:
+                    reasons[number] = float(demand.rejected)
+    return Jobs(
+        np.array([job.arrival_s for job in jobs], np.float64),
+        reasons,
+        first,
+        np.array([job.priority for job in jobs], np.float64),
+        np.array([inf if job.deadline_s is None else job.deadline_s for job in jobs], np.float64),
+        np.array([job.weight for job in jobs], np.float64),
+    )
+
+
+def _classes(machines: Machines) -> Classes:
+    known = list(machines.classes.values())
+    rows = records(
+        CLASS,
+        len(known),
+        gpus=[each.demand.gpus for each in known],
+        whole=[each.whole for each in known],
+        share=[each.share for each in known],
+        cpus=[min(each.cpus, _MOST) for each in known],
+        memory=[min(each.memory, _MOST) for each in known],
+        gang=[each.gang for each in known],
+    )
+    may = [[type_ in each.types for type_ in range(len(machines.types))] for each in known]
+    return Classes(rows, np.array(may, np.uint8).reshape(len(known), len(machines.types)))
+
+
+def _nodes(machines: Machines) -> Nodes:
+    listed, types = machines.list, range(len(machines.types))
+    type_ = np.array([machine.type for machine in listed])
+    count = np.bincount(type_, minlength=len(machines.types)).astype(np.int64)
+    by_type = np.full((len(types), int(count.max())), -1, np.int64)
+    place = np.empty(len(listed), np.int64)
+    for each in types:
+        here = np.flatnonzero(type_ == each)
+        by_type[each, : len(here)] = here
+        place[here] = np.arange(len(here))
+    gpus = np.array([machine.gpus for machine in listed], np.int64)
+    rows = records(
+        NODE,
+        len(listed),
+        type=type_,
+        place=place,
+        gpus=gpus,
+        idle=gpus,
+        free=np.where(gpus <= NAMED_GPUS, (np.int64(1) << np.minimum(gpus, NAMED_GPUS)) - 1, 0),
+        cpus=[machine.cpus for machine in listed],
+        memory=[machine.memory for machine in listed],
+    )
+    return Nodes(rows, by_type, count)
+
+
+def _facts(jobs: list[Job], work: Work, classes: Classes) -> list[JobFacts]:
+    best_s = work.best_s
+    columns = (ideal_s(work, upward_rank(work, best_s)), gpu_seconds(work, classes, best_s), widths(work, classes))
+    return [
+        JobFacts(
+            job.id,
+            job.arrival_s,
+            job.priority,
+            job.tenant,
+            job.deadline_s,
+            job.weight,
+            ideal,
+            gpu_s,
+            gpus,
+            job.graph.names,
+        )
+        for job, ideal, gpu_s, gpus in zip(jobs, *[column.tolist() for column in columns], strict=True)
+    ]
+
+
+def _factors(estimates: Estimates, work: Work, jobs: list[Job], seed: int) -> Iterable[Iterable[float]]:
+    """Per job and task the estimate as a multiple of the truth; nobody estimates jobs that are turned away."""
+    for number, job in enumerate(jobs):
+        count = len(job.graph.tasks)
+        if estimates.kind == "hidden" or work.jobs.rejected[number]:
+            yield [1.0] * count
+        elif estimates.kind == "noisy":
+            yield stream(seed, "estimates", number).lognormal(0.0, estimates.sigma, count).tolist()
+        else:
+            yield [_claim(task, job.id) for task in job.graph.tasks]
+
+
+def _claim(task: Task, job: str) -> float:
+    if task.estimate is None:
+        raise ModelError(f"estimates 'predicted' need Task.estimate, and task {job}/{task.name} has none")
+    return task.estimate / task.work if task.work else 1.0

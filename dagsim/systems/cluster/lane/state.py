@@ -1,0 +1,217 @@
+"""Everything that a run of the lane reads and writes: records and counters in one named tuple of arrays."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.systems.cluster.lane.columns import Classes, Nodes, Work, records, table
+
+__all__ = [
+    "BEST",
+    "CHANGES",
+    "CONSOLIDATE",
+    "ENDED",
+    "ENDS",
+    "ENTRY",
+    "FIRST",
+    "FRESH",
+    "HOLDS",
+    "HOLDS_FREE",
+    "HOLDS_TOP",
+    "JOBS",
+    "NAMED_GPUS",
+    "NONE",
+    "PHASE",
+    "PIECES",
+    "PLACEMENT",
+    "RING",
+    "ROWS",
+    "RUNS",
+    "RUNS_FREE",
+    "RUNS_TOP",
+    "SLOTS",
+    "STARTED",
+    "STARTS",
+    "STRICT",
+    "WORST",
+    "State",
+    "grown",
+    "new_state",
+]
+
+NAMED_GPUS = 62
+"""The log names the GPUs a run holds on nodes with up to this many."""
+NONE = 1 << 62
+"""A score in a tree: no room."""
+RING = 4096
+"""The last so many changes of nodes are known; a tree that has missed more is built anew."""
+SLOTS = 24
+"""Bits of an entry's ``what`` that hold the slot of a run; its number stands above them."""
+
+BEST, FIRST, WORST, CONSOLIDATE = range(4)
+"""Placements: best-fit, first-fit, worst-fit, consolidate."""
+
+(
+    PHASE,
+    PLACEMENT,
+    STRICT,
+    ROWS,
+    JOBS,
+    STARTED,
+    ENDS,
+    FRESH,
+    ENDED,
+    STARTS,
+    CHANGES,
+    RUNS,
+    RUNS_TOP,
+    RUNS_FREE,
+    HOLDS,
+    HOLDS_TOP,
+    HOLDS_FREE,
+    PIECES,
+    COUNTERS,
+) = range(19)
+"""Places in ``State.n``. ``STARTED`` and ``JOBS`` count starts and arrivals, ``ENDS`` the entries of that heap;
+``RUNS`` and ``HOLDS`` are in use, the ``TOP`` of each is the first one never
+used, ``FREE`` the first to use again. ``PIECES`` counts preemptions."""
+
+ENTRY = table(f8="key", i8="what")
+JOB = table(f8="arrival_s rejected", i8="first left")
+TODO = table(i4="waiting unfinished missing")
+"""Instances that wait to be started and that are not finished, parents that are not done."""
+RUN = table(f8="seconds start_s", i8="number task type count first last")
+"""A run under way; ``first`` and ``last`` of what it holds. ``number`` is -1 where the slot is free."""
+HOLD = table(i8="node count mask gpu next")
+"""So many instances on a node and the GPUs they hold; of shared GPUs one hold for each, with its number."""
+TREE = table(i8="at wide width seen total")
+"""A tournament tree of ``width`` leaves: its scores, and (or -1) the room for gangs, begin in ``State.leaves`` there.
+``total`` is the room on all nodes, ``seen`` how many changes it has caught up with."""
+QUEUE = table(i8="at held most")
+"""A heap of ready tasks; it begins ``at`` and has space for ``most``."""
+TYPE = table(i8="count idle cpus")
+"""Per type its nodes, and its idle GPUs and free CPUs in millionths."""
+
+
+class State(NamedTuple):
+    """The state of a run. Arrays that are too small are replaced by ``grown``, between two calls of ``advance``."""
+
+    now: np.ndarray  # (1,) float64
+    n: np.ndarray  # (COUNTERS,) int64
+    jobs: np.recarray  # (J + 1,) JOB
+    tasks: np.recarray  # (n + 1,) TASK
+    todo: np.recarray  # (n,) TODO
+    child: np.ndarray  # (edges,) int32
+    truth: np.ndarray  # (n, types) float64
+    seconds: np.ndarray  # (n, types) float64
+    key: np.ndarray  # (n, 1 or types) float64: the order
+    ageing: np.ndarray  # (1,) float64: what a key grows by per second at which its task became ready
+    classes: np.recarray  # (K,) CLASS
+    may: np.ndarray  # (K, types) uint8
+    nodes: np.recarray  # (N,) NODE
+    left: np.ndarray  # (N, most GPUs) int64: free millionths of each partly used GPU, -1 for the others
+    by_type: np.ndarray  # (types, most of one type) int64
+    types: np.recarray  # (types,) TYPE
+    trees: np.recarray  # (K * types,) TREE
+    leaves: np.ndarray  # int64
+    ring: np.ndarray  # (RING,) int64: nodes that changed
+    queues: np.recarray  # (K or K * types,) QUEUE
+    ready: np.recarray  # ENTRY: ready tasks
+    ends: np.recarray  # (runs,) ENTRY
+    runs: np.recarray  # (runs,) RUN
+    holds: np.recarray  # HOLD
+    origin: np.ndarray  # (pieces,) int64: the task of each piece; pieces stand behind the tasks in all columns of tasks
+    work_left: np.ndarray  # (n + pieces,) float64: the fraction of the work still to do; only where tasks are preempted
+    fresh: np.ndarray  # (n + pieces,) int64: tasks that became ready since the last decision
+    ended: np.ndarray  # (runs,) int64: slots of runs that ended since; their records stand until the next start
+    starts: np.ndarray  # (runs,) int64: entries of runs that started since
+    path: np.ndarray  # (N,) int64: room for a walk over nodes
+
+
+def new_state(work: Work, classes: Classes, nodes: Nodes, key: np.ndarray, placement: int) -> State:
+    """The state before anything has happened."""
+    tasks, kinds, types = len(work.truth), len(classes.table), len(nodes.per_type)
+    n = np.zeros(COUNTERS, np.int64)
+    n[PLACEMENT], n[RUNS_FREE], n[HOLDS_FREE] = placement, -1, -1
+    trees, leaves = _trees(classes, nodes, placement)
+    queues, ready = _queues(work, kinds, key.shape[1])
+    spare = 2 * len(nodes.table) + 1024
+    jobs, rows = work.jobs, work.rows
+    free = nodes.table
+    return State(
+        now=np.zeros(1),
+        n=n,
+        jobs=records(
+            JOB,
+            len(jobs.first),
+            arrival_s=jobs.arrival_s,
+            rejected=jobs.rejected,
+            first=jobs.first,
+            left=np.diff(jobs.first),
+        ),
+        tasks=work.tasks,
+        todo=records(TODO, tasks, waiting=rows.instances, unfinished=rows.instances, missing=rows.parents),
+        child=work.child,
+        truth=work.truth,
+        seconds=work.seconds,
+        key=key,
+        ageing=np.zeros(1),
+        classes=classes.table,
+        may=classes.may,
+        nodes=free.copy(),
+        left=np.full((len(free), max(1, int(free.gpus.max()))), -1, np.int64),
+        by_type=nodes.by_type,
+        types=records(
+            TYPE,
+            types,
+            count=nodes.per_type,
+            idle=[int(free.idle[free.type == each].sum()) for each in range(types)],
+            cpus=[int(free.cpus[free.type == each].sum()) for each in range(types)],
+        ),
+        trees=trees,
+        leaves=leaves,
+        ring=np.zeros(RING, np.int64),
+        queues=queues,
+        ready=records(ENTRY, ready),
+        ends=records(ENTRY, spare),
+        runs=records(RUN, spare),
+        holds=records(HOLD, spare + 2 * int(free.gpus.sum())),
+        origin=np.empty(0, np.int64),
+        work_left=np.empty(0),
+        fresh=np.empty(tasks, np.int64),
+        ended=np.empty(spare, np.int64),
+        starts=np.empty(spare, np.int64),
+        path=np.empty(len(free), np.int64),
+    )
+
+
+def grown(s: State) -> State:
+    """The same state with room for twice the runs."""
+    double: Any = {name: _doubled(getattr(s, name)) for name in ("ends", "runs", "holds", "ended", "starts")}
+    return s._replace(**double)
+
+
+def _doubled(array: np.ndarray) -> np.ndarray:
+    twice = np.empty(2 * len(array), array.dtype)
+    twice[: len(array)] = array
+    return twice.view(type(array))
+
+
+def _trees(classes: Classes, nodes: Nodes, placement: int) -> tuple[np.recarray, np.ndarray]:
+    """A tree per class and type that may run it; a second one beside it where the room itself is asked for."""
+    rows, at = [], 0
+    for kind, gang in enumerate(classes.table.gang):
+        for type_, count in enumerate(nodes.per_type):
+            width = 1 << max(0, int(count - 1).bit_length())
+            two = gang or placement == CONSOLIDATE
+            rows.append((at, at + 2 * width if two else -1, width, -1, 0))
+            at += 2 * width * (2 if two else 1) * int(classes.may[kind, type_])
+    return np.array(rows, TREE).view(np.recarray), np.empty(at, np.int64)
+
+
+def _queues(work: Work, kinds: int, width: int) -> tuple[np.recarray, int]:
+    """Empty queues of ready tasks, each with a stretch for all tasks of its class, and the length of all stretches."""
+    most = np.repeat(np.bincount(work.rows.kind, minlength=kinds), width)
+    return records(QUEUE, len(most), at=np.cumsum(most) - most, most=most), int(most.sum())

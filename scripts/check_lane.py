@@ -1,0 +1,151 @@
+"""The compiled lane against the SimPy kernel, on random scenarios: logs, jobs and ends must be equal, byte for byte.
+
+    python scripts/check_lane.py [--cases 1000] [--kinds orders ...] [--first 0] [--json]
+
+Each case is drawn from its number alone, so that ``--first N --cases 1`` plays a single one again: a cluster of up to
+12 nodes of up to three GPU types and CPU nodes, some with more GPUs than the log can name; up to 25 DAG jobs with
+ties, zero lengths, instances, gangs over nodes, shares of GPUs, CPUs, memory and types allowed, some of them rejected;
+a placement; exact or wrong estimates. ``NUMBA_DISABLE_JIT=1`` checks the same text as plain Python. Exits with 1 if any
+case differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from dagsim.metrics import summarize
+from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
+from dagsim.policies import POLICIES
+from dagsim.schedule import Schedule
+from dagsim.sim import Estimates, Preemption, Simulation
+from dagsim.systems.cluster.lane.drive import run
+from dagsim.systems.cluster.lane.jit import jitted
+
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "strict": ("fifo",),
+    "orders": ("fifo-fit", "ljf", "edf", "llf", "priority", "critical-path", "f1", "f2", "f3", "f4"),
+    "typed": ("sjf", "saf", "wspt"),
+    "jobs": ("srpt-work", "scpt", "sjf-cp"),
+    "srtf": ("srtf", "srsf"),
+    "las": ("las", "2d-las"),
+    "easy": ("easy", "easy-sjf", "easy-lxf"),
+}
+"""Policies by the kind of their order."""
+
+PLACEMENTS = ("best-fit", "best-fit", "first-fit", "worst-fit", "consolidate")
+TYPES = ("A100-40", "V100-16", "T4")
+
+
+def cluster_of(rng: random.Random) -> Cluster:
+    """Nodes of a few types; sometimes one with more GPUs than the log names, sometimes nodes without GPUs."""
+    names = rng.sample(TYPES, rng.randint(1, 3))
+    most = rng.choice((1, 2, 4, 8, 8, 70))
+    nodes = []
+    for number in range(rng.randint(1, 10)):
+        gpus = rng.randint(1, most)
+        nodes.append(Node(f"n{number}", gpu_type(rng.choice(names)), gpus, rng.choice((4.0, 8.0, 12.0 * gpus)), 128.0))
+    for number in range(rng.choice((0, 0, 1, 2))):
+        nodes.insert(rng.randint(0, len(nodes)), Node(f"c{number}", None, 0, rng.choice((4.0, 32.0)), 64.0))
+    return Cluster(tuple(nodes))
+
+
+def task_of(rng: random.Random, name: str, plain: bool) -> Task:
+    """A task; a ``plain`` one asks for whole GPUs and nothing else."""
+    gpus = rng.choice((1, 1, 2, 4) if plain else (0, 0.1, 0.25, 0.3, 0.5, 0.5, 1, 1, 2, 4))
+    gang = not plain and rng.random() < 0.25
+    seconds = rng.choice((0.0, 10.0, 20.0, rng.expovariate(0.01), rng.expovariate(0.01)))
+    return Task(
+        name,
+        seconds,
+        instances=rng.choice((2, 3, 6, 10, 60 if rng.random() < 0.1 else 4) if gang else (1, 1, 1, 2, 3, 9)),
+        gang=gang,
+        gpus=gpus,
+        cpus=0.0 if plain else rng.choice((0.0, 0.5, 1.0, 2.0, 4.0)),
+        memory_gb=0.0 if plain else rng.choice((0.0, 4.0, 16.0)),
+        gpu_types=rng.choice((("A100-40",), ("V100-16", "T4"))) if gpus and rng.random() < 0.1 else None,
+        speeds={"A100-40": rng.choice((1.0, 2.0, 5.0)), "V100-16": rng.choice((1.0, 2.0))}
+        if rng.random() < 0.6
+        else None,
+        estimate=seconds * rng.choice((0.5, 1.0, 1.0, 3.0)),
+    )
+
+
+def jobs_of(rng: random.Random) -> list[Job]:
+    """Jobs in order of arrival, many at the same time."""
+    jobs, now, plain = [], 0.0, rng.random() < 0.3
+    for number in range(rng.randint(1, 25)):
+        now += rng.choice((0.0, 0.0, 10.0, rng.expovariate(1 / 20)))
+        count = rng.randint(1, 6)
+        tasks = tuple(task_of(rng, f"t{index}", plain) for index in range(count))
+        pairs = [
+            (parent, child)
+            for child in range(count)
+            for parent in rng.sample(range(child), min(child, rng.randint(0, 2)))
+        ]
+        places = rng.sample(range(count), count) if rng.random() < 0.3 else range(count)  # children may be listed first
+        edges = tuple(Edge(places[parent], places[child]) for parent, child in pairs)
+        deadline_s = now + rng.choice((50.0, 300.0)) if rng.random() < 0.5 else None
+        priority, weight = float(rng.randint(0, 2)), rng.choice((1.0, 1.0, 3.0))
+        jobs.append(Job(f"j{number}", TaskGraph(tasks, edges), now, priority, "", deadline_s, weight))
+    return jobs
+
+
+def policy_of(rng: random.Random, kind: str) -> str:
+    """A policy of the kind with a placement."""
+    name = rng.choice(KINDS[kind])
+    more = ""
+    if name == "priority":
+        more = f",ageing={rng.choice((0.0, 0.01))}"
+    elif kind == "las":
+        more = f",quantum_s={rng.choice((5, 10, 33.3, 60.0))}"
+    return f"{name}[placement={rng.choice(PLACEMENTS)}{more}]"
+
+
+def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
+    """The schedules of one case, by the SimPy kernel and by the lane."""
+    rng = random.Random(f"{kind} {number}")
+    cluster, jobs, policy = cluster_of(rng), jobs_of(rng), policy_of(rng, kind)
+    estimates = Estimates(rng.choice(("exact", "exact", "noisy", "predicted", "hidden")))
+    models: dict[str, Any] = {"estimates": estimates, "preemption": Preemption(rng.choice(("resume", "restart")))}
+    slow = Simulation(cluster, jobs, seed=number, **models).run(POLICIES.create(policy))
+    return slow, run(cluster, jobs, policy, seed=number, **models)
+
+
+def equal(one: Schedule, other: Schedule) -> bool:
+    """Whether two schedules are the same in every byte, and their metrics with them."""
+    same = one.log == other.log and one.jobs == other.jobs and one.ended_s == other.ended_s and one.seed == other.seed
+    return same and repr(summarize(one)) == repr(summarize(other))
+
+
+def check(kind: str, first: int, cases: int) -> dict[str, object]:
+    """The cases of one kind: how many are equal, and the numbers of those that are not."""
+    different = [number for number in range(first, first + cases) if not equal(*both(number, kind))]
+    return {"cases": cases, "equal": cases - len(different), "different": different}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=1000, help="cases per kind (default 1000)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first case (default 0)")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="kinds of policies (default all)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    args = parser.parse_args()
+    found = {kind: check(kind, args.first, args.cases) for kind in args.kinds}
+    if args.json:
+        json.dump({"compiled": jitted(), "kinds": found}, sys.stdout, indent=1)
+        print()
+    else:
+        for kind, result in found.items():
+            print(f"{kind:12s} {result['equal']} of {result['cases']} equal {result['different'] or ''}")
+    sys.exit(any(result["different"] for result in found.values()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""The compiled lane writes the SimPy kernel's log, compiled and as plain Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib import util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from dagsim.systems.cluster.lane import jit
+
+SCRIPT = Path(__file__).parents[4] / "scripts" / "check_lane.py"
+
+
+def check(cases: int, first: int, **variables: str) -> dict[str, Any]:
+    """What the script prints, in a process of its own; warnings are errors there."""
+    argv = [sys.executable, "-W", "error", str(SCRIPT), "--cases", str(cases), "--first", str(first), "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, **variables})
+    assert done.returncode in (0, 1), done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = util.spec_from_file_location("check_lane", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_plain_python_writes_the_kernels_log_byte_for_byte() -> None:
+    found = check(10, 10_000, NUMBA_DISABLE_JIT="1")
+    assert found["compiled"] is False
+    assert {kind: result["different"] for kind, result in found["kinds"].items() if result["different"]} == {}
+
+
+@pytest.mark.timeout(600)  # the first run on a machine compiles
+@pytest.mark.skipif(not jit.installed(), reason="numba is not installed")
+def test_compiled_it_writes_the_kernels_log_byte_for_byte() -> None:
+    found = check(40, 20_000, NUMBA_DISABLE_JIT="0")
+    assert found["compiled"] is True
+    assert {kind: result["different"] for kind, result in found["kinds"].items() if result["different"]} == {}
+
+
+def test_a_single_byte_makes_a_difference(script: ModuleType) -> None:
+    jobs = script.jobs_of(script.random.Random(1))
+    cluster = script.cluster_of(script.random.Random(1))
+    one, other = (script.Simulation(cluster, jobs).run(script.POLICIES.create("sjf")) for _ in range(2))
+    assert script.equal(one, other)
+    other.log.rows()["gpus"][-2] ^= 1
+    assert not script.equal(one, other)
+
+
+def test_the_cases_hold_everything_that_the_lane_knows(script: ModuleType) -> None:
+    drawn = [script.random.Random(number) for number in range(200)]
+    clusters = [script.cluster_of(rng) for rng in drawn]
+    tasks = [task for rng in drawn for job in script.jobs_of(rng) for task in job.tasks]
+    assert any(node.gpus > 62 for cluster in clusters for node in cluster.nodes)
+    assert any(node.gpu is None for cluster in clusters for node in cluster.nodes)
+    assert any(len(cluster.gpu_types) > 2 for cluster in clusters)
+    for claim in (
+        lambda task: task.gang and task.gpus >= 1,
+        lambda task: task.gang and 0 < task.gpus < 1,
+        lambda task: task.gang and not task.gpus,
+        lambda task: task.instances > 1 and not task.gang,
+        lambda task: 0 < task.gpus < 1,
+        lambda task: task.cpus and task.memory_gb,
+        lambda task: task.gpu_types,
+        lambda task: not task.work,
+    ):
+        assert any(claim(task) for task in tasks)
