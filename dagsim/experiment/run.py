@@ -15,6 +15,7 @@ from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.legality import answer
 from dagsim.systems.cluster.models.failures import FailureModel
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
@@ -87,7 +88,7 @@ def simulate(config: Config, policy: str, seed: int, tell: Callable[[int], None]
     supply = JobStream(config.workload, config.build_cluster(), config.runtime, seed)
     coming_and_going = [supply.downtimes()] if config.cluster.from_trace else []
     simulation = _simulation(config, _told(supply, tell), seed, coming_and_going)
-    timed = Timed(POLICIES.create(policy, seed=seed))
+    timed = Timed(POLICIES.create(policy, seed=seed), policy)
     began = perf_counter()
     schedule = simulation.run(timed)
     wall_s = perf_counter() - began
@@ -122,15 +123,17 @@ def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
 class Timed:
     """A policy with a stopwatch: what its decisions cost, without what the kernel does between them."""
 
-    def __init__(self, policy: ClusterPolicy) -> None:
+    def __init__(self, policy: ClusterPolicy, name: str = "") -> None:
         self.policy = policy
+        self.name = name or type(policy).__name__
+        """For messages."""
         self.decision_s = 0.0
         self.decisions = 0
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         """What the policy decides, as it comes."""
         before = perf_counter()
-        for decision in self.policy.decide(view):
+        for decision in answer(self.policy.decide(view), view.now):
             self.decision_s += perf_counter() - before
             self.decisions += 1
             yield decision

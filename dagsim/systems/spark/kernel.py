@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from heapq import heappop, heapreplace
 from math import inf
+from operator import index
 
 import numpy as np
 
@@ -68,7 +69,7 @@ class SparkKernel:
         """Drive the simulation with ``policy`` until every job is complete (or until ``until_ms``).
 
         Raises:
-            IllegalDecision: The policy chose what cannot be chosen.
+            IllegalDecision: The policy chose what cannot be chosen; the message names it.
             Stalled: The policy leaves everything idle although no job is to come.
         """
         conversation = self.decisions(until_ms)
@@ -79,6 +80,9 @@ class SparkKernel:
                 view = conversation.send(decide(view))
         except StopIteration:
             return self.episode
+        except (IllegalDecision, Stalled) as error:
+            error.blame(policy)
+            raise
 
     def decisions(self, until_ms: float = inf) -> Generator[SparkView, tuple[StageState, int] | None, None]:
         """Yield a view whenever executors can be committed, take one decision for it (``None``: leave the rest idle),
@@ -94,8 +98,7 @@ class SparkKernel:
                 episode.decisions += 1
                 if decision is None:
                     break
-                self._check(*decision)
-                cluster.commit(*decision)
+                cluster.commit(*self._checked(decision))
                 deciding = cluster.committable > 0 and cluster.any_schedulable()
             cluster.end_round()
         episode.ended_ms = cluster.now_ms
@@ -253,12 +256,34 @@ class SparkKernel:
         if self._next_ms < last_ms:
             raise ModelError(f"job {self._next.id!r} arrives before the one that is listed before it")  # type: ignore[union-attr]
 
-    def _check(self, stage: StageState, executors: int) -> None:
+    def _checked(self, decision: object) -> tuple[StageState, int]:
+        """The stage and the number of executors of a decision that can be carried out; changes nothing.
+
+        Raises:
+            IllegalDecision: It cannot.
+        """
+        if not isinstance(decision, tuple) or len(decision) != 2:
+            raise IllegalDecision(f"{self._when}: {decision!r} is no decision; return Commit(stage, executors) or None")
+        stage, executors = decision
+        if not isinstance(stage, StageState):
+            raise IllegalDecision(f"{self._when}: {stage!r} is not a stage; take one of view.schedulable(job)")
+        where = f"{self._when}: stage {stage.index} of job {stage.job.job.id!r}"
+        number, jobs = stage.job.number, self.episode.jobs
+        if not (number < len(jobs) and jobs[number] is stage.job and stage.job.stages[stage.index] is stage):
+            raise IllegalDecision(f"{where} belongs to another simulation; take one of view.schedulable(job)")
         cluster = self.cluster
-        where = f"at {cluster.now_ms / 1000:g} s: stage {stage.index} of job {stage.job.job.id!r}"
         source = cluster.source
         assert source is not None
         if not stage.is_schedulable or (stage.job.supply >= len(cluster.executors) and stage.job is not source.job):
-            raise IllegalDecision(f"{where} cannot be chosen now")
-        if not 1 <= executors <= cluster.committable:
+            raise IllegalDecision(f"{where} cannot be chosen now; take one of view.schedulable(job)")
+        try:
+            count = 0 if isinstance(executors, bool) else index(executors)
+        except TypeError:
+            count = 0
+        if not 1 <= count <= cluster.committable:
             raise IllegalDecision(f"{where} can get 1 to {cluster.committable} executors, not {executors!r}")
+        return stage, count
+
+    @property
+    def _when(self) -> str:
+        return f"at {self.cluster.now_ms / 1000:g} s"
