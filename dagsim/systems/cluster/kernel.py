@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from math import inf
+from sys import float_info
 from types import GeneratorType
 from typing import Any
 
@@ -44,6 +45,7 @@ from dagsim.systems.cluster.models.setup import Setup
 from dagsim.systems.cluster.network.base import Flow, Network
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.run import Held, Run
+from dagsim.systems.cluster.stalling import why_stalled
 from dagsim.systems.cluster.state import Frontier, JobState, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 
@@ -116,7 +118,8 @@ class ClusterKernel:
         self._arrived = 0
         self._started = 0
         self._pieces = 0
-        self._down = 0
+        self._down = [0] * len(cluster.nodes)
+        """Per node, how many disturbances have it down."""
         self._wake_s = inf
         self._streams: dict[str, np.random.Generator] = {}
         self._served: list[list[int]] | None = None
@@ -139,8 +142,10 @@ class ClusterKernel:
 
     @property
     def pending(self) -> bool:
-        """Something will happen by itself: an end, an arrival, a repair, or a wake-up that was asked for."""
-        return bool(self.running) or self._jobs_left or self._down > 0 or self._wake_s < inf
+        """Something will happen by itself: an end, an arrival, a wake-up that was asked for, or a repair."""
+        if self.running or self._jobs_left or self._wake_s < inf:
+            return True
+        return any(disturbing.repairs_due() for disturbing in self._disturbing)
 
     def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
         """Drive the simulation with ``policy`` until every job has left (or until ``until_s``).
@@ -167,6 +172,7 @@ class ClusterKernel:
         clock = self.clock
         settle, peek = clock.settle, clock.peek
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
+        last_s = min(until_s, float_info.max)
         while True:
             if self._changed:
                 if self._wake_s <= self.now:
@@ -188,10 +194,14 @@ class ClusterKernel:
                 if self.done:
                     break
                 if not self.pending:
-                    raise Stalled(self._why_stalled())
-            now = self.now = peek()
-            if now > until_s:
+                    raise Stalled(why_stalled(self))
+            now = peek()
+            if now > last_s:
+                if until_s == inf:
+                    raise Stalled(why_stalled(self))
+                self.now = max(until_s, self.now) if now == inf else now
                 break
+            self.now = now
             settle()
         self.schedule.ended_s = min(until_s, self.now)
 
@@ -213,24 +223,24 @@ class ClusterKernel:
     # What disturbances may do.
 
     def take_down(self, node: int) -> None:
-        """The node goes down; its runs end as failed."""
+        """The node goes down, unless it is down already; its runs end as failed."""
         machine = self.machines.list[node]
+        self._down[node] += 1
         if not machine.up:
             return
         self.machines.take_down(machine)
-        self._down += 1
         self._record((_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self._changed = True
         for run in [run for run in self.running.values() if node in run.nodes]:
             self._stop(run, _FAILED, NodeFailed(node), kept=self._preemption.on_failure == "resume")
 
     def bring_up(self, node: int) -> None:
-        """The node comes back."""
+        """The node comes back, unless something else has it down too."""
         machine = self.machines.list[node]
-        if machine.up:
+        self._down[node] = max(0, self._down[node] - 1)
+        if machine.up or self._down[node]:
             return
         self.machines.bring_up(machine)
-        self._down -= 1
         self._record((_UP, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self._changed = True
 
@@ -569,13 +579,3 @@ class ClusterKernel:
                 observer(row)
 
         self._record = record
-
-    def _why_stalled(self) -> str:
-        waiting = len(self.frontier.ready)
-        first = next(iter(self.frontier.ready), None)
-        example = f", {first.name} among them" if first is not None else ""
-        applicants = f" and {len(self.applicants)} jobs wait to be admitted" if self.applicants else ""
-        return (
-            f"at {self.now:g} s: {waiting} ready tasks wait{example}{applicants}, nothing runs and nothing is pending, "
-            "but the policy decided nothing"
-        )

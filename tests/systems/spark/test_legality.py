@@ -61,7 +61,7 @@ def test_integers_of_numpy_are_integers() -> None:
     conversation = SparkKernel(2, [JOB]).decisions()
     stage = first(next(conversation))
     conversation.send(Commit(stage, np.int64(1)))  # type: ignore[arg-type]
-    assert stage.inbound == 1
+    assert stage.remaining < stage.tasks
 
 
 class Spoilt:

@@ -26,11 +26,11 @@ class Nodes(Protocol):
         ...
 
     def take_down(self, node: int) -> None:
-        """The node fails or is taken out; its runs end as failed. Nothing happens if it is down."""
+        """The node fails or is taken out; its runs end as failed."""
         ...
 
     def bring_up(self, node: int) -> None:
-        """The node is back. Nothing happens if it is up."""
+        """The node is back, unless something else has taken it down too: it is up when all who did have said so."""
         ...
 
 
@@ -51,6 +51,10 @@ class FailureProcess(Protocol):
 
     def copy(self) -> FailureProcess:
         """An equal state that goes on by itself."""
+        ...
+
+    def repairs_due(self) -> bool:
+        """Whether a node that it has taken down will be back some day."""
         ...
 
 
@@ -95,6 +99,9 @@ class _Failing:
             rngs.append(twin)
         return _Failing(self.rates, rngs, list(self.next_s), list(self.up))
 
+    def repairs_due(self) -> bool:
+        return any(not up and next_s < inf for up, next_s in zip(self.up, self.next_s, strict=True))
+
     def _life(self, clock: Clock, nodes: Nodes, node: int) -> Generator[Event, object, None]:
         while True:
             yield Timer(clock, self.next_s[node], DISTURBANCES)
@@ -109,7 +116,7 @@ class _Failing:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Named nodes are out of service from ``start_s`` to ``end_s``."""
+    """Named nodes are out of service from ``start_s`` to ``end_s`` (``inf``: for good)."""
 
     nodes: tuple[int, ...]
     start_s: float
@@ -143,6 +150,9 @@ class _Maintaining:
 
     def copy(self) -> _Maintaining:
         return _Maintaining(self.window, list(self.done))
+
+    def repairs_due(self) -> bool:
+        return self.done == ["down"] and self.window.end_s < inf
 
     def _window(self, clock: Clock, nodes: Nodes) -> Generator[Event, object, None]:
         for step, time_s, act in (
@@ -194,6 +204,11 @@ class _Absent:
 
     def copy(self) -> _Absent:
         return _Absent(self.changes, self.done)
+
+    def repairs_due(self) -> bool:
+        """O(changes): asked only when nothing else is going to happen."""
+        down = {node: away for _, away, node in self.changes[: self.done]}
+        return any(down.get(node) and not away for _, away, node in self.changes[self.done :])
 
     def _carry_on(self, clock: Clock, nodes: Nodes) -> Generator[Event, object, None]:
         while self.done < len(self.changes):
