@@ -7,6 +7,7 @@ failures, then arrivals), yields a ``ClusterView`` and is sent decisions, until 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from math import inf
 from sys import float_info
@@ -45,7 +46,7 @@ from dagsim.systems.cluster.models.setup import Setup
 from dagsim.systems.cluster.network.base import Flow, Network
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.run import Held, Run
-from dagsim.systems.cluster.stalling import why_stalled
+from dagsim.systems.cluster.stalling import is_hopeless, why_stalled
 from dagsim.systems.cluster.state import Frontier, JobState, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 
@@ -120,6 +121,8 @@ class ClusterKernel:
         self._pieces = 0
         self._down = [0] * len(cluster.nodes)
         """Per node, how many disturbances have it down."""
+        self._away = 0
+        """Nodes that are down."""
         self._wake_s = inf
         self._streams: dict[str, np.random.Generator] = {}
         self._served: list[list[int]] | None = None
@@ -145,7 +148,7 @@ class ClusterKernel:
         """Something will happen by itself: an end, an arrival, a wake-up that was asked for, or a repair."""
         if self.running or self._jobs_left or self._wake_s < inf:
             return True
-        return any(disturbing.repairs_due() for disturbing in self._disturbing)
+        return any(disturbing.returning() for disturbing in self._disturbing)
 
     def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
         """Drive the simulation with ``policy`` until every job has left (or until ``until_s``).
@@ -193,7 +196,7 @@ class ClusterKernel:
             if not self.running:
                 if self.done:
                     break
-                if not self.pending:
+                if not self.pending or (self._away and is_hopeless(self)):
                     raise Stalled(why_stalled(self))
             now = peek()
             if now > last_s:
@@ -220,6 +223,11 @@ class ClusterKernel:
         """
         return forked(self, known)
 
+    def lasting(self) -> list[bool]:
+        """Per node: it is up, or all that have taken it down will bring it back."""
+        due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
+        return [due[node] == down for node, down in enumerate(self._down)]
+
     # What disturbances may do.
 
     def take_down(self, node: int) -> None:
@@ -229,6 +237,7 @@ class ClusterKernel:
         if not machine.up:
             return
         self.machines.take_down(machine)
+        self._away += 1
         self._record((_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self._changed = True
         for run in [run for run in self.running.values() if node in run.nodes]:
@@ -241,6 +250,7 @@ class ClusterKernel:
         if machine.up or self._down[node]:
             return
         self.machines.bring_up(machine)
+        self._away -= 1
         self._record((_UP, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self._changed = True
 

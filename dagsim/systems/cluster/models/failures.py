@@ -53,8 +53,8 @@ class FailureProcess(Protocol):
         """An equal state that goes on by itself."""
         ...
 
-    def repairs_due(self) -> bool:
-        """Whether a node that it has taken down will be back some day."""
+    def returning(self) -> set[int]:
+        """The nodes it has down that it will bring back some day."""
         ...
 
 
@@ -99,8 +99,8 @@ class _Failing:
             rngs.append(twin)
         return _Failing(self.rates, rngs, list(self.next_s), list(self.up))
 
-    def repairs_due(self) -> bool:
-        return any(not up and next_s < inf for up, next_s in zip(self.up, self.next_s, strict=True))
+    def returning(self) -> set[int]:
+        return {node for node, up in enumerate(self.up) if not up and self.next_s[node] < inf}
 
     def _life(self, clock: Clock, nodes: Nodes, node: int) -> Generator[Event, object, None]:
         while True:
@@ -151,8 +151,8 @@ class _Maintaining:
     def copy(self) -> _Maintaining:
         return _Maintaining(self.window, list(self.done))
 
-    def repairs_due(self) -> bool:
-        return self.done == ["down"] and self.window.end_s < inf
+    def returning(self) -> set[int]:
+        return set(self.window.nodes) if self.done == ["down"] and self.window.end_s < inf else set()
 
     def _window(self, clock: Clock, nodes: Nodes) -> Generator[Event, object, None]:
         for step, time_s, act in (
@@ -162,7 +162,7 @@ class _Maintaining:
             if step not in self.done:
                 yield Timer(clock, time_s, DISTURBANCES)
                 self.done.append(step)
-                for node in self.window.nodes:
+                for node in set(self.window.nodes):
                     act(node)
 
 
@@ -205,10 +205,10 @@ class _Absent:
     def copy(self) -> _Absent:
         return _Absent(self.changes, self.done)
 
-    def repairs_due(self) -> bool:
-        """O(changes): asked only when nothing else is going to happen."""
+    def returning(self) -> set[int]:
+        """O(changes): asked only while nothing runs and nobody is to arrive."""
         down = {node: away for _, away, node in self.changes[: self.done]}
-        return any(down.get(node) and not away for _, away, node in self.changes[self.done :])
+        return {node for _, away, node in self.changes[self.done :] if down.get(node) and not away}
 
     def _carry_on(self, clock: Clock, nodes: Nodes) -> Generator[Event, object, None]:
         while self.done < len(self.changes):
