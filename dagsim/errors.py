@@ -77,6 +77,11 @@ class RunFolderError(InputError):
 class SimulationError(DagsimError):
     """A simulation that went wrong while it ran."""
 
+    def blame(self, policy: object) -> None:
+        """Put the policy in front of the message: its ``name`` if it has one, else its class."""
+        name = getattr(policy, "name", None) or type(policy).__name__
+        self.args = (f"policy {name}: {self}",)
+
 
 class IllegalDecision(SimulationError):
     """A policy decided what cannot be done; the message names task, time and reason."""

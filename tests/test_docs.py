@@ -14,7 +14,10 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.experiment.run import simulate
+from dagsim.model import Cluster, Job, Kind, Task
+from dagsim.systems.cluster import ClusterKernel, ClusterPolicy
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.testing import check_policy
 from dagsim.traces import READERS, TraceOptions
 
 ROOT = Path(__file__).parent.parent
@@ -44,6 +47,22 @@ def test_a_decision_costs_little_unless_its_definition_forces_more() -> None:
 def test_every_algo_of_the_page_runs(algo: str) -> None:
     config = load_config(None, ["workload=heterogeneous-dag", "workload.count=8", f"policy={algo}"])
     assert simulate(config, algo, 1).summary.jobs_completed == 8
+
+
+def preempting() -> type[ClusterPolicy]:
+    """The policy that the page writes out."""
+    names: dict[str, type[ClusterPolicy]] = {}
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(code, names)
+    return names["Shortest"]
+
+
+def test_the_page_shows_a_policy_that_preempts() -> None:
+    jobs = [Job.single("long", Task("t", 10.0)), Job.single("short", Task("t", 1.0), 3.0)]
+    schedule = ClusterKernel(Cluster.of({"T4": 1}), jobs).run(preempting()())
+    # Three of ten seconds are done when the short one comes; it runs from 3 to 4, the rest from 4 to 11.
+    assert [(row.time_s, row.job) for row in schedule.log if row.kind == Kind.COMPLETED] == [(4, 1), (11, 0)]
+    check_policy(preempting())
 
 
 def test_the_page_on_traces_says_what_replay_takes() -> None:

@@ -10,8 +10,8 @@ from simpy.events import Event
 
 from dagsim.envs.config import Level
 from dagsim.envs.levels import Levelled
-from dagsim.errors import Stalled
-from dagsim.model import Cluster, Decision, GpuType, Job, Node, TaskGraph, gpu_type
+from dagsim.errors import IllegalDecision, Stalled
+from dagsim.model import Cluster, Decision, GpuType, Job, Node, Preempt, Share, Start, TaskGraph, gpu_type
 from dagsim.systems.cluster import ClusterKernel, Uniform
 from dagsim.systems.cluster.clock import Clock
 from dagsim.systems.cluster.codecs.candidates import Candidates
@@ -81,6 +81,77 @@ class Moody:
 def test_a_policy_that_never_starts_anything_is_caught() -> None:
     with pytest.raises(Stalled):
         check_policy(Lazy)
+
+
+class ChildrenFirst:
+    """Starts a task as soon as its job is there, the last one of its graph first."""
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        for job in view.jobs.values():
+            for task in reversed(job.tasks):
+                placement = view.fit(task) if task.waiting else None
+                if placement is not None:
+                    yield Start(task, placement)
+                    return
+
+
+class Hasty:
+    """Starts the oldest first, and stops the longest run for any task that is shorter: also one of this instant."""
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        for task in view.ready:
+            placement = view.fit(task)
+            if placement is not None:
+                yield Start(task, placement)
+                return
+            longer = [run for run in view.running.values() if run.estimate_s > task.best_s]
+            if longer:
+                yield Preempt(max(longer, key=lambda run: (run.estimate_s, run.id)).id)
+                return
+
+
+class Impatient:
+    """Starts what an applicant's job brings before it is admitted."""
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        everybody = [task for job in view.applicants.values() for task in job.tasks] + list(view.ready)
+        for task in everybody:
+            placement = None if task.missing else view.fit(task)
+            if placement is not None:
+                yield Start(task, placement)
+                return
+
+
+class Sloppy:
+    """Fills the node with the most room, without a look at its type, until the instances are all placed."""
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        for task in view.ready:
+            machine = max(view.machines.list, key=lambda each: each.room(task.demand))
+            count = min(task.waiting, machine.room(task.demand))
+            if count:
+                yield Start(task, (Share(machine.index, count),))
+                return
+
+
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        (ChildrenFirst, "policy ChildrenFirst: at .* s: cannot start .* it still waits for"),
+        (Hasty, r"policy Hasty: at .* started in this instant.*run\.started_s < view\.now"),
+        (Impatient, r"cannot start .* its job waits to be admitted; yield Admit"),
+        (Sloppy, "a gang of .* starts whole|is not of a type it may run on"),
+    ],
+)
+def test_a_policy_that_decides_what_cannot_be_is_caught(policy: type, why: str) -> None:
+    with pytest.raises(IllegalDecision, match=why):
+        check_policy(policy, workloads=24)
+
+
+def test_the_two_policies_of_old_are_caught_with_the_default_number_of_workloads() -> None:
+    for policy in (ChildrenFirst, Hasty):
+        with pytest.raises(IllegalDecision):
+            check_policy(policy)
 
 
 def test_a_policy_that_depends_on_more_than_the_seed_is_caught() -> None:

@@ -13,7 +13,7 @@ from dagsim.experiment.scenario import scenario_of
 from dagsim.metrics import Summary, summarize
 from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
-from dagsim.systems.seam import Conversation, Policy, View
+from dagsim.systems.seam import Conversation, Policy, View, decisions_of
 
 __all__ = ["Result", "Step", "Timed", "check", "evaluate", "replicate_seeds", "simulate"]
 
@@ -79,7 +79,7 @@ def simulate(config: Config, policy: str, seed: int, tell: Callable[[int], None]
     """
     scenario = scenario_of(config)
     kernel = scenario.kernel(seed, heard=tell)
-    timed = Timed(scenario.policies.create(policy, seed=seed))
+    timed = Timed(scenario.policies.create(policy, seed=seed), policy)
     began = perf_counter()
     Conversation(kernel).follow(timed)
     wall_s = perf_counter() - began
@@ -114,15 +114,17 @@ def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
 class Timed:
     """A policy with a stopwatch: what its decisions cost, without what the kernel does between them."""
 
-    def __init__(self, policy: Policy[Any, Any]) -> None:
+    def __init__(self, policy: Policy[Any, Any], name: str = "") -> None:
         self.policy = policy
+        self.name = name or type(policy).__name__
+        """For messages."""
         self.decision_s = 0.0
         self.decisions = 0
 
     def decide(self, view: View) -> Iterator[Any]:
         """What the policy decides, as it comes."""
         before = perf_counter()
-        for decision in self.policy.decide(view):
+        for decision in decisions_of(self.policy.decide(view), view.now):
             self.decision_s += perf_counter() - before
             self.decisions += 1
             yield decision

@@ -7,10 +7,11 @@ it. Everything above a system (runs, environments, training, comparisons, plots)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
+from dagsim.errors import IllegalDecision, Stalled
 from dagsim.model.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from dagsim.model import Cluster
     from dagsim.registry import Registry
 
-__all__ = ["Codec", "Conversation", "Kernel", "Policy", "Scenario", "View", "drive"]
+__all__ = ["Codec", "Conversation", "Kernel", "Policy", "Scenario", "View", "decisions_of", "drive"]
 
 
 class View(Protocol):
@@ -168,14 +169,37 @@ class Conversation(Generic[ViewT, DecisionT]):
         return self.view
 
     def follow(self, policy: Policy[ViewT, DecisionT]) -> None:
-        """Answer as the policy decides, to the end."""
+        """Answer as the policy decides, to the end.
+
+        Raises:
+            IllegalDecision, Stalled: As the kernel does; the message names the policy.
+        """
         send, decide, view = self._talk.send, policy.decide, self.view
         try:
             while view is not None:
                 view = send(decide(view))
         except StopIteration:
             pass
+        except (IllegalDecision, Stalled) as error:
+            error.blame(policy)
+            raise
         self.view = None
+
+
+def decisions_of(answer: object, now: float) -> Iterator[Any]:
+    """The decisions of a policy's answer, as they come; ``None`` is no decision.
+
+    Raises:
+        IllegalDecision: The answer cannot be iterated over.
+    """
+    if answer is None:
+        return iter(())
+    try:
+        return iter(answer)  # type: ignore[call-overload,no-any-return]
+    except TypeError:
+        raise IllegalDecision(
+            f"at {now:g} s: decide() answered {answer!r}; it must yield decisions or return a list of them"
+        ) from None
 
 
 def drive(kernel: Kernel[ViewT, DecisionT], policy: Policy[ViewT, DecisionT], until_s: float = inf) -> Schedule:

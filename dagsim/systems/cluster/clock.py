@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from heapq import heappush
+from math import inf
 from typing import Any
 
 from simpy import Environment
@@ -45,10 +46,11 @@ class Clock(Environment):
 
 
 class Timer(Event):
-    """An event that happens at an absolute time and place in its instant; processes yield it."""
+    """An event that happens at an absolute time and place in its instant, at ``inf`` never; processes yield it."""
 
     def __init__(self, clock: Clock, time_s: float, order: int = COMPLETIONS, value: Any = None) -> None:
         super().__init__(clock)
         self._ok = True
         self._value = value
-        clock.at(max(time_s, clock.now), order, self)
+        if time_s < inf:
+            clock.at(max(time_s, clock.now), order, self)

@@ -33,6 +33,7 @@ def forked(origin: ClusterKernel, known: bool) -> ClusterKernel:
         twin.frontier.believe_estimates()
     else:
         origin._source, twin._source = tee(origin._source)
+    twin._down = list(origin._down)
     twin._streams = copy.deepcopy(origin._streams)
     twin._served = None if origin._served is None else [list(served) for served in origin._served]
     twin._disturbing = [] if known else [disturbing.copy() for disturbing in origin._disturbing]

@@ -7,8 +7,12 @@ failures, then arrivals), yields a ``ClusterView`` and is sent decisions, until 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from math import inf
+from sys import float_info
+from types import GeneratorType
+from typing import Any
 
 import numpy as np
 from simpy import Interrupt
@@ -23,7 +27,6 @@ from dagsim.model import (
     JobFacts,
     Kind,
     Migrate,
-    Placement,
     Preempt,
     Reject,
     RejectReason,
@@ -34,17 +37,19 @@ from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.fork import forked
+from dagsim.systems.cluster.legality import Allotted, answer, applicant, moved, started, stopped, wake_up
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess
 from dagsim.systems.cluster.models.preemption import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.models.setup import Setup
 from dagsim.systems.cluster.network.base import Flow, Network
-from dagsim.systems.cluster.nodes import ClusterState, NodeState
+from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.run import Held, Run
+from dagsim.systems.cluster.stalling import is_hopeless, why_stalled
 from dagsim.systems.cluster.state import Frontier, JobState, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
-from dagsim.systems.seam import drive
+from dagsim.systems.seam import decisions_of, drive
 
 __all__ = ["ClusterKernel", "NodeFailed", "Observer", "Preempted"]
 
@@ -55,6 +60,8 @@ _ARRIVED, _ADMITTED, _REJECTED = int(Kind.ARRIVED), int(Kind.ADMITTED), int(Kind
 _STARTED, _COMPUTING, _FINISHED = int(Kind.STARTED), int(Kind.COMPUTING), int(Kind.FINISHED)
 _PREEMPTED, _FAILED, _COMPLETED = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.COMPLETED)
 _DOWN, _UP = int(Kind.DOWN), int(Kind.UP)
+_ITERABLE = frozenset((GeneratorType, list, tuple))
+"""The usual answers of policies; of others it is asked whether they can be iterated over."""
 
 
 class Preempted:
@@ -115,7 +122,10 @@ class ClusterKernel:
         self._arrived = 0
         self._started = 0
         self._pieces = 0
-        self._down = 0
+        self._down = [0] * len(cluster.nodes)
+        """Per node, how many disturbances have it down."""
+        self._away = 0
+        """Nodes that are down."""
         self._wake_s = inf
         self._streams: dict[str, np.random.Generator] = {}
         self._served: list[list[int]] | None = None
@@ -138,8 +148,10 @@ class ClusterKernel:
 
     @property
     def pending(self) -> bool:
-        """Something will happen by itself: an end, an arrival, a repair, or a wake-up that was asked for."""
-        return bool(self.running) or self._jobs_left or self._down > 0 or self._wake_s < inf
+        """Something will happen by itself: an end, an arrival, a wake-up that was asked for, or a repair."""
+        if self.running or self._jobs_left or self._wake_s < inf:
+            return True
+        return any(disturbing.returning() for disturbing in self._disturbing)
 
     def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
         """Drive the simulation with ``policy`` until every job has left (or until ``until_s``).
@@ -156,6 +168,7 @@ class ClusterKernel:
         clock = self.clock
         settle, peek = clock.settle, clock.peek
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
+        last_s = min(until_s, float_info.max)
         while True:
             if self._changed:
                 if self._wake_s <= self.now:
@@ -163,9 +176,10 @@ class ClusterKernel:
                 answered = True
                 while answered:
                     answered = False
-                    for decision in (yield view) or ():
+                    decided = yield view
+                    for decision in decided if type(decided) in _ITERABLE else decisions_of(decided, self.now):  # type: ignore[union-attr]
                         if type(decision) is Start:
-                            start(decision.task, decision.placement)  # type: ignore[arg-type]
+                            start(decision.task, decision.placement)
                             answered = True
                         else:
                             answered = carry_out(decision) or answered
@@ -175,11 +189,15 @@ class ClusterKernel:
             if not self.running:
                 if self.done:
                     break
-                if not self.pending:
-                    raise Stalled(self._why_stalled())
-            now = self.now = peek()
-            if now > until_s:
+                if not self.pending or (self._away and is_hopeless(self)):
+                    raise Stalled(why_stalled(self))
+            now = peek()
+            if now > last_s:
+                if until_s == inf:
+                    raise Stalled(why_stalled(self))
+                self.now = max(until_s, self.now) if now == inf else now
                 break
+            self.now = now
             settle()
         self.schedule.ended_s = min(until_s, self.now)
 
@@ -198,27 +216,34 @@ class ClusterKernel:
         """
         return forked(self, known)
 
+    def lasting(self) -> list[bool]:
+        """Per node: it is up, or all that have taken it down will bring it back."""
+        due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
+        return [due[node] == down for node, down in enumerate(self._down)]
+
     # What disturbances may do.
 
     def take_down(self, node: int) -> None:
-        """The node goes down; its runs end as failed."""
+        """The node goes down, unless it is down already; its runs end as failed."""
         machine = self.machines.list[node]
+        self._down[node] += 1
         if not machine.up:
             return
         self.machines.take_down(machine)
-        self._down += 1
+        self._away += 1
         self._record((_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self._changed = True
         for run in [run for run in self.running.values() if node in run.nodes]:
             self._stop(run, _FAILED, NodeFailed(node), kept=self._preemption.on_failure == "resume")
 
     def bring_up(self, node: int) -> None:
-        """The node comes back."""
+        """The node comes back, unless something else has it down too."""
         machine = self.machines.list[node]
-        if machine.up:
+        self._down[node] = max(0, self._down[node] - 1)
+        if machine.up or self._down[node]:
             return
         self.machines.bring_up(machine)
-        self._down -= 1
+        self._away -= 1
         self._record((_UP, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self._changed = True
 
@@ -295,74 +320,62 @@ class ClusterKernel:
 
     # Carrying out decisions.
 
-    def _carry_out(self, decision: Decision) -> bool:
+    def _carry_out(self, decision: object) -> bool:
         """Do it; True if the policy must be asked again."""
-        kind = type(decision)
-        if kind is Preempt:
-            self._preempt(decision.run)  # type: ignore[union-attr]
-        elif kind is Wait:
-            self._wait(decision.until_s)  # type: ignore[union-attr]
+        if isinstance(decision, Preempt):
+            self._preempt(stopped(self, decision.run))
+        elif isinstance(decision, Wait):
+            self._wait(wake_up(self.now, decision.until_s))
             return False
-        elif kind is Migrate:
-            self._start(self._preempt(decision.run), decision.placement)  # type: ignore[union-attr]
-        elif kind is Admit:
-            self._admit(decision.job)  # type: ignore[union-attr]
-        elif kind is Reject:
-            self._reject(decision.job)  # type: ignore[union-attr]
+        elif isinstance(decision, Migrate):
+            run = stopped(self, decision.run)
+            shares = moved(self, run, decision.placement)
+            self._occupy(self._preempt(run), shares)
+        elif isinstance(decision, Admit):
+            self._admit(applicant(self, decision.job))
+        elif isinstance(decision, Reject):
+            self._reject(applicant(self, decision.job))
+        elif isinstance(decision, Start):
+            self._start(decision.task, decision.placement)
         else:
-            raise IllegalDecision(f"at {self.now:g} s: {decision!r} is no decision")
+            raise IllegalDecision(
+                f"at {self.now:g} s: {decision!r} is no decision; yield Start, Preempt, Migrate, Admit, Reject or Wait"
+            )
         return True
 
-    def _start(self, task: TaskState, placement: Placement) -> None:
-        demand = task.demand
-        if demand.gang:
-            self._start_gang(task, placement)
+    def _start(self, task: Any, placement: Any) -> None:
+        """Start it if that is legal: most starts, independent instances on one node, are seen to be so right here."""
+        try:
+            ((node, instances, gpu),) = placement
+            legal = task in self.frontier.ready and type(node) is int and type(instances) is int and node >= 0
+            if legal:
+                demand: DemandClass = task.demand
+                machine = self.machines.list[node]
+                room = machine.idle // demand.whole if demand.plain and machine.up else machine.room(demand)
+                legal = (
+                    0 < instances <= task.waiting
+                    and instances <= room
+                    and gpu is None
+                    and machine.type in demand.types
+                    and not demand.gang
+                )
+        except (TypeError, ValueError, IndexError):
+            legal = False
+        if not legal:
+            self._occupy(task, started(self, task, placement))
             return
-        if not placement:
-            self._illegal(task, "an empty placement")
-        machines, take = self.machines.list, self.machines.take
-        for node, instances, gpu in placement:
-            machine = machines[node]
-            room = machine.idle // demand.whole if demand.plain and machine.up else machine.room(demand)
-            if (
-                not 0 < instances <= task.waiting
-                or instances > room
-                or gpu is not None
-                or machine.type not in demand.types
-            ):
-                self._check(task, machine, instances, gpu)
-            mask, on = take(machine, demand, instances, gpu)
-            self._launch(task, instances, ((machine, instances, mask, on),))
+        mask, on = self.machines.take(machine, demand, instances, None)
+        self._launch(task, instances, ((machine, instances, mask, on),))
 
-    def _start_gang(self, task: TaskState, placement: Placement) -> None:
-        machines, take = self.machines.list, self.machines.take
-        for node, instances, gpu in placement:
-            self._check(task, machines[node], instances, gpu)
-        total = sum(share.instances for share in placement)
-        nodes = {share.node for share in placement}
-        if total != task.waiting or len(nodes) != len(placement) or len({machines[node].type for node in nodes}) != 1:
-            self._illegal(
-                task, f"a gang of {task.waiting} starts whole, on distinct nodes of one type; got {placement}"
-            )
-        held = tuple(
-            (machines[node], count, *take(machines[node], task.demand, count, gpu)) for node, count, gpu in placement
-        )
-        self._launch(task, total, held)
-
-    def _check(self, task: TaskState, machine: NodeState, instances: int, gpu: int | None) -> None:
-        """Raise unless ``instances`` of the task may start on the machine (on its GPU ``gpu``, if one is named)."""
-        demand = task.demand
-        if instances < 1:
-            self._illegal(task, f"{instances} instances")
-        if instances > task.waiting:
-            self._illegal(task, f"{instances} instances asked, {task.waiting} waiting")
-        if machine.type not in demand.types:
-            self._illegal(task, f"node {machine.node.name!r} is not of a type it may run on")
-        if machine.room(demand) < instances:
-            why = "is down" if not machine.up else f"has no room for {instances} x {tuple(demand.demand)}"
-            self._illegal(task, f"node {machine.node.name!r} {why}")
-        if gpu is not None and machine.room_on(gpu, demand) < instances:
-            self._illegal(task, f"GPU {gpu} of node {machine.node.name!r} has no room for {instances} such shares")
+    def _occupy(self, task: TaskState, shares: list[Allotted]) -> None:
+        """Start the task where it was found to be legal: a gang as one run, else a run per node."""
+        take, demand = self.machines.take, task.demand
+        if demand.gang:
+            held = tuple((share.machine, share.instances, *take(share.machine, demand, *share[1:])) for share in shares)
+            self._launch(task, task.waiting, held)
+            return
+        for machine, instances, gpu in shares:
+            self._launch(task, instances, ((machine, instances, *take(machine, demand, instances, gpu)),))
 
     def _launch(self, task: TaskState, instances: int, held: tuple[Held, ...]) -> None:
         """Make the run, write its rows, and set its end."""
@@ -396,19 +409,10 @@ class ClusterKernel:
         else:
             self._compute_or_set_up(run)
 
-    def _preempt(self, id_: int) -> TaskState:
-        run = self.running.get(id_)
-        if run is None:
-            raise IllegalDecision(f"at {self.now:g} s: run {id_} is not running, so it cannot be preempted")
-        if run.started_s == self.now:  # or two policies' minds could go back and forth for ever inside one instant
-            raise IllegalDecision(
-                f"at {self.now:g} s: run {id_} started in this instant, so it cannot be preempted yet"
-            )
+    def _preempt(self, run: Run) -> TaskState:
         return self._stop(run, _PREEMPTED, Preempted(), kept=self._preemption.on_resume == "resume")
 
     def _wait(self, until_s: float) -> None:
-        if not until_s > self.now:
-            raise IllegalDecision(f"at {self.now:g} s: cannot wait until {until_s!r} s")
         if until_s < self._wake_s:
             self._wake_s = until_s
             timer = Timer(self.clock, until_s, ARRIVALS)
@@ -417,20 +421,14 @@ class ClusterKernel:
     def _wake(self, _: Event) -> None:
         self._changed = True
 
-    def _admit(self, number: int) -> None:
-        active = self._applicant(number)
-        self._record((_ADMITTED, self.now, number, -1, -1, -1, 0, 0, 0.0))
+    def _admit(self, active: JobState) -> None:
+        del self.applicants[active.number]
+        self._record((_ADMITTED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
         self._enter(active)
 
-    def _reject(self, number: int) -> None:
-        self._applicant(number)
-        self._record((_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
-
-    def _applicant(self, number: int) -> JobState:
-        active = self.applicants.pop(number, None)
-        if active is None:
-            raise IllegalDecision(f"at {self.now:g} s: job {number} does not wait to be admitted")
-        return active
+    def _reject(self, active: JobState) -> None:
+        del self.applicants[active.number]
+        self._record((_REJECTED, self.now, active.number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
 
     # The life of a run.
 
@@ -584,16 +582,3 @@ class ClusterKernel:
                 observer(row)
 
         self._record = record
-
-    def _illegal(self, task: TaskState, why: str) -> None:
-        raise IllegalDecision(f"at {self.now:g} s: cannot start {task.name}: {why}")
-
-    def _why_stalled(self) -> str:
-        waiting = len(self.frontier.ready)
-        first = next(iter(self.frontier.ready), None)
-        example = f", {first.name} among them" if first is not None else ""
-        applicants = f" and {len(self.applicants)} jobs wait to be admitted" if self.applicants else ""
-        return (
-            f"at {self.now:g} s: {waiting} ready tasks wait{example}{applicants}, nothing runs and nothing is pending, "
-            "but the policy decided nothing"
-        )

@@ -120,6 +120,22 @@ class NodeState:
         free = self.shares.get(gpu, MICRO if self.free >> gpu & 1 else 0)
         return free // demand.share if demand.share else 0
 
+    def after(self, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> NodeState:
+        """A copy as it will be when ``count`` instances have given back what they hold; for questions of room only."""
+        twin = self.copy()
+        if demand.whole:
+            twin.free |= mask
+            twin.idle += demand.whole * count
+        for gpu in on:
+            twin.shares[gpu] += demand.share
+            if twin.shares[gpu] == MICRO:
+                del twin.shares[gpu]
+                twin.free |= 1 << gpu
+                twin.idle += 1
+        twin.cpus += demand.cpus * count
+        twin.memory += demand.memory * count
+        return twin
+
     def copy(self) -> NodeState:
         twin = NodeState.__new__(NodeState)
         for name in NodeState.__slots__:

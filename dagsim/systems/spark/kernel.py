@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from heapq import heappop, heapreplace
 from math import inf
+from operator import index
 
 import numpy as np
 
 from dagsim.errors import IllegalDecision, ModelError, Stalled
 from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
-from dagsim.systems.seam import Conversation
+from dagsim.systems.seam import Conversation, decisions_of
 from dagsim.systems.spark.durations import DurationSource, PairedStreams
 from dagsim.systems.spark.episode import Episode
 from dagsim.systems.spark.executors import ExecutorType, executor_types
@@ -83,7 +84,7 @@ class SparkKernel:
         """Drive the simulation with ``policy`` until every job is complete (or until ``until_s``).
 
         Raises:
-            IllegalDecision: The policy chose what cannot be chosen.
+            IllegalDecision: The policy chose what cannot be chosen; the message names it.
             Stalled: The policy leaves everything idle although no job is to come.
         """
         Conversation(self, until_s).follow(policy)
@@ -93,16 +94,15 @@ class SparkKernel:
         """Yield a view whenever executors can be committed, take decisions for it (none: leave the rest idle), again
         while executors and stages are left; then let time pass, and so on until the end."""
         cluster, episode, until_ms = self.cluster, self.episode, until_s * 1000
-        view, check, commit = SparkView(self), self._check, cluster.commit
+        view, check, commit = SparkView(self), self._checked, cluster.commit
         while self._next_ms <= 0:
             self._admit()
         while self._opens() or self._advance(until_ms):
             deciding = True
             while deciding:
                 deciding = False
-                for decision in (yield view) or ():
-                    check(decision)
-                    commit(*decision)
+                for decision in decisions_of((yield view), self.now):
+                    commit(*check(decision))
                     deciding = True
                     episode.decisions += 1
                 if not deciding:
@@ -265,18 +265,34 @@ class SparkKernel:
         if self._next_ms < last_ms:
             raise ModelError(f"job {self._next.id!r} arrives before the one that is listed before it")  # type: ignore[union-attr]
 
-    def _check(self, decision: Commit) -> None:
-        cluster = self.cluster
+    def _checked(self, decision: object) -> tuple[StageState, int]:
+        """The stage and the number of executors of a decision that can be carried out; changes nothing.
+
+        Raises:
+            IllegalDecision: It cannot.
+        """
         if type(decision) is not Commit:
-            raise IllegalDecision(
-                f"at {cluster.now_ms / 1000:g} s: {decision!r} is no decision of the Spark system; allowed: "
-                "Commit(stage, executors)"
-            )
+            raise IllegalDecision(f"{self._when}: {decision!r} is no decision; yield Commit(stage, executors)")
         stage, executors = decision
-        where = f"at {cluster.now_ms / 1000:g} s: stage {stage.index} of job {stage.job.job.id!r}"
+        if not isinstance(stage, StageState):
+            raise IllegalDecision(f"{self._when}: {stage!r} is not a stage; take one of view.schedulable(job)")
+        where = f"{self._when}: stage {stage.index} of job {stage.job.job.id!r}"
+        number, jobs = stage.job.number, self.episode.jobs
+        if not (number < len(jobs) and jobs[number] is stage.job and stage.job.stages[stage.index] is stage):
+            raise IllegalDecision(f"{where} belongs to another simulation; take one of view.schedulable(job)")
+        cluster = self.cluster
         source = cluster.source
         assert source is not None
         if not stage.is_schedulable or (stage.job.supply >= len(cluster.executors) and stage.job is not source.job):
-            raise IllegalDecision(f"{where} cannot be chosen now")
-        if not 1 <= executors <= cluster.committable:
+            raise IllegalDecision(f"{where} cannot be chosen now; take one of view.schedulable(job)")
+        try:
+            count = 0 if isinstance(executors, bool) else index(executors)
+        except TypeError:
+            count = 0
+        if not 1 <= count <= cluster.committable:
             raise IllegalDecision(f"{where} can get 1 to {cluster.committable} executors, not {executors!r}")
+        return stage, count
+
+    @property
+    def _when(self) -> str:
+        return f"at {self.cluster.now_ms / 1000:g} s"

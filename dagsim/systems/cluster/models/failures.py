@@ -26,11 +26,11 @@ class Nodes(Protocol):
         ...
 
     def take_down(self, node: int) -> None:
-        """The node fails or is taken out; its runs end as failed. Nothing happens if it is down."""
+        """The node fails or is taken out; its runs end as failed."""
         ...
 
     def bring_up(self, node: int) -> None:
-        """The node is back. Nothing happens if it is up."""
+        """The node is back, unless something else has taken it down too: it is up when all who did have said so."""
         ...
 
 
@@ -51,6 +51,10 @@ class FailureProcess(Protocol):
 
     def copy(self) -> FailureProcess:
         """An equal state that goes on by itself."""
+        ...
+
+    def returning(self) -> set[int]:
+        """The nodes it has down that it will bring back some day."""
         ...
 
 
@@ -95,6 +99,9 @@ class _Failing:
             rngs.append(twin)
         return _Failing(self.rates, rngs, list(self.next_s), list(self.up))
 
+    def returning(self) -> set[int]:
+        return {node for node, up in enumerate(self.up) if not up and self.next_s[node] < inf}
+
     def _life(self, clock: Clock, nodes: Nodes, node: int) -> Generator[Event, object, None]:
         while True:
             yield Timer(clock, self.next_s[node], DISTURBANCES)
@@ -109,7 +116,7 @@ class _Failing:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Named nodes are out of service from ``start_s`` to ``end_s``."""
+    """Named nodes are out of service from ``start_s`` to ``end_s`` (``inf``: for good)."""
 
     nodes: tuple[int, ...]
     start_s: float
@@ -144,6 +151,9 @@ class _Maintaining:
     def copy(self) -> _Maintaining:
         return _Maintaining(self.window, list(self.done))
 
+    def returning(self) -> set[int]:
+        return set(self.window.nodes) if self.done == ["down"] and self.window.end_s < inf else set()
+
     def _window(self, clock: Clock, nodes: Nodes) -> Generator[Event, object, None]:
         for step, time_s, act in (
             ("down", self.window.start_s, nodes.take_down),
@@ -152,7 +162,7 @@ class _Maintaining:
             if step not in self.done:
                 yield Timer(clock, time_s, DISTURBANCES)
                 self.done.append(step)
-                for node in self.window.nodes:
+                for node in set(self.window.nodes):
                     act(node)
 
 
@@ -194,6 +204,11 @@ class _Absent:
 
     def copy(self) -> _Absent:
         return _Absent(self.changes, self.done)
+
+    def returning(self) -> set[int]:
+        """O(changes): asked only while nothing runs and nobody is to arrive."""
+        down = {node: away for _, away, node in self.changes[: self.done]}
+        return {node for _, away, node in self.changes[self.done :] if down.get(node) and not away}
 
     def _carry_on(self, clock: Clock, nodes: Nodes) -> Generator[Event, object, None]:
         while self.done < len(self.changes):

@@ -26,6 +26,8 @@ class EasyEvents:
     ahead of their estimates still hold what they have, and then one for each of those ends. So do PYSS and simulators
     like it; ``easy`` decides once per instant, on what is free when all events of it have happened.
 
+    A node that comes back is an event too.
+
     A pass starts tasks by age until one does not fit; others go ahead of it that end by its *shadow time*, when enough
     is expected to be free for it, or need no more than is *extra* then. It counts GPUs (cores, of what asks for none)
     on all types together: for clusters of one. Clairvoyant, not preemptive. O(running log running + queue) per event
@@ -37,6 +39,7 @@ class EasyEvents:
         self._queue: dict[Key, None] = {}
         self._holding: dict[int, _Holding] = {}
         """By run id."""
+        self._up = -1
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         ready = view.index(self, Ready).tasks
@@ -46,6 +49,10 @@ class EasyEvents:
             yield from self._pass(view, ready, _late(ended, view.now))
         for place in range(1, len(ended) + 1):
             yield from self._pass(view, ready, _late(ended[place:], view.now))
+        up = sum(machine.bit for machine in view.machines.list if machine.up)
+        if up & ~self._up:  # a node has come back
+            yield from self._pass(view, ready, [])
+        self._up = up
 
     def _pass(self, view: ClusterView, ready: dict[Key, TaskState], late: list[_Holding]) -> Iterator[Decision]:
         """Start what may start while the runs in ``late`` still hold what they have."""

@@ -17,7 +17,7 @@ __all__ = ["Fgd", "fragmentation"]
 _Typical: TypeAlias = Sequence[tuple[DemandClass, float]]
 """Demands and their probabilities."""
 _State: TypeAlias = tuple[int, int, int, tuple[tuple[int, int], ...]]
-"""What a machine has free: idle GPUs, CPUs, memory, shares of GPUs."""
+"""What a machine has free: the bit mask of idle GPUs, CPUs, memory, shares of GPUs."""
 
 
 class Fgd:
@@ -61,7 +61,7 @@ class Fgd:
 
     def _growth(self, machine: NodeState, demand: DemandClass, typical: _Typical) -> tuple[float, int | None]:
         """By how much fragmentation grows if an instance starts on the machine, and on which GPU it grows least."""
-        state = (machine.idle, machine.cpus, machine.memory, tuple(machine.shares.items()))
+        state = (machine.free, machine.cpus, machine.memory, tuple(machine.shares.items()))
         known = self._growths.get((machine.index, demand.demand))
         if known is not None and known[0] == state:
             return known[1:]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import nsmallest
-from math import inf
 
 from dagsim.errors import ConfigError, Stalled
 from dagsim.model import Decision, Kind, Placement, Start
@@ -17,14 +16,13 @@ from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 
 __all__ = ["Rollout"]
 
-_STUCK_S = 1e9
-
 
 class Rollout:
     """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997): each of ``width`` candidates (pairs of ready
     task and GPU type with room, shortest first) and to wait is tried in ``ClusterView.fork()``, which knows estimates
     but neither the truth nor arrivals to come, the ``base`` policy then finishes the jobs that are there, and the
-    candidate with the min sum of completion times is carried out; of equals it waits.
+    candidate with the min sum of completion times is carried out; of equals it waits. In a fork nodes that are
+    down stay down, so that the fewest jobs left over count first.
 
     Clairvoyant, not preemptive. Costly by definition: ``width`` + 1 simulations of the jobs in the system per decision.
 
@@ -44,12 +42,15 @@ class Rollout:
         candidates = self._candidates(view)
         if not candidates:
             return
-        tried: list[tuple[float, TaskState, Placement]] = []
+        tried: list[tuple[tuple[int, float], TaskState, Placement]] = []
         for task, placement in candidates:
             tried.append((self._cost(view, (task, placement)), task, placement))
         cost, task, placement = min(tried, key=lambda each: each[0])
-        if cost < self._cost(view, None) * (1 - 1e-9) or not view.running:
-            yield Start(task, placement)
+        if view.running:
+            stuck, waited_s = self._cost(view, None)
+            if cost >= (stuck, waited_s * (1 - 1e-9)):
+                return
+        yield Start(task, placement)
 
     def _candidates(self, view: ClusterView) -> list[tuple[TaskState, Placement]]:
         fitting = (task for task in view.ready if view.fits(task))
@@ -66,18 +67,15 @@ class Rollout:
                 found.append((task, placement))
         return found
 
-    def _cost(self, view: ClusterView, start: tuple[TaskState, Placement] | None) -> float:
-        """The sum of completion times of the jobs that are there, if that is done now; to wait is until the next
-        end."""
+    def _cost(self, view: ClusterView, start: tuple[TaskState, Placement] | None) -> tuple[int, float]:
+        """The jobs that cannot end on the nodes that are up, and the sum of completion times of the others that are
+        there, if that is done now; to wait is until the next end."""
         fork = view.fork()
-        if start is None and not fork.running:
-            return inf
         written = len(fork.schedule.log)
         schedule = _play(fork, _policies().create(self.base), start)
         rows = schedule.log.since(written)
-        stuck = len(fork.frontier.jobs)  # on nodes that are down: nobody knows for how long
         done = [row[1] - schedule.jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
-        return stuck * _STUCK_S + sum(done)
+        return len(fork.frontier.jobs), sum(done)
 
 
 def _play(fork: ClusterKernel, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> Schedule:

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dagsim.errors import Stalled
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Task, TaskGraph, gpu_type
 from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.cluster import ClusterKernel, ClusterPolicy, Network, NodeFailures
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.testing.cases import Case, crowd, random_case
+from dagsim.testing.violations import as_recorded, violations
 
 if TYPE_CHECKING:  # gymnasium comes with it
     from dagsim.systems.cluster.codecs.codec import Codec, Observation
 
-__all__ = ["chain", "check_codec", "check_network", "check_policy", "diamond", "fork_join", "heft_example"]
+__all__ = [
+    "chain",
+    "check_codec",
+    "check_network",
+    "check_policy",
+    "diamond",
+    "fork_join",
+    "heft_example",
+    "random_case",
+    "violations",
+]
 
 _CLUSTER = Cluster(
     (
@@ -90,15 +102,17 @@ def heft_example() -> TaskGraph:
     return TaskGraph(tasks, tuple(Edge(parent - 1, child - 1, cost * 1e9) for (parent, child), cost in costs.items()))
 
 
-def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads: int = 4) -> None:
-    """Raise unless the policy is sound on small random work: DAGs, gangs, shares of GPUs, CPU-only tasks, two GPU
-    types, and node failures.
+def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads: int = 8) -> None:
+    """Raise unless the policy is sound on small adverse work: DAGs, gangs, shares of GPUs, CPU-only tasks, two GPU
+    types, crowds that arrive at once, admission, wrong estimates, and nodes that fail, leave for good or all at once.
 
-    It must finish every job, decide the same under the same seed, go on from a deep copy in a fork, and never
-    over-commit a node. Give a factory (a class will do), or a policy that can be deep-copied before its first decision.
+    It must finish every job that the nodes which stay can run, decide the same under the same seed, and go on from a
+    deep copy in a fork; the log must keep every promise (``violations``). Give a factory (a class will do), or a policy
+    that can be deep-copied before its first decision. A case in a message can be played again:
+    ``dagsim.testing.random_case(3).play(policy)``.
 
     Raises:
-        AssertionError: A promise is broken; the message says which, and on which workload.
+        AssertionError: A promise is broken; the message says which, and on which work.
         IllegalDecision, Stalled: The policy decided what cannot be, or waits for nothing.
     """
     make = (
@@ -106,24 +120,38 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
         if isinstance(policy, ClusterPolicy) and not isinstance(policy, type)
         else policy
     )
+    for case, where in _cases(workloads):
+        found = case.faults(make)
+        assert not found, f"{found[0]} {where}"
+        _check_repetition(case, make, where)
+
+
+def _cases(workloads: int) -> Iterator[tuple[Case, str]]:
+    """Crowds on one GPU and on two, seeded work on a cluster that has all, then adverse random cases."""
+    yield crowd(1), "(a crowd on one GPU)"
+    yield crowd(2), "(a crowd on two GPUs)"
     for seed in range(workloads):
-        jobs = list(_jobs(seed))
         disturbances = (NodeFailures(60.0, 10.0),) if seed % 2 else ()
+        models = {"disturbances": disturbances}
+        yield Case(_CLUSTER, list(_jobs(seed)), models, seed % 4 == 2, seed), f"(random workload {seed})"
+        yield random_case(seed), f"(dagsim.testing.random_case({seed}))"
 
-        def simulation(jobs: list[Job] = jobs, disturbances: tuple[NodeFailures, ...] = disturbances) -> ClusterKernel:
-            return ClusterKernel(_CLUSTER, jobs, disturbances=disturbances)
 
-        where = f"(random workload {seed})"
-        first = simulation().run(make())
-        done = sum(row.kind == Kind.COMPLETED for row in first.log)
-        assert done == len(jobs), f"only {done} of {len(jobs)} jobs finished {where}"
-        _check_room(first, jobs, where)
-        assert simulation().run(make()).log == first.log, f"two runs with the same seed differ {where}"
-        original, decider = simulation(), make()
-        original.run(decider, until_s=10.0)
-        fork, twin = original.fork(), copy.deepcopy(decider)
-        done = sum(row.kind == Kind.COMPLETED for row in fork.run(twin).log)
-        assert done == len(jobs), f"a deep copy of the policy does not go on in a fork {where}"
+def _check_repetition(case: Case, make: Callable[[], ClusterPolicy], where: str) -> None:
+    """Same seed, same log; and a fork at 3 s, with a copy of the policy, goes on to the end without a fault."""
+    schedules = [case.kernel() for _ in range(2)]
+    for kernel in schedules:
+        case.drive(kernel, make())
+    assert schedules[0].schedule.log == schedules[1].schedule.log, f"two runs with the same seed differ {where}"
+    original, decider = case.kernel(), case.admitting(make())
+    with suppress(Stalled):
+        original.run(decider, until_s=3.0)
+    if original.done:
+        return
+    fork, twin = original.fork(), copy.deepcopy(decider)
+    finished = case.drive(fork, twin)
+    found = violations(fork.schedule, case.jobs, seconds=as_recorded, whole=finished)
+    assert not found, f"a deep copy of the policy does not go on in a fork: {found[0]} {where}"
 
 
 def check_codec(make: Callable[[], Codec], workloads: int = 4) -> None:
@@ -140,9 +168,8 @@ def check_codec(make: Callable[[], Codec], workloads: int = 4) -> None:
     for seed in range(workloads):
         jobs, where = list(_jobs(seed)), f"(random workload {seed})"
         first, second = (_play(make(), jobs, seed, where) for _ in range(2))
-        done = sum(row.kind == Kind.COMPLETED for row in first.log)
-        assert done == len(jobs), f"only {done} of {len(jobs)} jobs finished {where}"
-        _check_room(first, jobs, where)
+        found = violations(first, jobs, seconds=as_recorded)
+        assert not found, f"{found[0]} {where}"
         assert first.log == second.log, f"the same choices lead to other schedules {where}"
 
 
@@ -230,17 +257,3 @@ def _task(rng: np.random.Generator, at: int) -> Task:
         memory_gb=float(rng.integers(0, 8)),
         speeds={"A100-40": 2.0, "T4": float(rng.choice((0.5, 1.0)))} if gpus else None,
     )
-
-
-def _check_room(schedule: Schedule, jobs: list[Job], where: str) -> None:
-    """No node ever holds more than it has."""
-    held: defaultdict[int, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-    for row in schedule.log:
-        if row.kind not in (Kind.STARTED, Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED):
-            continue
-        task, node = jobs[row.job].tasks[row.task], schedule.cluster.nodes[row.node]
-        sign = 1 if row.kind == Kind.STARTED else -1
-        have = (node.gpus, node.cpus, node.memory_gb)
-        for place, asked in enumerate((task.gpus, task.cpus, task.memory_gb)):
-            held[row.node][place] += sign * asked * row.instances
-            assert held[row.node][place] <= have[place] + 1e-6, f"node {node.name} is over-committed {where}"

@@ -1,0 +1,202 @@
+"""Legality: what a decision must be before the kernel carries it out. Nothing here changes anything.
+
+Everything is checked before anything is done, so that a decision which is refused leaves the simulation as it was. Each
+message says when, which task or run, why not, and what to do instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan
+from operator import index
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+from dagsim.errors import IllegalDecision
+from dagsim.systems.cluster.nodes import NodeState
+from dagsim.systems.cluster.state import JobState, TaskState
+
+if TYPE_CHECKING:
+    from dagsim.systems.cluster.kernel import ClusterKernel
+    from dagsim.systems.cluster.run import Run
+
+__all__ = ["Allotted", "applicant", "moved", "started", "stopped", "wake_up"]
+
+
+class Allotted(NamedTuple):
+    """A share of a placement that holds: the machine, instances, and the GPU to share, if one is named."""
+
+    machine: NodeState
+    instances: int
+    gpu: int | None
+
+
+def started(kernel: ClusterKernel, task: object, placement: object) -> list[Allotted]:
+    """The shares of a ``Start`` that can be carried out.
+
+    Raises:
+        IllegalDecision: The task cannot start now, or not there.
+    """
+    if not isinstance(task, TaskState):
+        _refuse(kernel.now, f"cannot start {task!r}: it is not a task; take one of view.ready")
+    why = _why_not_ready(kernel, task)
+    if why:
+        _refuse_start(kernel, task, why)
+    return _allotted(kernel, task, task.waiting, placement, kernel.machines.list)
+
+
+def moved(kernel: ClusterKernel, run: Run, placement: object) -> list[Allotted]:
+    """The shares of a ``Migrate`` that can be carried out once ``run`` has given back what it holds.
+
+    Raises:
+        IllegalDecision: Its task cannot go on there.
+    """
+    machines, demand = kernel.machines.list, run.task.demand
+    freed = list(machines)
+    for machine, count, mask, on in run.held:
+        freed[machine.index] = freed[machine.index].after(demand, count, mask, on)
+    shares = _allotted(kernel, run.task, run.instances, placement, freed)
+    return [share._replace(machine=machines[share.machine.index]) for share in shares]
+
+
+def stopped(kernel: ClusterKernel, run_id: object) -> Run:
+    """The run that a ``Preempt`` or ``Migrate`` may stop.
+
+    Raises:
+        IllegalDecision: It is not running, or has started in this instant.
+    """
+    number = _whole(run_id)
+    run = None if number is None else kernel.running.get(number)
+    if run is None:
+        _refuse(kernel.now, f"run {run_id!r} is not running, so it cannot be preempted; take a key of view.running")
+    if run.started_s == kernel.now:  # or two policies' minds could go back and forth for ever inside one instant
+        _refuse(
+            kernel.now,
+            f"run {run.id} of {run.task.name} started in this instant, so it cannot be preempted yet; "
+            "choose among those with run.started_s < view.now",
+        )
+    return run
+
+
+def wake_up(now: float, until_s: object) -> float:
+    """When a ``Wait`` ends.
+
+    Raises:
+        IllegalDecision: That is no time to come.
+    """
+    try:
+        wake_s = float("nan") if isinstance(until_s, bool | str) else float(until_s)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        wake_s = float("nan")
+    if isnan(wake_s) or wake_s <= now:
+        _refuse(now, f"cannot wait until {until_s!r} s; give seconds above view.now")
+    return wake_s
+
+
+def applicant(kernel: ClusterKernel, number: object) -> JobState:
+    """The job that an ``Admit`` or ``Reject`` is about.
+
+    Raises:
+        IllegalDecision: It does not wait to be admitted.
+    """
+    place = _whole(number)
+    active = None if place is None else kernel.applicants.get(place)
+    if active is None:
+        _refuse(kernel.now, f"job {number!r} does not wait to be admitted; take a key of view.applicants")
+    return active
+
+
+def _why_not_ready(kernel: ClusterKernel, task: TaskState) -> str:
+    """Why the task cannot start in this simulation now; empty if it can."""
+    if task in kernel.frontier.ready:
+        return ""
+    number = task.job.number
+    here = kernel.frontier.jobs.get(number)
+    if number in kernel.applicants:
+        return f"its job waits to be admitted; yield Admit({number}) first"
+    if here is None:
+        return f"its job is not in the system at {kernel.now:g} s; take a task of view.ready"
+    if here is not task.job:
+        return "it belongs to another simulation (a fork?); take the same task of this view.ready"
+    if task.missing:
+        parents = task.job.job.graph.parents[task.index]
+        open_ = [task.job.tasks[parent].task.name for parent in parents if task.job.tasks[parent].unfinished]
+        return f"it still waits for {', '.join(open_) or 'its parents'}; take a task of view.ready"
+    return "none of its instances wait to be started; take a task of view.ready"
+
+
+def _allotted(
+    kernel: ClusterKernel, task: TaskState, waiting: int, placement: object, machines: Sequence[NodeState]
+) -> list[Allotted]:
+    """The shares of a placement of ``waiting`` instances on ``machines``, each of them checked, then all together."""
+    if not isinstance(placement, tuple | list):
+        _refuse_start(kernel, task, f"{placement!r} is no placement; give a tuple of Share, as view.fit(task) does")
+    if not placement:
+        _refuse_start(kernel, task, "an empty placement; there must be a Share for each node")
+    shares = [_share(kernel, task, waiting, share, machines) for share in placement]
+    total = sum(share.instances for share in shares)
+    distinct = len({share.machine.index for share in shares}) == len(shares)
+    if task.demand.gang:
+        if total != waiting or not distinct or len({share.machine.type for share in shares}) != 1:
+            _refuse_start(
+                kernel, task, f"a gang of {waiting} starts whole, on distinct nodes of one type; got {placement}"
+            )
+    elif not distinct:
+        _refuse_start(kernel, task, f"a node stands twice in {placement}; give each node one Share")
+    elif total > waiting:
+        _refuse_start(kernel, task, f"{total} instances asked, {waiting} waiting")
+    return shares
+
+
+def _share(
+    kernel: ClusterKernel, task: TaskState, waiting: int, share: object, machines: Sequence[NodeState]
+) -> Allotted:
+    if not isinstance(share, tuple) or len(share) != 3:
+        _refuse_start(kernel, task, f"{share!r} is no Share(node, instances, gpu)")
+    node, instances = _whole(share[0]), _whole(share[1])
+    if node is None or not 0 <= node < len(machines):
+        _refuse_start(kernel, task, f"there is no node {share[0]!r}; nodes are the integers 0..{len(machines) - 1}")
+    if instances is None or instances < 1:
+        _refuse_start(kernel, task, f"{share[1]!r} instances; there must be at least one, as an integer")
+    if instances > waiting:
+        _refuse_start(kernel, task, f"{instances} instances asked, {waiting} waiting")
+    machine, demand = machines[node], task.demand
+    name = machine.node.name
+    if machine.type not in demand.types:
+        _refuse_start(kernel, task, f"node {name!r} is not of a type it may run on; task.demand.types lists those")
+    if not machine.up:
+        _refuse_start(kernel, task, f"node {name!r} is down")
+    room = machine.room(demand)
+    if room < instances:
+        asked = f"node {name!r} has no room for {instances} x {tuple(demand.demand)}"
+        _refuse_start(kernel, task, f"{asked}, only for {room}; view.fit(task) finds room")
+    return Allotted(machine, instances, None if share[2] is None else _gpu(kernel, task, machine, instances, share[2]))
+
+
+def _gpu(kernel: ClusterKernel, task: TaskState, machine: NodeState, instances: int, named: object) -> int:
+    """The number of the GPU that a share names."""
+    name, gpu = machine.node.name, _whole(named)
+    if not task.demand.share:
+        _refuse_start(kernel, task, f"it asks for no share of a GPU, so none can be named; got gpu={named!r}")
+    if gpu is None or not 0 <= gpu < machine.gpus:
+        _refuse_start(
+            kernel, task, f"node {name!r} has no GPU {named!r}; its GPUs are the integers 0..{machine.gpus - 1}"
+        )
+    if machine.room_on(gpu, task.demand) < instances:
+        _refuse_start(kernel, task, f"GPU {gpu} of node {name!r} has no room for {instances} such shares")
+    return gpu
+
+
+def _whole(value: object) -> int | None:
+    """The integer that ``value`` is, NumPy's too; ``None`` for booleans, floats and everything else."""
+    try:
+        return None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _refuse_start(kernel: ClusterKernel, task: TaskState, why: str) -> NoReturn:
+    _refuse(kernel.now, f"cannot start {task.name}: {why}")
+
+
+def _refuse(now: float, why: str) -> NoReturn:
+    raise IllegalDecision(f"at {now:g} s: {why}")

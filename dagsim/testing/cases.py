@@ -1,0 +1,205 @@
+"""Adverse random cases: small clusters and jobs on which schedulers go wrong, and a kernel for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from dagsim.errors import Stalled
+from dagsim.model import Admit, Cluster, Decision, Edge, Job, Node, Reject, Task, TaskGraph, gpu_type
+from dagsim.model.schedule import Schedule
+from dagsim.model.streams import stream
+from dagsim.systems.cluster import (
+    ClusterKernel,
+    ClusterPolicy,
+    ClusterView,
+    Estimates,
+    Maintenance,
+    MovingDelay,
+    NodeFailures,
+    Preemption,
+    Uniform,
+)
+from dagsim.systems.seam import decisions_of
+from dagsim.systems.cluster.models.failures import FailureModel, Outages
+from dagsim.testing.violations import as_recorded, stuck, violations
+
+__all__ = ["Admitting", "Case", "crowd", "random_case"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A cluster, jobs, and the models of the kernel; ``admission`` asks before each job."""
+
+    cluster: Cluster
+    jobs: list[Job]
+    models: dict[str, Any] = field(default_factory=dict)
+    admission: bool = False
+    seed: int = 0
+
+    def kernel(self) -> ClusterKernel:
+        """A kernel at time 0."""
+        return ClusterKernel(self.cluster, self.jobs, admission=self.admission, seed=self.seed, **self.models)
+
+    def admitting(self, policy: ClusterPolicy) -> ClusterPolicy:
+        """The policy, with a stand-in that admits where the case asks for admission."""
+        return Admitting(policy, self.seed) if self.admission else policy
+
+    def play(self, make: Callable[[], ClusterPolicy]) -> Schedule:
+        """The whole schedule under a policy.
+
+        Raises:
+            IllegalDecision, Stalled: As ``ClusterKernel.run``.
+        """
+        return self.kernel().run(self.admitting(make()))
+
+    def drive(self, kernel: ClusterKernel, policy: ClusterPolicy) -> bool:
+        """Run to the end; false if the policy has stalled because a ready task needs nodes that are gone.
+
+        Raises:
+            IllegalDecision, Stalled: The policy decided what cannot be, or waits although everything could go on.
+        """
+        try:
+            kernel.run(self.admitting(policy) if not isinstance(policy, Admitting) else policy)
+        except Stalled:
+            if not stuck(kernel.schedule, self.jobs):
+                raise
+            return False
+        return True
+
+    def faults(self, make: Callable[[], ClusterPolicy]) -> list[str]:
+        """What is wrong with the schedule under a policy, by its log alone.
+
+        Raises:
+            IllegalDecision, Stalled: As ``drive``.
+        """
+        kernel = self.kernel()
+        whole = self.drive(kernel, make())
+        changing = ("disturbances", "setup", "network", "preemption")
+        keeps_work = not any(self.models.get(name) for name in changing)
+        return violations(kernel.schedule, self.jobs, seconds=as_recorded, keeps_work=keeps_work, whole=whole)
+
+
+class Admitting:
+    """Admits or rejects applicants, lets some wait, and leaves the rest to a policy that knows nothing of admission."""
+
+    def __init__(self, policy: ClusterPolicy, seed: int) -> None:
+        self.policy = policy
+        self.name = getattr(policy, "name", None) or type(policy).__name__
+        self._rng = stream(seed, "admitting")
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        """Decide on some applicants, then ask the policy."""
+        for number in list(view.applicants):
+            draw = self._rng.random()
+            if draw < 0.5 or not view.pending:
+                yield Admit(number)
+            elif draw < 0.6:
+                yield Reject(number)
+        yield from decisions_of(self.policy.decide(view), view.now)
+
+
+def crowd(gpus: int = 2, jobs: int = 9) -> Case:
+    """Jobs that all arrive at once, the longest first, on far too few GPUs, and short ones while those run: whoever
+    starts before looking further wants to stop what has just been started."""
+    cluster = Cluster((Node("n", gpu_type("T4"), gpus, 16, 64),))
+    tasks = [Task("t", float(jobs - number), gpus=1 + number % gpus) for number in range(jobs)]
+    first = [Job.single(f"j{number}", task, priority=number) for number, task in enumerate(tasks)]
+    later = [Job.single(f"k{number}", Task("t", 0.5), 1.0 + number, priority=jobs) for number in range(jobs)]
+    return Case(cluster, first + later)
+
+
+def random_case(seed: int) -> Case:
+    """A case drawn from everything: DAGs, gangs, shares of GPUs, CPU-only tasks, CPUs and memory, bursts and equal
+    times, two GPU types, nodes that fail, leave for good or all at once, networks, set-ups, wrong estimates, costly
+    preemption and admission."""
+    rng = stream(seed, "case")
+    cluster = _cluster(rng)
+    jobs = list(_jobs(rng))
+    models: dict[str, Any] = {"disturbances": _disturbances(rng, len(cluster.nodes))}
+    if rng.random() < 0.25:
+        models["setup"] = MovingDelay(float(rng.choice((0.5, 2.0))))
+    if rng.random() < 0.25:
+        models["network"] = Uniform(float(rng.choice((0.5, 4.0))), float(rng.choice((0.0, 0.5))))
+    if rng.random() < 0.25:
+        models["preemption"] = Preemption(
+            "resume" if rng.random() < 0.5 else "restart",
+            "resume" if rng.random() < 0.5 else "restart",
+            float(rng.choice((0.0, 1.0))),
+            float(rng.choice((0.0, 0.1))),
+        )
+    if rng.random() < 0.3:
+        models["estimates"] = Estimates(("noisy", "predicted", "hidden")[rng.integers(3)])
+    return Case(cluster, jobs, models, admission=bool(rng.random() < 0.1), seed=seed)
+
+
+def _cluster(rng: np.random.Generator) -> Cluster:
+    nodes = []
+    for index in range(int(rng.integers(1, 6))):
+        kind = ("A100-40", "A100-40", "T4", "T4", "cpu")[rng.integers(5)]
+        cpus, memory_gb = float(rng.choice((4, 8, 32))), float(rng.choice((16, 64, 256)))
+        gpu = None if kind == "cpu" else gpu_type(kind)
+        nodes.append(Node(f"n{index}", gpu, int(rng.choice((1, 2, 4, 8))) if gpu else 0, cpus, memory_gb))
+    return Cluster(tuple(nodes))
+
+
+def _jobs(rng: np.random.Generator) -> Iterator[Job]:
+    arrival_s = 0.0
+    plain = rng.random() < 0.3
+    for number in range(int(rng.integers(1, 13))):
+        arrival_s += float(rng.choice((0.0, 0.0, 0.5, 1.0, 3.0))) if rng.random() < 0.7 else float(rng.exponential(2.0))
+        count = 1 if plain else int(rng.integers(1, 7))
+        edges = [Edge(parent, child, 1e9) for child in range(count) for parent in range(child) if rng.random() < 0.35]
+        tasks = tuple(_task(rng, at, plain) for at in range(count))
+        deadline_s = arrival_s + float(rng.integers(1, 30)) if rng.random() < 0.3 else None
+        yield Job(
+            f"j{number}",
+            TaskGraph(tasks, tuple(edges)),
+            arrival_s,
+            priority=float(rng.integers(3)),
+            tenant=f"u{rng.integers(3)}",
+            deadline_s=deadline_s,
+            weight=float(rng.choice((1.0, 1.0, 2.0))),
+        )
+
+
+def _task(rng: np.random.Generator, at: int, plain: bool) -> Task:
+    work = (
+        float(rng.choice((0.0, 0.5, 1.0, 1.0, 2.0, 3.5, 10.0))) if rng.random() < 0.8 else float(rng.exponential(3.0))
+    )
+    gpus = float(rng.choice((1, 2)) if plain else rng.choice((0, 0.2, 0.25, 0.5, 1, 1, 1, 2, 4)))
+    gang = bool(rng.random() < 0.3)
+    types = (None, None, None, ("A100-40",), ("T4",), ("A100-40", "T4"))[rng.integers(6)]
+    return Task(
+        f"t{at}",
+        work,
+        instances=int(rng.choice((1, 1, 2, 3, 5))),
+        gang=gang,
+        gpus=gpus,
+        cpus=0.0 if plain else float(rng.choice((0, 0, 0.5, 1, 3))),
+        memory_gb=0.0 if plain else float(rng.choice((0, 0, 4, 16))),
+        gpu_types=types if gpus and not plain else None,
+        speeds={"A100-40": 2.0, "T4": float(rng.choice((0.5, 1.0)))} if gpus and rng.random() < 0.5 else None,
+        estimate=work * float(rng.choice((1.0, 1.0, 2.0, 0.5))),
+    )
+
+
+def _disturbances(rng: np.random.Generator, nodes: int) -> tuple[FailureModel, ...]:
+    found: list[FailureModel] = []
+    if rng.random() < 0.35:
+        found.append(NodeFailures(float(rng.choice((30.0, 100.0))), float(rng.choice((0.5, 5.0)))))
+    if rng.random() < 0.2:  # all at once
+        start_s = float(rng.choice((0.0, 1.0, 2.0)))
+        found.append(Maintenance(tuple(range(nodes)), start_s, start_s + float(rng.choice((1.0, 7.0)))))
+    if rng.random() < 0.3:
+        windows = []
+        for node in range(nodes):
+            if rng.random() < 0.5:
+                start_s = float(rng.choice((0.0, 1.0, 4.0)))
+                windows.append((node, start_s, inf if rng.random() < 0.3 else start_s + float(rng.choice((1.0, 6.0)))))
+        found.append(Outages(tuple(windows)))
+    return tuple(found)

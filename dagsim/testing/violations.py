@@ -1,0 +1,353 @@
+"""Violations of what every schedule promises, found in its log alone: nothing of the kernel is used."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+
+from dagsim.model import GpuType, Job, Kind, Node, Record, Task
+from dagsim.model.gpu import canonical
+from dagsim.model.schedule import Schedule
+
+__all__ = ["Seconds", "as_recorded", "stuck", "violations"]
+
+Seconds = Callable[[Task, GpuType | None], float]
+"""What an instance takes on a GPU type from scratch."""
+
+_NEARLY = 1e-6
+
+
+def violations(
+    schedule: Schedule,
+    jobs: Sequence[Job],
+    *,
+    seconds: Seconds | None = None,
+    keeps_work: bool = False,
+    whole: bool = True,
+) -> list[str]:
+    """Everything in the log that cannot be, in words; empty if all is well.
+
+    Time never runs back. Tasks start after their parents, their job's arrival and its admission, on nodes that are up
+    and of a type they allow; gangs start whole, on one type. No node holds more GPUs, cores or memory than it has, and
+    no GPU more than one whole task or shares of 1. What ends gives back what it took. A failed run had a node that went
+    down in that instant, and nothing runs on a node that is down. A job completes with its last task.
+
+    With ``seconds``, a run computes for as long as its task takes there (from scratch, if nothing of the task was
+    stopped before, to the last bit), and no task ends with less than its work done; with ``keeps_work`` (nothing is
+    lost, and runs compute from their start) not with more either. With ``whole``, every job must be completed or
+    rejected in the end.
+    """
+    reading = _Reading(schedule, jobs, seconds)
+    for record in schedule.log:
+        reading.read(record)
+    reading.close(keeps_work, whole)
+    return reading.found
+
+
+def as_recorded(task: Task, gpu: GpuType | None) -> float:
+    """Seconds as recorded: the task's work over its own speed on the type, or 1."""
+    speeds = task.speeds if task.gpus else None
+    return task.work / speeds.get(gpu.name, 1.0) if speeds and gpu is not None else task.work
+
+
+def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
+    """The ready tasks, of what the log leaves unfinished, that no node which is up in the end has room for when empty:
+    what justifies that a simulation has stalled."""
+    reading = _Reading(schedule, jobs, None)
+    for record in schedule.log:
+        reading.read(record)
+    return [
+        f"{jobs[job].id}/{jobs[job].tasks[task].name}" for job, task in reading.ready() if not reading.fits(job, task)
+    ]
+
+
+@dataclass(slots=True)
+class _Running:
+    """What the rows of one run have said so far."""
+
+    job: int
+    task: int
+    started_s: float
+    rows: dict[int, Record] = field(default_factory=dict)
+    computing_s: float | None = None
+    ending: tuple[int, float] | None = None
+
+    @property
+    def instances(self) -> int:
+        return sum(row.instances for row in self.rows.values())
+
+
+class _Reading:
+    """The state that a log implies, row by row."""
+
+    def __init__(self, schedule: Schedule, jobs: Sequence[Job], seconds: Seconds | None) -> None:
+        self.schedule, self.jobs, self.seconds = schedule, jobs, seconds
+        self.nodes: Sequence[Node] = schedule.cluster.nodes
+        self.found: list[str] = []
+        self.now = 0.0
+        self.arrived = 0
+        self.state: dict[int, str] = {}
+        """Per job: arrived, admitted, rejected or completed."""
+        self.runs: dict[int, _Running] = {}
+        self.next_run = 0
+        self.last_start: _Running | None = None
+        self.running: Counter[tuple[int, int]] = Counter()
+        self.finished: Counter[tuple[int, int]] = Counter()
+        self.stopped: set[tuple[int, int]] = set()
+        """Tasks some of whose instances were stopped before."""
+        self.done: defaultdict[tuple[int, int], float] = defaultdict(float)
+        """Per task, instances' worth of work."""
+        self.down: set[int] = set()
+        self.fell_s: dict[int, float] = {}
+        self.held = [[0.0, 0.0, 0.0] for _ in self.nodes]
+        self.whole: list[int] = [0] * len(self.nodes)
+        """Per node the bit mask of GPUs that serve one task alone."""
+        self.shared: list[Counter[int]] = [Counter() for _ in self.nodes]
+        """Per node and GPU, runs that share it."""
+
+    def read(self, row: Record) -> None:
+        if not (isfinite(row.time_s) and row.time_s >= self.now):
+            self.say(row, f"follows {self.now!r} s")
+        self.now = row.time_s
+        match row.kind:
+            case Kind.ARRIVED:
+                self._arrive(row)
+            case Kind.ADMITTED | Kind.REJECTED:
+                if self.state.get(row.job) != "arrived":
+                    self.say(row, f"job is {self.state.get(row.job)}")
+                self.state[row.job] = "admitted" if row.kind == Kind.ADMITTED else "rejected"
+            case Kind.STARTED:
+                self._start(row)
+            case Kind.COMPUTING:
+                run = self.runs.get(row.run)
+                if run is None or row.node not in run.rows:
+                    self.say(row, "run is not there")
+                else:
+                    run.computing_s = row.time_s
+            case Kind.FINISHED | Kind.PREEMPTED | Kind.FAILED:
+                self._end(row)
+            case Kind.COMPLETED:
+                self._complete(row)
+            case Kind.DOWN | Kind.UP:
+                if (row.node in self.down) == (row.kind == Kind.DOWN):
+                    self.say(row, "node was so already")
+                (self.down.add if row.kind == Kind.DOWN else self.down.discard)(row.node)
+                self.fell_s[row.node] = row.time_s
+
+    def close(self, keeps_work: bool, whole: bool) -> None:
+        """What can be said only at the end."""
+        if whole:
+            left = [job for job in range(len(self.jobs)) if self.state.get(job) not in ("completed", "rejected")]
+            if left:
+                self.found.append(f"jobs {left} neither completed nor were rejected")
+            if self.runs:
+                self.found.append(f"runs {sorted(self.runs)} never ended")
+        for (job, task), done in self.done.items():
+            instances = self.jobs[job].tasks[task].instances
+            if self.seconds is None or self.finished[job, task] < instances:
+                continue
+            if done < instances * (1 - _NEARLY) or (keeps_work and done > instances * (1 + _NEARLY)):
+                self.found.append(f"task {task} of job {job} did {done!r} of {instances} instances' work")
+
+    def ready(self) -> Iterator[tuple[int, int]]:
+        """Tasks with parents done and instances that neither run nor have finished."""
+        for number, state in self.state.items():
+            if state not in ("arrived", "admitted"):
+                continue
+            for index, task in enumerate(self.jobs[number].tasks):
+                waiting = task.instances - self.finished[number, index] - self.running[number, index]
+                if waiting and all(self._is_done(number, parent) for parent in self._parents(number, index)):
+                    yield number, index
+
+    def fits(self, job: int, task: int) -> bool:
+        """Whether the nodes that are up could hold an instance, of a gang all, if they were empty."""
+        asked = self.jobs[job].tasks[task]
+        room: Counter[GpuType | None] = Counter()
+        for place, node in enumerate(self.nodes):
+            if place not in self.down and _allows(asked, node):
+                room[node.gpu] += _room(asked, node)
+        return max(room.values(), default=0) >= (asked.instances if asked.gang else 1)
+
+    def say(self, row: Record, what: str) -> None:
+        self.found.append(f"{row!r}: {what}")
+
+    def _arrive(self, row: Record) -> None:
+        if row.job != self.arrived or row.job >= len(self.jobs):
+            self.say(row, f"job {self.arrived} is next of {len(self.jobs)}")
+            return
+        job = self.jobs[row.job]
+        if row.time_s != job.arrival_s or self.schedule.jobs[row.job].id != job.id:
+            self.say(row, f"job {job.id!r} arrives at {job.arrival_s!r} s")
+        self.state[row.job] = "arrived"
+        self.arrived += 1
+
+    def _start(self, row: Record) -> None:
+        run = self.runs.get(row.run)
+        if run is None:
+            if row.run != self.next_run:
+                self.say(row, f"run {self.next_run} is next")
+            self._check_last_start()
+            run = self.runs[row.run] = self.last_start = _Running(row.job, row.task, row.time_s)
+            self.next_run = row.run + 1
+            self._check_may_start(row)
+        elif run is not self.last_start or (run.job, run.task, run.started_s) != (row.job, row.task, row.time_s):
+            self.say(row, "the run has started before")
+        elif row.node in run.rows or self.nodes[row.node].gpu != self.nodes[next(iter(run.rows))].gpu:
+            self.say(row, "a run spans distinct nodes of one type")
+        run.rows[row.node] = row
+        self.running[row.job, row.task] += row.instances
+        self._take(row)
+
+    def _check_may_start(self, row: Record) -> None:
+        if self.state.get(row.job) not in ("arrived", "admitted"):
+            self.say(row, f"job is {self.state.get(row.job)}")
+        for parent in self._parents(row.job, row.task):
+            if not self._is_done(row.job, parent):
+                self.say(row, f"parent {parent} is not done")
+
+    def _check_last_start(self) -> None:
+        """Check the shape of the last start, whose rows have all been read."""
+        run = self.last_start
+        if run is None or not run.rows:
+            return
+        row, task = next(iter(run.rows.values())), self.jobs[run.job].tasks[run.task]
+        if task.gang:
+            if run.instances != task.instances:
+                self.say(row, f"{run.instances} of a gang of {task.instances} started")
+        elif len(run.rows) != 1:
+            self.say(row, "independent instances run on one node")
+        self.last_start = None
+
+    def _take(self, row: Record) -> None:
+        task, node = self.jobs[row.job].tasks[row.task], self.nodes[row.node]
+        if row.instances < 1:
+            self.say(row, "fewer than one instance")
+        if row.node in self.down:
+            self.say(row, f"node {node.name!r} is down")
+        if not _allows(task, node):
+            self.say(row, f"task may not run on node {node.name!r}")
+        if self.running[row.job, row.task] + self.finished[row.job, row.task] > task.instances:
+            self.say(row, f"more than {task.instances} instances")
+        if abs(row.value - task.gpus * row.instances) > _NEARLY:
+            self.say(row, f"holds {row.value!r} GPUs")
+        for place, amount in enumerate((task.gpus, task.cpus, task.memory_gb)):
+            self.held[row.node][place] += amount * row.instances
+            if self.held[row.node][place] > (node.gpus, node.cpus, node.memory_gb)[place] + _NEARLY:
+                self.say(row, f"node {node.name!r} holds {self.held[row.node]} of what it has")
+        if node.gpus <= 62:
+            self._take_gpus(row, task, node)
+
+    def _take_gpus(self, row: Record, task: Task, node: Node) -> None:
+        named = row.gpus.bit_count()
+        if row.gpus >> node.gpus or (named != task.gpus * row.instances if task.gpus >= 1 else named > row.instances):
+            self.say(row, "names GPUs that it cannot hold")
+        if task.gpus and not named:
+            self.say(row, "names no GPU")
+        others = self.whole[row.node] | (sum(1 << gpu for gpu in self.shared[row.node]) if task.gpus >= 1 else 0)
+        if row.gpus & others:
+            self.say(row, "a GPU serves another task alone")
+        if task.gpus >= 1:
+            self.whole[row.node] |= row.gpus
+        else:
+            self.shared[row.node].update(_bits(row.gpus))
+        for gpu in _bits(row.gpus):
+            only = [other for run in self.runs.values() if (other := run.rows.get(row.node)) and other.gpus == 1 << gpu]
+            if sum(other.value for other in only) > 1 + _NEARLY:
+                self.say(row, f"GPU {gpu} is shared beyond 1")
+
+    def _end(self, row: Record) -> None:
+        run = self.runs.get(row.run)
+        begun = None if run is None else run.rows.get(row.node)
+        if run is None or begun is None:
+            self.say(row, "run is not there")
+            return
+        self._check_last_start()
+        if begun._replace(kind=row.kind, time_s=row.time_s) != row:
+            self.say(row, f"gives back other than {begun!r}")
+        if run.ending not in (None, (row.kind, row.time_s)):
+            self.say(row, f"the run's other nodes said {run.ending}")
+        if row.kind == Kind.PREEMPTED and row.time_s == run.started_s:
+            self.say(row, "stopped in the instant of its start")
+        if run.ending is None:
+            self._end_of_run(row, run)
+        run.ending = (row.kind, row.time_s)
+        self._give(row)
+        del run.rows[row.node]
+        if not run.rows:
+            del self.runs[row.run]
+
+    def _end_of_run(self, row: Record, run: _Running) -> None:
+        """Its first row of the end: the failure's reason, and the work done."""
+        if row.kind == Kind.FAILED and not any(self.fell_s.get(node) == row.time_s for node in run.rows):
+            self.say(row, "none of its nodes went down now")
+        if self.seconds is None:
+            return
+        key, gpu = (run.job, run.task), self.nodes[row.node].gpu
+        takes_s = self.seconds(self.jobs[run.job].tasks[run.task], gpu)
+        begun_s = run.started_s if run.computing_s is None else run.computing_s
+        if row.kind == Kind.FINISHED and key not in self.stopped and row.time_s != begun_s + takes_s:
+            self.say(row, f"begun at {begun_s!r}, it takes {takes_s!r} s")
+        if row.time_s > begun_s + takes_s * (1 + 1e-9) + _NEARLY and row.kind == Kind.FINISHED:
+            self.say(row, f"begun at {begun_s!r}, it takes at most {takes_s!r} s")
+        if takes_s:
+            self.done[key] += run.instances * (row.time_s - begun_s) / takes_s
+        elif row.kind == Kind.FINISHED:
+            self.done[key] += run.instances
+
+    def _give(self, row: Record) -> None:
+        task = self.jobs[row.job].tasks[row.task]
+        for place, amount in enumerate((task.gpus, task.cpus, task.memory_gb)):
+            self.held[row.node][place] -= amount * row.instances
+        if task.gpus >= 1:
+            self.whole[row.node] &= ~row.gpus
+        else:
+            self.shared[row.node] -= Counter(_bits(row.gpus))
+        self.running[row.job, row.task] -= row.instances
+        if row.kind == Kind.FINISHED:
+            self.finished[row.job, row.task] += row.instances
+        else:
+            self.stopped.add((row.job, row.task))
+
+    def _complete(self, row: Record) -> None:
+        if self.state.get(row.job) not in ("arrived", "admitted"):
+            self.say(row, f"job is {self.state.get(row.job)}")
+        open_ = [index for index in range(len(self.jobs[row.job].tasks)) if not self._is_done(row.job, index)]
+        if open_:
+            self.say(row, f"tasks {open_} are not done")
+        self.state[row.job] = "completed"
+
+    def _parents(self, job: int, task: int) -> Iterable[int]:
+        return [edge.parent for edge in self.jobs[job].graph.edges if edge.child == task]
+
+    def _is_done(self, job: int, task: int) -> bool:
+        return self.finished[job, task] == self.jobs[job].tasks[task].instances
+
+
+def _allows(task: Task, node: Node) -> bool:
+    """Whether the node is of a kind that may run the task."""
+    if node.gpu is None:
+        return not task.gpus and task.gpu_types is None
+    return task.gpu_types is None or node.gpu.name in {canonical(name) for name in task.gpu_types}
+
+
+def _room(task: Task, node: Node) -> int:
+    """Instances that the empty node holds."""
+    counts = [1 << 40]
+    if task.gpus >= 1:
+        counts.append(int(node.gpus // task.gpus))
+    elif task.gpus:
+        counts.append(node.gpus * int((1 + _NEARLY) // task.gpus))
+    if task.cpus:
+        counts.append(int((node.cpus + _NEARLY) // task.cpus))
+    if task.memory_gb:
+        counts.append(int((node.memory_gb + _NEARLY) // task.memory_gb))
+    return min(counts)
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

@@ -1,0 +1,82 @@
+"""Every policy on adverse random cases, each log read by a checker that uses nothing of the kernel.
+
+    python scripts/stress.py [--cases 3000] [--from 0] [--policy NAME ...] [--json]
+
+Case n is drawn from seed n (``dagsim.testing.random_case``) and played by the policies in turn, those with a placement
+with one placement after the other. Printed are the policies, the cases, and every violation: what the checker
+(``dagsim.testing.violations``) finds in a log, an illegal decision, a stall that no departed node explains, or a
+traceback. The exit code is 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+from dagsim.errors import DagsimError
+from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
+from dagsim.testing import random_case
+
+
+def specs() -> list[str]:
+    """Every policy that needs no parameter, and all placements, spread over the policies that take one."""
+    found, placements = [], PLACEMENT_RULES.names()
+    for name in POLICIES.names():
+        parameters = inspect.signature(POLICIES.get(name)).parameters  # type: ignore[arg-type]
+        needed = [
+            each for each in parameters.values() if each.default is each.empty and each.kind is not each.VAR_KEYWORD
+        ]
+        if needed:
+            continue
+        found.append(name)
+        if "placement" in parameters:
+            found.append(f"{name}[placement={placements[len(found) % len(placements)]}]")
+    return found
+
+
+def faults(spec: str, seed: int) -> list[str]:
+    """What goes wrong when the policy plays the case."""
+    case = random_case(seed)
+    try:
+        return case.faults(lambda: POLICIES.create(spec, seed=seed))
+    except DagsimError as error:
+        return [f"{type(error).__name__}: {error}"]
+    except Exception as error:
+        return [f"traceback {type(error).__name__}: {error}"]
+
+
+def stress(cases: int, first: int, policies: list[str]) -> Iterator[tuple[str, int, list[str]]]:
+    for place in range(cases):
+        spec, seed = policies[place % len(policies)], first + place
+        yield spec, seed, faults(spec, seed)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=3000, help="cases in all (default 3000)")
+    parser.add_argument("--from", type=int, default=0, dest="first", help="seed of the first case")
+    parser.add_argument("--policy", action="append", help="play only these; may be given more than once")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    given = parser.parse_args()
+    policies = given.policy or specs()
+    played: Counter[str] = Counter()
+    violations = []
+    for spec, seed, found in stress(given.cases, given.first, policies):
+        played[spec] += 1
+        violations += [{"policy": spec, "case": seed, "what": what} for what in found[:3]]
+        if found and not given.json:
+            print(f"{spec} on case {seed}: {found[0]}")
+    if given.json:
+        json.dump({"policies": len(played), "cases": given.cases, "violations": violations}, sys.stdout, indent=1)
+        print()
+    else:
+        print(f"{len(played)} policies, {given.cases} cases, {len(violations)} violations")
+    return int(bool(violations))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""Everything that a cluster or Spark kernel is at an instant, as values that can be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.nodes import NodeState
+from dagsim.systems.cluster.run import Run
+from dagsim.systems.cluster.state import JobState, TaskState
+from dagsim.systems.spark.kernel import SparkKernel
+from dagsim.systems.spark.state import Pool
+
+__all__ = ["cluster_state", "spark_state"]
+
+
+def cluster_state(kernel: ClusterKernel) -> dict[str, Any]:
+    machines = kernel.machines
+    return {
+        "now": (kernel.now, kernel._wake_s, kernel._arrived, kernel._started, kernel._pieces, kernel._changed),
+        "log": list(kernel.schedule.log),
+        "jobs": {number: _job(active) for number, active in kernel.frontier.jobs.items()},
+        "ready": [_task(task) for task in kernel.frontier.ready],
+        "applicants": {number: _job(active) for number, active in kernel.applicants.items()},
+        "running": {number: _run(run) for number, run in kernel.running.items()},
+        "machines": [_machine(machine) for machine in machines.list],
+        "indexes": [{level: bits for level, bits in each.sets.items() if bits} for each in machines.by_gpus],
+        "shared": (list(machines.shared), machines.released, [machine.index for machine in machines.recent]),
+        "cpus": None if machines.by_cpus is None else [dict(each.sets) for each in machines.by_cpus],
+        "due": [(time_s, order, id(event)) for time_s, order, _, event in sorted(kernel.clock._queue)],
+        "streams": {name: rng.bit_generator.state for name, rng in kernel._streams.items()},
+    }
+
+
+def spark_state(kernel: SparkKernel) -> dict[str, Any]:
+    pools = kernel.cluster
+    jobs = kernel.episode.jobs
+    return {
+        "now": (pools.now_ms, pools.ties, len(jobs), kernel._next_ms),
+        "heap": [(*event[:2], event[2].number, id(event[3]), event[4]) for event in pools.heap],
+        "source": None if pools.source is None else id(pools.source),
+        "common": _pool(pools.common),
+        "executors": [(each.running, id(each.pool), id(each.job), id(each.last)) for each in pools.executors],
+        "jobs": [
+            (job.local, job.supply, _pool(job.pool), [id(stage) for stage in job.active], job.completed_ms)
+            for job in jobs
+        ],
+        "stages": [
+            (
+                stage.remaining,
+                stage.executing,
+                stage.inbound,
+                stage.blockers,
+                stage.selected,
+                stage.seen_ms,
+                list(stage.todo),
+                len(stage.waiting),
+                _pool(stage.pool),
+            )
+            for job in jobs
+            for stage in job.stages
+        ],
+    }
+
+
+def _job(active: JobState) -> tuple[Any, ...]:
+    return active.tasks_left, active.service_gpu_s, dict(active.places), [_task(task) for task in active.tasks]
+
+
+def _task(task: TaskState) -> tuple[Any, ...]:
+    plain = {name: getattr(task, name) for name in TaskState.__slots__ if name not in ("job", "task", "demand")}
+    return task.name, id(task), tuple(plain.items())
+
+
+def _run(run: Run) -> tuple[Any, ...]:
+    held = [(machine.index, *what) for machine, *what in run.held]
+    return id(run.task), run.instances, held, run.seconds, run.started_s, run.ends_s, run.setup_s, run.computing_s
+
+
+def _machine(machine: NodeState) -> tuple[Any, ...]:
+    return machine.idle, machine.free, machine.cpus, machine.memory, dict(machine.shares), machine.up
+
+
+def _pool(pool: Pool) -> tuple[Any, ...]:
+    return sorted(pool.executors), [(id(stage), count) for stage, count in pool.commitments.items()], pool.committed

@@ -1,0 +1,141 @@
+"""Nodes that leave for good, all at once, or more than once: what goes on, and what is said when nothing can."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from dagsim.errors import Stalled
+from dagsim.model import Cluster, Decision, Job, Kind, Node, Start, Task, TaskGraph, gpu_type
+from dagsim.model.schedule import Schedule
+from dagsim.systems.cluster import ClusterKernel, Maintenance, NodeFailures
+from dagsim.systems.cluster.models.failures import FailureModel, Outages
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.view import ClusterView
+
+FOREVER = math.inf
+LEAVING: dict[str, FailureModel] = {
+    "outage": Outages(((0, 2.0, FOREVER), (1, 2.0, FOREVER))),
+    "maintenance": Maintenance((0, 1), 2.0, FOREVER),
+    "failures": NodeFailures(1.0, FOREVER),
+}
+
+
+def gpus(*counts: int) -> Cluster:
+    """One node of A100 per count."""
+    return Cluster(tuple(Node(f"n{index}", gpu_type("A100-40"), count, 8, 64) for index, count in enumerate(counts)))
+
+
+def dag(*works: float) -> Job:
+    """A job of independent one-GPU tasks ``t0``, ``t1`` ..."""
+    return Job("j", TaskGraph(tuple(Task(f"t{index}", work) for index, work in enumerate(works))))
+
+
+class Greedy:
+    """Starts whatever there is room for."""
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        for task in list(view.ready):
+            placement = view.fit(task)
+            if placement is not None:
+                yield Start(task, placement)
+
+
+class Lazy:
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        return ()
+
+
+def run(cluster: Cluster, jobs: list[Job], *disturbances: FailureModel, policy: str = "fifo-fit") -> Schedule:
+    return ClusterKernel(cluster, jobs, disturbances=disturbances).run(POLICIES.create(policy))
+
+
+@pytest.mark.parametrize("how", LEAVING)
+def test_when_all_nodes_have_left_it_says_who_waits_for_which(how: str) -> None:
+    jobs = [Job.single("j", Task("t", 50.0, instances=2)), Job.single("k", Task("t", 50.0, gpus=2))]
+    why = r"3 ready tasks wait, [jk]/t among them.*asks 1 x .*which needs nodes that are down .* \(n0, n1\)"
+    with pytest.raises(Stalled, match=f"^policy .*: at .* s: {why}"):
+        run(gpus(2, 1), jobs, LEAVING[how])
+
+
+def test_a_simulation_goes_on_with_the_nodes_that_stay() -> None:
+    # Node 0 leaves at 2 for good; its run starts over on node 1 when the other one there ends, at 10.
+    jobs = [Job.single("a", Task("t", 10.0)), Job.single("b", Task("t", 10.0))]
+    schedule = run(gpus(1, 1), jobs, Outages(((0, 2.0, FOREVER),)))
+    assert [row.time_s for row in schedule.log if row.kind == Kind.COMPLETED] == [10, 20]
+    assert schedule.ended_s == 20
+
+
+def test_nothing_ends_at_the_end_of_time() -> None:
+    """``end_s = inf`` used to complete jobs at t = inf."""
+    with pytest.raises(Stalled, match=r"at 2 s: 1 ready tasks wait, j/t0 among them"):
+        run(gpus(1), [dag(5)], Maintenance((0,), 2, FOREVER))
+    kernel = ClusterKernel(gpus(1), [dag(5)], disturbances=(Maintenance((0,), 2, FOREVER),))
+    with pytest.raises(Stalled):
+        kernel.run(POLICIES.create("fifo"), until_s=100)
+    assert kernel.now == 2
+
+
+def test_a_node_in_maintenance_is_not_repaired_before_its_end() -> None:
+    # The second window ends at 4, while the first one has the node until 9.
+    schedule = run(gpus(1), [dag(1)], Maintenance((0,), 0, 9), Maintenance((0,), 1, 4))
+    assert [(row.kind, row.time_s) for row in schedule.log if row.kind in (Kind.DOWN, Kind.UP)] == [
+        (Kind.DOWN, 0),
+        (Kind.UP, 9),
+    ]
+    assert schedule.ended_s == 10
+
+
+def test_a_node_that_left_for_good_is_not_repaired_by_its_failures() -> None:
+    with pytest.raises(Stalled, match=r"not to come back \(n0\)"):
+        run(gpus(1), [dag(500)], NodeFailures(1.0, 1.0), Outages(((0, 5.0, FOREVER),)))
+
+
+def test_all_nodes_at_once_come_back_at_once() -> None:
+    # Runs start over at 5: 5 + 3.
+    schedule = run(gpus(1, 1), [dag(3, 3)], Maintenance((0, 1), 2, 5))
+    assert [row.time_s for row in schedule.log if row.kind == Kind.FINISHED] == [8, 8]
+    assert schedule.ended_s == 8
+
+
+def test_a_policy_that_could_start_something_is_told_so() -> None:
+    with pytest.raises(Stalled, match="but the policy decided nothing, although j/t0 could start"):
+        ClusterKernel(gpus(1), [dag(1)]).run(Lazy())
+
+
+def test_a_run_that_never_ends_is_named() -> None:
+    endless = Job.single("j", Task("t", 1e308, speeds={"A100-40": 1e-300}))
+    with pytest.raises(Stalled, match="nothing is due: run 0 of j/t never ends"):
+        ClusterKernel(gpus(1), [endless]).run(Greedy())
+
+
+@pytest.mark.parametrize("policy", ["easy-events", "committed", "rollout", "conservative"])
+def test_policies_start_again_after_a_repair(policy: str) -> None:
+    # The only node is away from 2 to 4, when nobody comes or ends; the run starts over: 4 + 3.
+    assert run(gpus(1), [dag(3)], Maintenance((0,), 2, 4), policy=policy).ended_s == 7
+
+
+def test_a_fork_of_what_is_known_ends_with_what_can_end() -> None:
+    # One of two types is away: rollout tries its candidates in forks where the other one's tasks wait for ever.
+    cluster = Cluster((Node("a", gpu_type("A100-40"), 1), Node("t", gpu_type("T4"), 1)))
+    jobs = [Job.single(f"{name}{n}", Task("t", 3.0, gpu_types=(name,))) for n in range(2) for name in ("A100-40", "T4")]
+    schedule = run(cluster, jobs, Maintenance((1,), 1, 20), policy="rollout")
+    assert sorted(row.time_s for row in schedule.log if row.kind == Kind.COMPLETED) == [3, 6, 23, 26]
+
+
+def test_a_fork_that_knows_all_sees_the_repairs_too() -> None:
+    kernel = ClusterKernel(gpus(1), [dag(3)], disturbances=(Maintenance((0,), 2, 4),))
+    kernel.run(POLICIES.create("fifo"), until_s=3)
+    fork = kernel.fork()
+    assert fork.pending
+    assert fork.run(POLICIES.create("fifo")).ended_s == 7
+    assert not kernel.fork(known=True).pending
+
+
+def test_fgd_knows_which_gpus_are_free() -> None:
+    """Machines with as many idle GPUs, but others, were taken for the same."""
+    jobs = [Job.single(f"j{n}", Task("t", 1.0 + n % 7, gpus=(0.2, 0.5, 1.0)[n % 3]), n * 0.05) for n in range(400)]
+    schedule = run(gpus(4, 4), jobs, policy="fifo-fit[placement=fgd]")
+    assert sum(row.kind == Kind.COMPLETED for row in schedule.log) == 400
