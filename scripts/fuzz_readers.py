@@ -25,7 +25,7 @@ from types import FrameType
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from workload.readers.fuzzing import SAMPLES, try_case  # noqa: E402
+from traces.formats.fuzzing import SAMPLES, try_case  # noqa: E402
 
 from dagsim.traces import READERS  # noqa: E402
 

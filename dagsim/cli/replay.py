@@ -53,6 +53,31 @@ def replay(
         str | None,
         typer.Option(metavar="NAME", help="Read it by the rules of a published evaluation (docs/traces.md)."),
     ] = None,
+    map_: Annotated[
+        str | None,
+        typer.Option("--map", metavar="OURS=THEIRS,...", help="Columns of a CSV or JSON lines that hold what."),
+    ] = None,
+    timezone: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Time zone of dates that say none (default: UTC).")
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option(metavar="user|account|partition", help="Who a job belongs to (default: account).")
+    ] = None,
+    demand: Annotated[
+        str | None, typer.Option(metavar="allocated|requested", help="What a job takes (default: allocated).")
+    ] = None,
+    arrival: Annotated[
+        str | None, typer.Option(metavar="ctime|qtime", help="When a job of PBS arrives (default: ctime).")
+    ] = None,
+    mig: Annotated[bool, typer.Option("--mig", help="Take MIG slices as shares of a GPU.")] = False,
+    shards: Annotated[int | None, typer.Option(help="Shards of a GPU, where jobs ask for shards.")] = None,
+    gpu_names: Annotated[
+        str | None, typer.Option(metavar="a100=A100-80,...", help="What GPU types the site's names stand for.")
+    ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(metavar="CHAR", help="The character between columns (default: found).")
+    ] = None,
+    count_pull: Annotated[bool, typer.Option("--count-pull", help="Count the pull of a pod's image as work.")] = False,
     keep_partial: Annotated[
         bool, typer.Option("--keep-partial", help="Keep what is usable of jobs that did not finish as a whole.")
     ] = False,
@@ -85,6 +110,16 @@ def replay(
         "limit": limit,
         "processors": processors,
         "protocol": protocol,
+        "map": map_,
+        "timezone": timezone,
+        "tenant": tenant,
+        "demand": demand,
+        "arrival": arrival,
+        "mig": mig or None,
+        "shards": shards,
+        "gpu_names": gpu_names,
+        "delimiter": delimiter,
+        "count_pull": count_pull or None,
         "keep_partial": keep_partial or None,
         "strict": strict or None,
     }

@@ -45,6 +45,7 @@ READERS: dict[str, str] = {
     "philly": "dagsim.traces.formats.philly:Philly",
     "pipedream": "dagsim.traces.formats.pipedream:PipeDream",
     "plain": "dagsim.traces.formats.plain:Plain",
+    "sacct": "dagsim.traces.formats.sacct:Sacct",
     "stg": "dagsim.traces.formats.stg:Stg",
     "swf": "dagsim.traces.formats.swf:Swf",
     "tiresias": "dagsim.traces.formats.tiresias:Tiresias",

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from workload.readers.damage import PACKINGS, damaged, packed
+from traces.formats.damage import PACKINGS, damaged, packed
 
 from dagsim.errors import TraceError
 from dagsim.traces import TraceOptions, open_trace, reader, recognise
@@ -68,6 +68,8 @@ SAMPLES = tuple(
         ("pipedream", "tiny.txt", "tiny.txt"),
         ("plain", "jobs.csv", "jobs.csv"),
         ("plain", "tasks.csv", "tasks.csv"),
+        ("sacct", "jobs.txt", "jobs.txt"),
+        ("sacct", "jobs.json", "jobs.json"),
         ("stg", "rand0.stg", "rand0.stg"),
         ("stg", ".", "rand1.stg"),
         ("swf", "sample.swf", "sample.swf"),
@@ -88,6 +90,12 @@ _OPTIONS: dict[str, tuple[Any, ...]] = {
     "reference_gpu": ("T4",),
     "floor_s": (1.0,),
     "processors": (1, 64),
+    "timezone": ("Europe/Berlin",),
+    "tenant": ("user", "partition"),
+    "demand": ("requested",),
+    "mig": (True,),
+    "shards": (8,),
+    "gpu_names": ("a100=A100-80",),
     "time_scale": (0.5, 1e6),
     "start": (1,),
     "limit": (2,),

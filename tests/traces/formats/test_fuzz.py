@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from workload.readers.fuzzing import SAMPLES, try_case
+from traces.formats.fuzzing import SAMPLES, try_case
 
 from dagsim.traces import READERS
 
