@@ -42,6 +42,7 @@ READERS: dict[str, str] = {
     "jsonl": "dagsim.traces.formats.jsonl:JsonLines",
     "openb2023": "dagsim.traces.formats.openb2023:Openb2023",
     "pai2020": "dagsim.traces.formats.pai2020:Pai2020",
+    "pbs": "dagsim.traces.formats.pbs:Pbs",
     "philly": "dagsim.traces.formats.philly:Philly",
     "pipedream": "dagsim.traces.formats.pipedream:PipeDream",
     "plain": "dagsim.traces.formats.plain:Plain",

@@ -298,7 +298,15 @@ class _Reading:
             self.report.note("of several components, which need not start together here", self._where(first))
         names = [f"component-{place}" for place in range(len(components))] if len(components) > 1 else ["job"]
         tasks = [self._task(each, name) for each, name in zip(components, names, strict=True)]
-        return Job(first.base, TaskGraph(tuple(tasks)), group.time, tenant=first.tenant)
+        shown = components[0][0 if self.options.protocol == "all-attempts" else -1]
+        return Job(
+            first.base,
+            TaskGraph(tuple(tasks)),
+            group.time,
+            tenant=first.tenant,
+            observed_start_s=None if shown.start_s is None else max(group.time, shown.start_s),
+            eligible_s=max(group.time, shown.eligible_s),
+        )
 
     def _task(self, attempts: list[_Attempt], name: str) -> Task:
         last = attempts[-1]
