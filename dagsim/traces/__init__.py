@@ -40,6 +40,7 @@ READERS: dict[str, str] = {
     "helios": "dagsim.traces.formats.helios:Helios",
     "itp": "dagsim.traces.formats.itp:Itp",
     "jsonl": "dagsim.traces.formats.jsonl:JsonLines",
+    "kubernetes": "dagsim.traces.formats.kubernetes:Kubernetes",
     "openb2023": "dagsim.traces.formats.openb2023:Openb2023",
     "pai2020": "dagsim.traces.formats.pai2020:Pai2020",
     "pbs": "dagsim.traces.formats.pbs:Pbs",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from typing import Any
 
 from dagsim.errors import TraceError
 from dagsim.traces.source import LINE_BITS, Source
 
-__all__ = ["elements"]
+__all__ = ["elements", "list_in", "object_in", "text_in"]
 
 _BLOCK = 1 << 16
 _LONGEST = 1 << 26
@@ -35,6 +35,25 @@ def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 if not isinstance(element, dict):
                     raise TraceError(f"{file}:{line}: should be an object, not {type(element).__name__}")
                 yield (place << LINE_BITS) + line, element
+
+
+def object_in(value: Any, *keys: str) -> Mapping[str, Any]:
+    """The object below ``keys``; an empty one where there is none."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def list_in(value: Any, *keys: str) -> Sequence[Any]:
+    """The list below ``keys``; an empty one where there is none."""
+    found = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
+    return found if isinstance(found, list) else []
+
+
+def text_in(value: Any, *keys: str) -> str:
+    """The text below ``keys``; an empty one where there is none."""
+    found = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
+    return found if isinstance(found, str) else ""
 
 
 class _Document:

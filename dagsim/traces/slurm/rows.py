@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dagsim.errors import TraceError
-from dagsim.traces.documents import elements
+from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import LINE_BITS, Row, Source
 from dagsim.workload.records import cut, short
@@ -130,21 +130,21 @@ def _check_header(names: Sequence[str], where: str) -> None:
 
 def _json_row(job: Mapping[str, Any]) -> list[str]:
     """A job of JSON as the text of the same job. Layouts differ between versions: all are read by shape."""
-    time, state, tres = (_object(job.get(name)) for name in ("time", "state", "tres"))
+    time, state, tres = (object_in(job.get(name)) for name in ("time", "state", "tres"))
     row = {
         "JobIDRaw": _text(_number(job.get("job_id"))),
         "JobID": _job_id(job),
-        "User": _said(job.get("user")) or _said(_object(job.get("association")).get("user")),
-        "Account": _said(job.get("account")),
-        "Partition": _said(job.get("partition")),
+        "User": text_in(job.get("user")) or text_in(job, "association", "user"),
+        "Account": text_in(job.get("account")),
+        "Partition": text_in(job.get("partition")),
         "State": _state(state.get("current")),
         "TimelimitRaw": _text(_number(time.get("limit"))),
         "NNodes": _text(_number(job.get("allocation_nodes"))),
-        "NCPUS": _text(_number(_object(job.get("required")).get("CPUs"))),
+        "NCPUS": _text(_number(object_in(job.get("required")).get("CPUs"))),
         "ReqTRES": _tres(tres.get("requested")),
         "AllocTRES": _tres(tres.get("allocated")),
         "Restarts": _text(_number(job.get("restart_cnt"))),
-        "NodeList": _said(job.get("nodes")),
+        "NodeList": text_in(job.get("nodes")),
     }
     for column, name in (("Submit", "submission"), ("Eligible", "eligible"), ("Start", "start"), ("End", "end")):
         row[column] = _text(_number(time.get(name)) or None)
@@ -170,27 +170,19 @@ def _text(value: int | float | str | None) -> str:
     return "" if value is None else str(value)
 
 
-def _said(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _state(current: Any) -> str:
     """One word: that of an attempt that ran and waits again is how the attempt ended."""
-    words = [word for word in current if isinstance(word, str)] if isinstance(current, list) else [_said(current)]
+    words = [word for word in current if isinstance(word, str)] if isinstance(current, list) else [text_in(current)]
     return next((word for word in words if word != "PENDING"), words[0] if words else "")
 
 
 def _job_id(job: Mapping[str, Any]) -> str:
-    array, het = _object(job.get("array")), _object(job.get("het"))
+    array, het = object_in(job.get("array")), object_in(job.get("het"))
     task, offset = _number(array.get("task_id")), _number(het.get("job_offset"))
     parent, leader = _number(array.get("job_id")), _number(het.get("job_id"))
     if parent and task is not None:
         return f"{_text(parent)}_{_text(task)}"
-    if parent and (bits := _said(array.get("task"))):
+    if parent and (bits := text_in(array.get("task"))):
         return f"{_text(parent)}_[{_listed(bits)}]"
     if leader and offset is not None:
         return f"{_text(leader)}+{_text(offset)}"
@@ -217,8 +209,8 @@ def _listed(tasks: str) -> str:
 def _tres(listed: Any) -> str:
     """``cpu=8,gres/gpu:a100=4,mem=32000M`` of a list of ``{"type", "name", "count"}``."""
     parts = []
-    for each in listed if isinstance(listed, list) else ():
-        kind, name, count = (_object(each).get(key) for key in ("type", "name", "count"))
+    for each in list_in(listed):
+        kind, name, count = (object_in(each).get(key) for key in ("type", "name", "count"))
         if (said := _number(count)) is None or not isinstance(kind, str):
             continue
         label = f"{kind}/{name}" if isinstance(name, str) and name else kind
