@@ -87,6 +87,9 @@ def recognise(path: Path | str) -> str:
         return names[0]
     if names:
         raise TraceError(f"{source}: could be any of the formats {', '.join(names)}; name one (--format)")
+    hints = [hint for name in sorted(READERS) if (hint := reader(name).nearly(source))]
+    if hints:
+        raise TraceError(f"{source}: not recognised; {'; or '.join(hints)}")
     raise TraceError(
         f"{source}: not recognised as any known format; name one of {', '.join(sorted(READERS))} (--format)"
     )
@@ -104,7 +107,7 @@ def open_trace(
         UnknownName: No format is called that.
         ConfigError: An option is given that the format does not heed.
     """
-    chosen = reader(format or recognise(path))
+    chosen = reader(format or ("plain" if options.map else recognise(path)))
     heeded = COMMON_OPTIONS | chosen.uses
     for name in options.given():
         if name not in heeded:

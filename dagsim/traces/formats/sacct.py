@@ -33,7 +33,7 @@ from dagsim.traces.slurm.fields import (
     resources,
     state,
 )
-from dagsim.traces.slurm.rows import COLUMNS, delimiter_of, is_json, sacct_rows
+from dagsim.traces.slurm.rows import COLUMNS, COMMAND, delimiter_of, is_json, sacct_rows
 from dagsim.traces.source import Row, Source
 
 __all__ = ["Sacct"]
@@ -71,6 +71,14 @@ class Sacct(Reader):
 
     def recognises(self, source: Source) -> bool:
         return is_json(source) or delimiter_of(source) is not None
+
+    def nearly(self, source: Source) -> str | None:
+        names = re.split(r"[\s|,;]+", source.head(1)[0].lower())
+        if not {"jobid", "jobidraw"} & set(names) or "state" not in names:
+            return None
+        return (
+            f"nearly 'sacct': a header of sacct without -P, or without the columns needed; this makes them: {COMMAND}"
+        )
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         if options.protocol not in (None, *_PROTOCOLS):
