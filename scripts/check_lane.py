@@ -20,11 +20,11 @@ from typing import Any
 
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
-from dagsim.policies import POLICIES
-from dagsim.schedule import Schedule
-from dagsim.sim import Estimates, Preemption, Simulation
+from dagsim.model.schedule import Schedule
+from dagsim.systems.cluster import ClusterKernel, Estimates, Preemption
 from dagsim.systems.cluster.lane.drive import run
 from dagsim.systems.cluster.lane.jit import jitted
+from dagsim.systems.cluster.policies import POLICIES
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "strict": ("fifo",),
@@ -112,7 +112,7 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
     cluster, jobs, policy = cluster_of(rng), jobs_of(rng), policy_of(rng, kind)
     estimates = Estimates(rng.choice(("exact", "exact", "noisy", "predicted", "hidden")))
     models: dict[str, Any] = {"estimates": estimates, "preemption": Preemption(rng.choice(("resume", "restart")))}
-    slow = Simulation(cluster, jobs, seed=number, **models).run(POLICIES.create(policy))
+    slow = ClusterKernel(cluster, jobs, seed=number, **models).run(POLICIES.create(policy))
     return slow, run(cluster, jobs, policy, seed=number, **models)
 
 

@@ -135,6 +135,59 @@ class TraceFlags(NamedTuple):
             rich_help_panel=_TRACES,
         ),
     ] = None
+    map_: Annotated[
+        str | None,
+        typer.Option(
+            "--map",
+            metavar="OURS=THEIRS,...",
+            help="Columns of a CSV or JSON lines that hold what.",
+            rich_help_panel=_TRACES,
+        ),
+    ] = None
+    timezone: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Time zone of dates that say none (default: UTC).", rich_help_panel=_TRACES),
+    ] = None
+    tenant: Annotated[
+        str | None,
+        typer.Option(
+            metavar="user|account|partition", help="Owner of a job (default: account).", rich_help_panel=_TRACES
+        ),
+    ] = None
+    demand: Annotated[
+        str | None,
+        typer.Option(
+            metavar="allocated|requested",
+            help="Resources that a job takes (default: allocated).",
+            rich_help_panel=_TRACES,
+        ),
+    ] = None
+    arrival: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ctime|qtime", help="Time that a job of PBS arrives at (default: ctime).", rich_help_panel=_TRACES
+        ),
+    ] = None
+    mig: Annotated[bool, typer.Option("--mig", help="Take MIG slices as shares of a GPU.", rich_help_panel=_TRACES)] = (
+        False
+    )
+    shards: Annotated[
+        int | None, typer.Option(help="Shards of a GPU, where jobs ask for shards.", rich_help_panel=_TRACES)
+    ] = None
+    gpu_names: Annotated[
+        str | None,
+        typer.Option(
+            metavar="a100=A100-80,...", help="GPU types that the site's names stand for.", rich_help_panel=_TRACES
+        ),
+    ] = None
+    delimiter: Annotated[
+        str | None,
+        typer.Option(metavar="CHAR", help="The character between columns (default: found).", rich_help_panel=_TRACES),
+    ] = None
+    count_pull: Annotated[
+        bool,
+        typer.Option("--count-pull", help="Count the pull of a pod's image as work.", rich_help_panel=_TRACES),
+    ] = False
     keep_partial: Annotated[
         bool,
         typer.Option(
@@ -149,9 +202,8 @@ class TraceFlags(NamedTuple):
 
     def reading(self) -> dict[str, Any]:
         """The options of the reading that were given, by the field of ``TraceOptions`` that each sets."""
-        given = self._asdict()
-        given |= {"keep_partial": self.keep_partial or None, "strict": self.strict or None}
-        return {key: value for key, value in given.items() if key not in ("format_", "cluster") and value is not None}
+        given = {key.rstrip("_"): value for key, value in self._asdict().items() if value not in (None, False)}
+        return {key: value for key, value in given.items() if key not in ("format", "cluster")}
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:

@@ -82,10 +82,11 @@ class Job:
     """A DAG of tasks that arrives at ``arrival_s``; done when all its tasks are.
 
     ``priority``: larger is more urgent. ``deadline_s`` is a point in time, not a span. ``weight`` is what a second of
-    this job's waiting costs.
+    this job's waiting costs. ``observed_start_s`` and ``eligible_s`` are what the log of a real cluster says of it:
+    when it started there (in the attempt that is kept), and since when it could have.
 
     Raises:
-        ModelError: Negative arrival, a deadline before it, or a weight that is not positive.
+        ModelError: Negative arrival, a deadline or an observation before it, or a weight that is not positive.
     """
 
     id: str
@@ -95,6 +96,8 @@ class Job:
     tenant: str = ""
     deadline_s: float | None = None
     weight: float = 1.0
+    observed_start_s: float | None = None
+    eligible_s: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.arrival_s < inf:
@@ -103,6 +106,8 @@ class Job:
             raise ModelError(
                 f"job {self.id!r}: deadline_s {self.deadline_s!r} lies before its arrival {self.arrival_s!r}"
             )
+        if self.observed_start_s is not None or self.eligible_s is not None:
+            self._check_observed()
         if not 0 < self.weight < inf:
             raise ModelError(f"job {self.id!r}: weight must be positive, got {self.weight!r}")
 
@@ -115,3 +120,9 @@ class Job:
     def tasks(self) -> tuple[Task, ...]:
         """The job's tasks, in the order of its graph."""
         return self.graph.tasks
+
+    def _check_observed(self) -> None:
+        for name in ("observed_start_s", "eligible_s"):
+            value = getattr(self, name)
+            if value is not None and not self.arrival_s <= value < inf:
+                raise ModelError(f"job {self.id!r}: {name} {value!r} lies before its arrival {self.arrival_s!r}")

@@ -157,7 +157,8 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     notes += [f"warning: {text}" for text in dict.fromkeys(of["warning"] for of in workloads if of["warning"])][:1]
     if (trace := workloads[0].get("trace")) is not None:
         notes += [f"trace ({trace['format']}): {trace['read']}"]
-        notes += [f"options: {', '.join(f'{name} {_told(value)}' for name, value in trace['options'].items())}"]
+        chosen = [f"{name} {_told(value)}" for name, value in trace["options"].items() if value not in (None, False)]
+        notes += [f"options: {', '.join(chosen)}"]
         notes += [f"assumed {question}: {answer}" for question, answer in trace["assumptions"].items()]
     return notes
 

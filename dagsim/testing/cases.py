@@ -24,8 +24,8 @@ from dagsim.systems.cluster import (
     Preemption,
     Uniform,
 )
-from dagsim.systems.seam import decisions_of
 from dagsim.systems.cluster.models.failures import FailureModel, Outages
+from dagsim.systems.seam import decisions_of
 from dagsim.testing.violations import as_recorded, stuck, violations
 
 __all__ = ["Admitting", "Case", "crowd", "random_case"]

@@ -40,11 +40,14 @@ READERS: dict[str, str] = {
     "helios": "dagsim.traces.formats.helios:Helios",
     "itp": "dagsim.traces.formats.itp:Itp",
     "jsonl": "dagsim.traces.formats.jsonl:JsonLines",
+    "kubernetes": "dagsim.traces.formats.kubernetes:Kubernetes",
     "openb2023": "dagsim.traces.formats.openb2023:Openb2023",
     "pai2020": "dagsim.traces.formats.pai2020:Pai2020",
+    "pbs": "dagsim.traces.formats.pbs:Pbs",
     "philly": "dagsim.traces.formats.philly:Philly",
     "pipedream": "dagsim.traces.formats.pipedream:PipeDream",
     "plain": "dagsim.traces.formats.plain:Plain",
+    "sacct": "dagsim.traces.formats.sacct:Sacct",
     "stg": "dagsim.traces.formats.stg:Stg",
     "swf": "dagsim.traces.formats.swf:Swf",
     "tiresias": "dagsim.traces.formats.tiresias:Tiresias",
@@ -84,6 +87,9 @@ def recognise(path: Path | str) -> str:
         return names[0]
     if names:
         raise TraceError(f"{source}: could be any of the formats {', '.join(names)}; name one (--format)")
+    hints = [hint for name in sorted(READERS) if (hint := reader(name).nearly(source))]
+    if hints:
+        raise TraceError(f"{source}: not recognised; {'; or '.join(hints)}")
     raise TraceError(
         f"{source}: not recognised as any known format; name one of {', '.join(sorted(READERS))} (--format)"
     )
@@ -101,7 +107,7 @@ def open_trace(
         UnknownName: No format is called that.
         ConfigError: An option is given that the format does not heed.
     """
-    chosen = reader(format or recognise(path))
+    chosen = reader(format or ("plain" if options.map else recognise(path)))
     heeded = COMMON_OPTIONS | chosen.uses
     for name in options.given():
         if name not in heeded:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from math import inf
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dagsim.errors import ConfigError
 from dagsim.model import GPU_TYPES, gpu_type
 from dagsim.model.gpu import canonical
+from dagsim.traces.sites import named_gpus
 
 __all__ = ["COMMON_OPTIONS", "TraceOptions"]
 
 COMMON_OPTIONS = frozenset({"time_scale", "load", "start", "limit", "strict"})
 """Options that serve every format; the others are used by the readers that name them."""
+
+
+_WORDS = {
+    "tenant": ("user", "account", "partition"),
+    "demand": ("allocated", "requested"),
+    "arrival": ("ctime", "qtime"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,26 @@ class TraceOptions:
     """Processors of the machine, where the trace does not say or says it wrong."""
     floor_s: float = 0.0
     """The least work of a task in seconds; shorter ones are raised to it."""
+    timezone: str | None = None
+    """The IANA name of the time zone of dates that do not say theirs (``Europe/Berlin``); UTC if left out."""
+    tenant: str | None = None
+    """Who a job belongs to: ``user``, ``account`` or ``partition``; the account, else the user, if left out."""
+    demand: str | None = None
+    """Whether jobs take what they were given (``allocated``, the default) or what they asked for (``requested``)."""
+    mig: bool = False
+    """Take MIG slices as shares of a GPU; jobs on slices are dropped otherwise."""
+    shards: int | None = None
+    """Shards of a GPU, where jobs ask for shards; such jobs are dropped otherwise."""
+    gpu_names: str | None = None
+    """What GPU types the site's names stand for: ``a100=A100-80,gpu7=T4``."""
+    map: str | None = None
+    """Which columns of a table hold what: ``arrival_s=submitted_at,gpus=n_gpu``; the others keep their names."""
+    arrival: str | None = None
+    """When a job of PBS arrives: when it was created (``ctime``, the default) or queued (``qtime``)."""
+    count_pull: bool = False
+    """Count the time between binding and start of a pod, in which its image is pulled, as work."""
+    delimiter: str | None = None
+    """The character between columns, where it is not the usual one."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -62,8 +91,47 @@ class TraceOptions:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ConfigError(f"{name} must be {least} or more, got {value!r}")
+        for name, allowed in _WORDS.items():
+            if getattr(self, name) not in (None, *allowed):
+                raise ConfigError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+        if self.shards is not None and not 1 <= self.shards <= 1 << 16:
+            raise ConfigError(f"shards must be a number from 1 to {1 << 16}, got {self.shards!r}")
+        if self.delimiter is not None and len(self.delimiter) != 1:
+            raise ConfigError(f"delimiter must be one character, got {self.delimiter!r}")
+        self.zone()
+        self.named_gpus()
+        self.mapping()
         if not 0 <= self.floor_s < inf:
             raise ConfigError(f"floor_s must be 0 or more, got {self.floor_s!r}")
+
+    def zone(self) -> ZoneInfo | None:
+        """The time zone asked for.
+
+        Raises:
+            ConfigError: There is none of that name.
+        """
+        if self.timezone is None:
+            return None
+        try:
+            return ZoneInfo(self.timezone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ConfigError(f"timezone must be an IANA name like Europe/Berlin, got {self.timezone!r}") from None
+
+    def named_gpus(self) -> dict[str, str]:
+        """What ``gpu_names`` says, by the site's names in lower case."""
+        return named_gpus(self.gpu_names)
+
+    def mapping(self) -> dict[str, str]:
+        """What ``map`` says: our names of columns, and the file's.
+
+        Raises:
+            ConfigError: A part is no pair of names, or a name is given twice.
+        """
+        pairs = [each.partition("=") for each in self.map.split(",")] if self.map else []
+        found = {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
+        if len(found) < len(pairs) or not all(ours and theirs for ours, theirs in found.items()):
+            raise ConfigError(f"map must be pairs like arrival_s=submitted_at, separated by commas, got {self.map!r}")
+        return found
 
     def given(self) -> tuple[str, ...]:
         """The options that differ from their defaults."""

@@ -35,6 +35,10 @@ class Reader(Protocol):
         """True if the source is of this format, by names and first lines. Must not be true of another's format."""
         ...
 
+    def nearly(self, source: Source) -> str | None:
+        """Why the source is not quite of this format, and which command would help; nothing if it is of another."""
+        return None
+
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         """The jobs in order of arrival, each made when asked for.
 

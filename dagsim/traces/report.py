@@ -48,9 +48,9 @@ class ReadReport:
         self.dropped[reason] += rows
         self._detail(f"{where}: dropped, {text}")
 
-    def note(self, reason: str, where: str) -> None:
+    def note(self, reason: str, where: str, times: int = 1) -> None:
         """Count something that was tolerated."""
-        self.noted[reason] += 1
+        self.noted[reason] += times
         self._detail(f"{where}: {reason}")
 
     def skip(self, reason: str, rows: int = 1) -> None:

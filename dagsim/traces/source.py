@@ -20,13 +20,13 @@ from dagsim.errors import TraceError
 from dagsim.traces.report import ReadReport
 from dagsim.workload.records import cut
 
-__all__ = ["Row", "Source"]
+__all__ = ["LINE_BITS", "Row", "Source"]
 
 Row = tuple[int, Sequence[str]]
 """The number of a row (see ``Source.where``) and its fields."""
 
 _HEAD_BYTES = 1 << 16
-_LINE_BITS = 40  # a row's number is its file's place among the shards, then its line: one int, cheap to carry
+LINE_BITS = 40  # a row's number is its file's place among the shards, then its line: one int, cheap to carry
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _NO_DATA = ("*.md", "LICENSE*", "README*", "SHA256SUM*", "*.sha256", "*.html", ".*")
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError)
@@ -96,7 +96,7 @@ class Source:
     def lines(self) -> Iterator[tuple[int, str]]:
         """All lines of all shards, numbered, without their ends (LF or CRLF)."""
         for place, file in enumerate(self.files):
-            yield from file._lines(place << _LINE_BITS)
+            yield from file._lines(place << LINE_BITS)
 
     def rows(
         self,
@@ -119,11 +119,11 @@ class Source:
             TraceError: As above, and where the header lacks columns (the message names them).
         """
         for place, file in enumerate(self.files):
-            yield from file._rows(place << _LINE_BITS, report, columns, optional, names, delimiter, header)
+            yield from file._rows(place << LINE_BITS, report, columns, optional, names, delimiter, header)
 
     def where(self, number: int) -> str:
         """``file:line`` of the row or line with this number."""
-        return f"{self.files[number >> _LINE_BITS]}:{number & ((1 << _LINE_BITS) - 1)}"
+        return f"{self.files[number >> LINE_BITS]}:{number & ((1 << LINE_BITS) - 1)}"
 
     @contextmanager
     def open_binary(self) -> Iterator[BinaryIO]:

@@ -97,9 +97,16 @@ class Trace:
 
 
 def shifted(job: Job, origin: float, scale: float) -> Job:
-    """The job with its times counted from ``origin`` and stretched by ``scale``; a deadline keeps its distance."""
+    """The job with its times counted from ``origin`` and stretched by ``scale``; a deadline keeps its distance.
+
+    Under a scale other than 1 it is no longer the cluster that was observed, so that observations are left out.
+    """
     arrival = (job.arrival_s - origin) * scale
-    if arrival == job.arrival_s:
+    if arrival == job.arrival_s and scale == 1:
         return job
     deadline = None if job.deadline_s is None else arrival + (job.deadline_s - job.arrival_s)
-    return Job(job.id, job.graph, arrival, job.priority, job.tenant, deadline, job.weight)
+    started, eligible = (
+        None if each is None or scale != 1 else max(arrival, each - origin)  # rounding must not put it before
+        for each in (job.observed_start_s, job.eligible_s)
+    )
+    return Job(job.id, job.graph, arrival, job.priority, job.tenant, deadline, job.weight, started, eligible)

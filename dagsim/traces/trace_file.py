@@ -119,7 +119,7 @@ class TraceFile:
 
     def _chosen(self) -> tuple[str, TraceOptions]:
         """The format, and the options that are its reader's business."""
-        name = self.format or recognise(self.path)
+        name = self.format or ("plain" if self.options.map else recognise(self.path))
         if "reference_gpu" in reader(name).uses:
             return name, self.options
         return name, replace(self.options, reference_gpu=None)  # the runtime model takes the seconds as measured on it

@@ -139,6 +139,8 @@ _JOB_FIELDS = {
     "tenant": _TEXT,
     "deadline_s": _optional(_is_number, "a finite number"),
     "weight": _NUMBER,
+    "observed_start_s": _optional(_is_number, "a finite number"),
+    "eligible_s": _optional(_is_number, "a finite number"),
 }
 _TASK_FIELDS = {
     "name": _TEXT,

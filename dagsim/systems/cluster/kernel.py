@@ -37,7 +37,7 @@ from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.fork import forked
-from dagsim.systems.cluster.legality import Allotted, answer, applicant, moved, started, stopped, wake_up
+from dagsim.systems.cluster.legality import Allotted, applicant, moved, started, stopped, wake_up
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess
 from dagsim.systems.cluster.models.preemption import Preemption

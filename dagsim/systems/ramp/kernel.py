@@ -15,8 +15,8 @@ import numpy as np
 
 from dagsim.errors import IllegalDecision, ModelError, UnknownName
 from dagsim.model import JobFacts, Kind, RejectReason
-from dagsim.schedule import Schedule
-from dagsim.streams import stream
+from dagsim.model.schedule import Schedule
+from dagsim.model.streams import stream
 from dagsim.systems.ramp.decisions import Partition
 from dagsim.systems.ramp.job import RampJob
 from dagsim.systems.ramp.lookahead import Step

@@ -1,6 +1,7 @@
-"""A plain CSV for logs of your own: one row per job, or per task of a job.
+"""A plain CSV, or JSON lines, for logs of your own: one row per job, or per task of a job.
 
-The header names the columns, in any order. Needed: ``id, arrival_s, gpus, duration_s``. Allowed besides:
+The header names the columns, in any order; ``--map`` says which columns of a foreign file hold them. Needed: ``id,
+arrival_s, gpus`` and either ``duration_s`` or both ``start_s`` and ``end_s``. Allowed besides:
 
 ==============  =====================================================================================
 ``gpu_type``    GPU types that the job may use, ``A100-40|V100-16``; nothing allows any
@@ -13,19 +14,23 @@ The header names the columns, in any order. Needed: ``id, arrival_s, gpus, durat
 ``priority``    larger is more urgent (0)
 ``tenant``      user, group or queue
 ``deadline_s``  a point in time on the clock of ``arrival_s``
+``start_s``     when it really started, on the same clock
+``end_s``       when it really ended
+``eligible_s``  since when it could have started
 ``weight``      what a second of waiting costs (1)
 ``task``        the name of a task: rows of one ``id`` are then the tasks of one job
 ``parents``     names of the tasks that a task waits for, ``map|shuffle``
 ==============  =====================================================================================
 
-Times are seconds, from any origin at or before the first arrival. Rows are sorted by arrival, externally beyond 262,144
+Times are seconds, from any origin at or before the first arrival, or ISO dates; durations are seconds or
+``[DD-]HH:MM:SS``. Rows are sorted by arrival, externally beyond 262,144
 rows (see ``gather``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from contextlib import suppress
 from math import inf
 
 from dagsim.errors import GraphError, ModelError, TraceError
@@ -37,13 +42,19 @@ from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rowwise import jobs_by_row
+from dagsim.traces.slurm.fields import duration_s, moment_s
 from dagsim.traces.source import Row, Source
-from dagsim.workload.records import short
+from dagsim.traces.tables import Table, likely, map_command
+from dagsim.workload.records import cut
 
 __all__ = ["Plain"]
 
-_NEEDED = ("id", "arrival_s", "gpus", "duration_s")
+_NEEDED = ("id", "arrival_s", "gpus")
 _ALLOWED = (
+    "duration_s",
+    "start_s",
+    "end_s",
+    "eligible_s",
     "gpu_type",
     "instances",
     "gang",
@@ -60,6 +71,8 @@ _ALLOWED = (
     "parents",
 )
 _COLUMNS = (*_NEEDED, *_ALLOWED)
+_DURATION = ("duration_s", "start_s", "end_s")
+_MOMENTS = tuple([_COLUMNS.index(name) for name in ("arrival_s", "deadline_s", "start_s", "end_s", "eligible_s")])
 _YES_OR_NO = {"": True, "yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 
@@ -68,20 +81,70 @@ class Plain(Reader):
 
     name = "plain"
     summary = "plain CSV of your own: id,arrival_s,gpus,duration_s[,gpu_type,priority,...]"
-    uses = frozenset({"reference_gpu", "floor_s"})
+    uses = frozenset({"reference_gpu", "floor_s", "map", "timezone", "gpu_names", "delimiter"})
 
     def recognises(self, source: Source) -> bool:
-        return set(_NEEDED) <= set(_header(source))
+        return not _missing(Table(source, {}))
+
+    def nearly(self, source: Source) -> str | None:
+        names = Table(source, {}).names
+        found = likely(names, (*_NEEDED, *_DURATION))
+        if len(found) < 2:
+            return None
+        table = Table(source, found)
+        missing = _missing(table)
+        if "duration_s" in found or missing:
+            found = {ours: theirs for ours, theirs in found.items() if ours not in ("start_s", "end_s")}
+        unnamed = [ours for ours in missing if ours not in found]
+        lacking = [ours for ours in _missing(Table(source, {})) if ours in _NEEDED or "duration_s" not in names]
+        return (
+            f"nearly 'plain': it lacks {', '.join(lacking)}; its columns are {cut(', '.join(names))}; "
+            f"say which hold them: {map_command(source, found, unnamed)}"
+        )
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        _check_header(source)
-        rows = source.rows(report, _NEEDED, _ALLOWED, header=True)
-        if "task" in _header(source):
+        table = Table(source, options.mapping(), options.delimiter)
+        table.check(_COLUMNS)
+        if missing := _missing(table):
+            raise TraceError(
+                f"{source}:1: there is no column for {', '.join(missing)}; there are {cut(', '.join(table.names))}; "
+                f"say which hold them: {map_command(source, options.mapping(), missing)}"
+            )
+        rows = _in_seconds(table.rows(report, _NEEDED, _ALLOWED), options)
+        if table.has("task"):
             return _graphs(rows, source, options, report)
         return jobs_by_row(rows, source, report, id=0, time=1, make=lambda row, where: _single(row, options))
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        return {"work": "duration_s, measured on the job's gpu_type where it has exactly one"}
+        said = {"work": "duration_s, or end_s - start_s, measured on the job's gpu_type where it has exactly one"}
+        if options.map or options.timezone:
+            said["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (--timezone)"
+        return said
+
+
+def _missing(table: Table) -> list[str]:
+    """Needed columns that the table lacks."""
+    missing = [ours for ours in _NEEDED if not table.has(ours)]
+    if not table.has("duration_s") and not (table.has("start_s") and table.has("end_s")):
+        missing.append("duration_s")
+    return missing
+
+
+def _in_seconds(rows: Iterator[Row], options: TraceOptions) -> Iterator[Row]:
+    """The rows with dates as seconds since 1970; what is no date stays as it is."""
+    zone = options.zone()
+    for place, row in rows:
+        if any(_is_date(row[at]) for at in _MOMENTS):
+            row = list(row)
+            for at in _MOMENTS:
+                with suppress(Dirty):
+                    if _is_date(row[at]):
+                        row[at] = repr(moment_s(row[at], _COLUMNS[at], zone))
+        yield place, row
+
+
+def _is_date(text: str) -> bool:
+    return len(text) > 9 and text[4:5] == "-" and text[:4].isdecimal()
 
 
 def _single(row: Sequence[str], options: TraceOptions) -> Job:
@@ -149,8 +212,10 @@ def _gathered(group: Gathered, source: Source, options: TraceOptions, report: Re
 
 
 def _task(fields: Mapping[str, str], options: TraceOptions) -> Task:
-    seconds = number(fields["duration_s"], "duration_s")
-    types = tuple(dict.fromkeys([canonical(text.strip()) for text in fields["gpu_type"].split("|") if text.strip()]))
+    seconds = _seconds(fields)
+    named = options.named_gpus()
+    kinds = [text.strip() for text in fields["gpu_type"].split("|") if text.strip()]
+    types = tuple(dict.fromkeys([named.get(kind.lower()) or canonical(kind) for kind in kinds]))
     measured_on = types[0] if len(types) == 1 else None
     instances = count(fields["instances"] or "1", "instances")
     gang = _YES_OR_NO.get(fields["gang"].strip().lower())
@@ -174,8 +239,17 @@ def _task(fields: Mapping[str, str], options: TraceOptions) -> Task:
     )
 
 
+def _seconds(fields: Mapping[str, str]) -> float:
+    """How long it ran."""
+    said = fields["duration_s"]
+    if said:
+        return duration_s(said, "duration_s") or 0.0 if ":" in said else number(said, "duration_s")
+    return number(fields["end_s"], "duration_s") - number(fields["start_s"], "duration_s")
+
+
 def _job(id: str, graph: TaskGraph, arrival_s: float, fields: Mapping[str, str]) -> Job:
     deadline = fields["deadline_s"]
+    started, eligible = (number(fields[name], name) if fields[name] else None for name in ("start_s", "eligible_s"))
     return Job(
         id,
         graph,
@@ -184,6 +258,8 @@ def _job(id: str, graph: TaskGraph, arrival_s: float, fields: Mapping[str, str])
         fields["tenant"],
         None if deadline in ("", "inf") else number(deadline, "deadline_s"),
         number(fields["weight"] or "1", "weight"),
+        started,
+        eligible,
     )
 
 
@@ -192,15 +268,3 @@ def _arrival(fields: Mapping[str, str]) -> float:
     if not 0 <= arrival < inf:
         raise Dirty("with a negative arrival_s")
     return arrival
-
-
-def _header(source: Source) -> list[str]:
-    return [name.strip().strip('"').lower() for name in source.head(1)[0].split(",")]
-
-
-def _check_header(source: Source) -> None:
-    for name in _header(source):
-        if name not in _COLUMNS:
-            near = get_close_matches(name, _COLUMNS, 1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise TraceError(f"{source}:1: unknown column {short(name)}; {hint}allowed: {', '.join(_COLUMNS)}")

@@ -25,7 +25,11 @@ class Sample(NamedTuple):
     format: str
     opened: str
     damaged: str
+    options: tuple[tuple[str, Any], ...] = ()
 
+
+_MAP = "id=JobName,arrival_s=submit_time,gpus=NumGPUs,tenant=Owner"
+_MAP_JSON = "id=job_id,arrival_s=submitted_at,gpus=resources.n_gpu,start_s=started_at,end_s=ended_at,tenant=team"
 
 SAMPLES = tuple(
     Sample(*each)
@@ -52,6 +56,9 @@ SAMPLES = tuple(
         ("itp", "cluster01.csv", "cluster01.csv"),
         ("itp", "elastic.csv", "elastic.csv"),
         ("jsonl", "jobs.jsonl", "jobs.jsonl"),
+        ("kubernetes", "pods.json", "pods.json"),
+        ("kubernetes", "workloads.json", "workloads.json"),
+        ("kubernetes", "cluster", "cluster/events.json"),
         ("openb2023", "openb_pod_list_sample.csv", "openb_pod_list_sample.csv"),
         ("openb2023", "openb_pod_list_sample.csv", "openb_node_list_sample.csv"),
         ("openb2023", "openb_pod_list_untimed.csv", "openb_pod_list_untimed.csv"),
@@ -63,11 +70,16 @@ SAMPLES = tuple(
         ("pai2020", ".", "pai_machine_spec.csv"),
         ("pai2020", "pai_job_duration_sample.csv", "pai_job_duration_sample.csv"),
         ("pai2020", "hydra_sample.csv", "hydra_sample.csv"),
+        ("pbs", "20260105", "20260105"),
         ("philly", "cluster_job_log", "cluster_job_log"),
         ("philly", "philly_list.csv", "philly_list.csv"),
         ("pipedream", "tiny.txt", "tiny.txt"),
+        ("plain", "foreign.csv", "foreign.csv", (("map", f"{_MAP},duration_s=runtime"),)),
+        ("plain", "foreign.jsonl", "foreign.jsonl", (("map", _MAP_JSON),)),
         ("plain", "jobs.csv", "jobs.csv"),
         ("plain", "tasks.csv", "tasks.csv"),
+        ("sacct", "jobs.txt", "jobs.txt"),
+        ("sacct", "jobs.json", "jobs.json"),
         ("stg", "rand0.stg", "rand0.stg"),
         ("stg", ".", "rand1.stg"),
         ("swf", "sample.swf", "sample.swf"),
@@ -88,6 +100,14 @@ _OPTIONS: dict[str, tuple[Any, ...]] = {
     "reference_gpu": ("T4",),
     "floor_s": (1.0,),
     "processors": (1, 64),
+    "timezone": ("Europe/Berlin",),
+    "tenant": ("user", "partition"),
+    "demand": ("requested",),
+    "arrival": ("qtime",),
+    "count_pull": (True,),
+    "mig": (True,),
+    "shards": (8,),
+    "gpu_names": ("a100=A100-80",),
     "time_scale": (0.5, 1e6),
     "start": (1,),
     "limit": (2,),
@@ -117,7 +137,7 @@ def try_case(sample: Sample, seed: int, original: Path, folder: Path) -> str:
     """
     rng = Random(f"{sample} {seed}")
     with _damage(sample, rng, original, folder) as path:
-        return _read_all(sample.format, path, folder, rng)
+        return _read_all(sample, path, folder, rng)
 
 
 @contextmanager
@@ -137,10 +157,11 @@ def _damage(sample: Sample, rng: Random, original: Path, folder: Path) -> Iterat
         whole.write_bytes(content)
 
 
-def _read_all(format: str, path: Path, folder: Path, rng: Random) -> str:
-    heeded = {"time_scale", "start", "limit"} | reader(format).uses
+def _read_all(sample: Sample, path: Path, folder: Path, rng: Random) -> str:
+    heeded = {"time_scale", "start", "limit"} | reader(sample.format).uses
     given = {name: rng.choice(values) for name, values in _OPTIONS.items() if name in heeded and rng.random() < 0.15}
-    trace = open_trace(path, format, TraceOptions(strict=rng.random() < 0.3, **given))
+    options = TraceOptions(strict=rng.random() < 0.3, **given, **dict(sample.options))
+    trace = open_trace(path, sample.format, options)
     refused = False
 
     def all_jobs() -> None:

@@ -7,12 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from dagsim.errors import ConfigError, Stalled
-from dagsim.log import ROW, ScheduleLog
 from dagsim.model import Cluster, Job
-from dagsim.schedule import Schedule
-from dagsim.sim.estimates import Estimates
-from dagsim.sim.preemption import Preemption
-from dagsim.sim.runtime import Recorded, Runtime
+from dagsim.model.log import ROW, ScheduleLog
+from dagsim.model.schedule import Schedule
 from dagsim.systems.cluster.lane.easy import EASY, Easy, advance_easy, grown_easy, new_easy
 from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS, JobOrder, advance_jobs, new_job_order
 from dagsim.systems.cluster.lane.las import LAS, Las, advance_las, grown_las, new_las
@@ -23,6 +20,9 @@ from dagsim.systems.cluster.lane.reading import Scene, read
 from dagsim.systems.cluster.lane.scenario import Plan, planned, too_much
 from dagsim.systems.cluster.lane.srtf import SRTF, Srtf, advance_srtf, grown_srtf, new_srtf, srtf_state
 from dagsim.systems.cluster.lane.state import ROWS, STRICT, State, grown, new_state
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.preemption import Preemption
+from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 
 __all__ = ["run", "simulate"]
 
@@ -40,7 +40,7 @@ def run(
     estimates: Estimates | None = None,
     seed: int = 0,
 ) -> Schedule:
-    """The schedule of the jobs, equal to that of ``Simulation``: log byte for byte, jobs and all.
+    """The schedule of the jobs, equal to that of ``ClusterKernel``: log byte for byte, jobs and all.
 
     Raises:
         ConfigError: The lane cannot carry this out; the message names what it does not know.

@@ -11,13 +11,13 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job, JobFacts, Task
-from dagsim.sim.estimates import Estimates
-from dagsim.sim.machines import DemandClass, Machines
-from dagsim.sim.runtime import Runtime
-from dagsim.streams import stream
+from dagsim.model.streams import stream
 from dagsim.systems.cluster.lane.columns import CLASS, NODE, TASK, Classes, Jobs, Nodes, Work, records
 from dagsim.systems.cluster.lane.ranks import gpu_seconds, ideal_s, upward_rank, widths
 from dagsim.systems.cluster.lane.state import NAMED_GPUS
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.runtime import Runtime
+from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 
 __all__ = ["Scene", "read"]
 
@@ -40,7 +40,7 @@ def read(cluster: Cluster, jobs: Iterable[Job], runtime: Runtime, estimates: Est
     Raises:
         ModelError: Jobs that do not come in order of arrival, or a task without the estimate that is asked for.
     """
-    machines = Machines(cluster)
+    machines = ClusterState(cluster)
     listed = list(jobs)
     _check_order(listed)
     work = _work(listed, machines, runtime)
@@ -61,7 +61,7 @@ def _check_order(jobs: list[Job]) -> None:
         before_s = job.arrival_s
 
 
-def _work(jobs: list[Job], machines: Machines, runtime: Runtime) -> Work:
+def _work(jobs: list[Job], machines: ClusterState, runtime: Runtime) -> Work:
     types, seconds = machines.types, runtime.seconds
     tasks = [task for job in jobs for task in job.graph.tasks]
     demands = [machines.compile(task.demand, task.instances if task.gang else 0) for task in tasks]
@@ -102,7 +102,7 @@ def _jobs(jobs: list[Job], first: np.ndarray, demands: list[DemandClass]) -> Job
     )
 
 
-def _classes(machines: Machines) -> Classes:
+def _classes(machines: ClusterState) -> Classes:
     known = list(machines.classes.values())
     rows = records(
         CLASS,
@@ -118,7 +118,7 @@ def _classes(machines: Machines) -> Classes:
     return Classes(rows, np.array(may, np.uint8).reshape(len(known), len(machines.types)))
 
 
-def _nodes(machines: Machines) -> Nodes:
+def _nodes(machines: ClusterState) -> Nodes:
     listed, types = machines.list, range(len(machines.types))
     type_ = np.array([machine.type for machine in listed])
     count = np.bincount(type_, minlength=len(machines.types)).astype(np.int64)

@@ -10,8 +10,6 @@ import numpy as np
 from dagsim.errors import ConfigError, DagsimError
 from dagsim.model import Cluster
 from dagsim.registry import Spec
-from dagsim.sim.estimates import Estimates
-from dagsim.sim.preemption import Preemption
 from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.easy import EASY
 from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS
@@ -20,6 +18,8 @@ from dagsim.systems.cluster.lane.orders import ORDERS
 from dagsim.systems.cluster.lane.reading import Scene
 from dagsim.systems.cluster.lane.srtf import SRTF
 from dagsim.systems.cluster.lane.state import BEST, CONSOLIDATE, FIRST, WORST
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.preemption import Preemption
 
 __all__ = ["PLACEMENTS", "POLICIES", "Plan", "Verdict", "applies", "planned", "too_much"]
 
@@ -73,7 +73,7 @@ def applies(
     admission: bool = False,
     needs_numba: bool = True,
 ) -> Verdict:
-    """Say whether the lane can carry out a scenario, with the arguments of ``Simulation`` and a policy's name.
+    """Say whether the lane can carry out a scenario, with the arguments of ``ClusterKernel`` and a policy's name.
 
     ``run`` may still refuse for what only the jobs show (``too_much``). Without ``needs_numba`` it does not matter
     whether the lane can be compiled.

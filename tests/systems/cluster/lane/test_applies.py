@@ -8,7 +8,7 @@ import pytest
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, Kind, Node, Task
-from dagsim.sim import Estimates, MovingDelay, NodeFailures, Uniform
+from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, Uniform
 from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.drive import run
 from dagsim.systems.cluster.lane.kernel import ARRIVED, COMPLETED, FINISHED, PREEMPTED, REJECTED, STARTED_ROW

@@ -1,0 +1,157 @@
+"""JSON read piece by piece: the members of one long list in a document, of any size, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from io import TextIOWrapper
+from typing import Any
+
+from dagsim.errors import TraceError
+from dagsim.traces.source import LINE_BITS, Source
+
+__all__ = ["elements", "list_in", "object_in", "text_in"]
+
+_BLOCK = 1 << 16
+_LONGEST = 1 << 26
+"""Characters of one element; a longer one is damage."""
+_SPACE = " \t\r\n"
+_UNDECIDED = 16  # an error this near to the end of what is read may be the end's own
+
+
+def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects listed under ``key`` of each document, each with the number of its line (see ``Source.where``).
+
+    A document is an object with such a list, a plain list of objects, or an object without one, which then stands for
+    itself: so a file of one object per line is read too.
+
+    Raises:
+        TraceError: It is no JSON, or holds anything but objects; the message names ``file:line``.
+    """
+    for place, file in enumerate(source.files):
+        with file.open_binary() as stream:
+            document = _Document(TextIOWrapper(stream, encoding="utf-8-sig"), file)
+            for line, element in document.elements(key):
+                if not isinstance(element, dict):
+                    raise TraceError(f"{file}:{line}: should be an object, not {type(element).__name__}")
+                yield (place << LINE_BITS) + line, element
+
+
+def object_in(value: Any, *keys: str) -> Mapping[str, Any]:
+    """The object below ``keys``; an empty one where there is none."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def list_in(value: Any, *keys: str) -> Sequence[Any]:
+    """The list below ``keys``; an empty one where there is none."""
+    found = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
+    return found if isinstance(found, list) else []
+
+
+def text_in(value: Any, *keys: str) -> str:
+    """The text below ``keys``; an empty one where there is none."""
+    found = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
+    return found if isinstance(found, str) else ""
+
+
+class _Document:
+    """JSON text of which only what is being read is in memory."""
+
+    def __init__(self, text: TextIOWrapper, file: Source) -> None:
+        self._text = text
+        self._file = file
+        self._buffer = ""
+        self._at = 0
+        self._line = 1
+        self._decoder = json.JSONDecoder()
+
+    def elements(self, key: str) -> Iterator[tuple[int, Any]]:
+        while first := self._next():
+            if first == "[":
+                yield from self._listed()
+            elif first == "{":
+                yield from self._members(key)
+            else:
+                raise self._wrong("no JSON object or list")
+
+    def _members(self, key: str) -> Iterator[tuple[int, Any]]:
+        """The elements below ``key``, or the object itself."""
+        line, found, own = self._line, False, {}
+        self._take("{")
+        while self._next() != "}":
+            name = self._value()
+            self._take(":")
+            if name == key and self._next() == "[":
+                found = True
+                yield from self._listed()
+            else:
+                value = self._value()
+                if not found and isinstance(name, str):
+                    own[name] = value
+            if self._next() != "}":
+                self._take(",")
+        self._take("}")
+        if not found and own:
+            yield line, own
+
+    def _listed(self) -> Iterator[tuple[int, Any]]:
+        self._take("[")
+        while self._next() != "]":
+            line = self._line
+            yield line, self._value()
+            if self._next() != "]":
+                self._take(",")
+        self._take("]")
+
+    def _next(self) -> str:
+        """The next character that is no space; nothing at the end."""
+        while True:
+            while self._at < len(self._buffer):
+                char = self._buffer[self._at]
+                if char not in _SPACE:
+                    return char
+                self._line += char == "\n"
+                self._at += 1
+            if not self._more():
+                return ""
+
+    def _take(self, char: str) -> None:
+        if self._next() != char:
+            raise self._wrong(f"no JSON, {char!r} is missing")
+        self._at += 1
+
+    def _value(self) -> Any:
+        self._next()
+        while True:
+            try:
+                value, end = self._decoder.raw_decode(self._buffer, self._at)
+            except json.JSONDecodeError as error:
+                cut_off = error.msg.startswith("Unterminated") or error.pos + _UNDECIDED >= len(self._buffer)
+                if not cut_off or not self._more():
+                    line = self._line + self._buffer.count("\n", self._at, error.pos)
+                    raise TraceError(f"{self._file}:{line}: no JSON ({error.msg})") from None
+            except (RecursionError, ValueError):  # far too deep, or a number of thousands of digits
+                raise self._wrong("no JSON that makes sense") from None
+            else:
+                if end < len(self._buffer) or isinstance(value, dict | list | str) or not self._more():
+                    self._line += self._buffer.count("\n", self._at, end)
+                    self._at = end
+                    return value
+
+    def _more(self) -> bool:
+        """Read on, at least as much again as is not used up yet; false at the end."""
+        left = len(self._buffer) - self._at
+        if left > _LONGEST:
+            raise self._wrong(f"an element of more than {_LONGEST:,} characters")
+        try:
+            block = self._text.read(max(_BLOCK, left))
+        except UnicodeDecodeError:
+            raise self._wrong("not UTF-8 text here or below") from None
+        self._buffer = self._buffer[self._at :] + block
+        self._at = 0
+        return bool(block)
+
+    def _wrong(self, reason: str) -> TraceError:
+        return TraceError(f"{self._file}:{self._line}: {reason}")

@@ -1,0 +1,277 @@
+"""Kubernetes: ``kubectl get pods -A -o json``, and Kueue's workloads with or without them.
+
+A list, one object a line, or a folder of such files; events of scheduling (``*event*.json``) say when pods were bound.
+Pods of one owner are one job. Objects are gathered by job, sorted externally beyond 262,144 (see ``gather``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from math import ceil, inf
+from typing import Any
+
+from dagsim.errors import ModelError
+from dagsim.model import Job, Task, TaskGraph
+from dagsim.traces.documents import elements, list_in, object_in, text_in
+from dagsim.traces.fields import Dirty
+from dagsim.traces.gather import Gathered, gather, pack, unpack
+from dagsim.traces.kube.demand import PodDemand
+from dagsim.traces.kube.objects import Piece, pod, workload
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Reader
+from dagsim.traces.report import ReadReport
+from dagsim.traces.sites import site_gpu
+from dagsim.traces.slurm.fields import moment_s
+from dagsim.traces.source import Source
+
+__all__ = ["Kubernetes"]
+
+_KIND = re.compile(r'"kind"\s*:\s*"(Pod|Workload|Event)(List)?"')
+_EVENTS = ("*event*.json", "*event*.json.gz", "*event*.jsonl")
+_MOST_EVENTS = 1 << 20
+_EPS = 1e-9
+
+
+class Kubernetes(Reader):
+    """One job per owner of pods, a task per kind of pod; a gang where a pod group, Kueue, Volcano or JobSet has it.
+
+    A pod with a predecessor's index, or created after one failed, is that one's next attempt. Work is the time from the
+    first container's start to the last one's end, of the last attempt.
+    """
+
+    name = "kubernetes"
+    summary = "Kubernetes pods, Kueue workloads and events: kubectl get ... -A -o json"
+    uses = frozenset(
+        {
+            "keep_partial",
+            "gpus_per_task",
+            "reference_gpu",
+            "floor_s",
+            "tenant",
+            "mig",
+            "shards",
+            "gpu_names",
+            "count_pull",
+        }
+    )
+
+    def recognises(self, source: Source) -> bool:
+        head = "\n".join(source.head(1 << 16))
+        return head.lstrip()[:1] in ("{", "[") and _KIND.search(head) is not None and '"metadata"' in head
+
+    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+        reading = _Reading(source, options, report, options.named_gpus(), _scheduled(source))
+        for group in gather(reading.pieces()):
+            job = reading.job(group)
+            if job is not None:
+                yield job
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        return {
+            "survivors": "pods that were deleted before this was printed are not in it",
+            "work": "first start to last end of the containers; "
+            + ("pulling images counts (--count-pull)" if options.count_pull else "pulling images does not count"),
+            "start": "observed when the last pod of a gang, or the first of others, was bound; Kueue: when admitted",
+            "tenant": f"the {options.tenant or 'queue, else the namespace'} (tenant)",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    place: int
+    piece: Piece
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    source: Source
+    options: TraceOptions
+    report: ReadReport
+    named: dict[str, str]
+    scheduled: dict[str, float]
+
+    def pieces(self) -> Iterator[tuple[str, float, str]]:
+        """Pods and pod sets, with the job and when they were created."""
+        for place, object in elements(self.source, "items"):
+            self.report.rows += 1
+            try:
+                yield from self._pieces(place, object)
+            except Dirty as reason:
+                self.report.drop(str(reason), self.source.where(place))
+
+    def _pieces(self, place: int, object: Any) -> Iterator[tuple[str, float, str]]:
+        match text_in(object, "kind"):
+            case "Pod":
+                if any(text_in(each, "kind") == "DaemonSet" for each in list_in(object, "metadata", "ownerReferences")):
+                    self.report.skip("of daemon sets")
+                    return
+                pieces = [pod(object, self.scheduled.get(text_in(object, "metadata", "uid")))]
+            case "Workload":
+                pieces = list(workload(object))
+                if not pieces:
+                    raise Dirty("without a pod set")
+                self.report.rows += len(pieces) - 1  # a row for each
+            case "Event":
+                self.report.skip("of events")
+                return
+            case _:
+                self.report.skip("of other kinds")
+                return
+        for piece in pieces:
+            if piece.demand.on_gpu or self.options.gpus_per_task is not None or piece.is_workload:
+                yield piece.whole, piece.created_s, pack(place, [piece.to_text()])
+            else:
+                self.report.skip("of pods without a GPU")
+
+    def job(self, group: Gathered) -> Job | None:
+        """The job of its pieces, or nothing where it cannot be kept."""
+        found = [_Found(place, Piece.from_text(text)) for place, (text,) in map(unpack, group.rows)]
+        if any(each.piece.is_workload for each in found):  # it says more, and exactly
+            self.report.skip("of pods that a workload stands for", sum(not each.piece.is_workload for each in found))
+            found = [each for each in found if each.piece.is_workload]
+        try:
+            made = self._made(min(each.piece.created_s for each in found), found)
+        except Dirty as reason:
+            self._drop(str(reason), found)
+        except ModelError as error:
+            self._drop("that ask for what cannot be", found, str(error))
+        else:
+            self.report.kept += len(found)
+            return made
+        return None
+
+    def _drop(self, reason: str, found: Sequence[_Found], detail: str = "") -> None:
+        for each in found:
+            self.report.drop(reason, self.source.where(each.place), detail=detail)
+
+    def _made(self, arrival_s: float, found: Sequence[_Found]) -> Job:
+        """The job of its pieces.
+
+        Raises:
+            Dirty, ModelError: It did not finish, or asks for what cannot be.
+        """
+        last = [attempts[-1] for attempts in _by_slot([each.piece for each in found])]
+        if len(last) < len(found):
+            self.report.note("attempts of pods were followed by another", self.source.where(found[0].place),
+                             len(found) - len(last))  # fmt: skip
+        fates = {piece.fate for piece in last}
+        if fates == {"waits"}:
+            raise Dirty("that never ran")
+        if not fates <= {"over", "failed"} and not self.options.keep_partial:
+            raise Dirty(
+                "of jobs that outlive the trace" if "runs" in fates else "of jobs that did not finish as a whole"
+            )
+        last = [piece for piece in last if piece.fate in ("over", "failed", "evicted")]
+        if not last:
+            raise Dirty("of jobs that outlive the trace")
+        gang = any(piece.gang for piece in last)
+        kinds: dict[tuple[PodDemand, tuple[str, ...], str], list[Piece]] = {}
+        for piece in last:
+            kinds.setdefault((piece.demand, piece.wanted, piece.given), []).append(piece)
+        if len(kinds) > 1:
+            self.report.note("of several kinds of pods, which need not start together here",
+                             self.source.where(found[0].place))  # fmt: skip
+        tasks = [
+            self._task("job" if len(kinds) == 1 else f"pods-{place}", pieces, gang)
+            for place, pieces in enumerate(kinds.values())
+        ]
+        bound = [moment for piece in last if (moment := _bound(piece)) is not None]
+        return Job(
+            last[0].name,
+            TaskGraph(tuple(tasks)),
+            arrival_s,
+            max(piece.priority for piece in last),
+            self._tenant(last),
+            observed_start_s=max(arrival_s, max(bound) if gang else min(bound)) if bound else None,
+            eligible_s=arrival_s,
+        )
+
+    def _task(self, name: str, pieces: Sequence[Piece], gang: bool) -> Task:
+        instances = sum(piece.count for piece in pieces)
+        ran = [self._ran_s(piece) for piece in pieces]
+        seconds = max(ran) if gang else sum(ran) / len(ran)
+        first = pieces[0]
+        kinds = tuple(dict.fromkeys([site_gpu(each, self.named) for each in first.wanted]))
+        measured_on = site_gpu(first.given, self.named) if first.given else kinds[0] if len(kinds) == 1 else None
+        gpus = self._gpus(first.demand)
+        return Task(
+            name,
+            max(self.options.on_reference(seconds, measured_on), self.options.floor_s),
+            instances,
+            gang and instances > 1,
+            gpus,
+            first.demand.cpus,
+            first.demand.memory_gb,
+            kinds or None if gpus else None,
+        )
+
+    def _ran_s(self, piece: Piece) -> float:
+        begin_s = piece.bound_s if self.options.count_pull and piece.bound_s is not None else piece.started_s
+        if begin_s is None or piece.ended_s is None:
+            raise Dirty("without a start and an end of containers")
+        if piece.ended_s < begin_s:
+            raise Dirty("with an end before the start")
+        return piece.ended_s - begin_s
+
+    def _gpus(self, demand: PodDemand) -> float:
+        share = demand.share
+        if share and not self.options.mig:
+            raise Dirty("on shares of a GPU (option mig)")
+        if demand.shared:
+            if self.options.shards is None:
+                raise Dirty("on time slices of a GPU (option shards)")
+            share += demand.shared / self.options.shards
+        if demand.gpus or share > 1:
+            return demand.gpus + ceil(share - _EPS)
+        return share or self.options.gpus_per_task or 0
+
+    def _tenant(self, pieces: Sequence[Piece]) -> str:
+        queue = next((piece.queue for piece in pieces if piece.queue), "")
+        match self.options.tenant:
+            case None:
+                return queue or pieces[0].namespace
+            case "partition":
+                return queue
+            case _:
+                return pieces[0].namespace
+
+
+def _bound(piece: Piece) -> float | None:
+    return piece.started_s if piece.bound_s is None else piece.bound_s
+
+
+def _by_slot(pieces: list[Piece]) -> list[list[Piece]]:
+    """The attempts at each of a job's pieces: by index, or in turn where one was created after another failed."""
+    slots: dict[str, list[Piece]] = {}
+    failed: list[tuple[float, str]] = []
+    for place, piece in enumerate(sorted(pieces, key=lambda each: each.created_s)):
+        slot = f"index {piece.index}" if piece.index else f"pod {place}"
+        if not piece.index and failed and failed[0][0] <= piece.created_s:
+            slot = heappop(failed)[1]
+        slots.setdefault(slot, []).append(piece)
+        if not piece.index and piece.fate in ("evicted", "failed"):
+            heappush(failed, (inf if piece.ended_s is None else piece.ended_s, slot))
+    return list(slots.values())
+
+
+def _scheduled(source: Source) -> dict[str, float]:
+    """When pods were bound, by their uid, as events say it."""
+    found: dict[str, float] = {}
+    for file in source.files:
+        if not file.matches(*_EVENTS):
+            continue
+        for _, event in elements(file, "items"):
+            uid = text_in(event, "involvedObject", "uid") or text_in(event, "regarding", "uid")
+            if text_in(event, "reason") != "Scheduled" or not uid or len(found) >= _MOST_EVENTS:
+                continue
+            moments = (object_in(event).get(name) for name in ("eventTime", "firstTimestamp", "lastTimestamp"))
+            try:
+                moment = moment_s(next((each for each in moments if isinstance(each, str) and each), ""), "time", None)
+            except Dirty:
+                continue  # the row is counted where pods are read
+            if moment is not None:
+                found[uid] = moment
+    return found

@@ -1,0 +1,267 @@
+"""PBS's accounting (OpenPBS, PBS Pro, Torque): files ``server_priv/accounting/YYYYMMDD``.
+
+A line is ``MM/DD/YYYY HH:MM:SS;TYPE;ID;key=value ...``, of which the records of ended (``E``) and of rerun (``R``)
+attempts are read. ``ctime qtime etime start end`` are epoch seconds. Records are gathered by job, sorted externally
+beyond 262,144 (see ``gather``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dagsim.errors import ConfigError, ModelError, TraceError
+from dagsim.model import Job, Task, TaskGraph
+from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.gather import Gathered, gather, pack, unpack
+from dagsim.traces.options import TraceOptions
+from dagsim.traces.reader import Reader
+from dagsim.traces.report import ReadReport
+from dagsim.traces.sites import site_gpu
+from dagsim.traces.slurm.fields import duration_s
+from dagsim.traces.source import Source
+
+__all__ = ["Pbs"]
+
+_LINE = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z]+;[^;]*;")
+_PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
+_LONGEST = 1 << 20  # lines of big jobs list every core: 100 KB is normal
+_UNITS_GB = {"b": 2.0**-30, "kb": 2.0**-20, "mb": 2.0**-10, "gb": 1.0, "tb": 2.0**10, "pb": 2.0**20, "w": 2.0**-27}
+_SIZE = re.compile(r"(\d{1,18})([kmgtp]?b|w)?", re.IGNORECASE)
+_TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
+_PROTOCOLS = ("last-attempt", "all-attempts")
+_FAR_S = 60  # walltime is counted when the server hears of it
+
+
+class Pbs(Reader):
+    """One gang per job, of an instance per chunk; chunks of several kinds are a task each.
+
+    Every attempt that ran is kept, whatever its exit status. Work is the wall time of the last attempt
+    (``protocol="last-attempt"``) or of all (``all-attempts``).
+    """
+
+    name = "pbs"
+    summary = "PBS accounting (OpenPBS, PBS Pro, Torque): server_priv/accounting/YYYYMMDD"
+    uses = frozenset(
+        {"protocol", "keep_partial", "gpus_per_task", "reference_gpu", "floor_s", "tenant", "arrival", "gpu_names"}
+    )
+
+    def recognises(self, source: Source) -> bool:
+        return bool(_LINE.match(source.head(1)[0]))
+
+    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+        if options.protocol not in (None, *_PROTOCOLS):
+            raise ConfigError(f"pbs knows no protocol {options.protocol!r}; it knows {', '.join(_PROTOCOLS)}")
+        reading = _Reading(source, options, report, options.named_gpus())
+        for group in gather(reading.by_job()):
+            job = reading.job(group)
+            if job is not None:
+                yield job
+
+    def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
+        which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
+        return {
+            "work": f"the wall time of {which}",
+            "arrival": f"{options.arrival or 'ctime'} (arrival); it could start from etime on",
+            "tenant": f"the {options.tenant or 'account, else the user'} (tenant)",
+            "demand": "the chunks that were asked for, each on one node",
+        }
+
+
+class _Chunk(NamedTuple):
+    """So many equal pieces, each on one node."""
+
+    pieces: int
+    gpus: int
+    cpus: float
+    memory_gb: float
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    place: int
+    rerun: bool
+    start_s: float
+    eligible_s: float
+    ran_s: float
+    said: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    source: Source
+    options: TraceOptions
+    report: ReadReport
+    named: dict[str, str]
+
+    def by_job(self) -> Iterator[tuple[str, float, str]]:
+        """Records of attempts that are over, with the job and when it arrived; others are passed over."""
+        for place, line in self.source.lines():
+            if not line.strip():
+                continue
+            self.report.rows += 1
+            if len(line) > _LONGEST:
+                raise TraceError(f"{self.source.where(place)}: a line of {len(line):,} characters")
+            if not _LINE.match(line):
+                self.report.drop("that are no records", self.source.where(place))
+                continue
+            _, kind, id, message = line.rstrip("\r").split(";", 3)
+            if kind not in ("E", "R"):
+                self.report.skip("of jobs deleted while they waited" if kind == "D" else "of other records")
+                continue
+            if "[]" in id:
+                self.report.skip("of arrays as a whole")
+                continue
+            try:
+                said = dict(_PAIR.findall(message))
+                arrival_s = number(said.get(self.options.arrival or "ctime", ""), self.options.arrival or "ctime")
+                if not id or arrival_s < 0:
+                    raise Dirty("without an id" if not id else "whose ctime is negative")
+            except Dirty as reason:
+                self.report.drop(str(reason), self.source.where(place))
+            else:
+                yield id.partition(".")[0], arrival_s, pack(place, [kind, message])
+
+    def job(self, group: Gathered) -> Job | None:
+        """The job of its records, or nothing where it cannot be kept."""
+        attempts = []
+        for place, (kind, message) in map(unpack, group.rows):
+            try:
+                said = {key: text.strip("\"'") for key, text in _PAIR.findall(message)}
+                attempts.append(self._attempt(place, kind == "R", said))
+            except Dirty as reason:
+                self.report.drop(str(reason), self.source.where(place))
+        attempts.sort(key=lambda each: (each.start_s, each.place))
+        if not attempts:
+            return None
+        if all(each.rerun for each in attempts) and not self.options.keep_partial:
+            self._drop("of jobs that outlive the trace", attempts)
+            return None
+        try:
+            made = self._made(group, attempts)
+        except Dirty as reason:
+            self._drop(str(reason), attempts)
+        except ModelError as error:
+            self._drop("that ask for what cannot be", attempts, str(error))
+        else:
+            self.report.kept += len(attempts)
+            return made
+        return None
+
+    def _drop(self, reason: str, attempts: Sequence[_Attempt], detail: str = "") -> None:
+        for attempt in attempts:
+            self.report.drop(reason, self.source.where(attempt.place), detail=detail)
+
+    def _attempt(self, place: int, rerun: bool, said: Mapping[str, str]) -> _Attempt:
+        start_s, end_s, etime_s = (number(said.get(name) or "0", name) for name in ("start", "end", "etime"))
+        walltime_s = duration_s(said.get("resources_used.walltime", ""), "walltime")
+        if walltime_s is None:
+            if not start_s or not end_s:
+                raise Dirty("that never ran")
+            walltime_s = end_s - start_s
+        elif start_s and end_s and abs(end_s - start_s - walltime_s) > _FAR_S:
+            self.report.note("whose wall time is not end - start (suspended?)", self.source.where(place))
+        if not start_s:
+            start_s = end_s - walltime_s
+        if walltime_s < 0 or start_s < 0:
+            raise Dirty("with an end before the start")
+        return _Attempt(place, rerun, start_s, etime_s, walltime_s, said)
+
+    def _made(self, group: Gathered, attempts: Sequence[_Attempt]) -> Job:
+        every = self.options.protocol == "all-attempts"
+        seconds = sum(each.ran_s for each in attempts) if every else attempts[-1].ran_s
+        shown = attempts[0 if every else -1]
+        said = shown.said
+        chunks = _chunks(said)
+        if len(chunks) > 1:
+            self.report.note("of several kinds of chunks, which need not start together here",
+                             self.source.where(shown.place))  # fmt: skip
+        limit_s = duration_s(said.get("Resource_List.walltime", ""), "walltime")
+        tasks = [
+            self._task("job" if len(chunks) == 1 else f"chunk-{place}", chunk, seconds, limit_s)
+            for place, chunk in enumerate(chunks)
+        ]
+        return Job(
+            group.job,
+            TaskGraph(tuple(tasks)),
+            group.time,
+            tenant=self._tenant(said),
+            observed_start_s=max(group.time, shown.start_s),
+            eligible_s=max(group.time, shown.eligible_s),
+        )
+
+    def _task(self, name: str, chunk: _Chunk, seconds: float, limit_s: float | None) -> Task:
+        kind = site_gpu(chunk.kind, self.named) if chunk.kind else None
+        return Task(
+            name,
+            max(self.options.on_reference(seconds, kind), self.options.floor_s),
+            chunk.pieces,
+            chunk.pieces > 1,
+            chunk.gpus or self.options.gpus_per_task or 0,
+            chunk.cpus,
+            chunk.memory_gb,
+            (kind,) if kind and chunk.gpus else None,
+            estimate=None if limit_s is None else self.options.on_reference(limit_s, kind),
+        )
+
+    def _tenant(self, said: Mapping[str, str]) -> str:
+        match self.options.tenant:
+            case "user":
+                return said.get("user", "")
+            case "partition":
+                return said.get("queue", "")
+            case "account":
+                return said.get("account", "")
+            case _:
+                return said.get("account") or said.get("user", "")
+
+
+def _chunks(said: Mapping[str, str]) -> list[_Chunk]:
+    """What a job asked for, equal chunks together.
+
+    Raises:
+        Dirty: A number is impossible.
+    """
+    select, nodes = said.get("Resource_List.select"), said.get("Resource_List.nodes")
+    if select or nodes:
+        parsed = [_chunk(part) for part in (select or nodes or "").split("+")]
+        pieces = sum(chunk.pieces for chunk in parsed)
+    else:
+        pieces = count(said.get("Resource_List.nodect") or "1", "nodect")
+        gpus, cpus = (count(said.get(f"Resource_List.{name}") or "0", name, 0) for name in ("ngpus", "ncpus"))
+        if gpus % pieces:
+            raise Dirty("whose GPUs are not even over their nodes")
+        parsed = [_Chunk(pieces, gpus // pieces, cpus / pieces, 0.0, "")]
+    if not any(chunk.memory_gb for chunk in parsed):
+        share = _memory_gb(said.get("Resource_List.mem", "0")) / pieces
+        parsed = [chunk._replace(memory_gb=share) for chunk in parsed]
+    merged: dict[_Chunk, int] = {}
+    for chunk in parsed:
+        merged[chunk._replace(pieces=0)] = merged.get(chunk._replace(pieces=0), 0) + chunk.pieces
+    return [chunk._replace(pieces=pieces) for chunk, pieces in merged.items()]
+
+
+def _chunk(text: str) -> _Chunk:
+    """``2:ncpus=8:ngpus=2:mem=4gb`` of PBS, or ``2:ppn=8:gpus=4`` of Torque, where a node's name stands for one."""
+    first, *rest = text.split(":")
+    if "=" in first:
+        rest, first = [first, *rest], "1"
+    pieces = count(first, "chunks") if first.isdecimal() else 1
+    said = {key: value for key, _, value in (part.partition("=") for part in rest)}
+    return _Chunk(
+        pieces,
+        count(said.get("ngpus") or said.get("gpus") or "0", "ngpus", 0),
+        count(said.get("ncpus") or said.get("ppn") or "1", "ncpus", 0),
+        _memory_gb(said.get("mem") or "0"),
+        next((said[key] for key in _TYPE_KEYS if said.get(key)), ""),
+    )
+
+
+def _memory_gb(text: str) -> float:
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise Dirty("whose memory is no size")
+    return int(found[1]) * _UNITS_GB[(found[2] or "b").lower()]

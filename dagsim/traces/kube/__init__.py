@@ -1,0 +1,1 @@
+"""Kubernetes' own words: quantities, what a pod asks for, when it ran."""

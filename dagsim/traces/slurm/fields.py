@@ -1,0 +1,279 @@
+"""Fields of Slurm's accounting as numbers: resources, durations, instants, states, array expressions.
+
+Forms as ``sacct`` of 22.05 and 24.11 prints them, and as sacct(1) describes those of other versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from math import inf
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from dagsim.traces.fields import MOST_GPUS, Dirty, number
+
+__all__ = [
+    "ENDED",
+    "NOT_OVER",
+    "Resources",
+    "array_tasks",
+    "duration_s",
+    "is_unset",
+    "limit_s",
+    "memory_gb",
+    "moment_s",
+    "resources",
+    "state",
+]
+
+_UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
+_UNITS_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
+_NO_LIMIT_MINUTES = 525_600  # a year: Slurm's limit where partition and user set none
+_SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
+_DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(?:\.\d{1,9})?)")
+_MOST_TASKS = 4_000_001  # Slurm's own limit of MaxArraySize
+_SLICES, _A30_SLICES, _A30_SLICE_GB = 7, 4, 6  # compute slices of a GPU: all but the A30 have seven
+
+ENDED = frozenset(
+    {
+        "COMPLETED",
+        "TIMEOUT",
+        "OUT_OF_MEMORY",
+        "FAILED",
+        "NODE_FAIL",
+        "PREEMPTED",
+        "DEADLINE",
+        "CANCELLED",
+        "REQUEUED",
+        "BOOT_FAIL",
+        "REVOKED",
+        "SPECIAL_EXIT",
+        "LAUNCH_FAILED",
+    }
+)
+"""States of an attempt that is over."""
+NOT_OVER = frozenset(
+    {
+        "PENDING",
+        "RUNNING",
+        "SUSPENDED",
+        "RESIZING",
+        "CONFIGURING",
+        "COMPLETING",
+        "STOPPED",
+        "SIGNALING",
+        "STAGE_OUT",
+        "REQUEUE_HOLD",
+        "REQUEUE_FED",
+        "RESV_DEL_HOLD",
+    }
+)
+"""States of an attempt that waits or runs."""
+
+
+class Resources(NamedTuple):
+    """What a job asked for or was given, over all its nodes."""
+
+    gpus: int = 0
+    """Whole GPUs, as ``gres/gpu`` counts them; MIG slices are among them."""
+    types: tuple[tuple[str, int], ...] = ()
+    """GPUs by the site's type name, where it says one; no slices."""
+    slices: tuple[tuple[float, int], ...] = ()
+    """MIG slices by their share of a GPU."""
+    shards: int = 0
+    cpus: float = 0.0
+    memory_gb: float = 0.0
+    """0 where none is given, or where a node is taken whole."""
+
+    @property
+    def given(self) -> bool:
+        """Whether anything is listed at all."""
+        return self != Resources()
+
+
+def is_unset(text: str) -> bool:
+    """Whether a field says that there is nothing to say."""
+    return text.strip().lower() in _UNSET
+
+
+def resources(text: str) -> Resources:
+    """``billing=16,cpu=16,gres/gpu:a100=4,gres/gpu=4,mem=128G,node=1``, in any order.
+
+    Typed GPUs are among the untyped number, and are summed only where there is none.
+
+    Raises:
+        Dirty: It is no list of ``name=value``, or a number is impossible.
+    """
+    listed = _pairs(text)
+    types: dict[str, int] = {}
+    slices: dict[float, int] = {}
+    for name, value in listed.items():
+        kind = name.removeprefix("gres/gpu:")
+        if kind == name:
+            continue
+        if (share := _slice_share(kind)) is None:
+            types[kind] = _count(value)
+        else:
+            slices[share] = slices.get(share, 0) + _count(value)
+    named = sum(types.values()) + sum(slices.values())
+    return Resources(
+        _count(listed["gres/gpu"]) if "gres/gpu" in listed else named,
+        tuple([each for each in types.items() if each[1]]),
+        tuple([each for each in slices.items() if each[1]]),
+        sum(_count(value) for name, value in listed.items() if re.match(r"gres/shard(:|$)", name)),
+        _count(listed.get("cpu", "0")),
+        memory_gb(listed.get("mem", "0")),
+    )
+
+
+def memory_gb(text: str) -> float:
+    """``128G`` in GB: units are powers of 1024, no letter means MB; the ``c`` or ``n`` of old versions is cut off.
+
+    Raises:
+        Dirty: It is no size.
+    """
+    text = text.strip().rstrip("cn")
+    unit = text[-1:].upper()
+    size = number(text[:-1], "memory") * _UNITS_GB[unit] if unit in _UNITS_GB else number(text, "memory") / 1024
+    if not 0 <= size < inf:
+        raise Dirty("whose memory is impossible")
+    return size
+
+
+def duration_s(text: str, field: str) -> float | None:
+    """``[DD-[HH:]]MM:SS[.mmm]`` or plain seconds; nothing where it is not set.
+
+    Raises:
+        Dirty: It is no duration.
+    """
+    if is_unset(text):
+        return None
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise Dirty(f"whose {field} is no duration")
+    days, first, second, seconds = found.groups()
+    hours, minutes = (first, second) if second is not None else (None, first)
+    if days is not None and second is None:  # 2-03:04 would be hours and minutes; sacct does not print it
+        raise Dirty(f"whose {field} is no duration")
+    return int(days or 0) * 86400.0 + int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0 + float(seconds)
+
+
+def limit_s(raw: str, text: str) -> float | None:
+    """A time limit in seconds, from minutes (``TimelimitRaw``) or else a duration (``Timelimit``); perhaps none.
+
+    Raises:
+        Dirty: It is neither a number nor one of Slurm's words.
+    """
+    for said, is_raw in ((raw, True), (text, False)):
+        if is_unset(said):
+            continue
+        if said.strip().lower() in ("unlimited", "partition_limit"):
+            return None
+        limit = 60.0 * number(said, "TimelimitRaw") if is_raw else duration_s(said, "Timelimit")
+        if limit is None or limit >= 60 * _NO_LIMIT_MINUTES:
+            return None
+        if limit < 0:
+            raise Dirty("whose time limit is negative")
+        return limit
+    return None
+
+
+def moment_s(text: str, field: str, zone: ZoneInfo | None) -> float | None:
+    """Seconds since 1970 of epoch seconds, or of a local date in ``zone`` (UTC if none); nothing where it is not set.
+
+    Raises:
+        Dirty: It is no instant.
+    """
+    if is_unset(text):
+        return None
+    try:
+        return _positive(float(text), field)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=zone or ZoneInfo("UTC"))
+        return _positive((moment - _EPOCH) / timedelta(seconds=1), field)
+    except (ValueError, OverflowError):
+        raise Dirty(f"whose {field} is no time") from None
+
+
+def state(text: str) -> str:
+    """The state's full name: ``CANCELLED`` of ``CANCELLED by 1007``, ``OUT_OF_MEMORY`` of ``OUT_OF_ME+``.
+
+    Raises:
+        Dirty: There is no such state.
+    """
+    word = (text.split() or [""])[0].upper()
+    if word.endswith("+"):
+        found = sorted(name for name in ENDED | NOT_OVER if name.startswith(word[:-1]))
+        word = found[0] if len(found) == 1 and len(word) > 1 else word
+    if word not in ENDED | NOT_OVER:
+        raise Dirty("of an unknown state" if word else "without a state")
+    return word
+
+
+def array_tasks(job: str) -> int | None:
+    """Tasks that ``910002_[3-90,95,97-99%8]`` stands for, at least, where the text was cut; nothing for one job.
+
+    Raises:
+        Dirty: The brackets hold no list of numbers.
+    """
+    _, bracket, inside = job.partition("_[")
+    if not bracket:
+        return None
+    listed = inside.rstrip("]").partition("%")[0]
+    ended = not listed.endswith("...")
+    parts = listed.removesuffix("...").split(",")
+    tasks = 0
+    for part in parts if ended else parts[:-1]:  # the last number before the dots is cut in half
+        first, _, rest = part.partition("-")
+        last, _, step = rest.partition(":")
+        if not all(each.isascii() and each.isdecimal() and len(each) < 9 for each in (first, last or "0", step or "1")):
+            raise Dirty("whose array is no list of tasks")
+        tasks += max(0, int(last or first) - int(first)) // max(1, int(step or 1)) + 1
+    if tasks > _MOST_TASKS:
+        raise Dirty("whose array is no list of tasks")
+    return tasks
+
+
+def _pairs(text: str) -> Mapping[str, str]:
+    listed = {}
+    for part in text.split(",") if not is_unset(text) else ():
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise Dirty("whose resources are no list of name=value")
+        listed[name.strip().lower()] = value
+    return listed
+
+
+def _count(text: str) -> int:
+    value = number(text, "resources")
+    if not 0 <= value <= MOST_GPUS * 1024 or value != int(value):
+        raise Dirty("whose resources are impossible")
+    return int(value)
+
+
+def _slice_share(kind: str) -> float | None:
+    found = _SLICE.search(kind)
+    if found is None:
+        return None
+    size, memory = int(found[1][:4]), int(found[2][:6])
+    if not size or not memory:
+        raise Dirty("whose MIG slice is impossible")
+    of = _A30_SLICES if memory == _A30_SLICE_GB * size else _SLICES
+    if size > of:
+        raise Dirty("whose MIG slice is impossible")
+    return size / of
+
+
+def _positive(seconds: float, field: str) -> float:
+    if not 0 <= seconds < inf:
+        raise Dirty(f"whose {field} is no time")
+    return seconds
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))

@@ -1,0 +1,150 @@
+"""Tables of anyone's: CSV or JSON lines, whose columns are found by our names or by those that ``--map`` says."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from dagsim.errors import TraceError
+from dagsim.traces.documents import elements
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import Row, Source
+from dagsim.workload.records import cut, short
+
+__all__ = ["Table", "likely", "map_command"]
+
+_DELIMITERS = ",;\t|"
+_MOST_COLUMNS = 1000
+_SYNONYMS = {
+    "id": ("job_id", "jobid", "job", "job_name", "jobname", "name", "uuid", "run_id"),
+    "arrival_s": (
+        *("arrival", "arrival_time", "submit", "submitted", "submitted_at", "submit_time", "submission_time"),
+        *("submit_s", "submission", "created", "created_at", "create_time", "queued_at", "timestamp"),
+    ),
+    "gpus": ("gpu", "n_gpu", "n_gpus", "num_gpu", "num_gpus", "ngpu", "ngpus", "numgpus", "gpu_num", "gpu_count"),
+    "duration_s": ("duration", "runtime", "run_time", "runtime_s", "elapsed", "elapsed_s", "elapsedraw", "seconds"),
+    "start_s": ("start", "started", "started_at", "start_time"),
+    "end_s": ("end", "ended", "ended_at", "end_time", "finished_at", "finish_time", "completed_at"),
+}
+
+
+class Table:
+    """The columns of a source, by name, and its rows."""
+
+    def __init__(self, source: Source, mapping: Mapping[str, str], delimiter: str | None = None) -> None:
+        self._source = source
+        self._mapping = mapping
+        head = source.head(1)[0]
+        self._json = head.lstrip().startswith("{")
+        self._delimiter = delimiter or max(_DELIMITERS, key=head.count)
+        self.names = _keys(source) if self._json else _split(head, self._delimiter)
+        """What the columns are called, in lower case; of JSON lines, the fields of the first."""
+
+    def name(self, ours: str) -> str:
+        """What the file calls the column that we call ``ours``."""
+        return self._mapping.get(ours, ours)
+
+    def has(self, ours: str) -> bool:
+        """Whether there is such a column."""
+        return self.name(ours).lower() in self.names
+
+    def check(self, allowed: Sequence[str]) -> None:
+        """Make sure that every name is known: those of the map here, those of the file among ours if there is no map.
+
+        Raises:
+            TraceError: One is not.
+        """
+        for ours, theirs in self._mapping.items():
+            if ours not in allowed:
+                raise TraceError(
+                    f"{self._source}:1: --map {short(ours)}: no such column; allowed: {', '.join(allowed)}"
+                )
+            if theirs.lower() not in self.names:
+                raise TraceError(
+                    f"{self._source}:1: --map {ours}={theirs}: no such column; there are {cut(', '.join(self.names))}"
+                )
+        for name in () if self._mapping or self._json else self.names:
+            if name not in allowed:
+                near = get_close_matches(name, allowed, 1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise TraceError(f"{self._source}:1: unknown column {short(name)}; {hint}allowed: {', '.join(allowed)}")
+
+    def rows(self, report: ReadReport, needed: Sequence[str], optional: Sequence[str]) -> Iterator[Row]:
+        """The rows, their fields in the order ``needed + optional``, empty where there are none; counts them.
+
+        Raises:
+            TraceError: A needed column is missing.
+        """
+        names = [self.name(each) for each in needed], [self.name(each) for each in optional]
+        if not self._json:
+            return self._source.rows(report, *names, delimiter=self._delimiter, header=True)
+        return self._objects(report, [*names[0], *names[1]])
+
+    def _objects(self, report: ReadReport, names: Sequence[str]) -> Iterator[Row]:
+        for number, record in elements(self._source, "jobs"):
+            report.rows += 1
+            lower = {key.lower(): value for key, value in record.items()}
+            yield number, [_text(_within(lower, name.lower())) for name in names]
+
+
+def likely(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
+    """Which of ``names`` seem to hold what we call ``wanted``: the same name, or one that others use for it."""
+    found = {}
+    for ours in wanted:
+        same = next((name for name in (ours, *_SYNONYMS.get(ours, ())) if name in names), None)
+        if same is not None:
+            found[ours] = same
+    return found
+
+
+def map_command(source: Source, found: Mapping[str, str], missing: Sequence[str]) -> str:
+    """The command that reads the source with the columns found, and gaps where none was."""
+    pairs = [f"{ours}={theirs}" for ours, theirs in found.items() if ours != theirs]
+    pairs += [f"{ours}=COLUMN" for ours in missing]
+    return f"dagsim replay --trace {shlex.quote(str(source))} --map {shlex.quote(','.join(pairs))}"
+
+
+def _split(head: str, delimiter: str) -> list[str]:
+    return [name.strip().strip('"').lower() for name in head.split(delimiter)[:_MOST_COLUMNS]]
+
+
+def _keys(source: Source) -> list[str]:
+    """The fields of the first record, nested ones with dots."""
+    try:
+        first = json.loads(source.head(1)[0])
+    except (ValueError, RecursionError):
+        return []
+    names: list[str] = []
+    for key, value in list(first.items())[:_MOST_COLUMNS] if isinstance(first, dict) else ():
+        names.append(key.lower())
+        if isinstance(value, dict):
+            names += [f"{key}.{inner}".lower() for inner in list(value)[:_MOST_COLUMNS]]
+    return names
+
+
+def _within(record: Mapping[str, Any], name: str) -> Any:
+    """A field by its name, or by a path of names."""
+    if name in record:
+        return record[name]
+    outer, _, inner = name.partition(".")
+    below = record.get(outer)
+    return _within({key.lower(): value for key, value in below.items()}, inner) if isinstance(below, dict) else None
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return "|".join(each for each in value if isinstance(each, str))
+        case int() if abs(value) >= 1 << 63:
+            return "inf"  # thousands of digits are no number that anything could be
+        case dict():
+            return "{}"
+        case _:
+            return str(value)

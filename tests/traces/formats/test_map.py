@@ -1,0 +1,89 @@
+"""Tables of anyone's: columns by --map, dates, JSON lines, and what is said of a file that is nearly recognised."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagsim.errors import ConfigError, TraceError
+from dagsim.traces import TraceOptions, open_trace, recognise
+
+Reading = Callable[..., Any]
+
+CSV = "id=JobName,arrival_s=submit_time,gpus=NumGPUs,duration_s=runtime,tenant=Owner"
+JSON = (
+    "id=job_id,arrival_s=submitted_at,gpus=resources.n_gpu,start_s=started_at,end_s=ended_at,tenant=team,"
+    "gpu_type=resources.kind"
+)
+
+
+def test_columns_of_a_csv_are_those_of_the_map(read: Reading, samples: Path) -> None:
+    got = read(samples / "plain" / "foreign.csv", map=CSV)
+    assert got.trace.format == "plain"
+    assert [(job.id, job.arrival_s, job.tasks[0].gpus, job.tasks[0].work, job.tenant) for job in got.jobs] == [
+        ("b", 0, 1, 90, "jon"), ("a", 3600, 4, 86410, "ines"),
+    ]  # fmt: skip
+
+
+def test_fields_of_json_lines_are_those_of_the_map(read: Reading, samples: Path) -> None:
+    got = read(samples / "plain" / "foreign.jsonl", map=JSON, timezone="Europe/Berlin", gpu_names="gpu-large=H100")
+    first, second = got.jobs  # 10:10 in Berlin is 9:10 in UTC
+    assert (first.id, first.tasks[0].work, first.tasks[0].gpu_types, first.observed_start_s) == (
+        "run-1", 1800, ("H100",), 300,
+    )  # fmt: skip
+    assert (second.arrival_s, second.tasks[0].work, second.observed_start_s) == (600, 60, 600)
+    assert got.dropped == {"whose arrival_s is no number": 1, "without gpus": 1}
+
+
+def test_a_map_that_names_what_is_not_there_is_refused(samples: Path) -> None:
+    path = samples / "plain" / "foreign.csv"
+    for text, message in (
+        ("arrivals=submit_time", r"foreign\.csv:1: --map 'arrivals': no such column; allowed: id, arrival_s"),
+        ("arrival_s=submit", r"foreign\.csv:1: --map arrival_s=submit: no such column; there are jobname, submit_time"),
+        ("arrival_s=submit_time", r"there is no column for id, gpus, duration_s; .*id=COLUMN"),
+    ):
+        with pytest.raises(TraceError, match=message):
+            list(open_trace(path, options=TraceOptions(map=text)).jobs())
+    for text in ("arrival_s", "=x", "gpus=a,gpus=b"):
+        with pytest.raises(ConfigError, match="map must be pairs like arrival_s=submitted_at"):
+            TraceOptions(map=text)
+
+
+def test_a_table_that_is_nearly_recognised_says_the_command_that_reads_it(read: Reading, samples: Path) -> None:
+    path = samples / "plain" / "foreign.csv"
+    with pytest.raises(TraceError, match="nearly 'plain': it lacks id, arrival_s, gpus, duration_s") as caught:
+        recognise(path)
+    command = shlex.split(str(caught.value).partition("dagsim replay")[2])
+    assert command[:3] == ["--trace", str(path), "--map"]
+    assert command[3] == "id=jobname,arrival_s=submit_time,gpus=numgpus,duration_s=runtime"
+    assert len(read(path, map=command[3]).jobs) == 2
+
+
+def test_the_name_of_a_file_cannot_break_out_of_the_command(tmp_path: Path) -> None:
+    path = tmp_path / "x; rm -rf $HOME.csv"
+    path.write_text("job_id,submit,gpu\n1,2,3\n")
+    with pytest.raises(TraceError) as caught:
+        recognise(path)
+    command = str(caught.value).partition("dagsim replay")[2]
+    assert shlex.split(command) == [
+        "--trace",
+        str(path),
+        "--map",
+        "id=job_id,arrival_s=submit,gpus=gpu,duration_s=COLUMN",
+    ]
+
+
+def test_a_header_of_sacct_for_people_says_the_command_for_programs(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("JobID           JobName  Partition      State ExitCode \n1 x gpu COMPLETED 0:0\n")
+    with pytest.raises(TraceError, match=r"nearly 'sacct': .*sacct --allusers --duplicates"):
+        recognise(tmp_path / "log")
+
+
+def test_other_tables_are_not_recognised_at_all(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("date,price\n1,2\n")
+    with pytest.raises(TraceError, match="not recognised as any known format"):
+        recognise(tmp_path / "x.csv")

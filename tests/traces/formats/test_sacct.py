@@ -1,0 +1,453 @@
+"""Slurm's accounting: every quirk of sacct's text and JSON that was seen on live clusters or is documented."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagsim.errors import ConfigError, TraceError
+from dagsim.traces import TraceOptions, open_trace
+
+Reading = Callable[..., Any]
+Log = Callable[..., Path]
+
+_ROW = {
+    "JobIDRaw": "7",
+    "JobID": "7",
+    "User": "ada",
+    "Account": "vision",
+    "Partition": "gpu",
+    "State": "COMPLETED",
+    "Submit": "1000",
+    "Eligible": "1000",
+    "Start": "1010",
+    "End": "1110",
+    "ElapsedRaw": "100",
+    "Suspended": "00:00:00",
+    "TimelimitRaw": "5",
+    "NNodes": "1",
+    "NCPUS": "4",
+    "ReqTRES": "billing=4,cpu=4,gres/gpu=2,mem=4096M,node=1",
+    "AllocTRES": "billing=4,cpu=4,gres/gpu:t4=2,gres/gpu=2,mem=4096M,node=1",
+    "NodeList": "t01",
+}
+_NEVER = {"Start": "None", "End": "1005", "ElapsedRaw": "0", "AllocTRES": "", "NodeList": "None assigned"}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """Writes rows, each a job that is in order but for what is said."""
+
+    def write(*rows: dict[str, str], without: tuple[str, ...] = (), ends: str = "", delimiter: str = "|") -> Path:
+        names = [name for name in dict.fromkeys([*_ROW, *(key for row in rows for key in row)]) if name not in without]
+        lines = [names, *([(_ROW | row)[name] for name in names] for row in rows)]
+        path = tmp_path / "log.txt"
+        path.write_text("".join(f"{delimiter.join(line)}{ends}\n" for line in lines))
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def sample(read: Reading, samples: Path) -> Any:
+    return read(samples / "sacct" / "jobs.txt")
+
+
+def _only(got: Any) -> Any:
+    (job,) = got.jobs
+    return job.tasks[0]
+
+
+def test_the_sample_is_kept_and_dropped_for_its_reasons(sample: Any) -> None:
+    assert [job.id for job in sample.jobs] == ["500", "501_1", "503", "505", "507"]
+    assert sample.dropped == {
+        "of array tasks that never ran": 1,
+        "cancelled before they started": 1,
+        "on MIG slices (option mig)": 1,
+        "on shards of a GPU (option shards)": 1,
+        "that outlive the trace": 1,
+    }
+    assert dict(sample.trace.report.skipped) == {"of steps": 2}
+
+
+def test_typed_and_untyped_gpus_are_not_added_and_steps_not_counted(sample: Any) -> None:
+    task = sample.job("500").tasks[0]
+    assert (task.instances, task.gpus, task.work, task.cpus, task.memory_gb) == (1, 2, 3600, 8, 64)
+
+
+def test_gpus_are_the_sum_of_types_where_there_is_no_untyped_number(read: Reading, log: Log) -> None:
+    given = "cpu=4,gres/gpu:a100=2,gres/gpu:t4=4,mem=4096M,node=1"
+    assert _only(read(log({"AllocTRES": given}))).gpus == 6
+
+
+def test_only_the_request_restricts_the_type(sample: Any) -> None:
+    assert sample.job("500").tasks[0].gpu_types == ("A100-40",)
+    assert sample.job("501_1").tasks[0].gpu_types is None  # got a T4, asked for any
+
+
+def test_a_site_s_names_of_gpus_can_be_said(read: Reading, samples: Path) -> None:
+    got = read(samples / "sacct" / "jobs.txt", gpu_names="a100=A100-80")
+    assert got.job("500").tasks[0].gpu_types == ("A100-80",)
+
+
+def test_an_array_task_is_a_job_and_its_rest_one_row_of_tasks_that_never_ran(sample: Any) -> None:
+    assert sample.job("501_1").arrival_s == 60
+    assert sample.noted["array tasks never ran, at least"] == 5  # 2 and 4 to 7: the limit %3 is no count
+
+
+@pytest.mark.parametrize(
+    ("id", "tasks"),
+    [
+        ("9_[3-90,95,97-99%8]", 92),
+        ("9_[3,5,7,43,4...%8]", 4),  # cut in the middle of a number
+        ("9_[0-10:5]", 3),
+        ("9_[1]", 1),
+    ],
+)
+def test_the_rest_of_an_array_is_counted(read: Reading, log: Log, id: str, tasks: int) -> None:
+    got = read(log({}, {"JobID": id, "JobIDRaw": "9", "State": "PENDING", **_NEVER}))
+    assert got.noted == {"array tasks never ran, at least": tasks}
+
+
+def test_the_raw_id_is_no_key(read: Reading, log: Log) -> None:
+    # with --array every task that waits carries the array's own number, and so does the last that ran
+    waits = {"JobIDRaw": "20", "State": "PENDING", **_NEVER}
+    got = read(log({"JobIDRaw": "20", "JobID": "20_9"}, {"JobID": "20_10", **waits}, {"JobID": "20_11", **waits}))
+    assert [job.id for job in got.jobs] == ["20_9"]
+    assert got.dropped == {"that never ran": 2}
+
+
+def test_without_jobid_the_raw_id_must_do(read: Reading, log: Log) -> None:
+    assert [job.id for job in read(log({}, without=("JobID",))).jobs] == ["7"]
+
+
+def test_components_are_the_tasks_of_one_job(sample: Any) -> None:
+    tasks = sample.job("503").tasks
+    assert [(task.instances, task.gang, task.gpus, task.cpus) for task in tasks] == [
+        (2, True, 8, 16), (1, False, 0, 16),
+    ]  # fmt: skip
+    assert sample.noted["of several components, which need not start together here"] == 1
+
+
+def test_work_is_the_last_attempt_and_arrival_the_first_submission(sample: Any) -> None:
+    job = sample.job("505")
+    assert (job.arrival_s, job.tasks[0].work) == (120, 500)  # 540 s from start to end, 40 of them suspended
+
+
+def test_all_attempts_can_be_summed(read: Reading, samples: Path) -> None:
+    got = read(samples / "sacct" / "jobs.txt", protocol="all-attempts")
+    assert got.job("505").tasks[0].work == 300 + 100 + 500
+
+
+def test_the_observed_start_is_that_of_the_attempt_and_its_wait_counts_from_eligible(
+    read: Reading, samples: Path
+) -> None:
+    path = samples / "sacct" / "jobs.txt"
+    last, first = read(path).job("505"), read(path, protocol="all-attempts").job("505")
+    assert (last.observed_start_s, last.eligible_s) == (1000, 821)  # not before 121 s after the last submission
+    assert (first.observed_start_s, first.eligible_s) == (130, 120)
+
+
+def test_under_another_time_scale_nothing_was_observed(read: Reading, samples: Path) -> None:
+    got = read(samples / "sacct" / "jobs.txt", time_scale=0.5)
+    assert {(job.observed_start_s, job.eligible_s) for job in got.jobs} == {(None, None)}
+
+
+def test_another_protocol_is_refused(samples: Path) -> None:
+    with pytest.raises(ConfigError, match="sacct knows no protocol 'x'"):
+        list(open_trace(samples / "sacct" / "jobs.txt", options=TraceOptions(protocol="x")).jobs())
+
+
+@pytest.mark.parametrize("word", ["REQUEUED", "PREEMPTED", "NODE_FAIL"])
+def test_an_attempt_without_a_later_one_is_final(read: Reading, log: Log, word: str) -> None:
+    assert _only(read(log({"State": word}))).work == 100
+
+
+def test_a_requeued_job_that_waits_at_the_end_outlives_the_trace(read: Reading, log: Log) -> None:
+    again = {"State": "PENDING", "Submit": "1200", **_NEVER}
+    rows = ({"State": "REQUEUED"}, again, {"JobID": "8", "JobIDRaw": "8"})
+    got = read(log(*rows))
+    assert [job.id for job in got.jobs] == ["8"]
+    assert got.dropped == {"that never ran": 1, "of jobs that outlive the trace": 1}
+    assert len(read(log(*rows), keep_partial=True).jobs) == 2
+
+
+def test_a_requeued_job_that_is_cancelled_while_it_waits_keeps_what_ran(read: Reading, log: Log) -> None:
+    again = {"State": "CANCELLED by 0", "Submit": "1200", **_NEVER}
+    assert _only(read(log({"State": "REQUEUED"}, again))).work == 100
+
+
+def test_a_requeued_job_without_its_first_attempts_is_noted(read: Reading, log: Log) -> None:
+    got = read(log({"Restarts": "2"}))
+    assert got.noted == {"of requeued jobs whose first attempts are not in the file (sacct --duplicates)": 1}
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("CANCELLED by 1007", "cancelled before they started"),
+        ("FAILED", "that ended before they started"),  # refused at submission
+        ("PENDING", "that never ran"),
+    ],
+)
+def test_a_job_without_an_allocation_never_ran(read: Reading, log: Log, state: str, reason: str) -> None:
+    assert read(log({}, {"JobID": "8", "State": state, **_NEVER})).dropped == {reason: 1}
+
+
+def test_a_refused_job_of_22_05_has_a_start_and_yet_never_ran(read: Reading, log: Log) -> None:
+    refused = {"JobID": "8", "State": "FAILED", "Start": "1000", "End": "1000", "ElapsedRaw": "0", "AllocTRES": ""}
+    assert read(log({}, refused)).dropped == {"that ended before they started": 1}
+
+
+def test_a_job_of_less_than_a_second_is_kept(sample: Any) -> None:
+    assert sample.job("507").tasks[0].work == 0
+
+
+@pytest.mark.parametrize(
+    "state", ["TIMEOUT", "OUT_OF_MEMORY", "OUT_OF_ME+", "FAILED", "DEADLINE", "CANCELLED by 12", "CANCELLED+"]
+)
+def test_every_job_that_held_its_nodes_is_kept(read: Reading, log: Log, state: str) -> None:
+    assert _only(read(log({"State": state}))).work == 100
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("RUNNING", "that outlive the trace"),
+        ("SUSPENDED", "that outlive the trace"),
+        ("RESIZING", "that outlive the trace"),
+        ("REVOKED", "revoked by another cluster"),
+        ("BOOT_FAIL", "whose nodes did not boot"),
+        ("SLEEPING", "of an unknown state"),
+    ],
+)
+def test_other_states_are_dropped_by_name(read: Reading, log: Log, state: str, reason: str) -> None:
+    assert read(log({}, {"JobID": "8", "State": state})).dropped == {reason: 1}
+
+
+def test_a_job_slightly_above_its_limit_keeps_both(sample: Any) -> None:
+    task = sample.job("501_1").tasks[0]
+    assert (task.work, task.estimate) == (3632, 3600)
+
+
+@pytest.mark.parametrize("limit", ["UNLIMITED", "Partition_Limit", "525600", "", "INVALID"])
+def test_no_limit_is_no_estimate(read: Reading, log: Log, limit: str) -> None:
+    assert _only(read(log({"TimelimitRaw": limit}))).estimate is None
+
+
+def test_limits_may_come_as_durations(read: Reading, log: Log) -> None:
+    assert _only(read(log({"Timelimit": "1-02:00:00"}, without=("TimelimitRaw",)))).estimate == 93600
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "seconds"), [("1-00:00:10", 86410), ("02:00:00", 7200), ("05:30", 330), ("01:02.500", 62.5)]
+)
+def test_elapsed_has_four_forms(read: Reading, log: Log, elapsed: str, seconds: float) -> None:
+    assert _only(read(log({"Elapsed": elapsed}, without=("ElapsedRaw", "End")))).work == seconds
+
+
+def test_without_elapsed_suspensions_are_taken_off(read: Reading, log: Log) -> None:
+    assert _only(read(log({"Suspended": "00:00:12"}, without=("ElapsedRaw",)))).work == 88
+
+
+@pytest.mark.parametrize(
+    ("memory", "gb"), [("4096M", 4), ("62.50G", 62.5), ("1T", 1024), ("2048", 2), ("1048576K", 1), ("0", 0), ("4Gn", 4)]
+)
+def test_memory_has_units_of_1024_and_mb_without_one(read: Reading, log: Log, memory: str, gb: float) -> None:
+    assert _only(read(log({"AllocTRES": f"cpu=1,mem={memory},node=1"}))).memory_gb == gb
+
+
+def test_gpus_are_totals_over_the_nodes(read: Reading, log: Log) -> None:
+    task = _only(read(log({"NNodes": "2", "AllocTRES": "cpu=8,gres/gpu=8,mem=8192M,node=2"})))
+    assert (task.instances, task.gang, task.gpus, task.cpus, task.memory_gb) == (2, True, 4, 4, 4)
+
+
+def test_gpus_that_are_not_even_over_the_nodes_are_taken_one_by_one(read: Reading, log: Log) -> None:
+    got = read(log({"NNodes": "2", "AllocTRES": "cpu=10,gres/gpu=5,mem=8192M,node=2"}))
+    assert (_only(got).instances, _only(got).gpus, _only(got).cpus) == (5, 1, 2)
+    assert "whose GPUs are not even over their nodes, taken one by one" in got.noted
+
+
+def test_slices_are_shares_where_they_are_wanted(read: Reading, samples: Path) -> None:
+    assert read(samples / "sacct" / "jobs.txt", mig=True).job("508").tasks[0].gpus == pytest.approx(2 / 7)
+
+
+def test_slices_of_several_sizes_are_a_gang_of_the_largest(read: Reading, log: Log) -> None:
+    given = "cpu=1,gres/gpu:a100_1g.5gb=6,gres/gpu:a100_3g.20gb=2,gres/gpu=8,mem=1024M,node=1"
+    got = read(log({"AllocTRES": given}), mig=True)
+    assert (_only(got).instances, _only(got).gpus) == (8, pytest.approx(3 / 7))
+    assert "on MIG slices of several sizes, each taken as the largest" in got.noted
+
+
+def test_an_a30_has_four_slices(read: Reading, log: Log) -> None:
+    given = "cpu=1,gres/gpu:a30_1g.6gb=1,gres/gpu=1,mem=1024M,node=1"
+    assert _only(read(log({"AllocTRES": given}), mig=True)).gpus == 0.25
+
+
+def test_shards_are_shares_where_it_is_said_of_how_many(read: Reading, samples: Path) -> None:
+    assert read(samples / "sacct" / "jobs.txt", shards=8).job("509").tasks[0].gpus == 0.25
+
+
+def test_gpus_of_an_exclusive_node_are_noted_and_can_be_left_out(read: Reading, log: Log) -> None:
+    path = log({"ReqTRES": "billing=1,cpu=1,mem=300M,node=1", "AllocTRES": "cpu=64,gres/gpu:v100=8,mem=1M,node=1"})
+    got = read(path)
+    assert _only(got).gpus == 8
+    assert got.noted == {"that hold GPUs they did not request": 1}
+    assert _only(read(path, demand="requested")).gpus == 0
+
+
+def test_jobs_without_gpus_may_be_given_some(read: Reading, log: Log) -> None:
+    path = log({"ReqTRES": "cpu=4,node=1", "AllocTRES": "cpu=4,node=1"})
+    assert _only(read(path)).gpus == 0
+    assert _only(read(path, gpus_per_task=2)).gpus == 2
+
+
+def test_without_allocations_the_cores_are_known(read: Reading, log: Log) -> None:
+    task = _only(read(log({}, without=("AllocTRES", "ReqTRES"))))
+    assert (task.gpus, task.cpus) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("tenant", "expected"), [(None, "vision"), ("account", "vision"), ("user", "ada"), ("partition", "gpu")]
+)
+def test_the_tenant_is_chosen(read: Reading, log: Log, tenant: str | None, expected: str) -> None:
+    assert read(log({"Partition": "gpu,debug"}), tenant=tenant).jobs[0].tenant == expected
+
+
+def test_without_an_account_the_tenant_is_the_user(read: Reading, log: Log) -> None:
+    assert read(log({"Account": ""})).jobs[0].tenant == "ada"
+
+
+def test_dates_are_of_the_zone_that_is_said(read: Reading, log: Log) -> None:
+    summer = {"Submit": "2026-07-01T10:00:00"}
+    path = log({"JobID": "6", "Submit": "2026-07-01T07:30:00+00:00"}, summer)
+    assert [job.arrival_s for job in read(path).jobs] == [0, 9000]
+    assert [job.arrival_s for job in read(path, timezone="Europe/Berlin").jobs] == [0, 1800]
+    with pytest.raises(ConfigError, match=r"timezone must be an IANA name like Europe/Berlin, got '\.\./"):
+        TraceOptions(timezone="../../etc/passwd")
+
+
+def test_at_the_change_to_summer_time_elapsed_is_trusted(read: Reading, log: Log) -> None:
+    row = {"Submit": "2026-03-29T00:30:00", "Start": "2026-03-29T01:30:00", "End": "2026-03-29T03:30:00"}
+    got = read(log(row | {"ElapsedRaw": "3600"}))
+    assert _only(got).work == 3600
+    assert got.noted == {"whose hours change between winter and summer time": 1}
+    assert read(log(row | {"ElapsedRaw": "3600"}), timezone="Europe/Berlin").noted == {}
+
+
+def test_relative_dates_are_no_times(read: Reading, log: Log) -> None:
+    assert read(log({}, {"JobID": "8", "Submit": "02:53:32"})).dropped == {"whose Submit is no time": 1}
+
+
+def test_rows_with_a_last_empty_column_are_read(read: Reading, log: Log) -> None:
+    assert len(read(log({}, ends="|")).jobs) == 1
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "^"])
+def test_other_delimiters_are_recognised(read: Reading, log: Log, delimiter: str) -> None:
+    assert len(read(log({}, delimiter=delimiter)).jobs) == 1
+
+
+def test_any_delimiter_can_be_said(read: Reading, log: Log) -> None:
+    assert len(read(log({}, delimiter="!"), "sacct", delimiter="!").jobs) == 1
+
+
+def test_columns_come_in_any_order_and_case(read: Reading, log: Log) -> None:
+    path = log({})
+    header, row = path.read_text().splitlines()
+    path.write_text("|".join(header.upper().split("|")[::-1]) + "\n" + "|".join(row.split("|")[::-1]) + "\n")
+    assert _only(read(path)).work == 100
+
+
+def test_a_bar_in_a_job_s_name_is_an_error_that_names_the_column(read: Reading, log: Log) -> None:
+    with pytest.raises(TraceError, match=r"log\.txt:2: 20 fields under 19 columns: a '\|' within 'jobname'"):
+        read(log({"JobName": "pipe|in name"}))
+
+
+def test_a_file_that_lacks_columns_is_told_the_command(read: Reading, log: Log) -> None:
+    with pytest.raises(TraceError, match=r"the header lacks Submit, AllocTRES or NCPUS; it has .*sacct --allusers"):
+        read(log({}, without=("Submit", "AllocTRES", "NCPUS")))
+
+
+def test_the_same_row_of_two_files_counts_once(read: Reading, log: Log) -> None:
+    assert read(log({}, {})).dropped == {"given twice": 1}
+
+
+def test_jobs_of_one_second_come_in_order_of_their_numbers(read: Reading, log: Log) -> None:
+    rows = [{"JobID": id, "JobIDRaw": id} for id in ("12", "9", "10_2", "10_11")]
+    assert [job.id for job in read(log(*rows)).jobs] == ["9", "10_2", "10_11", "12"]
+
+
+def test_json_of_both_layouts_gives_the_same_jobs_as_text(read: Reading, samples: Path, sample: Any) -> None:
+    got = read(samples / "sacct" / "jobs.json")
+    assert got.trace.format == "sacct"
+    for id in ("500",):
+        assert got.job(id) == sample.job(id)
+    old = got.job("501_1").tasks[0]
+    assert (old.work, old.gpus, old.estimate) == (3632, 1, 3600)
+    assert got.dropped == {
+        "of array tasks that never ran": 1,
+        "cancelled before they started": 2,  # start null, and 4294967294
+        "that outlive the trace": 1,
+    }
+    assert got.noted["array tasks never ran, at least"] == 5  # 0xF4: bits 2 and 4 to 7
+
+
+def test_json_of_a_requeued_attempt_is_no_pending_job(read: Reading, samples: Path) -> None:
+    got = read(samples / "sacct" / "jobs.json", protocol="all-attempts")
+    assert got.job("505").tasks[0].work == 300 + 100
+    assert got.job("505").tasks[0].estimate is None  # infinite
+
+
+def test_json_may_be_one_line_and_its_jobs_come_first(read: Reading, samples: Path, tmp_path: Path) -> None:
+    document = json.loads((samples / "sacct" / "jobs.json").read_text())
+    (tmp_path / "log.json").write_text(json.dumps(dict(sorted(document.items()))))
+    assert read(tmp_path / "log.json").jobs == read(samples / "sacct" / "jobs.json").jobs
+
+
+@pytest.mark.data
+def test_the_hand_written_samples_give_what_was_expected_of_them(read: Reading, data: Path) -> None:
+    folder = data / "traces" / "intake-samples"
+    got = read(folder / "sacct-parsable2.txt")
+    assert [job.id for job in got.jobs] == ["910001", "910002_1", "910002_2", "910005", "910007", "910009"]
+    assert got.job("910001").tasks[0].gpus * got.job("910001").tasks[0].work == 28_800
+    assert got.noted["array tasks never ran, at least"] == 92
+    assert len(read(folder / "sacct-parsable2.txt", mig=True, shards=8).jobs) == 8
+    assert read(folder / "sacct-parsable2.txt", protocol="all-attempts").job("910007").tasks[0].work == 5400
+    assert [job.id for job in read(folder / "sacct.json").jobs] == ["910002_1", "910005"]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    "run",
+    [
+        "arrays-24.11",
+        "backfill-nodes-24.11",
+        "backfill-nodes-again-24.11",
+        "multifactor-classic-22.05",
+        "multifactor-fairtree-24.11",
+        "preempt-24.11",
+        "states-22.05",
+        "states-24.11",
+    ],
+)
+def test_real_runs_are_read_whole_and_alike_as_text_and_json(read: Reading, data: Path, run: str) -> None:
+    folder = data / "golden" / "slurm" / run
+    text, document = read(folder / "sacct-aDX.txt"), read(folder / "sacct-aD.json")
+    assert text.trace.report.dropped.keys() <= {
+        "that never ran",
+        "that outlive the trace",
+        "of jobs that outlive the trace",
+        "of array tasks that never ran",
+        "cancelled before they started",
+        "that ended before they started",
+        "on MIG slices (option mig)",
+        "on shards of a GPU (option shards)",
+    }
+    by_id = {job.id: job for job in document.jobs}
+    assert [by_id[job.id] for job in text.jobs] == text.jobs
+    assert len(document.jobs) - len(text.jobs) == (run == "backfill-nodes-again-24.11")  # a job ended in between
