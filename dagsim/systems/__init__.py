@@ -13,6 +13,7 @@ SYSTEMS: Registry[Any] = Registry(
     [
         Entry("cluster", ".cluster.scenario:ClusterSystem", "DAG jobs on a heterogeneous GPU cluster, on SimPy"),
         Entry("spark", ".spark.scenario:SparkScenario", "DAGs of stages on Spark executors (Decima)"),
+        Entry("ramp", ".ramp.scenario:RampScenario", "computation graphs, partitioned, on an optical fabric (PAC-ML)"),
     ],
     group="dagsim.systems",
     listing="dagsim list systems",

@@ -22,6 +22,7 @@ from dagsim.systems.ramp.job import RampJob
 from dagsim.systems.ramp.lookahead import Step
 from dagsim.systems.ramp.planner import Outlook, Planner
 from dagsim.systems.ramp.view import Policy, View
+from dagsim.systems.seam import decisions_of, drive
 
 __all__ = ["Outcome", "RampKernel", "Running"]
 
@@ -94,14 +95,7 @@ class RampKernel:
         Raises:
             IllegalDecision: The policy decided what cannot be.
         """
-        conversation = self.decisions(until_s)
-        decide = policy.decide
-        try:
-            view = next(conversation)
-            while True:
-                view = conversation.send(decide(view))
-        except StopIteration:
-            return self.schedule
+        return drive(self, policy, until_s)
 
     def decisions(self, until_s: float = inf) -> Generator[View, Iterable[Partition] | None, None]:
         """Yield a view per job that arrives and take its decision; a job without one is turned away.
@@ -113,8 +107,7 @@ class RampKernel:
         view = View(self)
         until_s = min(until_s, self.horizon_s)
         while self._waiting or self._advance(until_s):
-            answer = yield view
-            for decision in answer or ():
+            for decision in decisions_of((yield view), self.now):
                 self._carry_out(decision)
             if self._waiting:
                 self._turn_away(0, RejectReason.BY_POLICY, None)

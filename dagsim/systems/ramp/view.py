@@ -28,8 +28,8 @@ class View:
         self._kernel = kernel
 
     @property
-    def now_s(self) -> float:
-        """The present time."""
+    def now(self) -> float:
+        """Seconds since the start."""
         return self._kernel.now
 
     @property
