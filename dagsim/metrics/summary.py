@@ -45,6 +45,9 @@ class Summary:
     rejected_too_large: Annotated[int, "jobs", "jobs turned away: a task asks more than the empty cluster has"]
     rejected_no_such_gpu: Annotated[int, "jobs", "jobs turned away: a task allows only GPU types the cluster lacks"]
     rejected_by_policy: Annotated[int, "jobs", "jobs turned away by the policy"]
+    rejected_no_place: Annotated[int, "jobs", "jobs turned away: no placement was free when they came (RAMP)"]
+    rejected_too_slow: Annotated[int, "jobs", "jobs turned away: they would take longer than acceptable (RAMP)"]
+    blocking_rate: Annotated[float, "", "jobs turned away / jobs that arrived"]
     jct_s: Annotated[Distribution, "s", "job completion time, completed - arrived"]
     weighted_jct_s: Annotated[float, "s", "sum of weight x JCT / sum of weights"]
     wait_s: Annotated[Distribution, "s", "time in the system with no run of the job running"]
@@ -120,6 +123,9 @@ def summarize(source: Source, *, unfinished: Unfinished = "refuse", power: Power
         rejected_too_large=int((jobs.rejected == RejectReason.TOO_LARGE).sum()),
         rejected_no_such_gpu=int((jobs.rejected == RejectReason.NO_SUCH_GPU).sum()),
         rejected_by_policy=int((jobs.rejected == RejectReason.BY_POLICY).sum()),
+        rejected_no_place=int((jobs.rejected == RejectReason.NO_PLACE).sum()),
+        rejected_too_slow=int((jobs.rejected == RejectReason.TOO_SLOW).sum()),
+        blocking_rate=float((jobs.rejected > 0).sum() / len(jobs)) if len(jobs) else math.nan,
         jct_s=Distribution.of(per_job.jct_s[counted]),
         weighted_jct_s=_weighted_mean(per_job.jct_s[counted], jobs.weight[counted]),
         wait_s=Distribution.of(per_job.wait_s[counted]),

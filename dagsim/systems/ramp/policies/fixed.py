@@ -57,7 +57,7 @@ class Constant:
         ConfigError: ``degree`` is below 1.
     """
 
-    def __init__(self, degree: int) -> None:
+    def __init__(self, degree: int = 4) -> None:
         self.degree = _checked(degree)
 
     def decide(self, view: View) -> Iterable[Partition]:
