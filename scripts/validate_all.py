@@ -94,6 +94,17 @@ def fgd(data: Path) -> Iterator[Figure]:
 NODES = "openb_node_list_gpu_node.csv"
 
 
+def ramp(data: Path) -> Iterator[Figure]:
+    """Look-aheads and episodes of ddls, piece by piece and job by job, and its constant degrees' blocking rates."""
+    golden, graphs = data / "golden/ddls", data / "traces/pipedream"
+    for row in run("validate_ramp.py", "--golden", golden, "--graphs", graphs):
+        name = row["file"].removesuffix(".json.gz")
+        yield Figure("ramp", f"{name}: {row['compared']} compared, differences", 0, float(bool(row["what"])))
+    for beta, row in run("validate_ramp.py", "--table", "--streams", golden, "--graphs", graphs).items():
+        name = f"beta {beta}, {row['degree']} ways: blocking rate"
+        yield Figure("ramp", name, row["expected"], row["got"], 0.01)
+
+
 def readers(data: Path) -> Iterator[Figure]:
     """Statistics of the traces as read."""
     for row in run("validate_readers.py", "--data", data / "traces"):
@@ -159,7 +170,7 @@ def wfcommons(data: Path) -> Iterator[Figure]:
 
 
 VALIDATIONS: dict[str, Callable[[Path], Iterator[Figure]]] = {
-    each.__name__: each for each in (readers, span, wfcommons, stg, swf, rlscheduler, fgd, decima)
+    each.__name__: each for each in (readers, span, wfcommons, stg, swf, rlscheduler, fgd, decima, ramp)
 }
 
 

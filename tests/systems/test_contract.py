@@ -23,7 +23,7 @@ from dagsim.systems.seam import Conversation, Scenario, drive
 
 SETTINGS = {
     "cluster": (["workload=heterogeneous-dag", "workload.count=20"], "sjf"),
-    "ramp": (["system.kind=ramp", "system.jobs=30", "system.gap_s.value=0.02"], "acceptable_jct"),
+    "ramp": (["system.kind=ramp", "system.jobs=30", "system.gap_s=0.02"], "acceptable_jct"),
     "spark": (["system.kind=spark", "system.executors=10", "system.jobs=6"], "fair"),
 }
 """A small configuration of every system, and a policy for it."""

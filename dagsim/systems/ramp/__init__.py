@@ -1,5 +1,6 @@
 """RAMP: deep-learning jobs as computation graphs, split over GPUs on an optical fabric, started at once or lost."""
 
+from dagsim.systems.ramp.codecs.partition import RampCodec, RampObservation
 from dagsim.systems.ramp.decisions import (
     DepPlacement,
     DepSchedule,
@@ -18,12 +19,16 @@ from dagsim.systems.ramp.planner import Outlook, Planner
 from dagsim.systems.ramp.policies import RAMP_POLICIES
 from dagsim.systems.ramp.ramp_topology import Ramp
 from dagsim.systems.ramp.readers import read_graph, read_graphs
-from dagsim.systems.ramp.rules import DDLS, Rules
+from dagsim.systems.ramp.rules import DDLS, PLAIN, Rules
+from dagsim.systems.ramp.scenario import RampScenario
 from dagsim.systems.ramp.topology import Block, Topology
 from dagsim.systems.ramp.view import Policy, View
+from dagsim.systems.ramp.workload import PAPER_BETAS, RampWorkload
 
 __all__ = [
     "DDLS",
+    "PAPER_BETAS",
+    "PLAIN",
     "RAMP_POLICIES",
     "Block",
     "ComputationGraph",
@@ -42,8 +47,12 @@ __all__ = [
     "Planner",
     "Policy",
     "Ramp",
+    "RampCodec",
     "RampJob",
     "RampKernel",
+    "RampObservation",
+    "RampScenario",
+    "RampWorkload",
     "Rules",
     "Topology",
     "View",

@@ -91,7 +91,7 @@ class Planner:
         self._order = OP_SCHEDULES.create(op_schedule)
         self.placer = placer
         self.shortest_first = flow_schedule == "srpt"
-        self._said = (fabric.name, repr(rules), op_schedule, flow_schedule)
+        self._said = (fabric.name, rules.of_steps, op_schedule, flow_schedule)
         self._placers: dict[str, Placer] = {}
         self._splits: dict[tuple[str, int], tuple[int, ...]] = {}
         self._parts: dict[tuple[str, tuple[int, ...]], PartitionedGraph] = {}

@@ -1,4 +1,4 @@
-"""Rules: what the model takes for granted, each where ddls and we differ; ``DDLS`` is its set, quirks included."""
+"""Rules: what the model takes for granted, each where ddls and we differ."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from dagsim.errors import ConfigError
 
-__all__ = ["DDLS", "Rules"]
+__all__ = ["DDLS", "PLAIN", "Rules"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,18 @@ class Rules:
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"{name} must not be negative, got {getattr(self, name)!r}")
 
+    @property
+    def of_steps(self) -> tuple[object, ...]:
+        """The rules that a step's time depends on once it is known what is split how and runs where."""
+        return self.flow_bytes, self.sync_bytes, self.joins, self.collectives, self.flows, self.early_release
+
     def but(self, **changes: object) -> Rules:
         """These rules with some of them changed."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
+
+PLAIN = Rules()
+"""The rules that hold unless others are given."""
 
 DDLS = Rules(
     quantum_s=0.01,

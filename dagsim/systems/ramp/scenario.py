@@ -12,31 +12,28 @@ import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, gpu_type
-from dagsim.model.streams import stream
 from dagsim.registry import Registry
 from dagsim.systems.heard import Heard
 from dagsim.systems.ramp.codecs import RAMP_CODECS
+from dagsim.systems.ramp.codecs.partition import RampCodec
 from dagsim.systems.ramp.fabric import Fabric
-from dagsim.systems.ramp.fat_tree import FatTree
 from dagsim.systems.ramp.graph import ComputationGraph
 from dagsim.systems.ramp.job import RampJob
 from dagsim.systems.ramp.kernel import RampKernel
 from dagsim.systems.ramp.made import attention, branches, chain
 from dagsim.systems.ramp.planner import Planner
 from dagsim.systems.ramp.policies import RAMP_POLICIES
-from dagsim.systems.ramp.ramp_topology import Ramp
 from dagsim.systems.ramp.readers import read_graphs
-from dagsim.systems.ramp.rules import DDLS, Rules
-from dagsim.systems.ramp.switch import Switch
-from dagsim.systems.ramp.topology import Topology
-from dagsim.systems.ramp.torus import Torus
+from dagsim.systems.ramp.rules import DDLS, PLAIN, Rules
+from dagsim.systems.ramp.topology import TOPOLOGIES
 from dagsim.systems.ramp.view import Policy
+from dagsim.systems.ramp.workload import RampWorkload
 from dagsim.systems.seam import Kernel
-from dagsim.workload.distributions import Constant, Distribution, Uniform
 
 __all__ = ["RampScenario"]
 
 _MADE_UP_SEED = 20_220_617
+_DDLS = "ddls=true"
 
 
 class _Made:
@@ -58,13 +55,11 @@ class RampScenario:
     made-up graphs. A job waits for no other: it starts when it arrives, or it is rejected.
     """
 
-    topology: Literal["ramp", "torus", "switch", "fat_tree"] = "ramp"
-    """The fabric between the servers."""
-    shape: tuple[int, ...] = (4, 4, 2)
-    """Of RAMP: communication groups, racks, servers per rack. Torus: its lengths. Switch: servers. Fat tree: leaves,
-    servers per leaf."""
-    gpus: Mapping[str, int] | None = None
-    """GPU types of the servers with their numbers, in order; left out: an A100-80 each."""
+    topology: str = "ramp"
+    """The fabric, with parameters in brackets: ``ramp[groups=4,racks=4,servers_per_rack=2]``, ``torus``, ``switch``,
+    ``fat_tree``."""
+    gpus: tuple[str, ...] = ("A100-80",)
+    """The GPU type of all servers, or one per server."""
     graphs: str | None = None
     """Folder of computation graphs; left out: made-up ones."""
     models: tuple[str, ...] = ()
@@ -72,16 +67,22 @@ class RampScenario:
     time_unit: Literal["s", "ms", "us"] | None = None
     """Unit of the times in ``graphs``; left out: that of the format (PipeDream: milliseconds; ``ddls``: seconds)."""
     jobs: int = 100
-    """Jobs of an episode."""
-    gap_s: Distribution = field(default_factory=lambda: Constant(1.0))
+    """Jobs of an episode: each graph as often as the others, in random order."""
+    gap_s: float = 1.0
     """Seconds between two arrivals."""
-    beta: Distribution = field(default_factory=lambda: Uniform(0.1, 1.0))
-    """Acceptable fraction of the time that one GPU would need."""
+    poisson: bool = False
+    """Gaps are drawn from an exponential distribution of that mean."""
+    beta: str = "A"
+    """Distribution of the acceptable fraction of the time that one GPU would need: A to D (PAC-ML), or
+    ``uniform[least=0.1,most=1]``, ``fixed[value=0.5]`` ..."""
     training_steps: int = 50
     """Training steps of each job."""
     max_degree: int = 16
     """Pieces that an operation may be split into."""
+    partitioner: str = "sip_ml"
     placer: str = "first_fit"
+    op_schedule: str = "srpt"
+    flow_schedule: str = "srpt"
     ddls: bool = False
     """The rules of ``ddls``, quirks included, instead of ours (docs/ramp.md)."""
     horizon_s: float | None = None
@@ -92,12 +93,11 @@ class RampScenario:
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        for name in ("jobs", "training_steps", "max_degree"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)!r}")
         if self.horizon_s is not None and not self.horizon_s > 0:
             raise ConfigError(f"horizon_s must be positive, got {self.horizon_s!r}")
-        self._fabric()
+        if self.training_steps < 1 or self.jobs < 1:
+            raise ConfigError("jobs and training_steps must be at least 1")
+        _ = self._rules, self._fabric()
 
     @property
     def system(self) -> str:
@@ -124,9 +124,24 @@ class RampScenario:
         """What partitions, places and times jobs on this fabric; shared by all kernels of the scenario."""
         made: _Made = self._made
         if made.planner is None:
-            rules = DDLS if self.ddls else Rules()
-            made.planner = Planner(self._fabric(), rules.but(max_degree=self.max_degree), placer=self.placer)
+            made.planner = Planner(
+                self._fabric(),
+                self._rules,
+                partitioner=self.partitioner,
+                placer=self.placer,
+                op_schedule=self.op_schedule,
+                flow_schedule=self.flow_schedule,
+            )
         return made.planner
+
+    @property
+    def workload(self) -> RampWorkload:
+        """The jobs of an episode by seed.
+
+        Raises:
+            InputError: The graphs cannot be read.
+        """
+        return RampWorkload(tuple(self.pool), self.jobs, self.beta, self.gap_s, self.poisson, self.training_steps)
 
     @property
     def pool(self) -> Sequence[ComputationGraph]:
@@ -153,11 +168,15 @@ class RampScenario:
         Raises:
             InputError: The graphs cannot be read.
         """
-        source: Iterable[RampJob] = self._drawn(seed) if jobs is None else jobs
+        source: Iterable[RampJob] = self.workload.draw(seed) if jobs is None else jobs
         horizon_s = float("inf") if self.horizon_s is None else self.horizon_s
         return RampKernel(
             source if heard is None else Heard(source, heard), self.planner, horizon_s=horizon_s, seed=seed
         )
+
+    def codec(self, *, outlooks: bool = True) -> RampCodec:
+        """A codec whose ranges are those of the jobs of seed 0."""
+        return RampCodec(self.workload.draw(0), self.max_degree, outlooks=outlooks)
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Facts of the jobs that came: their number and span."""
@@ -177,20 +196,7 @@ class RampScenario:
         Raises:
             InputError: They cannot be read or made.
         """
-        if not self.pool:
-            raise ConfigError("there are no graphs to draw jobs from")
-        _ = self.planner
-
-    def _drawn(self, seed: int) -> list[RampJob]:
-        pool = self.pool
-        mix, gaps, fractions = (stream(seed, name) for name in ("mix", "arrivals", "beta"))
-        arrivals = np.append(0.0, np.cumsum(self.gap_s.draw(gaps, self.jobs - 1)))
-        betas, chosen = self.beta.draw(fractions, self.jobs), mix.integers(len(pool), size=self.jobs)
-        drawn = zip(arrivals.tolist(), betas.tolist(), chosen.tolist(), strict=True)
-        return [
-            RampJob(f"{number}:{pool[which].model}", pool[which], arrival_s, beta, self.training_steps)
-            for number, (arrival_s, beta, which) in enumerate(drawn)
-        ]
+        _ = self.workload.draw(0), self.planner
 
     def _read(self) -> list[ComputationGraph]:
         if self.graphs is None:
@@ -202,24 +208,11 @@ class RampScenario:
         unit = self.time_unit or ("s" if self.ddls else None)
         return list(read_graphs(folder, names, unit).values())
 
+    @property
+    def _rules(self) -> Rules:
+        return (DDLS if self.ddls else PLAIN).but(max_degree=self.max_degree)
+
     def _fabric(self) -> Fabric:
-        return Fabric(self._topology(), self._gpus())
-
-    def _topology(self) -> Topology:
-        counts = {"ramp": 3, "switch": 1, "fat_tree": 2}
-        if self.topology in counts and len(self.shape) != counts[self.topology]:
-            raise ConfigError(f"shape of {self.topology} must have {counts[self.topology]} numbers, got {self.shape!r}")
-        match self.topology:
-            case "ramp":
-                return Ramp(*self.shape, ddls=self.ddls)
-            case "torus":
-                return Torus(self.shape)
-            case "switch":
-                return Switch(*self.shape)
-            case "fat_tree":
-                return FatTree(*self.shape)
-
-    def _gpus(self) -> Any:
-        if self.gpus is None:
-            return None
-        return [gpu_type(name) for name, count in self.gpus.items() for _ in range(count)]
+        topology = TOPOLOGIES.create(f"ramp[{_DDLS}]" if self.ddls and self.topology == "ramp" else self.topology)
+        types = tuple(map(gpu_type, self.gpus))
+        return Fabric(topology, types[0] if len(types) == 1 else types)

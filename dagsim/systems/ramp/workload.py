@@ -1,0 +1,187 @@
+"""Jobs to come: models in equal numbers and random order, arrivals, and how impatient each job is.
+
+The paper's protocol (PAC-ML, section 3): five models, one job every 1,000 s, 50 training steps, and one of four
+distributions of beta (``PAPER_BETAS``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dagsim.errors import WorkloadError
+from dagsim.model.streams import stream
+from dagsim.registry import Entry, Registry
+from dagsim.systems.ramp.graph import ComputationGraph
+from dagsim.systems.ramp.job import RampJob
+
+__all__ = ["BETAS", "PAPER_BETAS", "Betas", "RampWorkload"]
+
+Betas = Callable[[np.random.Generator, int], NDArray[np.float64]]
+"""From a generator and a number of jobs to their betas."""
+
+_SHAPE_DRAWS = 50_000
+_SHAPE_BINS = 1000
+
+
+class Fixed:
+    """The same beta for all.
+
+    Raises:
+        WorkloadError: It is not above 0.
+    """
+
+    def __init__(self, value: float = 1.0) -> None:
+        if not value > 0:
+            raise WorkloadError(f"beta must be above 0, got {value!r}")
+        self.value = value
+
+    def __call__(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+        """``count`` times the value."""
+        return np.full(count, self.value)
+
+
+class Uniform:
+    """Each value of a grid as likely: from ``least`` to ``most`` in steps of 10 ** -``decimals``.
+
+    Raises:
+        WorkloadError: The limits are not above 0, or in the wrong order.
+    """
+
+    def __init__(self, least: float = 0.1, most: float = 1.0, decimals: int = 2) -> None:
+        _check(least, most)
+        self.least, self.most, self.decimals = least, most, decimals
+
+    def __call__(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+        """``count`` values of the grid."""
+        scale = 10**self.decimals
+        steps = rng.integers(round(self.least * scale), round(self.most * scale), count, endpoint=True)
+        values: NDArray[np.float64] = steps.astype(np.float64) / scale
+        return values
+
+
+class Listed:
+    """Values with their weights, as two tuples.
+
+    Raises:
+        WorkloadError: They are of different lengths, or none is above 0.
+    """
+
+    def __init__(self, values: tuple[float, ...], weights: tuple[float, ...]) -> None:
+        if not values or len(values) != len(weights):
+            raise WorkloadError(f"as many values as weights are needed, got {len(values)} and {len(weights)}")
+        if not (min(values) > 0 and min(weights) >= 0 and sum(weights) > 0):
+            raise WorkloadError("values must be above 0, weights 0 or more, and one of them above 0")
+        self.values, self.weights = values, weights
+
+    def __call__(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+        """``count`` of the values."""
+        weights = np.array(self.weights, np.float64)
+        return rng.choice(np.array(self.values, np.float64), count, p=weights / weights.sum())
+
+
+class Skewed:
+    """A skew normal distribution stretched to 0 .. ``most``; what falls below ``least`` becomes ``least``.
+
+    The stretch goes from the smallest to the largest of 50,000 draws, as in ddls; they are the same ones for every
+    seed of the jobs, so that all episodes have one distribution. ``shape`` picks others; the default comes closest to
+    the means of the streams that ddls drew.
+
+    Raises:
+        WorkloadError: The limits are not above 0, or in the wrong order.
+    """
+
+    def __init__(
+        self, skewness: float, least: float = 0.1, most: float = 1.0, decimals: int = 2, shape: int = 7
+    ) -> None:
+        _check(least, most)
+        self.decimals = decimals
+        self.values, self.weights = _skewed(skewness, least, most, shape)
+
+    def __call__(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
+        """``count`` values, rounded."""
+        return np.round(rng.choice(self.values, count, p=self.weights), self.decimals)
+
+
+@lru_cache(maxsize=64)
+def _skewed(skewness: float, least: float, most: float, shape: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bins and their weights."""
+    rng = stream(shape, "ramp beta")
+    delta = skewness / sqrt(1 + skewness**2)
+    one, other = rng.standard_normal((2, _SHAPE_DRAWS))
+    draws = delta * np.abs(one) + sqrt(1 - delta**2) * other  # Azzalini 1985
+    draws = (draws - draws.min()) / (draws.max() - draws.min()) * most
+    counts, edges = np.histogram(np.maximum(draws, least), bins=_SHAPE_BINS)
+    return edges[1:], counts / counts.sum()
+
+
+_HERE = "dagsim.systems.ramp.workload"
+
+BETAS: Registry[Betas] = Registry(
+    "distribution of beta",
+    (
+        Entry("fixed", f"{_HERE}:Fixed", "the same for all"),
+        Entry("uniform", f"{_HERE}:Uniform", "each value of a grid as likely"),
+        Entry("listed", f"{_HERE}:Listed", "values with weights"),
+        Entry("skewed", f"{_HERE}:Skewed", "a skew normal distribution, stretched and cut off"),
+    ),
+)
+
+PAPER_BETAS: Mapping[str, str] = {
+    "A": "uniform[least=0.1,most=1.0,decimals=2]",
+    "B": "skewed[skewness=5]",
+    "C": "skewed[skewness=0]",
+    "D": "skewed[skewness=-5]",
+}
+"""The four distributions of PAC-ML."""
+
+
+@dataclass(frozen=True, slots=True)
+class RampWorkload:
+    """``jobs`` jobs of the graphs, each as often as the others but for one, in random order.
+
+    One arrives every ``gap_s`` seconds, the first at 0; ``poisson=True`` draws the gaps from an exponential
+    distribution of that mean. ``beta`` is a distribution by name, or one of the letters of ``PAPER_BETAS``.
+
+    Raises:
+        WorkloadError: No graphs, no jobs, or a gap that is not positive.
+    """
+
+    graphs: tuple[ComputationGraph, ...]
+    jobs: int = 1001
+    beta: str = "A"
+    gap_s: float = 1000.0
+    poisson: bool = False
+    steps: int = 50
+
+    def __post_init__(self) -> None:
+        if not self.graphs:
+            raise WorkloadError("a RAMP workload needs at least one computation graph")
+        if self.jobs < 1:
+            raise WorkloadError(f"jobs must be at least 1, got {self.jobs!r}")
+        if not self.gap_s > 0:
+            raise WorkloadError(f"gap_s must be positive, got {self.gap_s!r}")
+
+    def draw(self, seed: int) -> tuple[RampJob, ...]:
+        """The jobs of one episode; models, arrivals and betas each have a stream of their own."""
+        rounds = -(-self.jobs // len(self.graphs))
+        order = stream(seed, "ramp models").permutation(np.tile(np.arange(len(self.graphs)), rounds))[: self.jobs]
+        gaps = np.full(self.jobs - 1, self.gap_s)
+        if self.poisson:
+            gaps = stream(seed, "ramp arrivals").exponential(self.gap_s, self.jobs - 1)
+        arrivals = np.concatenate([[0.0], np.cumsum(gaps)])
+        betas = BETAS.create(PAPER_BETAS.get(self.beta, self.beta))(stream(seed, "ramp betas"), self.jobs)
+        return tuple(
+            RampJob(str(number), self.graphs[graph], float(at), float(beta), self.steps)
+            for number, (graph, at, beta) in enumerate(zip(order.tolist(), arrivals, betas, strict=True))
+        )
+
+
+def _check(least: float, most: float) -> None:
+    if not 0 < least <= most:
+        raise WorkloadError(f"beta must lie between limits above 0, the smaller one first, got {least!r} and {most!r}")
