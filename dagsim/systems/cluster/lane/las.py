@@ -6,7 +6,6 @@ Between rounds what fits is started in that order and nothing is preempted.
 
 from __future__ import annotations
 
-from math import fmod
 from typing import NamedTuple
 
 import numpy as np
@@ -183,7 +182,7 @@ def _look(s: State, p: Las) -> None:
 def _round_begins(s: State, p: Las) -> bool:
     """Count rounds up to now; True if one begins at this instant."""
     now, quantum = s.now[0], p.t[QUANTUM]
-    quotient = (now - fmod(now, quantum)) / quantum
+    quotient = (now - now % quantum) / quantum  # as Python divides
     whole = np.floor(quotient)
     if quotient - whole > 0.5:
         whole += 1.0
