@@ -102,7 +102,7 @@ def heft_example() -> TaskGraph:
     return TaskGraph(tasks, tuple(Edge(parent - 1, child - 1, cost * 1e9) for (parent, child), cost in costs.items()))
 
 
-def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads: int = 8) -> None:
+def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads: int = 6) -> None:
     """Raise unless the policy is sound on small adverse work: DAGs, gangs, shares of GPUs, CPU-only tasks, two GPU
     types, crowds that arrive at once, admission, wrong estimates, and nodes that fail, leave for good or all at once.
 

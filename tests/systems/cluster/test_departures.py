@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from dagsim.errors import Stalled
-from dagsim.model import Cluster, Decision, Job, Kind, Node, Start, Task, TaskGraph, gpu_type
+from dagsim.model import Cluster, Decision, Job, Kind, Node, Start, Task, TaskGraph, Wait, gpu_type
 from dagsim.model.schedule import Schedule
 from dagsim.systems.cluster import ClusterKernel, Maintenance, NodeFailures
 from dagsim.systems.cluster.models.failures import FailureModel, Outages
@@ -139,3 +139,19 @@ def test_fgd_knows_which_gpus_are_free() -> None:
     jobs = [Job.single(f"j{n}", Task("t", 1.0 + n % 7, gpus=(0.2, 0.5, 1.0)[n % 3]), n * 0.05) for n in range(400)]
     schedule = run(gpus(4, 4), jobs, policy="fifo-fit[placement=fgd]")
     assert sum(row.kind == Kind.COMPLETED for row in schedule.log) == 400
+
+
+def test_energy_saver_takes_the_type_that_has_not_left() -> None:
+    # Twice as slow as it allows itself on T4, but there is nothing else any more: 4 s of work at half speed.
+    cluster = Cluster((Node("a", gpu_type("A100-40"), 1), Node("t", gpu_type("T4"), 1)))
+    slow = Job.single("j", Task("t", 4.0, speeds={"A100-40": 2.0, "T4": 0.5}), 1.0)
+    assert run(cluster, [slow], Outages(((0, 0.0, FOREVER),)), policy="energy-saver").ended_s == 1 + 8
+
+
+def test_a_policy_that_asks_to_be_woken_for_ever_has_stalled() -> None:
+    class Patient:
+        def decide(self, view: ClusterView) -> Iterable[Decision]:
+            return (*Greedy().decide(view), Wait(view.now + 1))
+
+    with pytest.raises(Stalled, match=r"nothing that is pending helps: j/t0 asks .* \(n0\)"):
+        ClusterKernel(gpus(1), [dag(5)], disturbances=(Maintenance((0,), 2, FOREVER),)).run(Patient())

@@ -27,8 +27,9 @@ def busy_watts(view: ClusterView) -> list[float]:
 class EnergySaver:
     """Shortest first, each task only on types where it takes at most ``slowdown`` times its least seconds, and of those
     with room on the one where it needs the least energy: seconds x GPUs x (busy - idle watts). A task waits where none
-    of them has room. Clairvoyant, not preemptive. O(groups x types) per decision; a group has the same demand and the
-    same ratios of speed (bounded-slowdown energy saving as in Auxo and Zeus; You et al., NSDI 2023).
+    of them has room, as long as anything is still to happen. Clairvoyant, not preemptive. O(groups x types) per
+    decision; a group has the same demand and the same ratios of speed (bounded-slowdown energy saving as in Auxo and
+    Zeus; You et al., NSDI 2023).
 
     Raises:
         ConfigError: ``slowdown`` is below 1.
@@ -46,6 +47,8 @@ class EnergySaver:
             self._watts = busy_watts(view)
         groups = view.index(self, lambda: _Shortest(self.slowdown, self._watts, view.machines))
         pair = groups.first(view.machines)
+        if pair is None and not view.pending:  # the types it may use have left for good
+            pair = view.typed_queue(by_seconds).first_fit()
         placement = None if pair is None else self._place(view, *pair)
         if pair is not None and placement is not None:
             yield Start(pair[0], placement)

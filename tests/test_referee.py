@@ -1,0 +1,56 @@
+"""The independent referee and dagsim write the same log; a referee with another tie rule does not."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("referee", ROOT / "scripts" / "referee.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["referee"] = module  # its dataclasses look themselves up
+    spec.loader.exec_module(module)
+    return module
+
+
+referee = script()
+
+
+@pytest.mark.parametrize("policy", referee.POLICIES_PLAYED)
+def test_dagsim_and_the_referee_agree_to_the_last_bit(policy: str) -> None:
+    workloads = [referee.draw(seed) for seed in range(20_000, 20_100)]
+    assert [found for each in workloads if (found := referee.difference(each, policy))] == []
+
+
+def test_the_workloads_have_what_they_promise() -> None:
+    workloads = [referee.draw(seed) for seed in range(20_000, 20_100)]
+    rows = [row for each in workloads for row in referee.referee_rows(each, "fifo")]
+    kinds = {row[0] for row in rows}
+    assert kinds == {
+        referee.ARRIVED,
+        referee.REJECTED,
+        referee.STARTED,
+        referee.FINISHED,
+        referee.FAILED,
+        referee.COMPLETED,
+        referee.DOWN,
+        referee.UP,
+    }
+    assert any(task.gang and task.instances > 1 for each in workloads for job in each.jobs for task in job.tasks)
+    assert any(job.graph.edges for each in workloads for job in each.jobs)
+    assert max(len({type_ for type_, _ in each.nodes}) for each in workloads) == 3
+
+
+def test_another_rule_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Youngest instead of oldest among pairs that take equally long."""
+    monkeypatch.setattr(referee.Piece, "age", property(lambda piece: (-piece.job, piece.task, piece.number)))
+    assert any(referee.difference(referee.draw(seed), "sjf") for seed in range(20_000, 20_020))
