@@ -10,6 +10,7 @@ from typing import Any
 from dagsim.config.schema import Config
 from dagsim.errors import UnknownName
 from dagsim.metrics import Summary, summarize
+from dagsim.metrics.observed import observed_against_simulated
 from dagsim.model import Decision, Job
 from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
@@ -92,7 +93,7 @@ def simulate(config: Config, policy: str, seed: int, tell: Callable[[int], None]
     schedule = simulation.run(timed)
     wall_s = perf_counter() - began
     schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
-    return Result(policy, seed, supply.facts(), schedule, summarize(schedule), wall_s)
+    return Result(policy, seed, supply.facts() | _observed(supply, schedule), schedule, summarize(schedule), wall_s)
 
 
 def check(config: Config, policies: Iterable[str]) -> None:
@@ -150,6 +151,13 @@ def _simulation(config: Config, jobs: Iterable[Job], seed: int, more: Iterable[F
         estimates=config.estimates,
         seed=seed,
     )
+
+
+def _observed(supply: JobStream, schedule: Schedule) -> dict[str, Any]:
+    """The waits of the real cluster beside those of the simulation, where the trace says them."""
+    known = supply.observed()
+    compared = None if known is None else observed_against_simulated(schedule, *known)
+    return {} if compared is None else {"observed": compared.to_dict()}
 
 
 def _told(supply: JobStream, tell: Callable[[int], None] | None) -> Iterator[Job]:

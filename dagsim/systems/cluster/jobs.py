@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain
-from math import isfinite
+from math import isfinite, nan
 from typing import Annotated, Any, TypeAlias
 
 from dagsim.model import Cluster, Job
@@ -41,6 +41,7 @@ class JobStream:
         self._first_s = self._last_s = 0.0
         self.count = 0
         """Jobs so far."""
+        self._observed: dict[int, tuple[float, float]] = {}
 
     def downtimes(self) -> Outages:
         """When the trace's own machines are not there (in a window: never); reads the first job, from whose arrival its
@@ -61,10 +62,20 @@ class JobStream:
             if not self.count:
                 self._first_s = job.arrival_s
             self._last_s = job.arrival_s
+            if job.observed_start_s is not None:
+                eligible_s = job.arrival_s if job.eligible_s is None else job.eligible_s
+                self._observed[self.count] = job.observed_start_s, eligible_s
             self.count += 1
             for task in job.graph.tasks:
                 add(task)
             yield job
+
+    def observed(self) -> tuple[list[float], list[float]] | None:
+        """When each job so far really started, and since when it could have; ``None`` if that is known of none."""
+        if not self._observed:
+            return None
+        pairs = [self._observed.get(number, (nan, nan)) for number in range(self.count)]
+        return [start for start, _ in pairs], [eligible for _, eligible in pairs]
 
     @property
     def load(self) -> Load:
