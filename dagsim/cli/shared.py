@@ -159,11 +159,15 @@ def run_kept(
 
 
 def _print(folder: RunFolder, lines: Sequence[RunLine]) -> None:
-    from dagsim.report.tables import comparison_table, summary_table, workload_notes
+    from dagsim.report.tables import comparison_table, observed_table, summary_table, workload_notes
     from dagsim.report.terminal import console
 
     many = len({line.policy for line in lines}) > 1
     console().print(comparison_table(lines) if many else summary_table(lines))
+    first = {line.policy: line for line in reversed(lines)}  # of several seeds the first
+    for policy, line in reversed(first.items()):
+        if "observed" in line.workload:
+            console().print(observed_table(policy, line.workload["observed"]))
     for note in workload_notes([line.workload for line in lines]):
         typer.echo(note)
     typer.echo(f"run folder: {folder.path}")

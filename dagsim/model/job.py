@@ -82,8 +82,8 @@ class Job:
     """A DAG of tasks that arrives at ``arrival_s``; done when all its tasks are.
 
     ``priority``: larger is more urgent. ``deadline_s`` is a point in time, not a span. ``weight`` is what a second of
-    this job's waiting costs. ``observed_start_s`` and ``eligible_s`` are what the log of a real cluster says of it:
-    when it started there (in the attempt that is kept), and since when it could have.
+    this job's waiting costs. ``observed_start_s``, ``eligible_s`` and ``observed_nodes`` are what the log of a real
+    cluster says of it: when it started there (in the attempt that is kept), since when it could have, and where.
 
     Raises:
         ModelError: Negative arrival, a deadline or an observation before it, or a weight that is not positive.
@@ -98,6 +98,7 @@ class Job:
     weight: float = 1.0
     observed_start_s: float | None = None
     eligible_s: float | None = None
+    observed_nodes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.arrival_s < inf:

@@ -20,12 +20,15 @@ __all__ = [
     "comparison_table",
     "info_tables",
     "number",
+    "observed_table",
     "published_table",
     "summary_table",
     "trace_notes",
     "workload_notes",
 ]
 
+_TENANTS = 8
+"""So many tenants are shown, those with the most jobs; ``runs.jsonl`` has them all."""
 _SHOWN = (
     "jct_s.mean",
     "jct_s.p50",
@@ -124,6 +127,27 @@ def comparison_table(lines: Sequence[RunMetrics], reference: str | None = None, 
         if left:
             beside.append(f"{standing.not_done:,}")
         table.add_row(mark, escape(standing.policy), number(standing.mean.value), *ratio, *beside)
+    return table
+
+
+def observed_table(policy: str, waits: Mapping[str, Any]) -> Table:
+    """Waits on the real cluster against those of a simulation, in all, by tenant and by size (``ObservedWaits``)."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=f"{escape(policy)}: observed and simulated waits in s", title_justify="left")
+    for head in ("", "jobs", "observed\nmean / median / p95", "simulated\nmean / median / p95", "difference\nof means"):
+        table.add_column(head, justify="right" if head else "left")
+    groups = {"all": waits["total"]} | waits["by_size"]
+    if len(waits["by_tenant"]) > 1:
+        most_first = sorted(waits["by_tenant"].items(), key=lambda group: -group[1]["jobs"])
+        groups |= {f"tenant {name or '(none)'}": pair for name, pair in most_first[:_TENANTS]}
+    for name, pair in groups.items():
+        spreads = [" / ".join(number(each) for each in pair[side].values()) for side in ("observed_s", "simulated_s")]
+        table.add_row(escape(name), f"{pair['jobs']:,}", *spreads, number(pair["difference_s"]))
+    if waits["left_out"]:
+        table.caption = f"{waits['left_out']:,} jobs left out: not observed, or not started here"
+        table.caption_justify = "left"
     return table
 
 

@@ -109,4 +109,5 @@ def shifted(job: Job, origin: float, scale: float) -> Job:
         None if each is None or scale != 1 else max(arrival, each - origin)  # rounding must not put it before
         for each in (job.observed_start_s, job.eligible_s)
     )
-    return Job(job.id, job.graph, arrival, job.priority, job.tenant, deadline, job.weight, started, eligible)
+    nodes = job.observed_nodes if scale == 1 else ()
+    return Job(job.id, job.graph, arrival, job.priority, job.tenant, deadline, job.weight, started, eligible, nodes)

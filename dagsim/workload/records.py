@@ -49,6 +49,8 @@ def job_of(record: dict[str, Any]) -> Job:
         if not isinstance(value, list):
             raise WrongRecord(f"{name}: should be a list, got {short(value)}")
     _check(record, _JOB_FIELDS, ("id",), "")
+    if "observed_nodes" in record:
+        record["observed_nodes"] = tuple(record["observed_nodes"])
     graph = TaskGraph(
         tuple([_task(task, place) for place, task in enumerate(tasks)]),
         tuple([_edge(edge, place) for place, edge in enumerate(edges)]),
@@ -141,6 +143,7 @@ _JOB_FIELDS = {
     "weight": _NUMBER,
     "observed_start_s": _optional(_is_number, "a finite number"),
     "eligible_s": _optional(_is_number, "a finite number"),
+    "observed_nodes": _Field(_are_texts, "a list of names"),
 }
 _TASK_FIELDS = {
     "name": _TEXT,

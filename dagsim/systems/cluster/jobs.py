@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import chain
-from math import isfinite
+from math import isfinite, nan
 from typing import Annotated, Any, TypeAlias
 
 from dagsim.model import Cluster, Job
@@ -36,6 +36,7 @@ class JobStream:
         self._meter = LoadMeter(cluster, runtime)
         self._first_s = self._last_s = 0.0
         self._count = 0
+        self._observed: dict[int, tuple[float, float]] = {}
 
     def __iter__(self) -> Iterator[Job]:
         if not isinstance(self._jobs, list):
@@ -62,6 +63,14 @@ class JobStream:
             for _ in self._metered(self._jobs):
                 pass
         return self._meter.over(self._last_s - self._first_s, self._count)
+
+    def observed(self) -> tuple[list[float], list[float]] | None:
+        """The real start of each job that came, and the time since which it could have started; ``None`` if that is
+        known of none."""
+        if not self._observed:
+            return None
+        pairs = [self._observed.get(number, (nan, nan)) for number in range(self._count)]
+        return [start for start, _ in pairs], [eligible for _, eligible in pairs]
 
     def facts(self) -> dict[str, Any]:
         """Facts of the jobs that came, as plain values."""
@@ -91,6 +100,9 @@ class JobStream:
             if not self._count:
                 self._first_s = job.arrival_s
             self._last_s = job.arrival_s
+            if job.observed_start_s is not None:
+                eligible_s = job.arrival_s if job.eligible_s is None else job.eligible_s
+                self._observed[self._count] = job.observed_start_s, eligible_s
             self._count += 1
             for task in job.graph.tasks:
                 add(task)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from dagsim.metrics.observed import observed_against_simulated
 from dagsim.model import Cluster, Job
 from dagsim.registry import Registry
 from dagsim.systems.cluster.codecs import CODECS
@@ -125,11 +126,15 @@ class ClusterScenario:
         return CODECS
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Facts of the jobs that came: number, load, and of a trace what was read and dropped."""
+        """Facts of the jobs that came: number, load, and of a trace what was read and dropped, and the
+        observed waits beside the simulated ones where it says them."""
         assert isinstance(kernel, ClusterKernel)
         jobs = kernel.jobs.jobs if isinstance(kernel.jobs, Heard) else kernel.jobs
         assert isinstance(jobs, JobStream)
-        return jobs.facts()
+        facts = jobs.facts()
+        observed = jobs.observed()
+        waits = None if observed is None else observed_against_simulated(kernel.schedule, *observed)
+        return facts if waits is None else facts | {"observed": waits.to_dict()}
 
     def check(self) -> None:
         """Make a kernel without jobs, and look at the beginning of a trace and whether its options fit.

@@ -187,6 +187,7 @@ class _Reading:
             self._tenant(last),
             observed_start_s=max(arrival_s, max(bound) if gang else min(bound)) if bound else None,
             eligible_s=arrival_s,
+            observed_nodes=tuple(dict.fromkeys([piece.node for piece in last if piece.node])),
         )
 
     def _task(self, name: str, pieces: Sequence[Piece], gang: bool) -> Task:

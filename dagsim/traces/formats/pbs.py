@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from sys import intern
 from typing import NamedTuple
 
 from dagsim.errors import ConfigError, ModelError, TraceError
@@ -31,6 +32,8 @@ _LONGEST = 1 << 20  # lines of big jobs list every core: 100 KB is normal
 _UNITS_GB = {"b": 2.0**-30, "kb": 2.0**-20, "mb": 2.0**-10, "gb": 1.0, "tb": 2.0**10, "pb": 2.0**20, "w": 2.0**-27}
 _SIZE = re.compile(r"(\d{1,18})([kmgtp]?b|w)?", re.IGNORECASE)
 _TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
+_HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
+_MOST_NODES = 1 << 14  # of one job
 _PROTOCOLS = ("last-attempt", "all-attempts")
 _FAR_S = 60  # walltime is counted when the server hears of it
 
@@ -191,6 +194,7 @@ class _Reading:
             tenant=self._tenant(said),
             observed_start_s=max(group.time, shown.start_s),
             eligible_s=max(group.time, shown.eligible_s),
+            observed_nodes=tuple(dict.fromkeys(map(intern, _HOST.findall(said.get("exec_host", "")))))[:_MOST_NODES],
         )
 
     def _task(self, name: str, chunk: _Chunk, seconds: float, limit_s: float | None) -> Task:

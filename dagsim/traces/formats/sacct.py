@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from math import inf
+from sys import intern
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Job, Task, TaskGraph
 from dagsim.traces.fields import Dirty, count, number
 from dagsim.traces.gather import Gathered, gather, pack, unpack
+from dagsim.traces.hostlists import hosts
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
@@ -41,6 +43,7 @@ __all__ = ["Sacct"]
 _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0
+_MOST_NODES = 1 << 14  # of one job
 
 
 class Sacct(Reader):
@@ -123,6 +126,7 @@ class _Attempt:
     given: Resources
     ran: bool
     restarts: bool
+    node_list: str
 
     @property
     def base(self) -> str:
@@ -231,6 +235,7 @@ class _Reading:
             given,
             ran,
             not is_unset(row["Restarts"]) and number(row["Restarts"], "Restarts") > 0,
+            row["NodeList"],
         )
 
     def _tenant(self, row: dict[str, str]) -> str:
@@ -314,7 +319,16 @@ class _Reading:
             tenant=first.tenant,
             observed_start_s=None if shown.start_s is None else max(group.time, shown.start_s),
             eligible_s=max(group.time, shown.eligible_s),
+            observed_nodes=self._nodes([each[-1] for each in components]),
         )
+
+    def _nodes(self, shown: list[_Attempt]) -> tuple[str, ...]:
+        """The nodes that the log names; none where its list cannot be read."""
+        try:
+            listed = [hosts(each.node_list, _MOST_NODES) for each in shown]
+        except ValueError:
+            return ()
+        return tuple([intern(name) for names in listed for name in names])
 
     def _task(self, attempts: list[_Attempt], name: str) -> Task:
         last = attempts[-1]

@@ -53,6 +53,7 @@ class Piece:
     fate: str
     """``over``, ``failed``, ``evicted``, ``runs`` or ``waits``."""
     is_workload: bool = False
+    node: str = ""
 
     def to_text(self) -> str:
         """The facts as one line, for ``from_text``."""
@@ -102,6 +103,7 @@ def pod(object: Any, scheduled_s: float | None = None) -> Piece:
         started_s,
         ended_s,
         _fate(status),
+        node=text_in(spec, "nodeName"),
     )
 
 

@@ -25,6 +25,7 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             "easy-events", ".backfilling.easy_events:EasyEvents", "EASY, decided at every event as PYSS does", _COSTLY
         ),
         Entry("committed", ".backfilling.committed:Committed", "RLScheduler's: one at a time, waited for", _COSTLY),
+        Entry("recorded", ".orders.observed:AsObserved", "when and where the trace says that it started"),
         Entry("random", ".orders.random_feasible:RandomFeasible", "anything that fits, uniformly"),
         Entry("sjf", ".orders.static:sjf", "shortest pair of task and GPU type first", _KNOWS),
         Entry("srtf", ".preemptive.srtf:srtf", "shortest remaining time first", ("clairvoyant", "preemptive")),

@@ -1,0 +1,117 @@
+"""Waits on the real cluster, as its log says, against waits in the simulation of the same jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dagsim.metrics.columns import Columns, Floats, Ints, Source, columns
+
+__all__ = ["ObservedWaits", "WaitPair", "Waits", "observed_against_simulated"]
+
+_GROUPS = 32
+_OTHER = "(other)"
+_SIZES = ((0.0, "0 GPUs"), (0.999, "under 1 GPU"), (1.0, "1 GPU"), (4.0, "2-4 GPUs"), (8.0, "5-8 GPUs"),
+          (32.0, "9-32 GPUs"), (np.inf, "over 32 GPUs"))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Seconds that jobs waited."""
+
+    mean: float
+    median: float
+    p95: float
+
+    @classmethod
+    def of(cls, waits: Floats) -> Waits:
+        """The mean and percentiles of ``waits``, of which there is at least one; percentiles interpolate linearly."""
+        return cls(float(waits.mean()), *np.percentile(waits, [50, 95]).tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class WaitPair:
+    """The waits of the same jobs, there and here."""
+
+    jobs: int
+    observed_s: Waits
+    simulated_s: Waits
+    difference_s: float
+    """Mean of simulated - observed: above 0 the simulation lets jobs wait longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedWaits:
+    """All jobs of which both waits are known, and the same by tenant and by GPUs."""
+
+    total: WaitPair
+    by_tenant: dict[str, WaitPair]
+    by_size: dict[str, WaitPair]
+    left_out: int
+    """Jobs without an observed start, or that did not start in the simulation."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return asdict(self)
+
+
+def observed_against_simulated(
+    source: Source, observed_start_s: Sequence[float] | Floats, eligible_s: Sequence[float] | Floats
+) -> ObservedWaits | None:
+    """Compare waits job by job; ``None`` if no job has both.
+
+    ``observed_start_s`` and ``eligible_s`` have an entry for each job in the order of ``Record.job``, NaN where
+    nothing is known. Both waits count from when the job could start (else from its arrival): what no scheduler can
+    avoid (a dependency, a hold, the delay of a requeue) is in neither.
+    """
+    made = columns(source)
+    jobs = made.jobs
+    since_s = np.fmax(jobs.arrival_s, np.asarray(eligible_s, float))
+    observed = np.maximum(np.asarray(observed_start_s, float) - since_s, 0.0)
+    simulated = np.maximum(_first_start_s(made) - since_s, 0.0)
+    known = np.flatnonzero(np.isfinite(observed) & np.isfinite(simulated))
+    if not len(known):
+        return None
+    observed, simulated = observed[known], simulated[known]
+    tenants = [jobs.tenant[index] for index in known]
+    sizes = np.searchsorted([most for most, _ in _SIZES], jobs.gpus[known])
+    return ObservedWaits(
+        _pair(observed, simulated),
+        _grouped(_pooled(tenants), observed, simulated),
+        _grouped([_SIZES[size][1] for size in sizes], observed, simulated, [name for _, name in _SIZES]),
+        len(jobs) - len(known),
+    )
+
+
+def _first_start_s(made: Columns) -> Floats:
+    first = np.full(len(made.jobs), np.inf)
+    np.minimum.at(first, made.runs.job, made.runs.start_s)
+    first[np.isinf(first)] = np.nan
+    return first
+
+
+def _pooled(names: list[str]) -> list[str]:
+    """The names with the most jobs; the others become one."""
+    listed, places = np.unique(names, return_inverse=True)
+    counts: Ints = np.bincount(places)
+    if len(listed) <= _GROUPS:
+        return names
+    kept = {str(listed[index]) for index in np.argsort(-counts, kind="stable")[:_GROUPS]}
+    return [name if name in kept else _OTHER for name in names]
+
+
+def _grouped(
+    labels: list[str], observed: Floats, simulated: Floats, order: Sequence[str] | None = None
+) -> dict[str, WaitPair]:
+    by_label: dict[str, list[int]] = {}
+    for index, label in enumerate(labels):
+        by_label.setdefault(label, []).append(index)
+    names = sorted(by_label) if order is None else [name for name in order if name in by_label]
+    return {name: _pair(observed[by_label[name]], simulated[by_label[name]]) for name in names}
+
+
+def _pair(observed: Floats, simulated: Floats) -> WaitPair:
+    return WaitPair(len(observed), Waits.of(observed), Waits.of(simulated), float((simulated - observed).mean()))

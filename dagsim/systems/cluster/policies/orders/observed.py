@@ -1,0 +1,93 @@
+"""The schedule that a real cluster's log shows, once more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+
+from dagsim.model import Decision, Placement, Share, Start, Wait
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
+from dagsim.systems.cluster.state import Queue, TaskState
+from dagsim.systems.cluster.view import ClusterView
+
+__all__ = ["AsObserved"]
+
+
+class AsObserved:
+    """Start every job when the trace says that it started (``Job.observed_start_s``), on the nodes that it names where
+    the cluster has nodes of that name with room, else wherever ``placement`` finds room; tasks of which nothing was
+    observed start at once. What finds no room starts late, oldest first. Not clairvoyant. Cost: O(log tasks)."""
+
+    def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
+        self._place = placing(placement).place
+        self._nodes: dict[str, list[int]] = {}
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        due = view.index(self, lambda: _Due(Queue(_due_s, view.machines)))
+        while (task := due.next(view.now)) is not None:
+            due.late.push(task)  # of several instances some may have to wait; it drops what does not wait
+            placement = self._observed(view, task) or self._place(view, task)
+            if placement is not None:
+                yield Start(task, placement)
+                return
+        late = due.late.first_fit()
+        placement = None if late is None else self._place(view, late)
+        if late is not None and placement is not None:
+            yield Start(late, placement)
+        elif due.later:
+            yield Wait(due.later[0][0])
+
+    def _observed(self, view: ClusterView, task: TaskState) -> Placement | None:
+        """A placement on the nodes that the log names; nothing where they are not there or have no room."""
+        names = task.job.job.observed_nodes
+        if not names:
+            return None
+        if not self._nodes:
+            for index, node in enumerate(view.cluster.nodes):
+                self._nodes.setdefault(node.name.partition(":")[0], []).append(index)
+        machines = [view.machines.list[index] for name in names for index in self._nodes.get(name, ())]
+        for type_ in dict.fromkeys([machine.type for machine in machines if machine.type in task.demand.types]):
+            room = [(each.index, each.room(task.demand)) for each in machines if each.type == type_]
+            room = [each for each in room if each[1]]
+            if sum(count for _, count in room) >= (task.waiting if task.demand.gang else 1):
+                return _spread(room, task.waiting)
+        return None
+
+
+class _Due:
+    """Ready tasks by when they are due, and those that are due and found no room."""
+
+    def __init__(self, late: Queue) -> None:
+        self.later: list[tuple[float, int, int, TaskState]] = []
+        self.late = late
+
+    def push(self, task: TaskState) -> None:
+        heappush(self.later, (_due_s(task), task.order, task.piece, task))
+
+    def next(self, now: float) -> TaskState | None:
+        """The next task that is due by ``now`` and still waits."""
+        while self.later and (self.later[0][0] <= now or not self.later[0][3].waiting):
+            task = heappop(self.later)[3]
+            if task.waiting:
+                return task
+        return None
+
+
+def _due_s(task: TaskState) -> float:
+    observed_s = task.job.job.observed_start_s
+    return task.ready_s if observed_s is None else max(task.ready_s, observed_s)
+
+
+def _spread(room: list[tuple[int, int]], waiting: int) -> Placement:
+    """The waiting instances over the nodes: evenly if that fits, as a batch system does, else filling one by one."""
+    each, rest = divmod(waiting, len(room))
+    even = [each + (place < rest) for place in range(len(room))]
+    if all(count <= free for count, (_, free) in zip(even, room, strict=True)):
+        return tuple([Share(index, count) for count, (index, _) in zip(even, room, strict=True) if count])
+    shares = []
+    for index, free in room:
+        count = min(free, waiting)
+        waiting -= count
+        if count:
+            shares.append(Share(index, count))
+    return tuple(shares)

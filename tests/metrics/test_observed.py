@@ -1,0 +1,58 @@
+"""Observed against simulated waits."""
+
+from __future__ import annotations
+
+from math import nan
+
+import pytest
+
+from dagsim.metrics.observed import observed_against_simulated
+from dagsim.model import Cluster, Job, Task
+from dagsim.model.schedule import Schedule
+from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.policies import POLICIES
+
+
+@pytest.fixture
+def schedule() -> Schedule:
+    """Three jobs of 10 s one after the other on one GPU, all there at 0, of 1, 1 and a half GPU."""
+    jobs = [Job.single(f"j{n}", Task("t", 10, gpus=gpus), tenant=who) for n, (gpus, who) in enumerate(_JOBS)]
+    return ClusterKernel(Cluster.of({"T4": 1}, per_node=1), jobs, runtime=Recorded()).run(POLICIES.create("fifo"))
+
+
+_JOBS = ((1, "a"), (1, "b"), (0.5, "b"))
+
+
+def test_mean_median_and_p95_of_both_and_their_difference(schedule: Schedule) -> None:
+    # simulated 0, 10, 20; observed 5, 10, 45
+    got = observed_against_simulated(schedule, [5, 10, 45], [0, 0, 0])
+    assert got is not None
+    assert (got.total.jobs, got.total.observed_s.mean, got.total.observed_s.median) == (3, 20, 10)
+    assert got.total.observed_s.p95 == pytest.approx(10 + 0.9 * 35)
+    assert (got.total.simulated_s.mean, got.total.simulated_s.median) == (10, 10)
+    assert got.total.difference_s == -10
+
+
+def test_it_is_told_by_tenant_and_by_size(schedule: Schedule) -> None:
+    got = observed_against_simulated(schedule, [5, 10, 45], [0, 0, 0])
+    assert got is not None
+    assert {name: (pair.jobs, pair.difference_s) for name, pair in got.by_tenant.items()} == {
+        "a": (1, -5),
+        "b": (2, -12.5),
+    }
+    assert {name: pair.jobs for name, pair in got.by_size.items()} == {"under 1 GPU": 1, "1 GPU": 2}
+
+
+def test_both_waits_count_from_when_the_job_could_start(schedule: Schedule) -> None:
+    # the last job could not start before 30 s, so that its start at 20 s here is no wait
+    got = observed_against_simulated(schedule, [0, 10, 45], [0, 0, 30])
+    assert got is not None
+    assert (got.total.observed_s.mean, got.total.simulated_s.mean) == pytest.approx((25 / 3, 10 / 3))
+
+
+def test_jobs_that_were_not_observed_are_left_out(schedule: Schedule) -> None:
+    got = observed_against_simulated(schedule, [nan, 10, nan], [nan, 0, nan])
+    assert got is not None
+    assert (got.total.jobs, got.left_out, got.total.difference_s) == (1, 2, 0)
+    assert observed_against_simulated(schedule, [nan] * 3, [nan] * 3) is None
