@@ -21,9 +21,10 @@ from time import thread_time
 
 from dagsim.experiment.api import DEFAULT_GPUS
 from dagsim.model import Cluster, Decision, Job
-from dagsim.systems.cluster import ClusterKernel, ClusterPolicy
+from dagsim.systems.cluster import ClusterPolicy
 from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.workload import PRESETS
 from dagsim.workload.arrivals import Batch
@@ -91,7 +92,7 @@ def jobs(count: int, dag: bool) -> list[Job]:
 def cost_us(name: str, waiting: list[Job], decisions: int, seconds: float) -> float:
     """CPU microseconds per decision of the policy called ``name``."""
     watch = Stopwatch(POLICIES.create(name, seed=1), decisions, seconds)
-    simulation = ClusterKernel(Cluster.of(DEFAULT_GPUS), waiting, runtime=Throughput(), seed=1)
+    simulation = ClusterScenario(Cluster.of(DEFAULT_GPUS), waiting, Throughput()).kernel(1)
     with suppress(Enough):
         simulation.run(watch)
     return 1e6 * min(watch.parts or [watch.per_decision_s()])

@@ -20,9 +20,9 @@ from math import inf
 from typing import NamedTuple
 
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
-from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
 
 TYPES = ("A100-40", "V100-16", "T4")
 POLICIES_PLAYED = ("fifo", "sjf")
@@ -355,7 +355,7 @@ def _seconds(task: Task, type_: str) -> float:
 def dagsim_rows(workload: Workload, policy: str) -> list[Row]:
     """The log by dagsim."""
     nodes = tuple(Node(f"n{at}", gpu_type(type_), gpus) for at, (type_, gpus) in enumerate(workload.nodes))
-    kernel = ClusterKernel(Cluster(nodes), workload.jobs, disturbances=(Outages(tuple(workload.absences)),))
+    kernel = ClusterScenario(Cluster(nodes), workload.jobs, disturbances=(Outages(tuple(workload.absences)),)).kernel(0)
     return [(int(row[0]), *row[1:]) for row in kernel.run(POLICIES.create(policy)).log]  # type: ignore[misc]
 
 

@@ -23,8 +23,10 @@ import numpy as np
 from dagsim.errors import DagsimError
 from dagsim.metrics import bounded_slowdown_hpc
 from dagsim.model import Cluster, Job, Node
-from dagsim.systems.cluster import ClusterKernel, Estimates
+from dagsim.systems.cluster import Estimates
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.seam import drive
 from dagsim.traces import TraceOptions, open_trace
 
 __all__ = ["means", "starts"]
@@ -55,7 +57,7 @@ def means(jobs: list[Job], processors: int) -> dict[str, dict[str, float]]:
             for start in starts(len(jobs)):
                 policy = POLICIES.create(f"committed[score={score},backfill={backfill}]")
                 part = jobs[start : start + LENGTH]
-                schedule = ClusterKernel(cluster, part, estimates=Estimates("predicted")).run(policy)
+                schedule = drive(ClusterScenario(cluster, part, estimates=Estimates("predicted")).kernel(0), policy)
                 sequences.append(float(bounded_slowdown_hpc(schedule).mean()))
             found[name][told] = float(np.mean(sequences))
     return found

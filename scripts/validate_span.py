@@ -17,8 +17,9 @@ from statistics import mean, median
 from dagsim.errors import DagsimError
 from dagsim.metrics import jct
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph
-from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.seam import drive
 from dagsim.traces import open_trace
 
 __all__ = ["spans"]
@@ -28,7 +29,7 @@ INFINITE = Cluster((Node("infinite", None, 0, 2.0**40, 2.0**40),))
 
 def spans(jobs: Iterator[Job]) -> list[float]:
     """Seconds from arrival to completion of every job where nothing ever waits for room."""
-    schedule = ClusterKernel(INFINITE, map(_free, jobs)).run(POLICIES.create("fifo"))
+    schedule = drive(ClusterScenario(INFINITE, map(_free, jobs)).kernel(0), POLICIES.create("fifo"))
     return [float(seconds) for seconds in jct(schedule)]
 
 

@@ -20,8 +20,9 @@ from typing import TypedDict
 from dagsim.errors import DagsimError, TraceError
 from dagsim.metrics import makespan
 from dagsim.model import Cluster, Job, Node
-from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.seam import drive
 from dagsim.traces import open_trace
 
 __all__ = ["Found", "against_optimum"]
@@ -42,7 +43,7 @@ def against_optimum(jobs: list[Job], cores: int, optimum: dict[str, float]) -> F
     ratios = []
     for job in jobs:
         if job.id in optimum:
-            schedule = ClusterKernel(cluster, [job]).run(POLICIES.create("critical-path"))
+            schedule = drive(ClusterScenario(cluster, [job]).kernel(0), POLICIES.create("critical-path"))
             ratios.append(makespan(schedule) / optimum[job.id])
     if not ratios:
         raise TraceError(f"no optimum for any of the {len(jobs)} graphs on {cores} cores")

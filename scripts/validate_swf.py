@@ -17,8 +17,10 @@ from pathlib import Path
 from dagsim.errors import DagsimError
 from dagsim.metrics import bounded_slowdown_hpc, wait
 from dagsim.model import Cluster, Job, Node
-from dagsim.systems.cluster import ClusterKernel, Estimates
+from dagsim.systems.cluster import Estimates
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.seam import drive
 from dagsim.traces import TraceOptions, open_trace
 
 __all__ = ["means"]
@@ -27,7 +29,9 @@ __all__ = ["means"]
 def means(jobs: list[Job], processors: int, policy: str) -> dict[str, float]:
     """Mean wait and mean bounded slowdown of all jobs under ``policy`` on one machine of ``processors`` cores."""
     cluster = Cluster((Node("machine", None, 0, processors),))
-    schedule = ClusterKernel(cluster, jobs, estimates=Estimates("predicted")).run(POLICIES.create(policy))
+    schedule = drive(
+        ClusterScenario(cluster, jobs, estimates=Estimates("predicted")).kernel(0), POLICIES.create(policy)
+    )
     return {
         "mean_wait_s": float(wait(schedule).mean()),
         "mean_bsld": float(bounded_slowdown_hpc(schedule).mean()),

@@ -15,6 +15,7 @@ from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.cluster import ClusterKernel, ClusterPolicy, Network, NodeFailures
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing.cases import Case, crowd, random_case
 from dagsim.testing.violations import as_recorded, violations
 
@@ -186,7 +187,7 @@ def check_network(network: Network, workloads: int = 4) -> None:
         jobs, where = list(_jobs(seed)), f"(random workload {seed})"
 
         def simulation(jobs: list[Job] = jobs) -> ClusterKernel:
-            return ClusterKernel(_CLUSTER, jobs, network=network)
+            return ClusterScenario(_CLUSTER, jobs, network=network).kernel(0)
 
         first = simulation().run(POLICIES.create("fifo-fit"))
         done = sum(row.kind == Kind.COMPLETED for row in first.log)
@@ -201,7 +202,7 @@ def check_network(network: Network, workloads: int = 4) -> None:
 def _play(codec: Codec, jobs: list[Job], seed: int, where: str) -> Schedule:
     """A simulation in which every choice is drawn uniformly."""
     rng = stream(seed, "check_codec")
-    simulation = ClusterKernel(_CLUSTER, jobs)
+    simulation = ClusterScenario(_CLUSTER, jobs).kernel(0)
     conversation = simulation.decisions()
     with suppress(StopIteration):
         view = next(conversation)

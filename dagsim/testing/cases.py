@@ -25,6 +25,7 @@ from dagsim.systems.cluster import (
     Uniform,
 )
 from dagsim.systems.cluster.models.failures import FailureModel, Outages
+from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import decisions_of
 from dagsim.testing.violations import as_recorded, stuck, violations
 
@@ -43,7 +44,7 @@ class Case:
 
     def kernel(self) -> ClusterKernel:
         """A kernel at time 0."""
-        return ClusterKernel(self.cluster, self.jobs, admission=self.admission, seed=self.seed, **self.models)
+        return ClusterScenario(self.cluster, self.jobs, admission=self.admission, **self.models).kernel(self.seed)
 
     def admitting(self, policy: ClusterPolicy) -> ClusterPolicy:
         """The policy, with a stand-in that admits where the case asks for admission."""

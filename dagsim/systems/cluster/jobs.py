@@ -39,7 +39,7 @@ class JobStream:
         self._observed: dict[int, tuple[float, float]] = {}
 
     def __iter__(self) -> Iterator[Job]:
-        if not isinstance(self._jobs, list):
+        if not isinstance(self._jobs, list | tuple):
             return self._metered(self._jobs)
         return iter(self._jobs)
 
@@ -59,7 +59,7 @@ class JobStream:
     @property
     def load(self) -> Load:
         """The load of the jobs that came; of a list, that of all of it."""
-        if isinstance(self._jobs, list) and not self._count:
+        if isinstance(self._jobs, list | tuple) and not self._count:
             for _ in self._metered(self._jobs):
                 pass
         return self._meter.over(self._last_s - self._first_s, self._count)
