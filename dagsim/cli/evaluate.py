@@ -35,32 +35,15 @@ def evaluate(
 
     Example: dagsim eval --algo sjf --workload steady --set workload.load=0.7
     """
-    from dagsim.experiment.agents import agent_spec
+    from dagsim.experiment.agents import AGENTS, agent_spec
 
-    if algo == "decima":
-        _decima(checkpoint, json_)
-        return
-    policy = None if algo is None else agent_spec(algo, checkpoint)
-    chosen = configured(config, set_, given(policy=policy, seeds=seeds, seed=seed), workload)
+    if algo == "decima" and config is None:
+        config = "spark"
+    chosen = configured(config, set_, given(policy=algo, seeds=seeds, seed=seed), workload)
+    if algo in AGENTS or checkpoint is not None:
+        policy = agent_spec(chosen.policy, checkpoint, system=chosen.system.kind)
+        chosen = chosen.model_copy(update={"policy": policy})
     run_policies("eval", chosen, (chosen.policy,), Output(out, plots, json_, quiet))
-
-
-def _decima(checkpoint: Path | None, as_json: bool) -> None:
-    """Decima's network beside heuristics on Spark executors, which have a simulation of their own (``dagsim
-    decima``)."""
-    from dagsim.cli.decima import evaluate as judge
-    from dagsim.experiment.agents import decima_checkpoint
-
-    network = f'decima[checkpoint="{checkpoint or decima_checkpoint()}"]'
-    best = "weighted-fair[alpha=0.25,order=shortest]"
-    judge(
-        [network, best, "weighted-fair", "fair", "fifo"],
-        executors=50,
-        jobs=70,
-        seeds="0-4",
-        reference=best,
-        json_=as_json,
-    )
 
 
 @app.command()

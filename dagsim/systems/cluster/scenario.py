@@ -19,8 +19,9 @@ from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.models.setup import Setup
 from dagsim.systems.cluster.network.base import Network
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.view import ClusterPolicy
-from dagsim.systems.seam import Kernel
+from dagsim.systems.seam import Kernel, Term
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.synthetic import Synthetic
 
@@ -123,6 +124,11 @@ class ClusterScenario:
     def codecs(self) -> Registry[Any]:
         """The codecs of the GPU cluster."""
         return CODECS
+
+    @property
+    def terms(self) -> Registry[Term]:
+        """The reward terms of the GPU cluster."""
+        return TERMS
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """What the jobs that came turned out to be: number, load, and of a trace what was read and dropped."""
