@@ -1,73 +1,66 @@
-"""Behaviour cloning: a network first learns to choose as a heuristic does."""
+"""Behaviour cloning: a net first learns to choose as a heuristic does."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from dagsim.agents.config import TrainConfig
-from dagsim.agents.field import Ground
-from dagsim.agents.ragged import Store, log_softmax, segment_sum
-from dagsim.systems.cluster.codecs.candidates import Candidates
-from dagsim.systems.cluster.codecs.codec import Observation
-from dagsim.systems.cluster.policies import POLICIES
+from dagsim.agents.config import WarmStart
+from dagsim.agents.nets.actor import ActorNet
+from dagsim.envs.episode import EpisodeFactory
+from dagsim.systems.seam import Conversation
 
 __all__ = ["clone", "imitation"]
 
-_EPISODES = 60
-_SMOOTHING = 0.2
-"""Probability spread over all choices, so that the network stays ready to learn otherwise."""
 
+def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> tuple[list[Any], list[Any]]:
+    """Observations of the heuristic's episodes, and its choices.
 
-def imitation(ground: Ground, heuristic: str, seeds: Sequence[int]) -> tuple[list[Observation], list[int]]:
-    """What the heuristic was shown and which row it chose; choices that are no candidates are left out."""
-    observations: list[Observation] = []
-    choices: list[int] = []
+    Decisions that no choice stands for are left out, and observations that leave no choice (``is_forced``).
+    """
+    observations: list[Any] = []
+    choices: list[Any] = []
     for seed in seeds:
-        simulation, codec = ground.maker(seed), Candidates(ground.codec)
-        decide = POLICIES.create(heuristic, seed=seed).decide
-        conversation = simulation.decisions()
-        try:
-            view = next(conversation)
-            while True:
-                observation = codec.encode(view)
-                decision = next(iter(decide(view)), None)  # one by one: a policy sees each carried out before the next
-                if observation is not None:
-                    choice = codec.choice_of(decision)
-                    if choice is not None and len(observation.tokens) > 1:
-                        observations.append(observation)
-                        choices.append(choice)
-                view = conversation.send(() if decision is None else (decision,))
-        except StopIteration:
-            pass
+        codec, conversation = factory.codec.build(), Conversation[Any, Any](factory.kernel(seed))
+        decide = factory.scenario.policies.create(heuristic, seed=seed).decide
+        while (view := conversation.view) is not None:
+            observation = codec.encode(view)
+            # One by one: a policy sees each decision carried out before the next.
+            decisions = list(islice(decide(view), 1))
+            if observation is not None and not getattr(observation, "is_forced", False):
+                choice = codec.choice_of(decisions)
+                if choice is not None:
+                    observations.append(observation)
+                    choices.append(choice)
+            conversation.answer(decisions)
     return observations, choices
 
 
-def clone(net: nn.Module, train: TrainConfig, ground: Ground, seeds: Sequence[int], seed: int) -> float:
-    """Fit ``net`` to the heuristic's choices on the first of ``seeds`` by smoothed cross-entropy; returns the last mean
-    loss in nats."""
-    assert train.warm_start is not None
-    observations, choices = imitation(ground, train.warm_start, seeds[:_EPISODES])
-    store, chosen = Store(observations), np.array(choices, np.int64)
-    optimizer = torch.optim.Adam(net.parameters(), 2e-3)
-    rng = np.random.default_rng([seed, 3])
+def clone(
+    net: ActorNet, observations: Sequence[Any], choices: Sequence[Any], how: WarmStart, rng: np.random.Generator
+) -> float:
+    """Fit ``net`` to the choices by smoothed cross-entropy; returns the last epoch's mean loss in nats."""
+    store, chosen = net.store(observations), np.array(choices, np.int64)
+    optimizer = torch.optim.Adam(net.parameters(), how.lr)
     mean = float("nan")
-    for _ in range(train.warm_start_epochs):
+    for epoch in range(how.epochs):
+        if how.final_lr is not None:
+            for group in optimizer.param_groups:
+                group["lr"] = how.lr * (1 - epoch / how.epochs) + how.final_lr
         losses = []
         order = rng.permutation(len(store))
-        for first in range(0, len(order), 512):
-            picked = order[first : first + 512]
-            batch = store.batch(picked)
-            log_p = log_softmax(net(batch), batch.segment, batch.size)
-            own = log_p[batch.first + torch.from_numpy(chosen[picked])]
-            lengths = torch.from_numpy(store.lengths[picked])
-            spread = segment_sum(log_p, batch.segment, batch.size) / lengths
-            loss = -((1 - _SMOOTHING) * own + _SMOOTHING * spread).mean()
+        for begin in range(0, len(order), how.minibatch):
+            picked = order[begin : begin + how.minibatch]
+            loss = net.cross_entropy(store.batch(picked), chosen[picked], how.smoothing).mean()
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
+            if how.max_grad is not None:
+                nn.utils.clip_grad_norm_(net.parameters(), how.max_grad)
             optimizer.step()
             losses.append(float(loss.detach()))
         mean = float(np.mean(losses))

@@ -1,17 +1,45 @@
-"""How an agent learns: plain values, so that reading a configuration does not load torch."""
+"""Settings of a training: plain values, so that reading a configuration does not load torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from dagsim.agents.nets.config import NetSettings, ScorerConfig
 from dagsim.envs.rewards import RewardConfig
 from dagsim.errors import ConfigError
+from dagsim.registry import Entry, Registry, Spec
 from dagsim.systems.cluster.codecs.config import CandidatesConfig
-from dagsim.workload.tagged_union import TaggedUnion
+from dagsim.systems.seam import CodecSettings
 
-__all__ = ["Algorithm", "D3qnConfig", "NetConfig", "PpoConfig", "ReinforceConfig", "SacConfig", "TrainConfig"]
+if TYPE_CHECKING:
+    from dagsim.agents.learner import Learner, LearnerContext
+
+__all__ = [
+    "ALGORITHMS",
+    "AlgorithmSettings",
+    "D3qnConfig",
+    "PpoConfig",
+    "ReinforceConfig",
+    "SacConfig",
+    "TrainConfig",
+    "WarmStart",
+    "algorithm_name",
+]
+
+
+class AlgorithmSettings(Protocol):
+    """An algorithm as a configuration names it: a dataclass of its settings."""
+
+    @property
+    def kind(self) -> str:
+        """Its name."""
+        ...
+
+    def build(self, context: LearnerContext) -> Learner:
+        """The algorithm, ready to begin."""
+        ...
 
 
 def _positive(owner: str, **values: float) -> None:
@@ -27,41 +55,25 @@ def _fraction(owner: str, **values: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class NetConfig:
-    """The network. ``scorer``: a score per candidate from its own features, the mean of all and the context.
-    ``attention``: candidates attend to the GPU types, too. ``graph``: messages pass between candidates and
-    the GPU types they would run on. ``mlp``: one flat network over the first ``slots`` rows.
-    ``linear``: one weight per feature."""
-
-    kind: Literal["scorer", "attention", "graph", "mlp", "linear"] = "scorer"
-    hidden: int = 64
-    """Units of each hidden layer."""
-    slots: int = 64
-    """Rows that ``mlp`` sees; further ones cannot be chosen."""
-
-    __pydantic_config__ = {"extra": "forbid"}
-
-    def __post_init__(self) -> None:
-        _positive("net", hidden=self.hidden, slots=self.slots)
-
-
-@dataclass(frozen=True, slots=True)
 class PpoConfig:
     """Proximal policy optimisation (Schulman et al. 2017), on whole episodes.
 
     ``advantage``: ``replicas`` compares each episode with the others of the same job sequence at equal time
     (input-dependent baseline, Mao et al., ICLR 2019; no critic); ``critic`` learns a value and uses generalised
-    advantage estimation (Schulman et al. 2016).
+    advantage estimation (Schulman et al. 2016); ``fluid`` is ``replicas`` less what the backlog explains, for Spark.
     """
 
     kind: Literal["ppo"] = "ppo"
-    advantage: Literal["replicas", "critic"] = "replicas"
+    advantage: str = "replicas"
+    """``replicas``, ``critic``, ``fluid``, or ``module:attr``; with parameters as ``fluid[horizon=0.2]``."""
     sequences: int = 8
     """Job sequences per iteration."""
     replicas: int = 8
     """Episodes on each of them."""
     lr: float = 2e-3
     """Adam's step, falling to 0 over the training."""
+    min_lr: float = 0.0
+    """Added to it, so that it never is 0."""
     clip: float = 0.2
     target_kl: float = 0.03
     """An iteration's update stops where the policy has moved by 1.5 times this."""
@@ -82,8 +94,14 @@ class PpoConfig:
         _positive("ppo", clip=self.clip, target_kl=self.target_kl, max_grad=self.max_grad)
         _fraction("ppo", gae_lambda=self.gae_lambda)
         _discount("ppo", self.discount_jcts)
-        if self.replicas < (2 if self.advantage == "replicas" else 1):
-            raise ConfigError(f"ppo: advantage {self.advantage!r} needs more replicas than {self.replicas!r}")
+        _at_least(self, "min_lr", 0)
+        _advantage("ppo", self.advantage, self.replicas)
+
+    def build(self, context: LearnerContext) -> Learner:
+        """The algorithm, ready to begin."""
+        from dagsim.agents.ppo import Ppo
+
+        return Ppo(context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +109,14 @@ class ReinforceConfig:
     """The policy gradient with input-dependent baselines (Williams 1992; Mao et al., SIGCOMM 2019)."""
 
     kind: Literal["reinforce"] = "reinforce"
+    advantage: str = "replicas"
+    """As for ``ppo``."""
     sequences: int = 4
     replicas: int = 8
+    minibatch: int | None = None
+    """Choices per step of the gradient; left out: one step on all of them."""
     lr: float = 2e-3
+    min_lr: float = 0.0
     entropy: float = 0.01
     max_grad: float = 0.5
     discount_jcts: tuple[float, float] = (2.0, 20.0)
@@ -103,8 +126,16 @@ class ReinforceConfig:
     def __post_init__(self) -> None:
         _positive("reinforce", sequences=self.sequences, lr=self.lr, max_grad=self.max_grad)
         _discount("reinforce", self.discount_jcts)
-        if self.replicas < 2:
-            raise ConfigError(f"reinforce: needs at least 2 replicas, got {self.replicas!r}")
+        _at_least(self, "min_lr", 0)
+        if self.minibatch is not None:
+            _positive("reinforce", minibatch=self.minibatch)
+        _advantage("reinforce", self.advantage, self.replicas)
+
+    def build(self, context: LearnerContext) -> Learner:
+        """The algorithm, ready to begin."""
+        from dagsim.agents.reinforce import Reinforce
+
+        return Reinforce(context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +169,12 @@ class D3qnConfig:
         _fraction("d3qn", target_rate=self.target_rate, priority=self.priority, importance=self.importance)
         _discount("d3qn", self.discount_jcts)
 
+    def build(self, context: LearnerContext) -> Learner:
+        """The algorithm, ready to begin."""
+        from dagsim.agents.d3qn import D3qn
+
+        return D3qn(context)
+
 
 @dataclass(frozen=True, slots=True)
 class SacConfig:
@@ -165,20 +202,70 @@ class SacConfig:
         _fraction("sac", target_rate=self.target_rate, target_entropy=self.target_entropy)
         _discount("sac", self.discount_jcts)
 
+    def build(self, context: LearnerContext) -> Learner:
+        """The algorithm, ready to begin."""
+        from dagsim.agents.sac import Sac
 
-Algorithm: TypeAlias = Annotated[PpoConfig | ReinforceConfig | D3qnConfig | SacConfig, TaggedUnion("ppo")]
+        return Sac(context)
+
+
+ALGORITHMS: Registry[AlgorithmSettings] = Registry(
+    "algorithm",
+    [
+        Entry("ppo", ".config:PpoConfig", "proximal policy optimisation on whole episodes"),
+        Entry("reinforce", ".config:ReinforceConfig", "the policy gradient with input-dependent baselines"),
+        Entry("d3qn", ".config:D3qnConfig", "duelling double deep Q-learning with prioritised n-step replay"),
+        Entry("sac", ".config:SacConfig", "discrete soft actor-critic"),
+    ],
+    group="dagsim.algorithms",
+    listing="dagsim list algorithms",
+    home="dagsim.agents",
+)
+"""Every algorithm by name, as the dataclass of its settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """Behaviour cloning: a net first learns to choose as a heuristic does."""
+
+    policy: str
+    """The heuristic that is imitated."""
+    episodes: int = 60
+    epochs: int = 3
+    minibatch: int = 512
+    lr: float = 2e-3
+    final_lr: float | None = None
+    """Adam's step falls to this; left out: it stays."""
+    smoothing: float = 0.2
+    """Probability spread over all choices, so that the net stays ready to learn otherwise."""
+    max_grad: float | None = None
+    """Limit on the norm of gradients; left out: none."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        _positive("warm_start", episodes=self.episodes, epochs=self.epochs, minibatch=self.minibatch, lr=self.lr)
+        _fraction("warm_start", smoothing=self.smoothing)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig:
     """A training: what learns, on what reward, for how long, and how it is judged."""
 
-    algorithm: Algorithm = field(default_factory=PpoConfig)
-    net: NetConfig = field(default_factory=NetConfig)
-    codec: CandidatesConfig = field(default_factory=CandidatesConfig)
+    algorithm: AlgorithmSettings = field(default_factory=PpoConfig)
+    net: NetSettings = field(default_factory=ScorerConfig)
+    codec: CodecSettings = field(default_factory=CandidatesConfig)
     reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
-    """Terms and weights (``dagsim.envs.rewards``)."""
+    """Terms and weights (``dagsim list rewards``)."""
     iterations: int = 100
+    minutes: float | None = None
+    """The training ends after so much wall time, too, if it is given; resumed ones go on counting."""
+    time_constant_s: tuple[float, float] | None = None
+    """Time constant of the discount at the start and at the end, in the place of the algorithm's ``discount_jcts``."""
+    first_jobs: int | None = None
+    """Curriculum: episodes begin with so many jobs and grow to all of them over the first half (Spark)."""
+    ema_decay: float = 0.0
+    """The net that is judged is an average over iterations, of which so much is kept in each; 0: the net itself."""
     reference: str = "best"
     """The heuristic that progress is told against; ``best`` is the best of all, tuned ones included, on validation
     seeds."""
@@ -186,9 +273,8 @@ class TrainConfig:
     """Heuristics beside it in the report."""
     linear_iterations: int = 12
     """Iterations that a linear policy on the same features learns for, to stand in the report; 0 leaves it out."""
-    warm_start: str | None = None
-    """A heuristic whose choices are imitated first (behaviour cloning)."""
-    warm_start_epochs: int = 3
+    warm_start: str | WarmStart | None = None
+    """A heuristic whose choices are imitated first (behaviour cloning), or how it is imitated."""
     validate_every: int = 5
     """Iterations between validations."""
     validation_seeds: int = 50
@@ -199,9 +285,38 @@ class TrainConfig:
     def __post_init__(self) -> None:
         _positive("train", iterations=self.iterations, validate_every=self.validate_every)
         _positive("train", validation_seeds=self.validation_seeds, report_seeds=self.report_seeds)
+        if self.minutes is not None:
+            _positive("train", minutes=self.minutes)
+        if self.first_jobs is not None:
+            _positive("train", first_jobs=self.first_jobs)
+        if self.time_constant_s is not None:
+            _discount("train", self.time_constant_s, "time_constant_s")
+        if not 0 <= self.ema_decay < 1:
+            raise ConfigError(f"train: ema_decay must lie in 0..1, below 1, got {self.ema_decay!r}")
         RewardConfig(self.reward)
 
+    @property
+    def cloned(self) -> WarmStart | None:
+        """How a heuristic is imitated first, spelled out; ``None`` if none is."""
+        return WarmStart(self.warm_start) if isinstance(self.warm_start, str) else self.warm_start
 
-def _discount(owner: str, jcts: tuple[float, float]) -> None:
-    if not min(jcts) > 0:
-        raise ConfigError(f"{owner}: discount_jcts must be positive, got {jcts!r}")
+
+def algorithm_name(settings: AlgorithmSettings) -> str:
+    """The short name of an algorithm, for labels: its ``kind``, or the name of a user's class."""
+    return str(getattr(settings, "kind", type(settings).__name__))
+
+
+def _discount(owner: str, values: tuple[float, float], name: str = "discount_jcts") -> None:
+    if not min(values) > 0:
+        raise ConfigError(f"{owner}: {name} must be positive, got {values!r}")
+
+
+def _at_least(settings: Any, name: str, least: float) -> None:
+    if not getattr(settings, name) >= least:
+        raise ConfigError(f"{settings.kind}: {name} must be {least} or more, got {getattr(settings, name)!r}")
+
+
+def _advantage(owner: str, spec: str, replicas: int) -> None:
+    name = Spec.parse(spec).name
+    if replicas < (2 if name in ("replicas", "fluid") else 1):
+        raise ConfigError(f"{owner}: advantage {name!r} needs 2 replicas or more, got {replicas!r}")

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.agents.config import D3qnConfig
-from dagsim.agents.learner import Start
-from dagsim.agents.nets import Critic
+from dagsim.agents.learner import LearnerContext
+from dagsim.agents.nets.actor import scoring
 from dagsim.agents.ragged import Batch, sample, segment_sum
 from dagsim.agents.replay import Drawn, Replay
-from dagsim.agents.returns import discounts, typical
+from dagsim.agents.returns import discounts, return_rms
 
 __all__ = ["D3qn", "Duelling", "q_loss"]
 
@@ -23,7 +23,7 @@ __all__ = ["D3qn", "Duelling", "q_loss"]
 class Duelling(nn.Module):
     """Q(s, a) = V(s) + A(s, a) - mean of A over the legal choices (Wang et al. 2016, equation 9): (N,)."""
 
-    def __init__(self, advantage: nn.Module, value: Critic) -> None:
+    def __init__(self, advantage: nn.Module, value: nn.Module) -> None:
         super().__init__()
         self.advantage = advantage
         self.value = value
@@ -45,22 +45,22 @@ def q_loss(net: nn.Module, target: nn.Module, drawn: Drawn) -> tuple[Tensor, Ten
     with torch.no_grad():
         after = drawn.following
         picked = sample(net(after).numpy(), after.first.numpy())
-        worth = target(after)[after.first + torch.from_numpy(picked)]
-        goal = drawn.rewards + drawn.discounts * worth
-    errors = nn.functional.smooth_l1_loss(q, goal, reduction="none")
-    return (drawn.weights * errors).mean(), (q - goal).detach()
+        values = target(after)[after.first + torch.from_numpy(picked)]
+        targets = drawn.rewards + drawn.discounts * values
+    errors = nn.functional.smooth_l1_loss(q, targets, reduction="none")
+    return (drawn.weights * errors).mean(), (q - targets).detach()
 
 
 class D3qn:
     """Plays with a share of random choices, then learns from replay. ``net`` scores by Q: the greedy policy is its
     maximum."""
 
-    def __init__(self, start: Start) -> None:
-        assert isinstance(start.config.algorithm, D3qnConfig)
-        self.config = start.config.algorithm
-        self._start = start
-        self.net = start.net()
-        self._value = Critic(start.sizes, start.config.net.hidden)
+    def __init__(self, context: LearnerContext) -> None:
+        assert isinstance(context.config.algorithm, D3qnConfig)
+        self.config = context.config.algorithm
+        self._context = context
+        self.net = scoring(context.net(), "d3qn")
+        self._value = context.critic()
         self._q = Duelling(self.net, self._value)
         self._target = deepcopy(self._q)
         self.optimizer = torch.optim.Adam(self._q.parameters(), self.config.lr)
@@ -68,16 +68,16 @@ class D3qn:
         self._scale = 0.0
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
-        config, start = self.config, self._start
+        config, context = self.config, self._context
         first, last = config.exploration
         exploration = max(last, first + (last - first) * 2 * progress)
-        seeds = start.take(iteration, config.episodes)
-        episodes = start.field.play(self.net, seeds, start.chance(iteration), exploration)
-        time_s = start.time_constant_s(config.discount_jcts, progress)
-        self._scale = self._scale or typical(episodes, time_s)
+        seeds = context.job_seeds(iteration, config.episodes)
+        episodes = context.rollouts.play(self.net, seeds, context.rng_key(iteration), explore=exploration)
+        time_s = context.time_constant_s(config.discount_jcts, progress)
+        self._scale = self._scale or return_rms(episodes, time_s)
         for steps in episodes:
             self._replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
-        rng = np.random.default_rng([*start.chance(iteration), 5])
+        rng = context.rng(iteration, 5)
         for group in self.optimizer.param_groups:
             group["lr"] = config.lr * (1 - 0.9 * progress)
         losses = []

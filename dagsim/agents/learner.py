@@ -1,60 +1,91 @@
-"""What every algorithm has in common: a network, a place to play, and one iteration at a time."""
+"""Learners: a net, a place to play, and one iteration at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+import numpy as np
 import torch
-from torch import nn
 
-from dagsim.agents.config import D3qnConfig, PpoConfig, ReinforceConfig, SacConfig, TrainConfig
-from dagsim.agents.field import Field
-from dagsim.agents.nets import Sizes, build
+from dagsim.agents.config import TrainConfig
+from dagsim.agents.nets.actor import ActorNet
+from dagsim.agents.rollouts import Rollouts
 
-__all__ = ["Learner", "Start", "learner"]
+__all__ = ["Learner", "LearnerContext"]
 
 
-class Start(NamedTuple):
-    """What a learner begins with."""
+@dataclass(frozen=True, slots=True)
+class LearnerContext:
+    """All that a learner begins with."""
 
     config: TrainConfig
-    field: Field
-    sizes: Sizes
+    rollouts: Rollouts
     seed: int
     jct_s: float
     """Mean completion time of the reference heuristic: the unit of time constants."""
     seeds: Sequence[int]
     """The job sequences to learn on, each used once; after the last it begins again."""
+    jobs: int | None = None
+    """Jobs of a whole episode, where episodes grow to it (``TrainConfig.first_jobs``)."""
 
-    def take(self, iteration: int, count: int) -> list[int]:
+    def job_seeds(self, iteration: int, count: int) -> list[int]:
         """The ``count`` job sequences of an iteration."""
         begin = iteration * count
         return [self.seeds[(begin + place) % len(self.seeds)] for place in range(count)]
 
-    def chance(self, iteration: int) -> tuple[int, int]:
-        """What seeds the choices of an iteration."""
+    def jobs_at(self, progress: float) -> int | None:
+        """Jobs per episode at ``progress`` (0 to 1): they grow over the first half; ``None`` for all."""
+        first, last = self.config.first_jobs, self.jobs
+        if first is None or last is None:
+            return None
+        return round(min(last, first + (last - first) * 2 * progress))
+
+    def rng_key(self, iteration: int) -> tuple[int, int]:
+        """The seed of the choices of an iteration."""
         return self.seed, iteration
 
-    def time_constant_s(self, jcts: tuple[float, float], progress: float) -> float:
-        """The discount's time constant at ``progress`` (0 to 1) of the training."""
-        first, last = jcts
-        return float(self.jct_s * first * (last / first) ** progress)
+    def rng(self, iteration: int, purpose: int) -> np.random.Generator:
+        """Random numbers for one purpose in an iteration, whatever was drawn before."""
+        return np.random.default_rng([self.seed, iteration, purpose])
 
-    def net(self) -> nn.Module:
-        """A new network; the seed decides its weights."""
+    def time_constant_s(self, discount_jcts: tuple[float, float], progress: float) -> float:
+        """The discount's time constant at ``progress`` (0 to 1) of the training."""
+        absolute = self.config.time_constant_s
+        first, last = discount_jcts if absolute is None else absolute
+        unit_s = self.jct_s if absolute is None else 1.0
+        return float(unit_s * first * (last / first) ** progress)
+
+    def net(self) -> ActorNet:
+        """A new net; the seed decides its weights."""
         torch.manual_seed(self.seed)
-        return build(self.config.net, self.sizes)
+        net = self.config.net.build(self.config.codec)
+        net.settings = self.config.net
+        return net
+
+    def critic(self) -> torch.nn.Module:
+        """A net for the value of an observation, as wide as the net beside it.
+
+        Raises:
+            ConfigError: The codec's observations have other parts than it reads.
+        """
+        from dagsim.agents.nets.critic import Critic
+        from dagsim.agents.nets.layers import Sizes
+
+        return Critic(Sizes.of(self.config.codec, "a critic"), getattr(self.config.net, "hidden", 64))
 
 
 class Learner(Protocol):
     """An algorithm under way."""
 
-    net: nn.Module
-    """Scores choices; its greedy policy is what is judged."""
+    @property
+    def net(self) -> ActorNet:
+        """Chooses; its greedy policy is judged."""
+        ...
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
-        """Play and learn once; ``progress`` runs from 0 to 1 over the training. Returns what is to be logged."""
+        """Play and learn once; ``progress`` runs from 0 to 1 over the training. Returns metrics for the log."""
         ...
 
     def state(self) -> dict[str, Any]:
@@ -62,26 +93,5 @@ class Learner(Protocol):
         ...
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take up where ``state`` was saved."""
+        """Go on where ``state`` was saved."""
         ...
-
-
-def learner(start: Start) -> Learner:
-    """The algorithm that the configuration names."""
-    match start.config.algorithm:
-        case PpoConfig():
-            from dagsim.agents.ppo import Ppo
-
-            return Ppo(start)
-        case ReinforceConfig():
-            from dagsim.agents.reinforce import Reinforce
-
-            return Reinforce(start)
-        case D3qnConfig():
-            from dagsim.agents.d3qn import D3qn
-
-            return D3qn(start)
-        case SacConfig():
-            from dagsim.agents.sac import Sac
-
-            return Sac(start)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dagsim.systems.cluster.codecs.codec import Observation
 
-__all__ = ["Batch", "Store", "entropy", "log_softmax", "sample", "segment_max", "segment_sum", "stack"]
+__all__ = ["Batch", "Store", "entropy", "log_softmax", "sample", "segment_max", "segment_mean", "segment_sum", "stack"]
 
 
 class Batch(NamedTuple):
@@ -42,6 +42,12 @@ class Store:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def is_free(self) -> np.ndarray:
+        """(T,) bool: there is more than one choice."""
+        free: np.ndarray = self.lengths > 1
+        return free
+
     def batch(self, picked: np.ndarray) -> Batch:
         """The observations numbered ``picked`` (int64), in that order."""
         lengths = self.lengths[picked]
@@ -64,6 +70,12 @@ def stack(observations: Sequence[Observation]) -> Batch:
 def segment_sum(values: Tensor, segment: Tensor, count: int) -> Tensor:
     """The sum of ``values`` (N, ...) over each segment: (count, ...)."""
     return torch.zeros(count, *values.shape[1:], dtype=values.dtype).index_add(0, segment, values)
+
+
+def segment_mean(values: Tensor, segment: Tensor, count: int) -> Tensor:
+    """The mean of ``values`` (N,) over each segment: (count,)."""
+    lengths = torch.bincount(segment, minlength=count)
+    return segment_sum(values, segment, count) / lengths
 
 
 def segment_max(values: Tensor, segment: Tensor, count: int) -> Tensor:

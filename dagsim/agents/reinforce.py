@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dagsim.agents.advantages import ADVANTAGES
 from dagsim.agents.config import ReinforceConfig
-from dagsim.agents.learner import Start
-from dagsim.agents.ragged import Batch, Store, entropy, log_softmax
-from dagsim.agents.returns import replica_advantages
+from dagsim.agents.learner import LearnerContext
+from dagsim.agents.ppo import normalized
+from dagsim.agents.rollouts import Steps, choices_of
 
 __all__ = ["Reinforce", "policy_gradient_loss"]
 
@@ -20,70 +22,83 @@ _PART = 4096
 """Choices whose gradient is summed at a time."""
 
 
-def policy_gradient_loss(
-    scores: Tensor, batch: Batch, choices: Tensor, advantages: Tensor, weight: float
-) -> tuple[Tensor, Tensor]:
-    """Its gradient is that of -E[log p(choice) x advantage] - ``weight`` x entropy, summed over the batch; and the
-    entropy (B,). ``choices`` (B,) are rows within each observation."""
-    log_p = log_softmax(scores, batch.segment, batch.size)
-    spread = entropy(log_p, batch.segment, batch.size)
-    return -(log_p[batch.first + choices] * advantages).sum() - weight * spread.sum(), spread
+def policy_gradient_loss(log_p: Tensor, entropy: Tensor, advantages: Tensor, entropy_weight: float) -> Tensor:
+    """Its gradient is that of -E[log p(choice) x advantage] - ``entropy_weight`` x entropy, summed over the batch; all
+    tensors are (B,)."""
+    return -(log_p * advantages).sum() - entropy_weight * entropy.sum()
 
 
 class Reinforce:
-    """One step of the gradient per iteration, on the whole batch."""
+    """One step of the gradient per iteration on the whole batch, or one for each ``minibatch``."""
 
-    def __init__(self, start: Start) -> None:
-        assert isinstance(start.config.algorithm, ReinforceConfig)
-        self.config = start.config.algorithm
-        self._start = start
-        self.net = start.net()
+    def __init__(self, context: LearnerContext) -> None:
+        assert isinstance(context.config.algorithm, ReinforceConfig)
+        self.config = context.config.algorithm
+        self._context = context
+        self.net = context.net()
         self.optimizer = torch.optim.Adam(self.net.parameters(), self.config.lr)
+        self.estimator = ADVANTAGES.create(self.config.advantage, context=context, **asdict(self.config))
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
-        config, start = self.config, self._start
-        seeds = [seed for seed in start.take(iteration, config.sequences) for _ in range(config.replicas)]
-        episodes = start.field.play(self.net, seeds, start.chance(iteration))
-        store = Store([each for steps in episodes for each in steps.observations])
-        time_s = start.time_constant_s(config.discount_jcts, progress)
-        advantages = np.concatenate(
-            [
-                advantage
-                for begin in range(0, len(episodes), config.replicas)
-                for advantage in replica_advantages(episodes[begin : begin + config.replicas], time_s)
-            ]
+        config, context = self.config, self._context
+        seeds = [seed for seed in context.job_seeds(iteration, config.sequences) for _ in range(config.replicas)]
+        episodes = context.rollouts.play(
+            self.net,
+            seeds,
+            context.rng_key(iteration),
+            jobs=context.jobs_at(progress),
+            witness=self.estimator.witness,
         )
-        real = np.flatnonzero(store.lengths > 1)
-        advantages = ((advantages - advantages[real].mean()) / (advantages[real].std() + 1e-8)).astype(np.float32)
-        choices = np.concatenate([steps.choices for steps in episodes]).astype(np.int64)
-        for group in self.optimizer.param_groups:
-            group["lr"] = config.lr * (1 - progress)
-        self.optimizer.zero_grad()
-        spread = 0.0
-        for begin in range(0, len(real), _PART):
-            picked = real[begin : begin + _PART]
-            batch = store.batch(picked)
-            loss, entropies = policy_gradient_loss(
-                self.net(batch),
-                batch,
-                torch.from_numpy(choices[picked]),
-                torch.from_numpy(advantages[picked]),
-                config.entropy * (1 - progress),
-            )
-            (loss / len(real)).backward()  # type: ignore[no-untyped-call]
-            spread += float(entropies.detach().sum())
-        nn.utils.clip_grad_norm_(self.net.parameters(), config.max_grad)
-        self.optimizer.step()
-        return {
+        metrics = {
             "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
-            "samples": float(len(store)),
-            "entropy": spread / max(len(real), 1),
-            "lr": config.lr * (1 - progress),
+            "samples": float(sum(len(steps.choices) for steps in episodes)),
         }
+        return metrics | self.learn(episodes, progress, context.rng(iteration, 1), context.rng(iteration, 2))
+
+    def learn(
+        self,
+        episodes: Sequence[Steps],
+        progress: float,
+        rng: np.random.Generator,
+        critic_rng: np.random.Generator,
+    ) -> dict[str, float]:
+        """Learn from episodes, the replicas of one job sequence side by side."""
+        config, net = self.config, self.net
+        store = net.store([each for steps in episodes for each in steps.observations])
+        time_s = self._context.time_constant_s(config.discount_jcts, progress)
+        raw, metrics = self.estimator.estimate(episodes, store, time_s, critic_rng)
+        free = np.flatnonzero(store.is_free)
+        advantages, choices = normalized(raw, free), choices_of(episodes)
+        for group in self.optimizer.param_groups:
+            group["lr"] = config.lr * (1 - progress) + config.min_lr
+        entropies = []
+        for rows in self._minibatches(free, rng):
+            self.optimizer.zero_grad()
+            for begin in range(0, len(rows), _PART):
+                picked = rows[begin : begin + _PART]
+                log_p, entropy = net.evaluate(store.batch(picked), choices[picked])
+                weight = config.entropy * (1 - progress)
+                loss = policy_gradient_loss(log_p, entropy, torch.from_numpy(advantages[picked]), weight)
+                (loss / len(rows)).backward()  # type: ignore[no-untyped-call]
+                entropies.append(float(entropy.detach().sum()))
+            nn.utils.clip_grad_norm_(net.parameters(), config.max_grad)
+            self.optimizer.step()
+        return metrics | {"entropy": sum(entropies) / max(len(free), 1), "lr": self.optimizer.param_groups[0]["lr"]}
+
+    def _minibatches(self, rows: np.ndarray, rng: np.random.Generator) -> Iterator[np.ndarray]:
+        """All rows at once, or in a new order, ``minibatch`` at a time."""
+        size = self.config.minibatch
+        if size is None:
+            yield rows
+            return
+        order = rng.permutation(rows)
+        for begin in range(0, len(order), size):
+            yield order[begin : begin + size]
 
     def state(self) -> dict[str, Any]:
-        return {"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict()}
+        return {"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict(), **self.estimator.state()}
 
     def load(self, state: Mapping[str, Any]) -> None:
         self.net.load_state_dict(state["net"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self.estimator.load(state)

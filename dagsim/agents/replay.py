@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dagsim.agents.episode import Steps
 from dagsim.agents.ragged import Batch, Store
+from dagsim.agents.rollouts import Steps
 from dagsim.systems.cluster.codecs.codec import Observation
 
 __all__ = ["Drawn", "Replay"]

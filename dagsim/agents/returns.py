@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dagsim.agents.episode import Steps
+from dagsim.agents.rollouts import Steps
 
-__all__ = ["discounts", "gae", "replica_advantages", "returns", "typical"]
+__all__ = ["discounts", "gae", "replica_advantages", "return_rms", "returns"]
 
 
 def discounts(steps: Steps, time_constant_s: float) -> np.ndarray:
@@ -19,14 +19,14 @@ def discounts(steps: Steps, time_constant_s: float) -> np.ndarray:
 def returns(steps: Steps, time_constant_s: float) -> np.ndarray:
     """(T,) float64: the discounted reward from each step to the end of the episode."""
     gamma = discounts(steps, time_constant_s)
-    found = np.zeros(len(steps.rewards) + 1)
+    following = np.zeros(len(steps.rewards) + 1)
     for index in range(len(steps.rewards) - 1, -1, -1):
-        found[index] = steps.rewards[index] + gamma[index] * found[index + 1]
-    return found[:-1]
+        following[index] = steps.rewards[index] + gamma[index] * following[index + 1]
+    return following[:-1]
 
 
-def typical(episodes: Sequence[Steps], time_constant_s: float) -> float:
-    """The root mean square of all returns: what values are measured in, so that they are about 1."""
+def return_rms(episodes: Sequence[Steps], time_constant_s: float) -> float:
+    """The root mean square of all returns: the unit of values, so that they are about 1."""
     everything = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
     return float(np.sqrt(np.mean(everything**2))) + 1e-9
 
@@ -40,11 +40,11 @@ def replica_advantages(replicas: Sequence[Steps], time_constant_s: float) -> lis
     """
     curves = [(np.asarray(steps.times_s[:-1]), returns(steps, time_constant_s)) for steps in replicas]
     scale = np.mean([abs(sum(steps.rewards)) for steps in replicas]) + 1e-9
-    found = []
+    advantages = []
     for number, (times, own) in enumerate(curves):
         others = [np.interp(times, *curve) for other, curve in enumerate(curves) if other != number and len(curve[0])]
-        found.append((own - np.mean(others, axis=0)) / scale if others else np.zeros(len(own)))
-    return found
+        advantages.append((own - np.mean(others, axis=0)) / scale if others else np.zeros(len(own)))
+    return advantages
 
 
 def gae(steps: Steps, values: np.ndarray, time_constant_s: float, lambda_: float) -> np.ndarray:
@@ -53,7 +53,7 @@ def gae(steps: Steps, values: np.ndarray, time_constant_s: float, lambda_: float
     gamma = discounts(steps, time_constant_s)
     following = np.append(values[1:], 0.0)
     delta = np.asarray(steps.rewards) + gamma * following - values
-    found = np.zeros(len(delta) + 1)
+    advantages = np.zeros(len(delta) + 1)
     for index in range(len(delta) - 1, -1, -1):
-        found[index] = delta[index] + gamma[index] * lambda_ * found[index + 1]
-    return found[:-1]
+        advantages[index] = delta[index] + gamma[index] * lambda_ * advantages[index + 1]
+    return advantages[:-1]

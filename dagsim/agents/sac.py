@@ -12,18 +12,18 @@ from torch import Tensor, nn
 
 from dagsim.agents.config import SacConfig
 from dagsim.agents.d3qn import Duelling, follow
-from dagsim.agents.learner import Start
-from dagsim.agents.nets import Critic
+from dagsim.agents.learner import LearnerContext
+from dagsim.agents.nets.actor import scoring
 from dagsim.agents.ragged import Batch, entropy, log_softmax, segment_sum
 from dagsim.agents.replay import Drawn, Replay
-from dagsim.agents.returns import discounts, typical
+from dagsim.agents.returns import discounts, return_rms
 
 __all__ = ["Sac", "actor_loss", "critic_loss", "temperature_loss"]
 
 
-def critic_loss(q: nn.Module, drawn: Drawn, goal: Tensor) -> Tensor:
+def critic_loss(q: nn.Module, drawn: Drawn, target: Tensor) -> Tensor:
     """The mean squared error of one Q network against the soft target (B,)."""
-    return nn.functional.mse_loss(q(drawn.batch)[drawn.batch.first + drawn.choices], goal)
+    return nn.functional.mse_loss(q(drawn.batch)[drawn.batch.first + drawn.choices], target)
 
 
 def actor_loss(scores: Tensor, batch: Batch, q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -35,22 +35,21 @@ def actor_loss(scores: Tensor, batch: Batch, q: Tensor, temperature: float) -> t
     return expected.mean(), entropy(log_p, batch.segment, batch.size)
 
 
-def temperature_loss(log_temperature: Tensor, spread: Tensor, wanted: Tensor) -> Tensor:
+def temperature_loss(log_temperature: Tensor, policy_entropy: Tensor, wanted: Tensor) -> Tensor:
     """Raises the temperature where the policy's entropy (B,) falls short of the one wanted (B,). The entropy is that of
     the whole policy, every choice weighted by its probability (equation 11)."""
-    return (torch.exp(log_temperature) * (spread - wanted).detach()).mean()
+    return (torch.exp(log_temperature) * (policy_entropy - wanted).detach()).mean()
 
 
 class Sac:
     """Two Q networks, a policy and a temperature, learning from replay."""
 
-    def __init__(self, start: Start) -> None:
-        assert isinstance(start.config.algorithm, SacConfig)
-        self.config = start.config.algorithm
-        self._start = start
-        hidden = start.config.net.hidden
-        self.net = start.net()
-        self._q = nn.ModuleList([Duelling(start.net(), Critic(start.sizes, hidden)) for _ in range(2)])
+    def __init__(self, context: LearnerContext) -> None:
+        assert isinstance(context.config.algorithm, SacConfig)
+        self.config = context.config.algorithm
+        self._context = context
+        self.net = scoring(context.net(), "sac")
+        self._q = nn.ModuleList([Duelling(scoring(context.net(), "sac"), context.critic()) for _ in range(2)])
         self._targets = deepcopy(self._q)
         self._log_temperature = torch.tensor(float(np.log(self.config.temperature)), requires_grad=True)
         self.optimizers = [
@@ -62,26 +61,27 @@ class Sac:
         self._scale = 0.0
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
-        config, start = self.config, self._start
-        episodes = start.field.play(self.net, start.take(iteration, config.episodes), start.chance(iteration))
-        time_s = start.time_constant_s(config.discount_jcts, progress)
-        self._scale = self._scale or typical(episodes, time_s)
+        config, context = self.config, self._context
+        seeds = context.job_seeds(iteration, config.episodes)
+        episodes = context.rollouts.play(self.net, seeds, context.rng_key(iteration))
+        time_s = context.time_constant_s(config.discount_jcts, progress)
+        self._scale = self._scale or return_rms(episodes, time_s)
         for steps in episodes:
             self._replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
-        rng = np.random.default_rng([*start.chance(iteration), 5])
+        rng = context.rng(iteration, 5)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = config.lr * (1 - 0.9 * progress)
-        spreads, losses = [], []
+        entropies, losses = [], []
         for _ in range(config.updates):
-            spread, loss = self._update(self._replay.draw(config.minibatch, rng))
-            spreads.append(spread)
+            policy_entropy, loss = self._update(self._replay.draw(config.minibatch, rng))
+            entropies.append(policy_entropy)
             losses.append(loss)
         return {
             "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
             "samples": float(sum(len(steps.choices) for steps in episodes)),
             "loss": float(np.mean(losses)),
-            "entropy": float(np.mean(spreads)),
+            "entropy": float(np.mean(entropies)),
             "temperature": float(torch.exp(self._log_temperature.detach())),
             "lr": config.lr * (1 - 0.9 * progress),
         }
@@ -89,34 +89,34 @@ class Sac:
     def _update(self, drawn: Drawn) -> tuple[float, float]:
         """One step of the critics, the policy and the temperature; returns entropy and the critics' loss."""
         temperature = float(torch.exp(self._log_temperature.detach()))
-        actor, critics, warmth = self.optimizers
-        loss = torch.stack([critic_loss(q, drawn, self._goal(drawn, temperature)) for q in self._q]).sum()
+        actor, critics, temperature_optimizer = self.optimizers
+        loss = torch.stack([critic_loss(q, drawn, self._target(drawn, temperature)) for q in self._q]).sum()
         critics.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         critics.step()
         batch = drawn.batch
         with torch.no_grad():
             q = torch.minimum(*(each(batch) for each in self._q))
-        towards, spread = actor_loss(self.net(batch), batch, q, temperature)
+        policy_loss, policy_entropy = actor_loss(self.net(batch), batch, q, temperature)
         actor.zero_grad()
-        towards.backward()  # type: ignore[no-untyped-call]
+        policy_loss.backward()  # type: ignore[no-untyped-call]
         actor.step()
         lengths = segment_sum(torch.ones(len(batch.segment)), batch.segment, batch.size)
         wanted = self.config.target_entropy * torch.log(lengths)
-        warmth.zero_grad()
-        temperature_loss(self._log_temperature, spread, wanted).backward()  # type: ignore[no-untyped-call]
-        warmth.step()
+        temperature_optimizer.zero_grad()
+        temperature_loss(self._log_temperature, policy_entropy, wanted).backward()  # type: ignore[no-untyped-call]
+        temperature_optimizer.step()
         follow(self._targets, self._q, self.config.target_rate)
-        return float(spread.detach().mean()), float(loss.detach())
+        return float(policy_entropy.detach().mean()), float(loss.detach())
 
-    def _goal(self, drawn: Drawn, temperature: float) -> Tensor:
+    def _target(self, drawn: Drawn, temperature: float) -> Tensor:
         """(B,) the soft target: reward + discount x E over legal choices of (least target Q - temperature x log p)."""
         with torch.no_grad():
             after = drawn.following
             log_p = log_softmax(self.net(after), after.segment, after.size)
             q = torch.minimum(*(target(after) for target in self._targets))
-            worth = segment_sum(torch.exp(log_p) * (q - temperature * log_p), after.segment, after.size)
-            return drawn.rewards + drawn.discounts * worth
+            values = segment_sum(torch.exp(log_p) * (q - temperature * log_p), after.segment, after.size)
+            return drawn.rewards + drawn.discounts * values
 
     def state(self) -> dict[str, Any]:
         return {

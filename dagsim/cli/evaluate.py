@@ -30,10 +30,14 @@ def evaluate(
 
     Example: dagsim eval --algo sjf --workload steady --set workload.load=0.7
     """
-    from dagsim.experiment.agents import agent_spec
+    from dagsim.experiment.agents import AGENTS, agent_spec
 
-    policy = None if algo is None and checkpoint is None else agent_spec(algo or "", checkpoint)
-    chosen = experiment(what, trace, policy, quiet=output.quiet or output.json_)
+    if algo == "decima" and what.config is None and what.system is None:
+        what = what._replace(config="spark")
+    chosen = experiment(what, trace, algo, quiet=output.quiet or output.json_)
+    if chosen.policy in AGENTS or checkpoint is not None:
+        policy = agent_spec(chosen.policy, checkpoint, system=chosen.system.kind)
+        chosen = chosen.model_copy(update={"policy": policy})
     run_policies("eval", chosen, (chosen.policy,), output)
 
 

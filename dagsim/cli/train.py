@@ -14,7 +14,6 @@ from dagsim.cli.options import ConfigFile, Jobs, Json, Quiet, Seed, Settings
 from dagsim.cli.shared import configured, given
 
 if TYPE_CHECKING:
-    from dagsim.config.schema import Config
     from dagsim.experiment.folder import RunFolder
 
 __all__ = ["train"]
@@ -23,7 +22,10 @@ __all__ = ["train"]
 @app.command()
 def train(
     algo: Annotated[
-        str | None, typer.Option("--algo", "-a", metavar="NAME", help="ppo, reinforce, d3qn or sac (default: ppo).")
+        str | None,
+        typer.Option(
+            "--algo", "-a", metavar="NAME", help="ppo, reinforce, d3qn, sac ... or module:attr (default: ppo)."
+        ),
     ] = None,
     workload: Jobs = None,
     config: ConfigFile = None,
@@ -42,15 +44,16 @@ def train(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train an agent, keep the one that is best on validation, and compare it with heuristics.
+    """Train an agent on any system, keep the one that is best on validation, and compare it with heuristics.
 
     Example: dagsim train --algo ppo --config ppo --seed 1
     """
+    from dagsim.agents.config import algorithm_name
     from dagsim.experiment.folder import RunFolder
     from dagsim.experiment.runner import write_comparison
     from dagsim.experiment.training.finish import finish
     from dagsim.experiment.training.log import read_log
-    from dagsim.experiment.training.session import Session
+    from dagsim.experiment.training.trainer import TrainingRun
     from dagsim.metrics.standings import standings
     from dagsim.report.drawing import draw_comparison
     from dagsim.report.plots.learning import learning_curves
@@ -63,51 +66,31 @@ def train(
     else:
         options = {"train.algorithm.kind": algo, "train.iterations": iterations, "seed": seed}
         chosen = configured(config, set_, given(**options), workload)
-        if chosen.decima is not None:
-            _train_decima(chosen, out)
-            return
-        label = chosen.train.algorithm.kind if chosen.train else "ppo"
+        label = algorithm_name(chosen.training().algorithm)
         folder = RunFolder.create(out, "train", chosen, argv=["dagsim", *sys.argv[1:]], label=label)
     try:
         with training_progress(wanted=not (quiet or json_)) as tell:
-            session = Session(folder, workers, tell)
-            session.run(resume=resume is not None, init=init)
-            lines = finish(session, tell) if report else []
+            run = TrainingRun(folder, workers, tell)
+            run.run(resume=resume is not None, init=init)
+            lines = finish(run, tell) if report else []
     except KeyboardInterrupt:
         _interrupted(folder)
     plots = folder.path / "plots"
     plots.mkdir(exist_ok=True)
     save(learning_curves({folder.path.name: read_log(folder.path)}), plots / "learning.png")
-    ranked = standings(lines, reference=session.reference)
+    ranked = standings(lines, reference=run.reference)
     if lines:
         write_comparison(ranked, folder.path / "report.csv")
-        draw_comparison(lines, plots / "report.png", reference=session.reference)
+        draw_comparison(lines, plots / "report.png", reference=run.reference)
     folder.mark("done")
     if json_:
-        told = {"run": str(folder.path), "reference": session.reference, "validation_ratio": session.best}
-        typer.echo(json.dumps({**told, "report": [standing.to_dict() for standing in ranked]}))
+        facts = {"run": str(folder.path), "reference": run.reference, "validation_ratio": run.best}
+        typer.echo(json.dumps({**facts, "report": [standing.to_dict() for standing in ranked]}))
     elif not quiet:
         if lines:
-            console().print(comparison_table(lines, session.reference))
-        typer.echo(f"best on validation: {session.best:.4f} times {session.reference}")
+            console().print(comparison_table(lines, run.reference))
+        typer.echo(f"best on validation: {run.best:.4f} times {run.reference}")
         typer.echo(f"run folder: {folder.path}")
-
-
-def _train_decima(config: Config, out: Path) -> None:
-    """Train Decima's network into a run folder."""
-    from dagsim.experiment.decima_training import train_decima
-    from dagsim.experiment.folder import RunFolder
-
-    assert config.decima is not None
-    folder = RunFolder.create(out, "train", config, argv=["dagsim", *sys.argv[1:]], label="decima")
-    try:
-        typer.echo(train_decima(config.decima, folder.path / "decima", typer.echo))
-    except KeyboardInterrupt:
-        folder.mark("interrupted")
-        typer.echo(f"interrupted: the best network so far is in {folder.path / 'decima'}", err=True)
-        raise typer.Exit(130) from None
-    folder.mark("done")
-    typer.echo(f"run folder: {folder.path}")
 
 
 def _interrupted(folder: RunFolder) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import core_schema
 
 from dagsim.errors import ConfigError, UnknownName
@@ -33,6 +34,19 @@ class Registered:
         classes = [self.registry.get(name) for name in self.registry.names()]
         union = [handler(TypeAdapter(each).core_schema) for each in classes if isinstance(each, type)]
         return {"anyOf": union}
+
+    def read(self, value: Any) -> Any:
+        """The object that a name or a mapping with its ``kind`` describes.
+
+        Raises:
+            ConfigError: There is none, or a key or a value of it is wrong.
+        """
+        try:
+            return self._validate(dict(value) if isinstance(value, Mapping) else value)
+        except ValidationError as error:
+            fault = error.errors()[0]
+            where = ".".join(map(str, fault["loc"]))
+            raise ConfigError(f"{self.registry.kind}: {where}: {fault['msg']}") from None
 
     def _validate(self, value: Any) -> Any:
         if isinstance(value, str):

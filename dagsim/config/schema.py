@@ -26,12 +26,11 @@ from pydantic import (
 )
 from pydantic import model_validator as after_all
 
-from dagsim.agents.config import TrainConfig
 from dagsim.config import yaml
 from dagsim.config.bundled import shipped
-from dagsim.config.decima import DecimaTraining
 from dagsim.config.errors import explain
 from dagsim.config.registered import Registered, kind_of
+from dagsim.config.training import TrainSection, for_system
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, gpu_type
 from dagsim.model.gpu import canonical
@@ -180,15 +179,18 @@ class Config(Section):
     """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``)."""
     estimates: Estimates = Estimates()
     """What the policy may know of durations."""
-    decima: DecimaTraining | None = None
-    """How ``dagsim train`` trains Decima's network on Spark executors, if that is meant; all other keys but ``seed``
-    are then without effect."""
-    train: TrainConfig | None = None
+    train: TrainSection | None = None
     """How ``dagsim train`` trains an agent on all this; left out: by its defaults."""
     seed: int = Field(default=0, ge=0)
     """Root of all chance."""
     seeds: int = Field(default=10, ge=1)
     """How many times the experiment is run, each time on another workload."""
+
+    @field_validator("train", mode="before")
+    @classmethod
+    def _trained_on_the_system(cls, train: Any, info: ValidationInfo) -> Any:
+        system = info.data.get("system")
+        return train if train is None or system is None else for_system(train, system.kind)
 
     @after_all(mode="after")
     def _of_one_system(self) -> Config:
@@ -201,6 +203,10 @@ class Config(Section):
                     "keys of system"
                 )
         return self
+
+    def training(self) -> TrainSection:
+        """The part ``train``, or the system's defaults."""
+        return self.train or TypeAdapter(TrainSection).validate_python(for_system({}, self.system.kind))
 
     def trace(self) -> TraceFile:
         """The workload, which must be a trace.
@@ -312,14 +318,21 @@ def _validate(document: yaml.Document) -> Config:
 
 def _defaults(document: yaml.Document) -> Any:
     """Defaults of the parts that ``document`` leaves out; a workload given by name is made a mapping that has it."""
-    defaults = plain(Config()) | {"train": plain(TrainConfig())}
+    defaults = plain(Config()) | {"train": plain(TrainSection())}
     if isinstance(document.value, dict):
+        defaults["train"] = _training_defaults(document.value.get("system"))
         if isinstance(document.value.get("workload"), str):
             document.value["workload"] = {"preset": document.value["workload"]}
         match document.value.get("workload"):
             case {"preset": str(name)} if name in PRESETS:
                 defaults["workload"] = plain(PRESETS[name].workload)
     return defaults
+
+
+def _training_defaults(system: Any) -> Any:
+    kind = system.get("kind") if isinstance(system, dict) else system
+    section = for_system({}, kind if isinstance(kind, str) else "cluster")
+    return plain(TypeAdapter(TrainSection).validate_python(section))
 
 
 def plain(value: Any) -> Any:

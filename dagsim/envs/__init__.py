@@ -1,16 +1,19 @@
-"""Environments for learning: codecs between views and arrays, rewards as folds, and a thin Gymnasium adapter.
+"""Environments for learning: episodes, rewards, and thin Gymnasium wrappers of them.
 
 ``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0", config="heterogeneous-dag")`` imports this module, which registers
-the environment.
+the environments.
 """
 
 from __future__ import annotations
 
 import gymnasium
 
-__all__ = ["ENTRY_POINT"]
+__all__ = ["DECIMA_ID", "ENTRY_POINT", "SCHEDULING_ID"]
 
 ENTRY_POINT = "dagsim.experiment.environment:make_env"
 """What makes an environment of an experiment; a floor above, so it is named, not imported."""
+SCHEDULING_ID = "dagsim/Scheduling-v0"
+DECIMA_ID = "dagsim/Decima-v0"
 
-gymnasium.register("dagsim/Scheduling-v0", ENTRY_POINT)
+gymnasium.register(SCHEDULING_ID, ENTRY_POINT)
+gymnasium.register(DECIMA_ID, "dagsim.envs.spark:DecimaEnv")

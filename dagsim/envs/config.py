@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from dagsim.envs.rewards import RewardConfig
 from dagsim.errors import ConfigError
 from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.seam import CodecSettings
 
 __all__ = ["EnvConfig", "Level", "Preset"]
 
@@ -34,9 +35,10 @@ class EnvConfig:
     nodes: int = 256
     """Tasks that ``graph`` shows at most, oldest job first."""
     edges: int = 512
-    codec: CandidatesConfig = field(default_factory=CandidatesConfig)
+    codec: CodecSettings = field(default_factory=CandidatesConfig)
+    """A codec of rows (``dagsim list codecs``); one of your own goes with the level ``task_type`` only."""
     reward: Mapping[str, float] = field(default_factory=lambda: {"shaped_job_seconds": 1.0})
-    """Terms and weights (``dagsim.envs.rewards``)."""
+    """Terms and weights (``dagsim list rewards``)."""
     reward_scale: float = 1000.0
     max_steps: int | None = None
     """The episode is truncated after so many actions."""
@@ -52,6 +54,8 @@ class EnvConfig:
             raise ConfigError(
                 f"env: observation must be one of {', '.join(get_args(Preset))}, got {self.observation!r}"
             )
+        if self.level != "task_type" and not isinstance(self.codec, CandidatesConfig):
+            raise ConfigError(f"env: level {self.level!r} goes with the codec 'candidates' only; use 'task_type'")
         if min(self.slots, self.nodes, self.edges) < 2:
             raise ConfigError("env: slots, nodes and edges must be 2 or more")
         if self.max_steps is not None and self.max_steps < 1:

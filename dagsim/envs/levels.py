@@ -1,7 +1,8 @@
-"""Action levels: which rows of the candidates an agent chooses among, and what each of them does."""
+"""Action levels: the rows of the candidates that an agent chooses among."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -37,30 +38,32 @@ class Levelled:
 
     def encode(self, view: ClusterView) -> Observation | None:
         """The choices of this level; ``None`` if there is nothing to choose."""
-        seen = self.codec.encode(view)
-        if seen is None:
+        observation = self.codec.encode(view)
+        if observation is None:
             return None
         self._rows = self._chosen()
-        waits = len(seen.tokens) > len(self.codec.rows)
+        waits = len(observation.tokens) > len(self.codec.rows)
         picked = [row.row for row in self._rows] + [len(self.codec.rows)] * waits
         parallelism = np.array([row.parallelism for row in self._rows] + [0.0] * waits, np.float32)
-        tokens = np.concatenate([seen.tokens[picked], parallelism[:, None]], axis=1)
-        return Observation(tokens, seen.context, seen.gpus)
+        tokens = np.concatenate([observation.tokens[picked], parallelism[:, None]], axis=1)
+        return Observation(tokens, observation.context, observation.gpus)
 
-    def decode(self, view: ClusterView, choice: int) -> Decision | None:
+    def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
         """The decision of a row."""
         if choice >= len(self._rows):
-            return None
+            return ()
         row, parallelism = self._rows[choice]
-        decision = self.codec.decode(view, row)
-        if parallelism == 1.0 or not isinstance(decision, Start):
-            return decision
+        decisions = self.codec.decode(view, row)
+        if parallelism == 1.0 or not decisions:
+            return decisions
+        (decision,) = decisions
+        assert isinstance(decision, Start)
         wanted = max(int(sum(share.instances for share in decision.placement) * parallelism), 1)
-        return Start(decision.task, (Share(decision.placement[0].node, wanted),))
+        return (Start(decision.task, (Share(decision.placement[0].node, wanted),)),)
 
-    def choice_of(self, decision: Decision | None) -> int | None:
-        """The row that stands for a decision, ``None`` if this level has none."""
-        row = self.codec.choice_of(decision)
+    def choice_of(self, decisions: Iterable[Decision]) -> int | None:
+        """The row that stands for the first decision, ``None`` if this level has none."""
+        row = self.codec.choice_of(decisions)
         if row is None:
             return None
         if row == len(self.codec.rows):

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from dagsim.envs.config import EnvConfig
 from dagsim.envs.levels import Levelled
 from dagsim.systems.cluster.codecs.codec import Observation
+from dagsim.systems.cluster.codecs.config import CandidatesConfig
 from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.view import ClusterView
 
@@ -25,42 +26,44 @@ class Presets:
     def __init__(self, config: EnvConfig, types: int) -> None:
         self.config = config
         self._types = types
-        self._tokens = len(Levelled.token_features)
-        self._context = len(Levelled.context_features)
-        self._gpus = len(Levelled.gpu_features)
+        features = config.codec.features
+        levelled = isinstance(config.codec, CandidatesConfig)
+        self._tokens = len(Levelled.token_features if levelled else features["tokens"])
+        self._context = len(features["context"])
+        self._gpus = len(features["gpus"])
         self.space = self._space()
 
-    def observe(self, seen: Observation | None, view: ClusterView | None) -> Any:
+    def observe(self, observation: Observation | None, view: ClusterView | None) -> Any:
         """The observation as the preset has it; all 0 when the episode is over."""
-        tokens, context, gpus = self._padded(seen)
+        tokens, context, gpus = self._padded(observation)
         match self.config.observation:
             case "flat":
                 return np.concatenate([tokens.ravel(), context, gpus.ravel()])
             case "dict":
                 flat = np.concatenate([tokens.ravel(), context, gpus.ravel()])
-                return {"observations": flat, "action_mask": self.mask(seen)}
-        parts = {"tokens": tokens, "context": context, "gpus": gpus, "action_mask": self.mask(seen)}
+                return {"observations": flat, "action_mask": self.mask(observation)}
+        parts = {"tokens": tokens, "context": context, "gpus": gpus, "action_mask": self.mask(observation)}
         return parts | self._graph(view) if self.config.observation == "graph" else parts
 
-    def mask(self, seen: Observation | None) -> np.ndarray:
+    def mask(self, observation: Observation | None) -> np.ndarray:
         """(slots,) int8: 1 for what is legal."""
         mask = np.zeros(self.config.slots, np.int8)
-        if seen is not None:
-            waits = int(seen.tokens[-1, 0] == 1.0)
-            mask[: min(len(seen.tokens) - waits, self.config.slots - 1)] = 1
+        if observation is not None:
+            waits = int(observation.tokens[-1, 0] == 1.0)
+            mask[: min(len(observation.tokens) - waits, self.config.slots - 1)] = 1
             mask[-1] = waits
         return mask
 
-    def _padded(self, seen: Observation | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _padded(self, observation: Observation | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         tokens = np.zeros((self.config.slots, self._tokens), np.float32)
-        if seen is None:
+        if observation is None:
             return tokens, np.zeros(self._context, np.float32), np.zeros((self._types, self._gpus), np.float32)
-        waits = int(seen.tokens[-1, 0] == 1.0)
-        count = min(len(seen.tokens) - waits, self.config.slots - 1)
-        tokens[:count] = seen.tokens[:count]
+        waits = int(observation.tokens[-1, 0] == 1.0)
+        count = min(len(observation.tokens) - waits, self.config.slots - 1)
+        tokens[:count] = observation.tokens[:count]
         if waits:
-            tokens[-1] = seen.tokens[-1]
-        return tokens, seen.context, seen.gpus
+            tokens[-1] = observation.tokens[-1]
+        return tokens, observation.context, observation.gpus
 
     def _graph(self, view: ClusterView | None) -> dict[str, np.ndarray]:
         """The unfinished tasks of the jobs in the system, oldest job first, and the edges between them."""

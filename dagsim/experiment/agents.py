@@ -1,38 +1,90 @@
-"""Trained agents by the name of their algorithm: ``--algo ppo`` means the newest one there is."""
+"""Trained agents by short names: ``ppo``, ``decima``, ``d3qn[checkpoint=FILE]``, wherever a policy can be named."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from dagsim.agents.config import ALGORITHMS
 from dagsim.errors import UnknownName
+from dagsim.registry import Spec
+from dagsim.systems.seam import Policy, Scenario
 
-__all__ = ["ALGORITHMS", "agent_spec", "decima_checkpoint"]
+__all__ = ["AGENTS", "agent_spec", "make_policy", "shipped_agent"]
 
-ALGORITHMS = ("ppo", "reinforce", "d3qn", "sac")
+_SHIPPED = {
+    ("cluster", "ppo"): ("ppo.pt", "results/agents/independent-0.9.pt"),
+    ("spark", "decima"): ("decima.pt", "results/decima/w2.pt"),
+}
+"""The agents that come with dagsim, by system and name: the file in the package, and in a checkout."""
+AGENTS = ("decima", *ALGORITHMS.names())
+"""The names of agents: those of the algorithms that train them, and of the one for Spark that comes with dagsim."""
 
 
-def agent_spec(algo: str, checkpoint: Path | None = None, root: Path = Path("results")) -> str:
-    """The policy that ``--algo ALGO`` means, with ``--checkpoint`` if that is given: of an algorithm the agent of the
-    newest training below ``root`` that has one; anything else is a policy already.
+def agent_spec(algo: str, checkpoint: Path | None = None, root: Path = Path("results"), system: str = "cluster") -> str:
+    """The policy that ``--algo ALGO`` means, with ``--checkpoint`` if that is given.
+
+    The name of an algorithm means the agent of the newest training for ``system`` below ``root``, or else the one that
+    comes with dagsim; any other name is that of a policy already.
 
     Raises:
-        UnknownName: No such training, or a checkpoint for what is no algorithm.
+        UnknownName: No such agent, or a checkpoint for a policy that is not trained.
     """
-    if algo not in ALGORITHMS:
+    if algo not in AGENTS:
         if checkpoint is not None:
-            raise UnknownName(f"--checkpoint goes with --algo {', '.join(ALGORITHMS)}, not with {algo!r}")
+            raise UnknownName(f"--checkpoint goes with --algo {', '.join(AGENTS)}, not with {algo!r}")
         return algo
     if checkpoint is None:
-        found = sorted(root.glob(f"*-train-{algo}-*/best.pt"), key=lambda path: path.parent.name)
-        if not found:
-            raise UnknownName(
-                f"no trained {algo} below {root}/: train one (dagsim train --algo {algo}) or --checkpoint"
-            )
-        checkpoint = found[-1]
-    return f'dagsim.agents.policy:load_agent[checkpoint="{checkpoint}"]'
+        checkpoint = _newest(algo, root, system)
+    if checkpoint is not None:
+        return f'{algo}[checkpoint="{checkpoint}"]'
+    if (system, algo) not in _SHIPPED:
+        raise UnknownName(
+            f"no trained {algo} below {root}/ for the system {system!r}: train one (dagsim train --algo {algo}) or "
+            "give --checkpoint"
+        )
+    return algo
 
 
-def decima_checkpoint() -> Path:
-    """The network for 50 executors that comes with dagsim."""
+def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Policy[Any, Any]:
+    """The heuristic or the trained agent that ``spec`` names.
+
+    Raises:
+        InputError: There is no such policy, or its parameters or its checkpoint are wrong.
+    """
+    name = Spec.parse(spec).name
+    if name not in AGENTS or name in scenario.policies.names():
+        made: Policy[Any, Any] = scenario.policies.create(spec, **({} if seed is None else {"seed": seed}))
+        return made
+    from dagsim.agents.checkpoint import load_agent
+    from dagsim.registry import Entry, Registry
+
+    def load(checkpoint: str | Path | None = None, sampled: bool = False) -> Policy[Any, Any]:
+        return load_agent(checkpoint or shipped_agent(name, scenario.system), sampled, scenario.system)
+
+    agents: Registry[Policy[Any, Any]] = Registry("agent", [Entry(name, load)])
+    return agents.create(spec)
+
+
+def shipped_agent(name: str, system: str) -> Path:
+    """The checkpoint of an agent that comes with dagsim.
+
+    Raises:
+        UnknownName: None of that name comes with it for that system.
+    """
+    if (system, name) not in _SHIPPED:
+        known = ", ".join(f"{agent} for {of!r}" for of, agent in _SHIPPED)
+        raise UnknownName(f"no agent {name!r} for the system {system!r} comes with dagsim (there are {known})")
+    inside, beside = _SHIPPED[system, name]
     package = Path(__file__).parents[1]
-    return next(path for path in (package / "decima.pt", package.parent / "results/decima/w2.pt") if path.exists())
+    return next(path for path in (package / inside, package.parent / beside) if path.exists())
+
+
+def _newest(algo: str, root: Path, system: str) -> Path | None:
+    """The best agent of the newest training of ``algo`` for ``system``."""
+    trained = sorted(root.glob(f"*-train-{algo}-*/best.pt"), key=lambda path: path.parent.name, reverse=True)
+    if not trained:
+        return None
+    from dagsim.agents.checkpoint import read_plain
+
+    return next((path for path in trained if read_plain(path).get("system", "cluster") == system), None)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dagsim.config.bundled import find_config
+from dagsim.config.registered import Registered
 from dagsim.config.schema import Config, load_config
 from dagsim.envs.config import EnvConfig
 from dagsim.envs.scheduling import SchedulingEnv
-from dagsim.experiment.training.maker import Maker
+from dagsim.envs.spark import DecimaEnv
+from dagsim.experiment.scenario import scenario_of
+from dagsim.systems.cluster.codecs import CODECS
+from dagsim.systems.spark.scenario import SparkScenario
 from dagsim.workload import PRESETS
 
 __all__ = ["make_env"]
@@ -22,16 +26,22 @@ def make_env(
     env: EnvConfig | None = None,
     render_mode: str | None = None,
     **changes: Any,
-) -> SchedulingEnv:
-    """The scheduling environment of an experiment.
+) -> SchedulingEnv | DecimaEnv:
+    """The environment of an experiment: of the system ``spark`` a ``DecimaEnv``.
 
     ``config`` is a configuration, a file, a name of ``dagsim list configs`` or of ``dagsim list workloads``;
-    ``settings`` are as behind ``--set``. The fields of ``EnvConfig`` can be given one by one.
+    ``settings`` are as behind ``--set``. The fields of ``EnvConfig`` (of ``DecimaEnv``) can be given one by one; a
+    codec as its settings, its name or ``module:attr``, or a mapping with its ``kind``.
 
     Raises:
-        InputError: Something of it cannot be.
+        InputError: Something of it cannot be made.
     """
-    return SchedulingEnv(Maker(_experiment(config, settings)), env or EnvConfig(**changes), render_mode)
+    scenario = scenario_of(_experiment(config, settings))
+    if isinstance(scenario, SparkScenario):
+        return DecimaEnv(scenario=scenario, render_mode=render_mode, **changes)
+    if isinstance(changes.get("codec"), str | Mapping):
+        changes["codec"] = Registered(CODECS, "candidates").read(changes["codec"])
+    return SchedulingEnv(scenario, env or EnvConfig(**changes), render_mode)
 
 
 def _experiment(config: Config | str | Path | None, settings: Iterable[str]) -> Config:

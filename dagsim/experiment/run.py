@@ -9,6 +9,7 @@ from typing import Any
 
 from dagsim.config.schema import Config
 from dagsim.errors import UnknownName
+from dagsim.experiment.agents import make_policy
 from dagsim.experiment.scenario import scenario_of
 from dagsim.metrics import Summary, summarize
 from dagsim.model.schedule import Schedule
@@ -79,7 +80,7 @@ def simulate(config: Config, policy: str, seed: int, tell: Callable[[int], None]
     """
     scenario = scenario_of(config)
     kernel = scenario.kernel(seed, heard=tell)
-    timed = Timed(scenario.policies.create(policy, seed=seed), policy)
+    timed = Timed(make_policy(scenario, policy, seed), policy)
     began = perf_counter()
     Conversation(kernel).follow(timed)
     wall_s = perf_counter() - began
@@ -97,7 +98,7 @@ def check(config: Config, policies: Iterable[str]) -> None:
     scenario = scenario_of(config)
     scenario.check()
     for policy in policies:
-        made = scenario.policies.create(policy)
+        made = make_policy(scenario, policy)
         if not callable(getattr(made, "decide", None)):
             raise UnknownName(f"policy {policy!r}: {made!r} has no method decide(view)")
 

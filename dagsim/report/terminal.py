@@ -25,7 +25,7 @@ from rich.table import Table
 from dagsim.experiment.run import Step, Watch
 
 if TYPE_CHECKING:
-    from dagsim.experiment.training.session import Progress as TrainingProgress
+    from dagsim.experiment.training.trainer import Progress as TrainingProgress
 
 __all__ = ["console", "counted", "downloading", "progress", "show", "training_progress"]
 

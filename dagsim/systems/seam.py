@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from dagsim.model import Cluster
     from dagsim.registry import Registry
 
-__all__ = ["Codec", "Conversation", "Kernel", "Policy", "Scenario", "View", "decisions_of", "drive"]
+__all__ = [
+    "Codec",
+    "CodecSettings",
+    "Conversation",
+    "Kernel",
+    "Policy",
+    "Scenario",
+    "Term",
+    "View",
+    "decisions_of",
+    "drive",
+]
 
 
 class View(Protocol):
@@ -96,6 +107,30 @@ class Codec(Protocol):
         ...
 
 
+class CodecSettings(Protocol):
+    """A codec as a configuration names it: a dataclass of its settings, which makes one codec per simulation."""
+
+    @property
+    def features(self) -> Mapping[str, tuple[str, ...]]:
+        """The names of the columns of each part of an observation: what a net is built for."""
+        ...
+
+    def build(self) -> Codec:
+        """A codec for one simulation."""
+        ...
+
+
+class Term(Protocol):
+    """A cost that accrues in one simulation.
+
+    A term that also has ``take(row)`` is given every new row of the log before it is asked.
+    """
+
+    def cost(self, now: float) -> float:
+        """The cost since it was last asked, until ``now`` (s)."""
+        ...
+
+
 class Scenario(Protocol):
     """The world that a configuration describes. Picklable; the only place that builds kernels."""
 
@@ -120,7 +155,12 @@ class Scenario(Protocol):
 
     @property
     def codecs(self) -> Registry[Any]:
-        """The codecs of this system by name; made with their settings."""
+        """The codecs of this system by name, as their ``CodecSettings``."""
+        ...
+
+    @property
+    def terms(self) -> Registry[Term]:
+        """The reward terms of this system by name."""
         ...
 
     def kernel(self, seed: int, *, record: bool = True, heard: Callable[[int], None] | None = None) -> Kernel[Any, Any]:

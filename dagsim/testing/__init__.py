@@ -212,10 +212,9 @@ def _play(codec: Codec, jobs: list[Job], seed: int, where: str) -> Schedule:
                 view = conversation.send(())
                 continue
             _check_observation(codec, seen, codec.encode(view), where)
-            decisions = [codec.decode(view, row) for row in range(len(seen.tokens))]
-            assert None not in decisions[:-1], f"a choice that is not the last stands for waiting {where}"
-            chosen = decisions[rng.integers(len(decisions))]
-            view = conversation.send(() if chosen is None else (chosen,))
+            decisions = [tuple(codec.decode(view, row)) for row in range(len(seen.tokens))]
+            assert all(decisions[:-1]), f"a choice that is not the last stands for waiting {where}"
+            view = conversation.send(decisions[rng.integers(len(decisions))])
     return simulation.schedule
 
 

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dagsim.agents.policy import Checkpoint
+from dagsim.agents.checkpoint import Checkpoint
+from dagsim.agents.config import algorithm_name
 from dagsim.experiment.training.report import ReportLine, report
-from dagsim.experiment.training.session import Progress, Session
+from dagsim.experiment.training.trainer import Progress, TrainingRun
 
 __all__ = ["finish"]
 
 
-def finish(session: Session, tell: Callable[[Progress], None] | None = None) -> list[ReportLine]:
-    """Run the best agent of the session, a linear policy, the reference and its rivals on the report seeds."""
-    kind = session.train.algorithm.kind
-    agents: dict[str, Checkpoint] = {kind: Checkpoint.load(session.folder.path / "best.pt")}
-    linear = session.linear()
+def finish(run: TrainingRun, tell: Callable[[Progress], None] | None = None) -> list[ReportLine]:
+    """Run the best agent of the training, a linear policy, the reference and its rivals on the report seeds."""
+    kind = algorithm_name(run.train.algorithm)
+    agents: dict[str, Checkpoint] = {kind: Checkpoint.load(run.folder.path / "best.pt")}
+    linear = run.linear()
     if linear is not None:
         agents[f"linear {kind}"] = linear
-    heuristics = tuple(dict.fromkeys((session.reference, *session.train.rivals)))
+    heuristics = tuple(dict.fromkeys((run.reference, *run.train.rivals)))
 
     def said(policy: str, done: int, of: int) -> None:
         if tell is not None:
             tell(Progress(f"report: {policy}", done, of))
 
-    return report(session.config, agents, heuristics, session.report_seeds, said)
+    return report(run.config, agents, heuristics, run.report_seeds, said)

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dagsim.config.schema import Config
-from dagsim.experiment.run import simulate
+from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.tune import candidates
-from dagsim.systems.cluster.policies import POLICIES
+from dagsim.metrics import summarize
 from dagsim.systems.cluster.policies.tunable import TUNABLE
+from dagsim.systems.seam import Scenario, drive
 
 __all__ = ["best_heuristic", "contenders", "mean_jcts"]
 
@@ -19,25 +20,35 @@ _FIRST = 10
 _FINAL = 6
 """Heuristics of the second round, which runs on all seeds."""
 _COSTLY = "costly"
+_TUNED_FOR_SPARK = ("srpt-cp[cap=5]", "srpt-cp[cap=16]", "weighted-fair[alpha=0.25,order=shortest]")
 
 
-def contenders() -> tuple[str, ...]:
-    """All heuristics that cost little, and every tuned variant of them."""
-    names = [entry.name for entry in POLICIES.describe() if _COSTLY not in entry.tags]
-    tuned = [spec for name in TUNABLE if name in names for spec in candidates(name, TUNABLE[name])]
+def contenders(scenario: Scenario) -> tuple[str, ...]:
+    """All heuristics of the system that cost little, and every tuned variant of them.
+
+    Preemptive ones are left out: agents may not preempt.
+    """
+    described = scenario.policies.describe()
+    names = [entry.name for entry in described if not {_COSTLY, "preemptive"} & set(entry.tags)]
+    match scenario.system:
+        case "cluster":
+            tuned = [spec for name in TUNABLE if name in names for spec in candidates(name, TUNABLE[name])]
+        case "spark":
+            tuned = list(_TUNED_FOR_SPARK)
+        case _:
+            tuned = []
     return tuple(dict.fromkeys((*names, *tuned)))
 
 
 def best_heuristic(
     config: Config, seeds: Sequence[int], tell: Callable[[str, int, int], None] | None = None
 ) -> tuple[str, np.ndarray]:
-    """The heuristic with the least mean completion time over ``seeds``, and its mean on each of them; preemptive ones
-    compete only where agents may preempt, which they may not, so they are left out.
+    """The heuristic with the lowest mean completion time over ``seeds``, and its mean on each of them.
 
-    All run on the first seeds; those that came out best on all of them. ``tell`` hears who runs, and how far it is.
+    All run on the first seeds; the best of them on all. ``tell`` is given the one that runs, how many are done, of how
+    many.
     """
-    preemptive = {entry.name for entry in POLICIES.describe() if "preemptive" in entry.tags}
-    specs = [spec for spec in contenders() if spec.partition("[")[0] not in preemptive]
+    specs = contenders(scenario_of(config))
     first: dict[str, float] = {}
     for done, spec in enumerate(specs):
         if tell is not None:
@@ -52,4 +63,12 @@ def best_heuristic(
 
 def mean_jcts(config: Config, policy: str, seeds: Sequence[int]) -> np.ndarray:
     """(seeds,) float64: the mean completion time on each seed."""
-    return np.array([simulate(config, policy, seed).summary.jct_s.mean for seed in seeds])
+    scenario = scenario_of(config)
+    return np.array(
+        [
+            summarize(
+                drive(scenario.kernel(seed, record=False), scenario.policies.create(policy, seed=seed))
+            ).jct_s.mean
+            for seed in seeds
+        ]
+    )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dagsim.agents.field import Ground
-from dagsim.agents.policy import Checkpoint
+from dagsim.agents.checkpoint import Checkpoint
+from dagsim.agents.rollouts import evaluate_greedy
 from dagsim.config.schema import Config
+from dagsim.envs.episode import EpisodeFactory
 from dagsim.envs.rewards import RewardConfig
 from dagsim.experiment.run import simulate
-from dagsim.experiment.training.maker import Maker
+from dagsim.experiment.scenario import scenario_of
 from dagsim.metrics import summarize
 
 __all__ = ["ReportLine", "report"]
@@ -37,12 +38,12 @@ def report(
         if tell is not None:
             tell(policy, done, len(heuristics) + len(agents))
         lines += [ReportLine(policy, seed, simulate(config, policy, seed).summary.to_dict()) for seed in seeds]
-    maker = Maker(config)
+    scenario = scenario_of(config)
     for done, (name, agent) in enumerate(agents.items(), len(heuristics)):
         if tell is not None:
             tell(name, done, len(heuristics) + len(agents))
-        ground = Ground(maker, agent.codec, RewardConfig({"job_seconds": 1.0}))
-        ran = ground.judged(agent.network(), seeds, agent.within)
+        factory = EpisodeFactory(scenario, agent.codec, RewardConfig({"job_seconds": 1.0}), record=True)
+        ran = evaluate_greedy(agent.network(), factory, seeds, agent.clipped)
         lines += [
             ReportLine(name, seed, summarize(simulation.schedule).to_dict())
             for seed, simulation in zip(seeds, ran, strict=True)

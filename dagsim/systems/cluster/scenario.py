@@ -20,9 +20,10 @@ from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.models.setup import Setup
 from dagsim.systems.cluster.network.base import Network
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.view import ClusterPolicy
 from dagsim.systems.heard import Heard
-from dagsim.systems.seam import Kernel
+from dagsim.systems.seam import Kernel, Term
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.synthetic import Synthetic
 
@@ -124,6 +125,11 @@ class ClusterScenario:
     def codecs(self) -> Registry[Any]:
         """The codecs of the GPU cluster."""
         return CODECS
+
+    @property
+    def terms(self) -> Registry[Term]:
+        """The reward terms of the GPU cluster."""
+        return TERMS
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Facts of the jobs that came: number, load, and of a trace what was read and dropped, and the

@@ -10,7 +10,7 @@ from dagsim.systems.spark.job import Replay, SparkJob
 from dagsim.systems.spark.kernel import SparkKernel
 from dagsim.systems.spark.policies import SPARK_POLICIES
 from dagsim.systems.spark.profiles import read_profiles
-from dagsim.systems.spark.reward import JobTime
+from dagsim.systems.spark.rewards import JobTime
 from dagsim.systems.spark.schedule import schedule_of
 from dagsim.systems.spark.sequences import ParitySequence, parity_sequence, sequence
 from dagsim.systems.spark.state import Executor, SparkJobState, StageState

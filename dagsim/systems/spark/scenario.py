@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ from dagsim.errors import ConfigError
 from dagsim.model import Cluster
 from dagsim.registry import Registry
 from dagsim.systems.heard import Heard
-from dagsim.systems.seam import Kernel
+from dagsim.systems.seam import Kernel, Term
 from dagsim.systems.spark.codecs import SPARK_CODECS
 from dagsim.systems.spark.durations import DurationSource
 from dagsim.systems.spark.executors import ExecutorType, executor_types
@@ -20,6 +20,7 @@ from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.kernel import SparkKernel
 from dagsim.systems.spark.policies import SPARK_POLICIES
 from dagsim.systems.spark.profiles import read_profiles
+from dagsim.systems.spark.rewards import SPARK_TERMS
 from dagsim.systems.spark.schedule import cluster_of
 from dagsim.systems.spark.sequences import parity_sequence, sequence
 from dagsim.systems.spark.synthetic import synthetic_profiles
@@ -32,8 +33,8 @@ __all__ = ["SparkScenario"]
 class _Pool:
     """The jobs to draw from, read when they are first asked for; other processes read them anew."""
 
-    def __init__(self) -> None:
-        self._jobs: list[SparkJob] | None = None
+    def __init__(self, jobs: Sequence[SparkJob] | None = None) -> None:
+        self._jobs = None if jobs is None else list(jobs)
 
     def __reduce__(self) -> tuple[type[_Pool], tuple[()]]:
         return _Pool, ()
@@ -108,6 +109,11 @@ class SparkScenario:
         return SPARK_CODECS
 
     @property
+    def terms(self) -> Registry[Term]:
+        """The reward terms of Spark executors."""
+        return SPARK_TERMS
+
+    @property
     def pool(self) -> Sequence[SparkJob]:
         """The jobs to draw from.
 
@@ -116,6 +122,12 @@ class SparkScenario:
         """
         jobs: list[SparkJob] = self._pool.get(self._read)
         return jobs
+
+    def drawing_from(self, pool: Sequence[SparkJob]) -> SparkScenario:
+        """The same with other jobs to draw from."""
+        made = replace(self)
+        object.__setattr__(made, "_pool", _Pool(pool))
+        return made
 
     def kernel(
         self,

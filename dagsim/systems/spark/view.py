@@ -81,6 +81,11 @@ class SparkView:
         return self._cluster.committable
 
     @property
+    def pending(self) -> bool:
+        """Something is under way: a task runs, or an executor travels."""
+        return bool(self._cluster.heap)
+
+    @property
     def idle(self) -> list[Executor]:
         """Those of the source that run nothing, the next one to go first. O(executors of the source)."""
         pool = self._cluster.source

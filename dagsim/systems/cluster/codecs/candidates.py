@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 from itertools import islice
 from math import log1p
@@ -113,13 +113,13 @@ class Candidates:
             return None
         return self._observe(view, pool, etas)
 
-    def decode(self, view: ClusterView, choice: int) -> Decision | None:
+    def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
         """Start the task on the type; the last row, where there are more rows than pairs, waits."""
         if choice >= len(self._tasks):
-            return None
+            return ()
         task = self._tasks[choice]
         placement = self._place(view, task, self._types[choice])
-        return None if placement is None else Start(task, placement)
+        return () if placement is None else (Start(task, placement),)
 
     def _offered(self, view: ClusterView, pool: Pool) -> Iterator[tuple[DemandClass, Sequence[TaskState]]]:
         """The tasks to choose from, some with the same demand at a time."""
@@ -141,8 +141,9 @@ class Candidates:
         """Task and type of the rows of the last observation, without the one that waits."""
         return list(zip(self._tasks, self._types, strict=True))
 
-    def choice_of(self, decision: Decision | None) -> int | None:
-        """The row of the last observation that the decision stands for; ``None`` if there is none."""
+    def choice_of(self, decisions: Iterable[Decision]) -> int | None:
+        """The row of the last observation that the first decision stands for; ``None`` if there is none."""
+        decision = next(iter(decisions), None)
         if decision is None:
             return len(self._tasks) if self._waits else None
         if isinstance(decision, Start) and self._view is not None:

@@ -1,7 +1,8 @@
-"""The seam between kernel and networks: what a codec gives and takes."""
+"""Observations of the GPU cluster, and the codecs that make them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -24,6 +25,11 @@ class Observation(NamedTuple):
     gpus: Floats32
     """(g, D) float32: one row per GPU type."""
 
+    @property
+    def is_forced(self) -> bool:
+        """There is one choice only."""
+        return len(self.tokens) <= 1
+
 
 class Codec(Protocol):
     """Translates for one simulation, which it may keep state about."""
@@ -39,6 +45,10 @@ class Codec(Protocol):
         """The choices; ``None`` where nothing can be done but wait."""
         ...
 
-    def decode(self, view: ClusterView, choice: int) -> Decision | None:
-        """The decision that row ``choice`` of the last observation stands for; ``None`` is to wait for a change."""
+    def decode(self, view: ClusterView, choice: int) -> Iterable[Decision]:
+        """The decisions that row ``choice`` of the last observation stands for; none is to wait for a change."""
+        ...
+
+    def choice_of(self, decisions: Iterable[Decision]) -> int | None:
+        """The row of the last observation that stands for a heuristic's decisions; ``None`` if there is none."""
         ...

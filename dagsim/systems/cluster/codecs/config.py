@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from dagsim.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dagsim.systems.cluster.codecs.candidates import Candidates
 
 __all__ = ["CandidatesConfig", "LookAhead", "Select"]
 
@@ -32,6 +35,11 @@ class CandidatesConfig:
     """Tasks that ``oldest`` and ``mixed`` look at."""
     placement: str = "best-fit"
     """Where on a type tasks go: one of ``dagsim list placements``."""
+    kind: Literal["candidates"] = "candidates"
+
+    version: ClassVar[int] = 1
+    bounded: ClassVar[bool] = True
+    """Agents note the bounds of its features, and see nothing beyond them."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -42,3 +50,20 @@ class CandidatesConfig:
             raise ConfigError(f"codec: select must be heads, oldest or mixed, got {self.select!r}")
         if not self.window >= 2:
             raise ConfigError(f"codec: window must be 2 or more, got {self.window!r}")
+
+    @property
+    def features(self) -> dict[str, tuple[str, ...]]:
+        """The names of the columns of each part of an observation."""
+        from dagsim.systems.cluster.codecs.candidates import Candidates
+
+        return {
+            "tokens": Candidates.token_features,
+            "context": Candidates.context_features,
+            "gpus": Candidates.gpu_features,
+        }
+
+    def build(self) -> Candidates:
+        """A codec for one simulation."""
+        from dagsim.systems.cluster.codecs.candidates import Candidates
+
+        return Candidates(self)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from dagsim.registry import Registry
+from dagsim.registry import Entry, Registry
 
 __all__ = ["SPARK_CODECS"]
 
 SPARK_CODECS: Registry[Any] = Registry(
-    "Spark codec",
-    group="dagsim.spark_codecs",
+    "codec",
+    [Entry("stages", ".stages:StagesConfig", "a stage and a number of executors, as Decima decides")],
+    group="dagsim.codecs",
     listing="dagsim list codecs",
     home="dagsim.systems.spark.codecs",
 )

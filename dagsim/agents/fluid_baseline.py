@@ -1,9 +1,9 @@
 """Advantages for Decima: what a decision changed, freed from the luck of the arrivals and from the backlog it met.
 
 Replicas of one job sequence share its luck (input-dependent baseline, Mao et al., ICLR 2019), but soon differ in the
-jobs they have left, which says more about the return than any decision. A linear model of that backlog, and of what it
-would cost as a fluid, is fitted anew to every iteration and taken off, too; what is left is credited to the decisions
-shortly before it (GAE, Schulman et al. 2016, by elapsed time).
+jobs they have left, which says more about the return than any decision. A linear model of that backlog, and of its cost
+as a fluid, is fitted anew to every iteration and taken off, too; what is left is credited to the decisions shortly
+before it (GAE, Schulman et al. 2016, by elapsed time).
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dagsim.agents.decima_features import Seen
-from dagsim.agents.decima_fluid import fluid_cost
-from dagsim.agents.decima_play import Steps
+from dagsim.agents.fluid import fluid_cost
+from dagsim.agents.returns import returns
+from dagsim.agents.rollouts import Steps
+from dagsim.systems.spark.codecs.features import StageObservation
 
-__all__ = ["advantages", "backlog", "differential"]
+__all__ = ["backlog", "differential", "fluid_advantages"]
 
 _RIDGE = 1e-3
 
 
-def backlog(seen: Seen, time_constant_s: float) -> np.ndarray:
+def backlog(observation: StageObservation, time_constant_s: float) -> np.ndarray:
     """(6,) float64: how long the jobs left would take, at best, in several measures."""
-    work = np.sort(np.expm1(8.0 * seen.jobs[:, 0].astype(np.float64)))
-    ends_s = np.cumsum(work) / seen.executors
-    paths_s = np.expm1(8.0 * seen.jobs[:, 1].astype(np.float64))
+    work = np.sort(np.expm1(8.0 * observation.jobs[:, 0].astype(np.float64)))
+    ends_s = np.cumsum(work) / observation.executors
+    paths_s = np.expm1(8.0 * observation.jobs[:, 1].astype(np.float64))
     return np.array(
         (
             len(work),
@@ -38,19 +39,20 @@ def backlog(seen: Seen, time_constant_s: float) -> np.ndarray:
     )
 
 
-def advantages(
-    groups: Sequence[Sequence[Steps]], time_constant_s: float, credit_s: float, *, discounted: bool = True
+def fluid_advantages(
+    groups: Sequence[Sequence[Steps]], time_constant_s: float, horizon_s: float, *, discounted: bool = True
 ) -> list[np.ndarray]:
     """(T_i,) float64 per episode, in order: by how much its decisions were better than those of the other replicas.
 
-    ``credit_s`` is how long after a decision what happens is still credited to it, where the backlog does not say so.
+    ``horizon_s`` is how long after a decision its consequences are still credited to it, beyond those that the backlog
+    shows at once.
     Returns that are not ``discounted`` want rewards less their mean rate (``differential``).
     """
     discount_s = time_constant_s if discounted else np.inf
-    returns = [[_returns(steps, discount_s) for steps in group] for group in groups]
+    group_returns = [[returns(steps, discount_s) for steps in group] for group in groups]
     left = [[_left(steps, time_constant_s) for steps in group] for group in groups]
     excess_return, mean_return, excess_left = [], [], []
-    for group, found, measured in zip(groups, returns, left, strict=True):
+    for group, found, measured in zip(groups, group_returns, left, strict=True):
         for number, steps in enumerate(group):
             times = np.asarray(steps.times_s[:-1])
             others = [other for other in range(len(group)) if other != number]
@@ -64,7 +66,7 @@ def advantages(
     weights = np.linalg.solve(x.T @ x + _RIDGE * len(x) * np.eye(x.shape[1]), x.T @ y)
     values = [mean + rows @ weights for mean, rows in zip(mean_return, excess_left, strict=True)]
     episodes = [steps for group in groups for steps in group]
-    return [_credit(steps, value, discount_s, credit_s) for steps, value in zip(episodes, values, strict=True)]
+    return [_spread(steps, value, discount_s, horizon_s) for steps, value in zip(episodes, values, strict=True)]
 
 
 def differential(groups: Sequence[Sequence[Steps]]) -> None:
@@ -77,20 +79,12 @@ def differential(groups: Sequence[Sequence[Steps]]) -> None:
 
 
 def _left(steps: Steps, time_constant_s: float) -> np.ndarray:
-    """(T, 7) how much each state has left: the backlog, and what it would cost as a fluid."""
+    """(T, 7) the work that is left in each state: the backlog, and its cost as a fluid."""
     rows = []
-    for seen, now_s, left_s in zip(steps.seen, steps.times_s, steps.left_s, strict=False):
-        cost = fluid_cost(now_s, left_s, steps.arrivals, seen.executors, time_constant_s)
-        rows.append(np.append(backlog(seen, time_constant_s), cost / time_constant_s))
+    for observation, now_s, left_s in zip(steps.observations, steps.times_s, steps.notes, strict=False):
+        cost = fluid_cost(now_s, left_s, steps.hindsight, observation.executors, time_constant_s)
+        rows.append(np.append(backlog(observation, time_constant_s), cost / time_constant_s))
     return np.stack(rows)
-
-
-def _returns(steps: Steps, time_constant_s: float) -> np.ndarray:
-    gamma = np.exp(-np.diff(steps.times_s) / time_constant_s).tolist()
-    found, rest = np.empty(len(gamma)), 0.0
-    for at in range(len(gamma) - 1, -1, -1):
-        rest = found[at] = steps.rewards[at] + gamma[at] * rest
-    return found
 
 
 def _at(times: np.ndarray, steps: Steps, curves: np.ndarray) -> np.ndarray:
@@ -100,11 +94,11 @@ def _at(times: np.ndarray, steps: Steps, curves: np.ndarray) -> np.ndarray:
     return np.stack([np.interp(times, own, column) for column in padded.T], axis=1)
 
 
-def _credit(steps: Steps, values: np.ndarray, time_constant_s: float, credit_s: float) -> np.ndarray:
+def _spread(steps: Steps, values: np.ndarray, time_constant_s: float, horizon_s: float) -> np.ndarray:
     elapsed = np.diff(steps.times_s)
-    gamma, kept = np.exp(-elapsed / time_constant_s), np.exp(-elapsed / credit_s)
+    gamma, kept = np.exp(-elapsed / time_constant_s), np.exp(-elapsed / horizon_s)
     delta = (np.asarray(steps.rewards) + gamma * np.append(values[1:], 0.0) - values).tolist()
-    found, rest = np.empty(len(delta)), 0.0
+    advantages, rest = np.empty(len(delta)), 0.0
     for at in range(len(delta) - 1, -1, -1):
-        rest = found[at] = delta[at] + gamma[at] * kept[at] * rest
-    return found
+        rest = advantages[at] = delta[at] + gamma[at] * kept[at] * rest
+    return advantages

@@ -1,46 +1,34 @@
-"""Between the graph of stages and arrays of constant shape: what an agent of ``dagsim/Decima-v0`` sees and says."""
+"""The codec of ``dagsim/Decima-v0``: the graph of stages as arrays of constant shape."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
-from gymnasium import spaces
 
 from dagsim.errors import IllegalDecision
-from dagsim.systems.spark import Action, Commit
 from dagsim.systems.spark.graph import StageGraph
+from dagsim.systems.spark.view import Action, Commit, SparkView
 
-__all__ = ["GraphCodec", "Observation"]
+__all__ = ["Observation", "PaddedStages"]
 
 Observation: TypeAlias = dict[str, np.ndarray]
 
 
-class GraphCodec:
-    """Encodes the present, and decodes the action that answers it. ``kept`` (jobs,) int64 are the executors that each
+class PaddedStages:
+    """Encodes the present, and decodes actions. ``kept`` (jobs,) int64 are the executors that each
     job in the system has without those to be given now."""
 
     def __init__(self, executors: int, most_stages: int, most_edges: int, action: Action) -> None:
         self.executors, self.most_stages, self.most_edges = executors, most_stages, most_edges
         self.action: Action = action
-        self.actions = spaces.MultiDiscrete([most_stages + 1, executors])
-        self.observations = spaces.Dict(
-            {
-                "stages": spaces.Box(-np.inf, np.inf, (most_stages, 6), np.float32),
-                "job": spaces.Box(-1, most_stages, (most_stages,), np.int64),
-                "edges": spaces.Box(-1, most_stages, (most_edges, 2), np.int64),
-                "jobs": spaces.Box(-np.inf, np.inf, (most_stages, 3), np.float32),
-                "context": spaces.Box(0, np.inf, (3,), np.float32),
-                "action_mask": spaces.MultiBinary(most_stages + 1),
-                "number_mask": spaces.MultiBinary(executors),
-            }
-        )
         self.blank()
 
     def blank(self) -> Observation:
         """The observation of nothing: before the first decision, and after the last."""
         most = self.most_stages
-        seen: Observation = {
+        observation: Observation = {
             "stages": np.zeros((most, 6), np.float32),
             "job": np.full(most, -1, np.int64),
             "edges": np.full((self.most_edges, 2), -1, np.int64),
@@ -49,55 +37,57 @@ class GraphCodec:
             "action_mask": np.zeros(most + 1, np.int8),
             "number_mask": np.zeros(self.executors, np.int8),
         }
-        self.masks = {name: seen[name] for name in ("action_mask", "number_mask")}
+        self.masks = {name: observation[name] for name in ("action_mask", "number_mask")}
         self.kept = np.zeros(0, np.int64)
-        return seen
+        return observation
 
-    def encode(self, graph: StageGraph, may_idle: bool) -> Observation:
-        """``graph`` as arrays; ``may_idle`` allows the action that leaves the rest idle."""
-        most, seen = self.most_stages, self.blank()
+    def encode(self, view: SparkView) -> Observation:
+        """The present as arrays; the rest can be left idle while anything is under way."""
+        graph, most, observation = view.graph(), self.most_stages, self.blank()
         self._graph, self.kept = graph, graph.kept()
         rows = self._rows = _rows(graph, most)
         count, jobs = len(rows), min(len(graph.supply), most)
         columns = (graph.remaining, graph.seen_ms / 1000, graph.demand, graph.executing, graph.ready, graph.height)
         for column, values in enumerate(columns):
-            seen["stages"][:count, column] = values[rows]
-        seen["job"][:count] = graph.job[rows]
+            observation["stages"][:count, column] = values[rows]
+        observation["job"][:count] = graph.job[rows]
         edges = _edges(graph, rows)[: self.most_edges]
-        seen["edges"][: len(edges)] = edges
-        seen["jobs"][:jobs, 0] = graph.supply[:jobs]
-        seen["jobs"][:jobs, 1] = (graph.now_ms - graph.arrival_ms[:jobs]) / 1000
+        observation["edges"][: len(edges)] = edges
+        observation["jobs"][:jobs, 0] = graph.supply[:jobs]
+        observation["jobs"][:jobs, 1] = (graph.now_ms - graph.arrival_ms[:jobs]) / 1000
         if 0 <= graph.source < jobs:
-            seen["jobs"][graph.source, 2] = 1
-        seen["context"][:] = graph.committable, len(graph.supply), graph.now_ms / 1000
-        seen["action_mask"][:count] = graph.schedulable[rows]
-        seen["action_mask"][most] = may_idle
+            observation["jobs"][graph.source, 2] = 1
+        observation["context"][:] = graph.committable, len(graph.supply), graph.now_ms / 1000
+        observation["action_mask"][:count] = graph.schedulable[rows]
+        observation["action_mask"][most] = view.pending
         least, most_number = 0, graph.committable
         if self.action == "limit":
             kept = self.kept[graph.job[graph.schedulable]]
             least, most_number = kept.min(), kept.max() + graph.committable
-        seen["number_mask"][least:most_number] = 1
-        return seen
+        observation["number_mask"][least:most_number] = 1
+        return observation
 
-    def decode(self, row: int, number: int) -> Commit | None:
-        """The decision that the action stands for.
+    def decode(self, view: SparkView, choice: Sequence[int]) -> tuple[Commit, ...]:
+        """The decision that an action stands for: a row, and a number less 1.
 
         Raises:
             IllegalDecision: The masks forbid it.
         """
+        row, number = int(choice[0]), int(choice[1]) + 1
         if not (0 <= row <= self.most_stages and self.masks["action_mask"][row]):
             raise IllegalDecision(f"row {row} cannot be chosen now: see action_mask")
         if row == self.most_stages:
-            return None
+            return ()
         if not (1 <= number <= self.executors and self.masks["number_mask"][number - 1]):
             raise IllegalDecision(f"{self.action} {number} cannot be chosen now: see number_mask")
         place = self._rows[row]
         if self.action == "limit":
             number = min(max(number - int(self.kept[self._graph.job[place]]), 1), self._graph.committable)
-        return Commit(self._graph.stages[place], number)
+        return (Commit(self._graph.stages[place], number),)
 
-    def action_of(self, decision: Commit | None) -> np.ndarray:
-        """The action that stands for a decision. (2,) int64. O(stages)."""
+    def choice_of(self, decisions: Iterable[Commit]) -> np.ndarray:
+        """The action that stands for the first decision. (2,) int64. O(stages)."""
+        decision = next(iter(decisions), None)
         if decision is None:
             return np.array([self.most_stages, 0])
         place = self._graph.stages.index(decision.stage)

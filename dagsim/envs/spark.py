@@ -1,38 +1,32 @@
 """``dagsim/Decima-v0``: the executors of a Spark cluster as a Gymnasium environment (Mao et al. 2019).
 
-``import dagsim.envs.decima`` registers it. A step gives executors of the present source to one stage; time passes when
-none are left to give, or no stage wants any. The observation is a graph, padded to constant shapes.
+A thin wrapper of ``Episode``; ``import dagsim.envs`` registers it. A step gives executors of the present source to one
+stage; time passes when none are left to give, or no stage wants any. The observation is a graph, padded to constant
+shapes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from math import inf
 from typing import Any, get_args
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 
-from dagsim.envs.decima_codec import GraphCodec, Observation
-from dagsim.envs.decima_render import describe, picture
+from dagsim.envs.episode import Episode
+from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.envs.spark_pictures import describe, picture
 from dagsim.errors import ConfigError, IllegalDecision, Stalled
 from dagsim.model.streams import stream
-from dagsim.systems.spark import (
-    Action,
-    Commit,
-    ExecutorType,
-    JobTime,
-    SparkJob,
-    SparkKernel,
-    SparkView,
-    parity_sequence,
-    sequence,
-    synthetic_profiles,
-)
+from dagsim.systems.spark import Action, Commit, ExecutorType, SparkJob, SparkKernel, SparkView
+from dagsim.systems.spark.codecs.padded import Observation, PaddedStages
 from dagsim.systems.spark.executors import executor_types
+from dagsim.systems.spark.scenario import SparkScenario
 
-__all__ = ["ENV_ID", "DecimaEnv"]
-
-ENV_ID = "dagsim/Decima-v0"
+__all__ = ["DecimaEnv"]
 
 
 class DecimaEnv(gymnasium.Env[Any, Any]):
@@ -76,6 +70,8 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         beta: float = 0.0,
         mean_time_limit_s: float | None = None,
         action: Action = "executors",
+        reward: Mapping[str, float] | None = None,
+        scenario: SparkScenario | None = None,
         most_stages: int = 400,
         most_edges: int = 800,
         render_mode: str | None = None,
@@ -90,15 +86,18 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
             raise ConfigError(f"action must be one of {get_args(Action)}, got {action!r}")
         if parity and not isinstance(executors, int):
             raise ConfigError("parity knows no executors of several speeds")
-        self.types = executor_types(executors)
-        self.jobs, self.batch, self.mean_gap_s = jobs, batch, mean_gap_s
-        self.pool = list(pool) if pool is not None else synthetic_profiles()
-        self.parity, self.beta, self.mean_time_limit_s = parity, beta, mean_time_limit_s
-        self.most_stages, self.render_mode = most_stages, render_mode
-        self._codec = GraphCodec(sum(type_.count for type_ in self.types), most_stages, most_edges, action)
-        self.action_space, self.observation_space = self._codec.actions, self._codec.observations
+        self.scenario = scenario or SparkScenario(executors, jobs, mean_gap_s=mean_gap_s, batch=batch, parity=parity)
+        if pool is not None:
+            self.scenario = self.scenario.drawing_from(pool)
+        self.mean_time_limit_s, self.most_stages, self.render_mode = mean_time_limit_s, most_stages, render_mode
+        self._rewards = RewardConfig(reward or {f"job_seconds[beta={beta}]": 1.0})
+        self._rewards.check(self.scenario.terms)
+        count = sum(type_.count for type_ in executor_types(self.scenario.executors))
+        self._codec = PaddedStages(count, most_stages, most_edges, action)
+        self.action_space = spaces.MultiDiscrete([most_stages + 1, count])
+        self.observation_space = _space(count, most_stages, most_edges)
         self.simulation: SparkKernel | None = None
-        self._view: SparkView | None = None
+        self._episode: Episode | None = None
         self._window: Any = None
 
     def reset(
@@ -110,17 +109,14 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         """
         super().reset(seed=seed)
         number = int(self.np_random.integers(2**31)) if seed is None else seed
-        limit_s = np.inf
+        limit_s = inf
         if self.mean_time_limit_s is not None:
             limit_s = float(stream(number, "time-limit").exponential(self.mean_time_limit_s))
         given = (options or {}).get("jobs")
-        self.simulation = self._simulation(number, given)
-        self._count = self.jobs if given is None else len(given)
-        self._cost = JobTime(self.simulation.episode, self.beta)
-        self._conversation = self.simulation.decisions(limit_s)
-        self._view = next(self._conversation, None)
-        if self._view is not None:
-            self._cost.until(self._view.now_ms / 1000)
+        self.simulation = self.scenario.kernel(number, record=self.render_mode is not None, jobs=given)
+        self._count = self.scenario.jobs if given is None else len(given)
+        reward = Reward(self._rewards, self.simulation, self.scenario.terms)
+        self._episode = Episode(self.simulation, self._codec, reward, until_s=limit_s)
         return self._observation(), self._info()
 
     def step(self, action: np.ndarray) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
@@ -129,31 +125,27 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         Raises:
             IllegalDecision: The episode is over, or the masks forbid the action.
         """
-        if self._view is None:
+        episode = self._episode
+        if episode is None or episode.observation is None:
             raise IllegalDecision("the episode is over (or none has begun): call reset()")
-        decision = self._codec.decode(int(action[0]), int(action[1]) + 1)
+        with suppress(Stalled):  # all is left idle
+            episode.step(action)
+        reward, over = episode.reward(), episode.observation is None
         assert self.simulation is not None
-        episode = self.simulation.episode
-        try:
-            self._view = self._conversation.send(() if decision is None else (decision,))
-            now_ms = self._view.now_ms
-        except (StopIteration, Stalled):
-            self._view, now_ms = None, self.simulation.cluster.now_ms
-        reward = -self._cost.until(now_ms / 1000)
-        over = self._view is None
-        done = len(episode.jobs) == self._count and all(job.completed_ms is not None for job in episode.jobs)
+        jobs = self.simulation.episode.jobs
+        done = len(jobs) == self._count and all(job.completed_ms is not None for job in jobs)
         if self.render_mode == "human":
             self.render()
         return self._observation(), reward, over and done, over and not done, self._info()
 
     @property
     def view(self) -> SparkView | None:
-        """What a heuristic would be shown now; ``None`` when the episode is over."""
-        return self._view
+        """The view that a heuristic would be shown now; ``None`` when the episode is over."""
+        return None if self._episode is None else self._episode.view
 
     def action_of(self, decision: Commit | None) -> np.ndarray:
         """The action that stands for a heuristic's decision. (2,) int64. O(stages)."""
-        return self._codec.action_of(decision)
+        return self._codec.choice_of(() if decision is None else (decision,))
 
     def action_masks(self) -> np.ndarray:
         """(most_stages + 1 + executors,) bool: both masks, as maskable agents want them."""
@@ -180,21 +172,9 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
             pyplot.close(self._window)
             self._window = None
 
-    def _simulation(self, seed: int, given: Sequence[SparkJob] | None) -> SparkKernel:
-        record, gap_ms = self.render_mode is not None, self.mean_gap_s * 1000
-        if given is not None:
-            return SparkKernel(self.types, given, parity=self.parity, record=record, seed=seed)
-        if self.parity:
-            drawn = parity_sequence(self.pool, seed, self.jobs, mean_gap_ms=gap_ms)
-            return SparkKernel(self.types, drawn.jobs, parity=True, draws=drawn.draws, record=record, seed=seed)
-        arriving = sequence(self.pool, seed, jobs=self.jobs, mean_gap_ms=gap_ms, batch=self.batch)
-        return SparkKernel(self.types, arriving, record=record, seed=seed)
-
     def _observation(self) -> Observation:
-        if self._view is None:
-            return self._codec.blank()
-        assert self.simulation is not None
-        return self._codec.encode(self._view.graph(), may_idle=bool(self.simulation.cluster.heap))
+        observation = None if self._episode is None else self._episode.observation
+        return self._codec.blank() if observation is None else observation
 
     def _info(self) -> dict[str, Any]:
         assert self.simulation is not None
@@ -204,9 +184,9 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
             "completed_jobs": len(episode.jct_s),
             "decisions": episode.decisions,
         }
-        if self._view is not None:
+        if self.view is not None:
             info["kept"] = self._codec.kept
-        if self._view is None and len(episode.jct_s):
+        if self.view is None and len(episode.jct_s):
             info["mean_jct_s"] = episode.mean_jct_s
         return info
 
@@ -221,5 +201,16 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         pyplot.pause(1 / self.metadata["render_fps"])
 
 
-if ENV_ID not in gymnasium.registry:
-    gymnasium.register(ENV_ID, "dagsim.envs.decima:DecimaEnv")
+def _space(executors: int, stages: int, edges: int) -> spaces.Dict:
+    """The observations of ``PaddedStages``."""
+    return spaces.Dict(
+        {
+            "stages": spaces.Box(-np.inf, np.inf, (stages, 6), np.float32),
+            "job": spaces.Box(-1, stages, (stages,), np.int64),
+            "edges": spaces.Box(-1, stages, (edges, 2), np.int64),
+            "jobs": spaces.Box(-np.inf, np.inf, (stages, 3), np.float32),
+            "context": spaces.Box(0, np.inf, (3,), np.float32),
+            "action_mask": spaces.MultiBinary(stages + 1),
+            "number_mask": spaces.MultiBinary(executors),
+        }
+    )

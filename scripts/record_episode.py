@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dagsim.envs.decima_render import bars, draw
+
 from dagsim.errors import ModelError
 from dagsim.systems.spark import SparkKernel, SparkPolicy
 

@@ -1,4 +1,4 @@
-"""What the Decima agent reads: the graph of stages as arrays of numbers of about 1, and which choices it has.
+"""Features of the Decima agent: the graph of stages as arrays of numbers of about 1, and its choices.
 
 Beside the five features of Mao et al. 2019 it sees work and critical paths on a log scale, how a job ranks among the
 others, and how far it is from a fair share: what the best heuristics decide by.
@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.systems.spark import Action
 from dagsim.systems.spark.graph import StageGraph
+from dagsim.systems.spark.view import Action
 
-__all__ = ["CONTEXT", "JOB", "OPTION", "STAGE", "Seen", "observe", "option_rows"]
+__all__ = ["CONTEXT", "JOB", "OPTION", "STAGE", "StageObservation", "observe", "option_rows"]
 
 STAGE = (
     "remaining",
@@ -66,7 +66,7 @@ OPTION = (
 """Of a number of executors for a stage; "executors" are those its job would have."""
 
 
-class Seen(NamedTuple):
+class StageObservation(NamedTuple):
     """One observation: N stages, M edges, J jobs, S stages to choose from. All float arrays are float32."""
 
     stages: np.ndarray  # (N, len(STAGE))
@@ -85,7 +85,7 @@ class Seen(NamedTuple):
     action: Action = "executors"
 
 
-def observe(graph: StageGraph, action: Action = "executors") -> Seen:
+def observe(graph: StageGraph, action: Action = "executors") -> StageObservation:
     """The observation of ``graph`` for a policy that says ``action``. O(stages + edges) in NumPy."""
     cluster, starts = graph.executors, graph.first[:-1]
     work = graph.remaining * graph.seen_ms * 1e-3
@@ -113,7 +113,7 @@ def observe(graph: StageGraph, action: Action = "executors") -> Seen:
         np.float32,
     )
     owner = graph.job[choices]
-    return Seen(
+    return StageObservation(
         stage_rows,
         job_rows,
         context,
@@ -193,7 +193,7 @@ def _columns(*columns: np.ndarray) -> np.ndarray:
 def option_rows(
     added: np.ndarray, most: np.ndarray, has: np.ndarray, shares: np.ndarray, work_s: np.ndarray, cluster: np.ndarray
 ) -> np.ndarray:
-    """(K, len(OPTION)) float32 what committing ``added`` (K,) executors would mean; the rest is of its stage."""
+    """(K, len(OPTION)) float32: what committing ``added`` (K,) executors would mean; the rest is of its stage."""
     after = np.maximum(has + added, 1)
     rows = np.empty((len(added), len(OPTION)), np.float32)
     for column, values in enumerate(

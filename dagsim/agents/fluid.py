@@ -1,8 +1,8 @@
-"""What the jobs left would cost if executors were a fluid: the best guess in hindsight at what a state is worth.
+"""The cost of the jobs that are left, if executors were a fluid: the best guess in hindsight at the value of a state.
 
-The baseline of a training may know what no policy does: who is still to come, and how long tasks last on average. With
+A baseline may know what no policy does: who is still to come, and how long tasks last on average. With
 work that can be divided and moved at will, serving the job with the least work left first is the best there is
-(Schrage 1968), and its cost takes microseconds to compute. What a decision wastes shows in it at once, as work that is
+(Schrage 1968), and its cost takes microseconds to compute. Waste shows in it at once, as work that is
 left, long before it shows as jobs that are late.
 """
 
@@ -13,11 +13,14 @@ from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import exp
 from statistics import fmean
+from typing import Any
 
-from dagsim.systems.spark import Replay, SparkJobState, StageState
+from dagsim.errors import ConfigError
+from dagsim.systems.seam import Kernel
+from dagsim.systems.spark import Replay, SparkJobState, SparkKernel, StageState
 from dagsim.systems.spark.waves import SAME, bracket
 
-__all__ = ["TaskSeconds", "fluid_cost"]
+__all__ = ["FluidWitness", "TaskSeconds", "fluid_cost"]
 
 _HORIZON = 4.0
 """Time constants after which nothing counts."""
@@ -44,6 +47,29 @@ class TaskSeconds(dict[StageState, float]):
     def whole(self, job: SparkJobState) -> float:
         """Executor-seconds of all its tasks."""
         return sum([stage.tasks * self[stage] for stage in job.stages])
+
+
+class FluidWitness:
+    """Notes the executor-seconds that the jobs in the system have left, and in hindsight those of all that came.
+
+    Raises:
+        ConfigError: The kernel is of another system than Spark.
+    """
+
+    def __init__(self, kernel: Kernel[Any, Any]) -> None:
+        if not isinstance(kernel, SparkKernel):
+            raise ConfigError("advantage 'fluid' is for the system 'spark'; allowed elsewhere: replicas, critic")
+        self._kernel = kernel
+        self._task_s = TaskSeconds(len(kernel.cluster.executors))
+
+    def note(self) -> list[float]:
+        """(jobs,) executor-seconds left of each job in the system."""
+        return [self._task_s.left(job) for job in self._kernel.cluster.jobs]
+
+    def hindsight(self) -> list[tuple[float, float]]:
+        """When each job came (s), and its executor-seconds."""
+        jobs = self._kernel.episode.jobs
+        return [(job.arrival_ms / 1000, self._task_s.whole(job)) for job in jobs]
 
 
 def fluid_cost(

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from math import exp
+from typing import TYPE_CHECKING
 
+from dagsim.registry import Entry, Registry
+from dagsim.systems.seam import Term
 from dagsim.systems.spark.episode import Episode
 
-__all__ = ["JobTime"]
+if TYPE_CHECKING:
+    from dagsim.systems.spark.kernel import SparkKernel
+
+__all__ = ["SPARK_TERMS", "JobTime", "job_seconds"]
 
 
 class JobTime:
@@ -36,9 +42,26 @@ class JobTime:
         self._last_s = now_s
         return cost
 
+    cost = until
+
     def _span(self, from_s: float, to_s: float) -> float:
         """Seconds between, each worth its discount."""
         if not self._beta:
             return to_s - from_s
         since = self._last_s
         return (exp(-self._beta * (from_s - since)) - exp(-self._beta * (to_s - since))) / self._beta
+
+
+def job_seconds(kernel: SparkKernel, beta: float = 0.0) -> JobTime:
+    """Job-seconds of a running kernel, each discounted by ``beta`` per second since the last look."""
+    return JobTime(kernel.episode, beta)
+
+
+SPARK_TERMS: Registry[Term] = Registry(
+    "reward term",
+    [Entry("job_seconds", ".rewards:job_seconds", "the number of jobs in the system, integrated over time")],
+    group="dagsim.spark_rewards",
+    listing="dagsim list rewards",
+    home="dagsim.systems.spark",
+)
+"""Every reward term of Spark executors by name, made with ``kernel``."""

@@ -1,4 +1,4 @@
-"""A training session in a run folder: learn, validate, keep the best, and report once.
+"""A training in a run folder: learn, validate, keep the best, and report once.
 
 results/20261120T193000Z-train-ppo-s1-3fa9c1/
 ├── config.yaml, manifest.json, status.json, command.txt    as in every run folder
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,24 +21,29 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
-from dagsim.agents.cloning import clone
-from dagsim.agents.config import NetConfig, TrainConfig
-from dagsim.agents.field import Field, Ground, Here, Workers, one_thread, sizes_of
-from dagsim.agents.learner import Learner, Start, learner
-from dagsim.agents.policy import Checkpoint, read_plain, write_plain
-from dagsim.agents.ranges import Ranges, Watched
+from dagsim.agents.bounds import ObservationBounds, Recorded
+from dagsim.agents.checkpoint import Checkpoint, read_plain, write_plain
+from dagsim.agents.cloning import clone, imitation
+from dagsim.agents.config import TrainConfig, WarmStart, algorithm_name
+from dagsim.agents.learner import Learner, LearnerContext
+from dagsim.agents.nets.actor import ActorNet
+from dagsim.agents.nets.config import LinearConfig
+from dagsim.agents.rollouts import InProcessRollouts, ProcessRollouts, Rollouts, evaluate_greedy, one_thread
 from dagsim.config.schema import Config
+from dagsim.config.training import check_training
+from dagsim.envs.episode import EpisodeFactory
 from dagsim.envs.rewards import RewardConfig
 from dagsim.errors import RunFolderError
 from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.training.log import TrainingLog
-from dagsim.experiment.training.maker import Maker
 from dagsim.experiment.training.reference import best_heuristic, mean_jcts
 from dagsim.metrics import summarize
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 
-__all__ = ["Progress", "Session"]
+__all__ = ["Progress", "TrainingRun"]
 
 _SEQUENCES_PER_SEED = 50_000
 """Training seeds each have so many job sequences to themselves."""
@@ -56,24 +62,30 @@ class Progress(NamedTuple):
 Tell = Callable[[Progress], None]
 
 
-class Session:
-    """One training, begun or resumed.
+class TrainingRun:
+    """One training, begun or resumed, on any system.
 
     Raises:
         RunFolderError: The folder's checkpoint is missing, damaged or another's.
+        ConfigError: The training does not fit the system.
     """
 
     def __init__(self, folder: RunFolder, workers: int = 1, tell: Tell | None = None) -> None:
         self.folder = folder
         self.config: Config = folder.config
-        self.train: TrainConfig = folder.config.train or TrainConfig()
+        self.train: TrainConfig = folder.config.training()
+        self.scenario = scenario_of(self.config)
+        check_training(self.train, self.scenario)
         self.workers = workers
         self.reference = self.train.reference
+        self._factory = self._factory_of(self.train)
         self._tell = tell or (lambda progress: None)
         self._reference_jct_s = 1.0
         self._best: float | None = None
         self._best_weights: dict[str, Any] = {}
-        self._best_ranges = Ranges()
+        self._best_bounds: ObservationBounds | None = None
+        self._judged: ActorNet | None = None
+        """The net that is validated: the learner's, or its average over iterations."""
         self._samples = self._seconds = 0.0
         one_thread()
         assert not set(self.validation) & set(self.report_seeds)
@@ -101,81 +113,119 @@ class Session:
             KeyboardInterrupt: The user stopped it; the checkpoint holds the last whole iteration.
         """
         with ExitStack() as stack:
-            ground = Ground(Maker(self.config), self.train.codec, RewardConfig(self.train.reward))
-            field: Field = Here(ground)
+            rollouts: Rollouts = InProcessRollouts(self._factory)
             if self.workers > 1:
-                field = stack.enter_context(Workers(ground, self.train.net, self.workers))
+                rollouts = stack.enter_context(ProcessRollouts(self._factory, self.workers))
             state = self._resumed() if resume else None
             self._find_reference(state)
-            learns = learner(self._start(field, self.train))
+            context = self._context(rollouts, self.train)
+            learner = self.train.algorithm.build(context)
+            self._judged = learner.net if not self.train.ema_decay else deepcopy(learner.net)
             if state is not None:
-                learns.load(state["learner"])
+                learner.load(state["learner"])
+                self._judged.load_state_dict(state["judged"] or learner.net.state_dict())
             elif init is not None:
-                self._begin_with(learns, init)
-            elif self.train.warm_start is not None:
-                self._tell(Progress(f"imitating {self.train.warm_start}", 0, self.train.iterations))
-                clone(learns.net, self.train, ground, self._start(field, self.train).seeds, self.config.seed)
+                self._begin_with(learner, init)
+            elif self.train.cloned is not None:
+                self._imitate(self.train.cloned, learner, context)
             done = 0 if state is None else int(state["iteration"])
+            if state is None:
+                self._judged.load_state_dict(learner.net.state_dict())
             log = TrainingLog(self.folder.path, done)
             stack.callback(log.close)
             self.folder.mark("running")
-            self._learn(learns, ground, log, done)
+            self._learn(learner, log, done)
 
-    def _learn(self, learns: Learner, ground: Ground, log: TrainingLog, done: int) -> None:
+    def _learn(self, learner: Learner, log: TrainingLog, done: int) -> None:
         train = self.train
         if self._best is None:
-            self._validate(learns, ground)
+            self._validate()
         try:
             for iteration in range(done, train.iterations):
+                progress = self._progress(iteration)
+                if progress >= 1:
+                    break
                 began = perf_counter()
-                told = learns.iterate(iteration, iteration / train.iterations)
+                metrics = learner.iterate(iteration, progress)
+                self._update_ema(learner.net)
                 spent = perf_counter() - began
-                self._samples += told["samples"]
+                self._samples += metrics["samples"]
                 self._seconds += spent
                 row = {
-                    **told,
+                    **metrics,
                     "iteration": iteration + 1.0,
                     "samples": self._samples,
                     "seconds": self._seconds,
-                    "samples_per_s": told["samples"] / spent,
+                    "samples_per_s": metrics["samples"] / spent,
                 }
-                if (iteration + 1) % train.validate_every == 0 or iteration + 1 == train.iterations:
-                    row["ratio"] = self._validate(learns, ground)
+                last = iteration + 1 == train.iterations or self._progress(iteration + 1) >= 1
+                if (iteration + 1) % train.validate_every == 0 or last:
+                    row["ratio"] = self._validate()
                 row["best_ratio"] = self._best or 1.0
                 log.add(row)
-                self._save(learns, iteration + 1)
+                self._save(learner, iteration + 1)
                 self._tell(Progress("training", iteration + 1, train.iterations, row.get("ratio", self._best)))
         except KeyboardInterrupt:
             self.folder.mark("interrupted")
             raise
 
-    def _validate(self, learns: Learner, ground: Ground) -> float:
+    def _progress(self, iteration: int) -> float:
+        """From 0 to 1 over the training, by iterations or, where that is farther, by minutes."""
+        share = iteration / self.train.iterations
+        minutes = self.train.minutes
+        return share if minutes is None else max(share, self._seconds / 60 / minutes)
+
+    def _update_ema(self, net: ActorNet) -> None:
+        """Move the judged net towards ``net``, where it is an average: over the last 1 / (1 - ``ema_decay``) or so."""
+        assert self._judged is not None
+        if self._judged is net:
+            return
+        with torch.no_grad():
+            for mean, new in zip(self._judged.parameters(), net.parameters(), strict=True):
+                mean.lerp_(new, 1 - self.train.ema_decay)
+
+    def _validate(self) -> float:
         """The greedy policy's mean completion time on the validation seeds over the reference's; keeps the best."""
-        ranges = Ranges()
-        done = ground.judged(learns.net, self.validation, partial(Watched, ranges=ranges))
-        jct_s = float(np.mean([summarize(simulation.schedule).jct_s.mean for simulation in done]))
+        assert self._judged is not None
+        bounded = getattr(self.train.codec, "bounded", False)
+        bounds = ObservationBounds() if bounded else None
+        wrap = None if bounds is None else partial(Recorded, bounds=bounds)
+        kernels = evaluate_greedy(self._judged, self._factory, self.validation, wrap)
+        jct_s = float(np.mean([summarize(kernel.schedule).jct_s.mean for kernel in kernels]))
         ratio = jct_s / self._reference_jct_s if np.isfinite(jct_s) else float("inf")
         if self._best is None or ratio < self._best:
-            self._best, self._best_ranges = ratio, ranges
-            self._best_weights = {name: value.clone() for name, value in learns.net.state_dict().items()}
+            self._best, self._best_bounds = ratio, bounds
+            self._best_weights = {name: value.clone() for name, value in self._judged.state_dict().items()}
             self._agent(ratio).save(self.folder.path / "best.pt")
         return ratio
 
     def _agent(self, ratio: float) -> Checkpoint:
+        assert self._judged is not None
+        kernel = self.scenario.kernel(self.validation[0], record=False)
         about = {
             "reference": self.reference,
             "validation_ratio": ratio,
             "seed": self.config.seed,
-            "cluster": str(self.config.build_cluster()),
-            "workload": type(self.config.workload).__name__,
+            "cluster": str(kernel.schedule.cluster),
+            "workload": type(self.config.workload).__name__ if self.scenario.system == "cluster" else "",
         }
-        train = self.train
-        return Checkpoint(train.algorithm.kind, train.net, train.codec, self._best_weights, about, self._best_ranges)
+        train, weights = self.train, self._best_weights
+        return Checkpoint(
+            algorithm_name(train.algorithm),
+            self._judged.settings,
+            train.codec,
+            weights,
+            about,
+            self._best_bounds,
+            self.scenario.system,
+        )
 
-    def _save(self, learns: Learner, iteration: int) -> None:
+    def _save(self, learner: Learner, iteration: int) -> None:
+        assert self._judged is not None
         state = {
             "iteration": iteration,
-            "learner": learns.state(),
+            "learner": learner.state(),
+            "judged": None if self._judged is learner.net else self._judged.state_dict(),
             "reference": self.reference,
             "reference_jct_s": self._reference_jct_s,
             "best": self._best,
@@ -193,7 +243,7 @@ class Session:
             assert state["learner"]["net"]
         except (KeyError, TypeError, AssertionError):
             raise RunFolderError(f"{self.folder.path / 'checkpoint.pt'}: not the checkpoint of a training") from None
-        return state
+        return {"judged": None, **state}
 
     def _find_reference(self, state: dict[str, Any] | None) -> None:
         if state is not None:
@@ -209,27 +259,39 @@ class Session:
             self._tell(Progress(f"reference: {self.reference}", 0, self.train.iterations))
             self._reference_jct_s = float(mean_jcts(self.config, self.reference, self.validation).mean())
 
-    def _begin_with(self, learns: Learner, init: Path) -> None:
-        agent = Checkpoint.load(init)
+    def _begin_with(self, learner: Learner, init: Path) -> None:
+        agent = Checkpoint.load(init, self.scenario.system)
         if agent.net != self.train.net:
             raise RunFolderError(f"{init}: its network is {agent.net}, the configuration asks for {self.train.net}")
-        learns.net.load_state_dict(dict(agent.weights))
+        learner.net.load_state_dict(dict(agent.weights))
 
-    def _start(self, field: Field, train: TrainConfig) -> Start:
+    def _imitate(self, how: WarmStart, learner: Learner, context: LearnerContext) -> None:
+        self._tell(Progress(f"imitating {how.policy}", 0, self.train.iterations))
+        observations, choices = imitation(self._factory, how.policy, context.seeds[: how.episodes])
+        clone(learner.net, observations, choices, how, np.random.default_rng([self.config.seed, 3]))
+
+    def _factory_of(self, train: TrainConfig) -> EpisodeFactory:
+        return EpisodeFactory(self.scenario, train.codec, RewardConfig(train.reward))
+
+    def _context(self, rollouts: Rollouts, train: TrainConfig) -> LearnerContext:
         begin = self.config.seed * _SEQUENCES_PER_SEED % len(TRAIN)
         seeds = TRAIN[begin : begin + _SEQUENCES_PER_SEED]
-        return Start(train, field, sizes_of(), self.config.seed, self._reference_jct_s, seeds)
+        jobs = getattr(self.scenario, "jobs", None)
+        whole = jobs if isinstance(jobs, int) else None
+        return LearnerContext(train, rollouts, self.config.seed, self._reference_jct_s, seeds, whole)
 
     def linear(self) -> Checkpoint | None:
         """A linear policy on the same features, trained by the same algorithm for ``linear_iterations``."""
         count = self.train.linear_iterations
         if not count:
             return None
-        train = replace(self.train, net=NetConfig(kind="linear"))
-        field = Here(Ground(Maker(self.config), train.codec, RewardConfig(train.reward)))
-        learns = learner(self._start(field, train))
+        train = replace(self.train, net=LinearConfig())
+        learner = train.algorithm.build(self._context(InProcessRollouts(self._factory), train))
         for iteration in range(count):
             self._tell(Progress("a linear policy", iteration, count))
-            learns.iterate(iteration, iteration / count)
-        weights = {name: value.clone() for name, value in learns.net.state_dict().items()}
-        return Checkpoint(train.algorithm.kind, train.net, train.codec, weights, {"seed": self.config.seed})
+            learner.iterate(iteration, iteration / count)
+        weights = {name: value.clone() for name, value in learner.net.state_dict().items()}
+        about = {"seed": self.config.seed}
+        return Checkpoint(
+            algorithm_name(train.algorithm), train.net, train.codec, weights, about, None, self.scenario.system
+        )

@@ -1,0 +1,201 @@
+"""A trained agent as a file, and as a policy, whatever its system."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dagsim.agents.bounds import Clipped, ObservationBounds
+from dagsim.agents.nets import NETS
+from dagsim.agents.nets.actor import ActorNet
+from dagsim.agents.nets.config import NetSettings
+from dagsim.errors import ConfigError, InputError, RunFolderError
+from dagsim.files import replaced
+from dagsim.registry import Registry
+from dagsim.systems.cluster.codecs import CODECS
+from dagsim.systems.seam import Codec, CodecSettings, View
+from dagsim.systems.spark.codecs import SPARK_CODECS
+
+__all__ = ["AgentPolicy", "Checkpoint", "load_agent", "read_plain", "write_plain"]
+
+_FORMAT = "dagsim-agent-2"
+_OLD = ("dagsim-agent-1", "dagsim-decima-1")
+_CODECS: Mapping[str, Registry[Any]] = {"cluster": CODECS, "spark": SPARK_CODECS}
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """An agent on disk: its system, its net, how it sees, and where it comes from."""
+
+    algorithm: str
+    net: NetSettings
+    codec: CodecSettings
+    weights: Mapping[str, torch.Tensor]
+    about: Mapping[str, Any]
+    """Where it comes from, for people: workload, cluster, seed, iterations, score on validation."""
+    bounds: ObservationBounds | None = None
+    """Bounds of the features that it has seen before; ``None`` where they were not noted."""
+    system: str = "cluster"
+
+    def save(self, path: Path) -> None:
+        """Write it, whole or not at all."""
+        plain = {
+            "format": _FORMAT,
+            "system": self.system,
+            "algorithm": self.algorithm,
+            "net": _settings(self.net),
+            "codec": _settings(self.codec),
+            "codec_version": getattr(self.codec, "version", 1),
+            "features": _features(self.codec),
+            "weights": dict(self.weights),
+            "about": dict(self.about),
+            "ranges": None if self.bounds is None else self.bounds.to_tensors(),
+        }
+        write_plain(path, plain)
+
+    @classmethod
+    def load(cls, path: Path, system: str | None = None) -> Checkpoint:
+        """Read what ``save`` wrote, now or in older versions; nothing in it is executed. ``system`` must be its own.
+
+        Raises:
+            RunFolderError: Missing, damaged, of another version of dagsim or system, or made for other observations.
+        """
+        plain = read_plain(path)
+        if plain.get("format") not in (_FORMAT, *_OLD):
+            raise RunFolderError(f"{path}: not an agent of this version of dagsim (it says {plain.get('format')!r})")
+        try:
+            plain = _brought_up(plain)
+            own = plain["system"]
+            if system is not None and own != system:
+                raise RunFolderError(f"{path}: an agent for the system {own!r}, which cannot decide in {system!r}")
+            codec = _made(_CODECS.get(own, CODECS), plain["codec"])
+            version = getattr(codec, "version", 1)
+            if plain["codec_version"] != version:
+                raise RunFolderError(
+                    f"{path}: was trained with version {plain['codec_version']} of the codec "
+                    f"{plain['codec']['kind']!r}, which is at version {version} now; train it again"
+                )
+            _same_features(path, plain["features"], _features(codec))
+            bounds = None if plain.get("ranges") is None else ObservationBounds.of(plain["ranges"])
+            net = _made(NETS, plain["net"])
+            made = cls(plain["algorithm"], net, codec, plain["weights"], plain["about"], bounds, own)
+            made.network()
+        except (AttributeError, ConfigError, IndexError, KeyError, TypeError, RuntimeError) as error:
+            raise RunFolderError(f"{path}: its parts do not fit together ({str(error).splitlines()[0]})") from None
+        except InputError as error:
+            if isinstance(error, RunFolderError):
+                raise
+            raise RunFolderError(f"{path}: {error}") from None
+        return made
+
+    def clipped(self, codec: Codec) -> Codec:
+        """The codec as the agent sees through it: nothing beyond what it was trained on."""
+        return codec if self.bounds is None else Clipped(codec, self.bounds)
+
+    def network(self) -> ActorNet:
+        """The net with its weights, for use only."""
+        net = self.net.build(self.codec)
+        net.load_state_dict(dict(self.weights))
+        net.settings = self.net
+        return net.eval()
+
+
+class AgentPolicy:
+    """Decides as the net says: the likeliest choice, or with ``sampled`` one drawn from the simulation's stream
+    ``"agent"``. Cost per decision: one observation and one pass of the net, some 0.3 ms on the GPU cluster."""
+
+    def __init__(self, checkpoint: Checkpoint, *, sampled: bool = False) -> None:
+        self.checkpoint = checkpoint
+        self.sampled = sampled
+        self._net = checkpoint.network()
+        self._codec = checkpoint.clipped(checkpoint.codec.build())
+
+    def decide(self, view: View) -> Iterator[Any]:
+        """The decisions that the chosen choice stands for."""
+        observation = self._codec.encode(view)
+        if observation is None:
+            return
+        choices, _ = self._net.act(self._net.stack([observation]), view.stream("agent") if self.sampled else None)
+        yield from self._codec.decode(view, choices.tolist()[0])
+
+
+def load_agent(checkpoint: str | Path, sampled: bool = False, system: str | None = None) -> AgentPolicy:
+    """The agent in a checkpoint file, as a policy; ``system`` must be its own.
+
+    Raises:
+        RunFolderError: As ``Checkpoint.load``.
+    """
+    return AgentPolicy(Checkpoint.load(Path(checkpoint), system), sampled=sampled)
+
+
+def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
+    """Write tensors and plain values, whole or not at all."""
+    with replaced(path) as temporary:
+        torch.save(dict(plain), temporary)
+
+
+def read_plain(path: Path) -> dict[str, Any]:
+    """A file of tensors and plain values.
+
+    Raises:
+        RunFolderError: Missing or damaged.
+    """
+    try:
+        plain = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise RunFolderError(f"{path}: no such checkpoint") from None
+    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise RunFolderError(f"{path}: not a readable checkpoint ({why[:120]})") from None
+    if not isinstance(plain, dict):
+        raise RunFolderError(f"{path}: not a checkpoint of dagsim")
+    return plain
+
+
+def _brought_up(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """The file's content as this version writes it."""
+    match plain["format"]:
+        case "dagsim-agent-1":
+            codec = {"kind": "candidates", **plain["codec"]}
+            return {**plain, "system": "cluster", "codec": codec, "codec_version": 1}
+        case "dagsim-decima-1":
+            return {
+                "system": "spark",
+                "algorithm": "decima",
+                "net": {"kind": "decima", "hidden": plain["hidden"], "head": plain["head"]},
+                "codec": {"kind": "stages", "action": plain.get("action", "executors")},
+                "codec_version": 1,
+                "features": plain["features"],
+                "weights": plain["weights"],
+                "about": plain["about"],
+            }
+    return dict(plain)
+
+
+def _made(registry: Registry[Any], settings: Mapping[str, Any]) -> Any:
+    """The settings object that ``_settings`` gave; older files name fields that it never had."""
+    cls: Any = registry.get(settings["kind"])
+    known = {field.name for field in fields(cls)}
+    return cls(**{name: value for name, value in settings.items() if name in known})
+
+
+def _settings(made: Any) -> dict[str, Any]:
+    """The fields of a settings object, with its ``kind``: its name, or where its class stands."""
+    cls = type(made)
+    return {"kind": getattr(made, "kind", f"{cls.__module__}:{cls.__qualname__}"), **asdict(made)}
+
+
+def _features(codec: CodecSettings) -> list[str]:
+    return [name for names in codec.features.values() for name in names]
+
+
+def _same_features(path: Path, trained: list[str], now: list[str]) -> None:
+    if trained != now:
+        differing = sorted(set(trained) ^ set(now)) or ["their order"]
+        raise RunFolderError(f"{path}: was trained on other observations; they differ in {', '.join(differing)}")

@@ -1,0 +1,24 @@
+"""Nets: from a batch of observations to choices, their log-probabilities and entropies."""
+
+from __future__ import annotations
+
+from dagsim.agents.nets.config import NetSettings
+from dagsim.registry import Entry, Registry
+
+__all__ = ["NETS"]
+
+NETS: Registry[NetSettings] = Registry(
+    "net",
+    [
+        Entry("scorer", ".config:ScorerConfig", "a score per row, the mean of all rows around it"),
+        Entry("attention", ".config:AttentionConfig", "rows that attend to the GPU types"),
+        Entry("graph", ".config:GraphConfig", "messages between rows and GPU types"),
+        Entry("mlp", ".config:MlpConfig", "one flat network over the first rows"),
+        Entry("linear", ".config:LinearConfig", "a weight per feature"),
+        Entry("decima", ".config:DecimaNetConfig", "Decima's graph network over stages, two heads"),
+    ],
+    group="dagsim.nets",
+    listing="dagsim list nets",
+    home="dagsim.agents.nets",
+)
+"""Every net by name, as the dataclass of its settings."""

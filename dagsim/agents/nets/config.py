@@ -1,0 +1,153 @@
+"""Settings of the nets: plain values, so that reading a configuration does not load torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from dagsim.errors import ConfigError
+from dagsim.systems.seam import CodecSettings
+
+if TYPE_CHECKING:
+    from dagsim.agents.nets.actor import ActorNet
+
+__all__ = [
+    "AttentionConfig",
+    "DecimaNetConfig",
+    "GraphConfig",
+    "LinearConfig",
+    "MlpConfig",
+    "NetSettings",
+    "ScorerConfig",
+]
+
+
+class NetSettings(Protocol):
+    """A net as a configuration names it: a dataclass of its settings."""
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """A new net for the observations of that codec; torch's seed decides its weights."""
+        ...
+
+
+def _positive(**values: int) -> None:
+    for name, value in values.items():
+        if not value > 0:
+            raise ConfigError(f"net: {name} must be positive, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Net:
+    """The settings that every net over rows has, its critic's included."""
+
+    hidden: int = 64
+    """Units of each hidden layer."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        _positive(hidden=self.hidden)
+
+    def _sizes(self, codec: CodecSettings) -> Any:
+        from dagsim.agents.nets.layers import Sizes
+
+        return Sizes.of(codec, f"net {self.kind!r}")  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerConfig(_Net):
+    """A score per row from its own features, the mean of all rows, and the context."""
+
+    kind: Literal["scorer"] = "scorer"
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """A new net for the observations of that codec."""
+        from dagsim.agents.nets.scorer import Scorer
+
+        return Scorer(self._sizes(codec), self.hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionConfig(_Net):
+    """As ``scorer``, and rows attend to the GPU types."""
+
+    kind: Literal["attention"] = "attention"
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """A new net for the observations of that codec."""
+        from dagsim.agents.nets.attention import Attention
+
+        return Attention(self._sizes(codec), self.hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphConfig(_Net):
+    """Messages pass between rows and the GPU types that they would run on."""
+
+    kind: Literal["graph"] = "graph"
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """A new net for the observations of that codec."""
+        from dagsim.agents.nets.graph import Graph
+
+        return Graph(self._sizes(codec), self.hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class MlpConfig(_Net):
+    """One flat network over the first ``slots`` rows."""
+
+    slots: int = 64
+    """Rows that it sees; further ones cannot be chosen."""
+    kind: Literal["mlp"] = "mlp"
+
+    def __post_init__(self) -> None:
+        _positive(hidden=self.hidden, slots=self.slots)
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """A new net for the observations of that codec."""
+        from dagsim.agents.nets.mlp import Mlp
+
+        return Mlp(self._sizes(codec), self.hidden, self.slots)
+
+
+@dataclass(frozen=True, slots=True)
+class LinearConfig(_Net):
+    """One weight per feature; ``hidden`` is that of a critic beside it."""
+
+    kind: Literal["linear"] = "linear"
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """A new net for the observations of that codec."""
+        from dagsim.agents.nets.linear import Linear
+
+        return Linear(self._sizes(codec))
+
+
+@dataclass(frozen=True, slots=True)
+class DecimaNetConfig:
+    """Decima's graph network (Mao et al. 2019): messages up the DAG, summaries, a head for stages, one for numbers."""
+
+    hidden: int = 16
+    """Columns of every embedding."""
+    head: int = 32
+    """Units of the layers of both heads."""
+    kind: Literal["decima"] = "decima"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        _positive(hidden=self.hidden, head=self.head)
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """A new net for the observations of that codec.
+
+        Raises:
+            ConfigError: The codec does not show stages.
+        """
+        from dagsim.agents.nets.decima import DecimaNet
+        from dagsim.systems.spark.codecs.stages import StagesConfig
+
+        if not isinstance(codec, StagesConfig):
+            raise ConfigError(f"net 'decima' reads the codec 'stages', not {type(codec).__name__}")
+        return DecimaNet(self.hidden, self.head, codec.action)

@@ -1,0 +1,212 @@
+"""Roll-outs: episodes played by a net, in this process or in several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from dagsim.agents.nets.actor import ActorNet
+from dagsim.agents.nets.config import NetSettings
+from dagsim.envs.episode import Episode, EpisodeFactory, WitnessFactory
+from dagsim.systems.seam import Codec, Kernel
+
+__all__ = [
+    "InProcessRollouts",
+    "ProcessRollouts",
+    "Rollouts",
+    "Steps",
+    "choices_of",
+    "evaluate_greedy",
+    "one_thread",
+    "play",
+]
+
+
+@dataclass(slots=True)
+class Steps:
+    """One episode, choice by choice."""
+
+    observations: list[Any] = field(default_factory=list)
+    choices: list[Any] = field(default_factory=list)
+    """A number each, or a tuple of one number per head."""
+    log_p: list[float] = field(default_factory=list)
+    """Log-probability of each choice as it was made."""
+    times_s: list[float] = field(default_factory=list)
+    """When each choice was made, and when the episode ended."""
+    rewards: list[float] = field(default_factory=list)
+    """Reward from each choice to the next, the last until the end."""
+    notes: list[Any] = field(default_factory=list)
+    """What a witness noted at each choice, if there was one."""
+    hindsight: Any = None
+    """What it noted at the end."""
+
+
+def choices_of(episodes: Sequence[Steps]) -> np.ndarray:
+    """(T,) or (T, heads) int64: the choices of all episodes, end to end."""
+    return np.array([choice for steps in episodes for choice in steps.choices], np.int64)
+
+
+def play(
+    net: ActorNet,
+    episodes: Sequence[Episode],
+    rng: np.random.Generator | None,
+    *,
+    explore: float | None = None,
+    keep: bool = True,
+) -> list[Steps]:
+    """Play all episodes to their ends in lock-step, one pass of the net for all of them at a time.
+
+    ``rng`` and ``explore`` are those of ``ActorNet.act``. Without ``keep`` only the simulations remain.
+    """
+    played = [Steps() for _ in episodes]
+    live = [number for number, episode in enumerate(episodes) if episode.observation is not None]
+    while live:
+        batch = net.stack([episodes[number].observation for number in live])
+        choices, log_p = net.act(batch, rng, explore)
+        for number, choice, likely in zip(live, choices.tolist(), log_p.tolist(), strict=True):
+            episode, steps = episodes[number], played[number]
+            if keep:
+                steps.observations.append(episode.observation)
+                steps.choices.append(choice)
+                steps.log_p.append(likely)
+                steps.times_s.append(episode.now)
+                if episode.witness is not None:
+                    steps.notes.append(episode.witness.note())
+            episode.step(choice)
+            if keep:
+                steps.rewards.append(episode.reward())
+        live = [number for number in live if episodes[number].observation is not None]
+    for episode, steps in zip(episodes, played, strict=True):
+        steps.times_s.append(episode.now)
+        if keep and episode.witness is not None:
+            steps.hindsight = episode.witness.hindsight()
+    return played
+
+
+def evaluate_greedy(
+    net: ActorNet,
+    factory: EpisodeFactory,
+    seeds: Sequence[int],
+    wrap: Callable[[Codec], Codec] | None = None,
+    at_once: int = 50,
+) -> list[Kernel[Any, Any]]:
+    """The finished simulations of the greedy policy, one per seed; ``wrap`` is put around its codecs."""
+    kernels: list[Kernel[Any, Any]] = []
+    for begin in range(0, len(seeds), at_once):
+        episodes = []
+        for seed in seeds[begin : begin + at_once]:
+            codec = factory.codec.build()
+            episodes.append(Episode(factory.kernel(seed), codec if wrap is None else wrap(codec)))
+        play(net, episodes, None, keep=False)
+        kernels += [episode.kernel for episode in episodes]
+    return kernels
+
+
+class Rollouts(Protocol):
+    """Plays episodes with drawn choices."""
+
+    factory: EpisodeFactory
+
+    def play(
+        self,
+        net: ActorNet,
+        seeds: Sequence[int],
+        rng_key: Sequence[int],
+        *,
+        explore: float | None = None,
+        jobs: int | None = None,
+        witness: WitnessFactory | None = None,
+    ) -> list[Steps]:
+        """An episode per entry of ``seeds``, in that order; ``rng_key`` seeds the choices, ``explore`` is that of
+        ``ActorNet.act``, ``jobs`` and ``witness`` those of ``EpisodeFactory.episode``."""
+        ...
+
+
+class InProcessRollouts:
+    """In this process."""
+
+    def __init__(self, factory: EpisodeFactory) -> None:
+        self.factory = factory
+
+    def play(
+        self,
+        net: ActorNet,
+        seeds: Sequence[int],
+        rng_key: Sequence[int],
+        *,
+        explore: float | None = None,
+        jobs: int | None = None,
+        witness: WitnessFactory | None = None,
+    ) -> list[Steps]:
+        episodes = [self.factory.episode(seed, jobs, witness) for seed in seeds]
+        return play(net, episodes, np.random.default_rng(list(rng_key)), explore=explore)
+
+
+class ProcessRollouts:
+    """In ``count`` processes of one thread each; used as a context, so that they end with it."""
+
+    def __init__(self, factory: EpisodeFactory, count: int) -> None:
+        self.factory = factory
+        self._count = count
+        self._pool = ProcessPoolExecutor(
+            count, mp_context=get_context("spawn"), initializer=_begin, initargs=(factory,)
+        )
+
+    def __enter__(self) -> ProcessRollouts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def play(
+        self,
+        net: ActorNet,
+        seeds: Sequence[int],
+        rng_key: Sequence[int],
+        *,
+        explore: float | None = None,
+        jobs: int | None = None,
+        witness: WitnessFactory | None = None,
+    ) -> list[Steps]:
+        weights = {name: value.numpy() for name, value in net.state_dict().items()}
+        share = -(-len(seeds) // self._count)
+        parts = [seeds[begin : begin + share] for begin in range(0, len(seeds), share)]
+        keys = [(*rng_key, number) for number in range(len(parts))]
+        run = partial(_play, net.settings, weights, explore, jobs, witness)
+        return [steps for played in self._pool.map(run, parts, keys) for steps in played]
+
+
+_rollouts: InProcessRollouts
+"""What a worker process plays, so that a pool of jobs is read once."""
+
+
+def _begin(factory: EpisodeFactory) -> None:
+    global _rollouts
+    one_thread()
+    _rollouts = InProcessRollouts(factory)
+
+
+def _play(
+    settings: NetSettings,
+    weights: dict[str, np.ndarray],
+    explore: float | None,
+    jobs: int | None,
+    witness: WitnessFactory | None,
+    seeds: Sequence[int],
+    rng_key: Sequence[int],
+) -> list[Steps]:
+    net = settings.build(_rollouts.factory.codec)
+    net.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
+    return _rollouts.play(net, seeds, rng_key, explore=explore, jobs=jobs, witness=witness)
+
+
+def one_thread() -> None:
+    """Let torch use one thread in this process: more only get into each other's way on nets this small."""
+    torch.set_num_threads(1)

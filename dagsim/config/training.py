@@ -1,0 +1,92 @@
+"""The part ``train`` of a configuration: a ``TrainConfig`` whose parts are named by their registries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any
+
+from dagsim.agents.config import ALGORITHMS, PpoConfig, TrainConfig
+from dagsim.agents.nets import NETS
+from dagsim.agents.nets.config import ScorerConfig
+from dagsim.config.registered import Registered
+from dagsim.envs.rewards import RewardConfig
+from dagsim.errors import ConfigError, UnknownName
+from dagsim.registry import Entry, Registry
+from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.seam import Scenario
+from dagsim.systems.spark.codecs.stages import StagesConfig
+
+__all__ = ["TrainSection", "check_training", "for_system"]
+
+_ALL_CODECS: Registry[Any] = Registry(
+    "codec",
+    [
+        Entry("candidates", "dagsim.systems.cluster.codecs.config:CandidatesConfig"),
+        Entry("stages", "dagsim.systems.spark.codecs.stages:StagesConfig"),
+    ],
+    group="dagsim.codecs",
+    listing="dagsim list codecs",
+)
+"""The codecs of every system: which of them fits is checked when the system is known."""
+
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "spark": {
+        "codec": "stages",
+        "net": "decima",
+        "reward": {"job_seconds": 1.0},
+        "rivals": ["fifo", "fair", "weighted-fair"],
+        "linear_iterations": 0,
+    },
+}
+"""What a system's training is unless its configuration says otherwise; of a part with a ``kind``, its kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainSection(TrainConfig):
+    """A training: what learns, on what reward, for how long, and how it is judged."""
+
+    algorithm: Annotated[Any, Registered(ALGORITHMS, "ppo")] = field(default_factory=PpoConfig)
+    """How it learns (``dagsim list algorithms``)."""
+    net: Annotated[Any, Registered(NETS, "scorer")] = field(default_factory=ScorerConfig)
+    """The neural net (``dagsim list nets``)."""
+    codec: Annotated[Any, Registered(_ALL_CODECS, "candidates")] = field(default_factory=CandidatesConfig)
+    """How the agent sees and decides (``dagsim list codecs``)."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+
+def for_system(section: Any, system: str) -> Any:
+    """The section as it was given, with the system's defaults where it says nothing."""
+    if isinstance(section, TrainConfig):
+        return {each.name: getattr(section, each.name) for each in fields(section)}
+    if not isinstance(section, dict):
+        return section
+    filled = dict(section)
+    for name, default in _DEFAULTS.get(system, {}).items():
+        given = filled.get(name)
+        if name not in filled:
+            filled[name] = default
+        elif isinstance(given, dict) and "kind" not in given and isinstance(default, str):
+            filled[name] = {"kind": default, **given}
+    return filled
+
+
+def check_training(train: TrainConfig, scenario: Scenario) -> None:
+    """Compare a training with the system that it is for.
+
+    Raises:
+        ConfigError: A codec or a reward term of another system, or episodes that cannot grow.
+    """
+    for other, cls in (("cluster", CandidatesConfig), ("spark", StagesConfig)):
+        if isinstance(train.codec, cls) and other != scenario.system:
+            allowed = ", ".join(scenario.codecs.names()) or "one of your own (module:attr)"
+            raise ConfigError(
+                f"train.codec: {train.codec.kind!r} is a codec of the system {other!r}, "
+                f"but the system is {scenario.system!r}; allowed: {allowed}"
+            )
+    try:
+        RewardConfig(train.reward).check(scenario.terms)
+    except UnknownName as error:
+        raise ConfigError(f"train.reward: {error}") from None
+    if train.first_jobs is not None and not isinstance(getattr(scenario, "jobs", None), int):
+        raise ConfigError(f"train.first_jobs: episodes of the system {scenario.system!r} cannot be shortened")

@@ -1,0 +1,222 @@
+"""Rewards of the GPU cluster: what a schedule costs, as folds over its log that can be asked at any instant.
+
+Each term is a running total that only grows by what has happened.
+"""
+
+from __future__ import annotations
+
+from dagsim.metrics.energy import DEFAULT_POWER, Watts
+from dagsim.model import Kind
+from dagsim.model.log import Row
+from dagsim.model.schedule import Schedule
+from dagsim.registry import Entry, Registry
+from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.potential import CriticalPaths
+from dagsim.systems.seam import Term
+
+__all__ = ["TERMS", "Accrual"]
+
+_ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
+
+
+class Accrual:
+    """The integral of a rate that changes at rows."""
+
+    def __init__(self) -> None:
+        self.rate = self._integral = self._since = self._charged = 0.0
+
+    def change(self, now: float, by: float) -> None:
+        """From ``now`` on the rate is larger by so much."""
+        self._integral += self.rate * (now - self._since)
+        self._since = now
+        self.rate += by
+
+    def total(self, now: float) -> float:
+        """The cost of everything until ``now``."""
+        return self._integral + self.rate * (now - self._since)
+
+    def cost(self, now: float) -> float:
+        total = self.total(now)
+        grown, self._charged = total - self._charged, total
+        return grown
+
+
+class _PerJob(Accrual):
+    """Every job adds to the rate from its arrival until it has left."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__()
+        self._schedule = schedule
+
+    def weight(self, job: int) -> float:
+        """What a second of the job counts."""
+        return 1.0
+
+    def take(self, row: Row) -> None:
+        if row[0] == Kind.ARRIVED:
+            self.change(row[1], self.weight(row[2]))
+        elif row[0] in (Kind.COMPLETED, Kind.REJECTED):
+            self.change(row[1], -self.weight(row[2]))
+
+
+class JobSeconds(_PerJob):
+    """Seconds in the system, over all jobs: in the end exactly the sum of completion times."""
+
+
+class WeightedJobSeconds(_PerJob):
+    """The same, each job counting as often as its weight says."""
+
+    def weight(self, job: int) -> float:
+        return self._schedule.jobs[job].weight
+
+
+class BoundedSlowdown(_PerJob):
+    """The sum over jobs of max(1, completion time / max(ideal time, 10 s)); what a job lacks to 1 comes as it ends."""
+
+    def weight(self, job: int) -> float:
+        return 1.0 / max(self._schedule.jobs[job].ideal_s, 10.0)
+
+    def take(self, row: Row) -> None:
+        super().take(row)
+        if row[0] == Kind.COMPLETED:
+            slowdown = (row[1] - self._schedule.jobs[row[2]].arrival_s) * self.weight(row[2])
+            self._integral += max(0.0, 1.0 - slowdown)
+
+
+class Makespan(Accrual):
+    """Seconds from the first arrival until the last job has left."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__()
+        self._first: float | None = None
+        self._left_s = 0.0
+        self._in_system = 0
+
+    def take(self, row: Row) -> None:
+        if row[0] == Kind.ARRIVED:
+            self._first = row[1] if self._first is None else self._first
+            self._in_system += 1
+        elif row[0] in (Kind.COMPLETED, Kind.REJECTED):
+            self._in_system -= 1
+        self._left_s = row[1]
+
+    def total(self, now: float) -> float:
+        if self._first is None:
+            return 0.0
+        return (now if self._in_system else self._left_s) - self._first
+
+
+class IdleGpuSeconds(Accrual):
+    """GPU-seconds that nobody held while jobs were in the system, as a share of the cluster's GPUs."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__()
+        self._gpus = sum(node.gpus for node in schedule.cluster.nodes) or 1
+        self._in_system = 0
+        self._held = 0.0
+
+    def take(self, row: Row) -> None:
+        if row[0] == Kind.ARRIVED:
+            self._in_system += 1
+        elif row[0] in (Kind.COMPLETED, Kind.REJECTED):
+            self._in_system -= 1
+        elif row[0] == Kind.STARTED:
+            self._held += row[8]
+        elif row[0] in _ENDS:
+            self._held -= row[8]
+        wanted = 1.0 - self._held / self._gpus if self._in_system else 0.0
+        self.change(row[1], wanted - self.rate)
+
+
+class Joules(Accrual):
+    """Energy drawn by all GPUs since the first arrival, held or idle (those of nodes that are down draw none)."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__()
+        nodes = schedule.cluster.nodes
+        watts = [Watts(0.0, 0.0) if node.gpu is None else DEFAULT_POWER.of(node.gpu) for node in nodes]
+        self._extra = [each.busy - each.idle for each in watts]
+        self._idle = [each.idle * node.gpus for each, node in zip(watts, nodes, strict=True)]
+        self._up_watts = sum(self._idle)
+        self._begun = False
+
+    def take(self, row: Row) -> None:
+        kind, now, node = row[0], row[1], row[5]
+        if not self._begun:
+            if kind == Kind.ARRIVED:
+                self._begun = True
+                self.change(now, self._up_watts)
+            elif kind in (Kind.DOWN, Kind.UP):
+                self._up_watts += self._idle[node] * (1 if kind == Kind.UP else -1)
+        elif kind == Kind.STARTED:
+            self.change(now, row[8] * self._extra[node])
+        elif kind in _ENDS:
+            self.change(now, -row[8] * self._extra[node])
+        elif kind == Kind.DOWN:
+            self.change(now, -self._idle[node])
+        elif kind == Kind.UP:
+            self.change(now, self._idle[node])
+
+
+class Unfairness(Accrual):
+    """Seconds times 1 - Jain's index of the GPUs that the tenants with jobs in the system hold at each instant."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__()
+        self._schedule = schedule
+        self._jobs: dict[str, int] = {}
+        self._held: dict[str, float] = {}
+
+    def take(self, row: Row) -> None:
+        kind, now, job = row[0], row[1], row[2]
+        if job < 0:
+            return
+        tenant = self._schedule.jobs[job].tenant
+        if kind == Kind.ARRIVED:
+            self._jobs[tenant] = self._jobs.get(tenant, 0) + 1
+        elif kind in (Kind.COMPLETED, Kind.REJECTED):
+            self._jobs[tenant] -= 1
+            if not self._jobs[tenant]:
+                del self._jobs[tenant]
+        elif kind == Kind.STARTED:
+            self._held[tenant] = self._held.get(tenant, 0.0) + row[8]
+        elif kind in _ENDS:
+            self._held[tenant] -= row[8]
+        held = [max(self._held.get(each, 0.0), 0.0) for each in self._jobs]
+        squares = len(held) * sum(gpus * gpus for gpus in held)
+        self.change(now, (1.0 - sum(held) ** 2 / squares if squares > 0 else 0.0) - self.rate)
+
+
+class ShapedJobSeconds(JobSeconds):
+    """Job-seconds less what no schedule avoids: the critical paths of the jobs in the system count as spent already, so
+    that a start on a slow GPU is billed at once.
+
+    Every step costs 0 or more, and all of them add up to the sum of completion times less the sum of critical paths
+    (potential-based shaping, Ng, Harada and Russell 1999: with no discount it changes no ranking of policies).
+    """
+
+    def __init__(self, kernel: ClusterKernel) -> None:
+        super().__init__(kernel.schedule)
+        self._paths = CriticalPaths(kernel)
+
+    def total(self, now: float) -> float:
+        return super().total(now) + (self._paths.left_s() - self._paths.arrived_s)
+
+
+TERMS: Registry[Term] = Registry(
+    "reward term",
+    [
+        Entry("job_seconds", ".rewards:JobSeconds", "seconds in the system, over all jobs"),
+        Entry("shaped_job_seconds", ".rewards:ShapedJobSeconds", "the same less the critical paths: billed at once"),
+        Entry("weighted_job_seconds", ".rewards:WeightedJobSeconds", "the same by the weights of jobs"),
+        Entry("bounded_slowdown", ".rewards:BoundedSlowdown", "completion time over ideal time, 1 or more"),
+        Entry("makespan", ".rewards:Makespan", "seconds from the first arrival until the last job has left"),
+        Entry("idle", ".rewards:IdleGpuSeconds", "share of GPUs that nobody holds while jobs are there, over time"),
+        Entry("energy", ".rewards:Joules", "energy drawn by all GPUs"),
+        Entry("unfairness", ".rewards:Unfairness", "1 - Jain's index over tenants, over time"),
+    ],
+    group="dagsim.rewards",
+    listing="dagsim list rewards",
+    home="dagsim.systems.cluster",
+)
+"""Every reward term of the GPU cluster by name, made with ``kernel`` or its ``schedule``."""
