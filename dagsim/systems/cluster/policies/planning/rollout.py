@@ -8,12 +8,9 @@ from math import inf
 
 from dagsim.errors import ConfigError, Stalled
 from dagsim.model import Decision, Kind, Placement, Start
-from dagsim.model.schedule import Schedule
 from dagsim.registry import Registry
-from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.api import ClusterKernel, ClusterPolicy, ClusterView, TaskState
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 
 __all__ = ["Rollout"]
 
@@ -69,36 +66,38 @@ class Rollout:
     def _cost(self, view: ClusterView, start: tuple[TaskState, Placement] | None) -> float:
         """The sum of completion times of the jobs that are there, if that is done now; to wait is until the next
         end."""
-        fork = view.fork()
-        if start is None and not fork.running:
+        if start is None and not view.running:
             return inf
+        fork = view.fork()
         written = len(fork.schedule.log)
-        schedule = _play(fork, _policies().create(self.base), start)
-        rows = schedule.log.since(written)
-        stuck = len(fork.frontier.jobs)  # on nodes that are down: nobody knows for how long
-        done = [row[1] - schedule.jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
+        stuck = _play(fork, _policies().create(self.base), start)  # on nodes that are down: nobody knows for how long
+        rows, jobs = fork.schedule.log.since(written), fork.schedule.jobs
+        done = [row[1] - jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
         return stuck * _STUCK_S + sum(done)
 
 
-def _play(fork: ClusterKernel, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> Schedule:
-    """Carry out the first decision, then let the base policy finish."""
+def _play(fork: ClusterKernel, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> int:
+    """Carry out the first decision, then let the base policy finish; returns how many jobs it could not."""
     conversation = fork.decisions()
+    view = next(conversation)
     try:
-        view = next(conversation)
         if start is None:
-            now = fork.now
-            while fork.now == now:
-                view = conversation.send(())
+            now = view.now
+            while view.now == now:
+                conversation.send(())
         else:
             task, placement = start
-            job = fork.frontier.jobs[task.job.number]
-            place = job, task.index, task.piece
-            same = next(each for each in fork.frontier.ready if (each.job, each.index, each.piece) == place)
-            view = conversation.send((Start(same, placement),))
+            conversation.send((Start(_same(view, task), placement),))
         while True:
-            view = conversation.send(base.decide(view))
+            conversation.send(base.decide(view))
     except (StopIteration, Stalled):
-        return fork.schedule
+        return len(view.jobs)
+
+
+def _same(view: ClusterView, task: TaskState) -> TaskState:
+    """The ready task of a fork that ``task`` is in the original."""
+    place = task.order, task.piece
+    return next(each for each in view.ready if (each.order, each.piece) == place)
 
 
 def _policies() -> Registry[ClusterPolicy]:
