@@ -101,7 +101,7 @@ class ClusterKernel:
     ) -> None:
         self.schedule = Schedule(cluster, seed=seed)
         self.machines = ClusterState(cluster)
-        self.frontier = Frontier(self.machines)
+        self.frontier = Frontier()
         self.running: dict[int, Run] = {}
         self.applicants: dict[int, JobState] = {}
         self.jobs = jobs
@@ -397,6 +397,8 @@ class ClusterKernel:
             self.clock.at(end, COMPLETIONS, run)
         else:
             self._prepare(run)
+        for tell in self.frontier.started:
+            tell(run, now)
 
     def _prepare(self, run: Run) -> None:
         """Let the run fetch its inputs and set itself up before it computes."""
@@ -516,6 +518,8 @@ class ClusterKernel:
             give(machine, demand, count, mask, on)
             named = mask if machine.named else 0
             self._record((kind, now, active.number, task.index, id_, machine.index, count, named, gpus * count))
+        for tell in self.frontier.ended:
+            tell(run, now)
 
     def _record_run(self, kind: int, run: Run) -> None:
         task = run.task

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 from heapq import heappop, heappush
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from dagsim.model import Job, Task
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 
-__all__ = ["Frontier", "Index", "JobState", "Key", "Queue", "TaskState", "TypedKey", "TypedQueue"]
+if TYPE_CHECKING:
+    from dagsim.systems.cluster.run import Run
+
+__all__ = ["Frontier", "Index", "JobState", "Key", "Queue", "RunIndex", "TaskState", "TypedKey", "TypedQueue"]
 
 
 class JobState:
@@ -150,10 +153,24 @@ _Entry: TypeAlias = tuple[float, int, TaskState]
 
 
 class Index(Protocol):
-    """An index that the frontier keeps up to date for a policy."""
+    """An index of the ready tasks, which the kernel keeps up to date for a policy."""
 
     def push(self, task: TaskState) -> None:
         """Take in a task that became ready. Tasks with none ``waiting`` any more are for the index to drop."""
+        ...
+
+
+class RunIndex(Protocol):
+    """An index of the runs under way, which the kernel keeps up to date for a policy. It may have one of the two
+    methods only, and ``push`` beside them."""
+
+    def started(self, run: Run, now: float) -> None:
+        """Take in a run that has just started: its machines are taken, ``task.waiting`` is reduced."""
+        ...
+
+    def ended(self, run: Run, now: float) -> None:
+        """Let go of a run that has just finished, failed or been preempted: its machines are free again. Ready tasks
+        that follow from it are pushed after that; ``run.task`` and ``run.job`` may not have moved on yet."""
         ...
 
 
@@ -270,13 +287,18 @@ class TypedQueue:
 
 class Frontier:
     """Everything that waits: jobs in the system, ready tasks in the order they became ready, and the policy's
-    indexes."""
+    indexes with what tells them of ready tasks, starts and ends."""
 
-    __slots__ = ("_machines", "jobs", "queues", "ready")
+    __slots__ = ("_pushes", "ended", "indexes", "jobs", "ready", "started")
 
-    def __init__(self, machines: ClusterState) -> None:
-        self._machines = machines
-        self.queues: dict[object, Index] = {}
+    def __init__(self) -> None:
+        self.indexes: dict[object, object] = {}
+        """``Index`` or ``RunIndex`` or both, by the policy's key."""
+        self._pushes: list[Callable[[TaskState], None]] = []
+        self.started: list[Callable[[Run, float], None]] = []
+        """Whom to tell of each start."""
+        self.ended: list[Callable[[Run, float], None]] = []
+        """Whom to tell of each end."""
         self.jobs: dict[int, JobState] = {}
         self.ready: dict[TaskState, None] = {}
         """Ready tasks, in the order they became ready."""
@@ -286,15 +308,23 @@ class Frontier:
         whoever starts them; the indexes drop it when they next see it."""
         task.ready_s = now
         self.ready[task] = None
-        for queue in self.queues.values():
-            queue.push(task)
+        for push in self._pushes:
+            push(task)
 
-    def build(self, index: Index, key: object) -> Index:
-        """Fill a new index with what is ready and keep it up to date from now on."""
-        self.queues[key] = index
-        for task in self.ready:
-            index.push(task)
-        return index
+    def build(self, index: object, key: object, running: Iterable[Run], now: float) -> None:
+        """Fill a new index with what is ready and what runs, and keep it up to date from now on."""
+        self.indexes[key] = index
+        push, started, ended = (getattr(index, name, None) for name in ("push", "started", "ended"))
+        if push is not None:
+            for task in self.ready:
+                push(task)
+            self._pushes.append(push)
+        if started is not None:
+            for run in running:
+                started(run, now)
+            self.started.append(started)
+        if ended is not None:
+            self.ended.append(ended)
 
     def believe_estimates(self) -> None:
         """From now on tasks take what is estimated: for copies that ask what if."""
@@ -304,7 +334,7 @@ class Frontier:
 
     def copy(self, machines: ClusterState) -> Frontier:
         """An equal frontier on ``machines``; policies build their indexes anew."""
-        twin = Frontier(machines)
+        twin = Frontier()
         for number, job in self.jobs.items():
             twin.jobs[number] = job.copy(machines)
         for task in self.ready:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 
 from dagsim.model import Cluster, Decision, GpuType, Placement
+from dagsim.systems.cluster.expected_free import ExpectedFree
 from dagsim.systems.cluster.nodes import ClusterState
-from dagsim.systems.cluster.state import Frontier, Index, JobState, Key, Queue, TaskState, TypedKey, TypedQueue
+from dagsim.systems.cluster.state import Frontier, JobState, Key, Queue, TaskState, TypedKey, TypedQueue
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterPolicy", "ClusterView"]
 
-AnyIndex = TypeVar("AnyIndex", bound=Index)
+AnyIndex = TypeVar("AnyIndex")
 
 
 @runtime_checkable
@@ -82,14 +83,6 @@ class ClusterView:
         """Runs under way, by id."""
         return self._simulation.running
 
-    def runs_after(self, last: int) -> Iterator[Run]:
-        """The runs under way with ids above ``last``, newest first: ids count starts."""
-        running = self._simulation.running
-        for id_ in reversed(running):
-            if id_ <= last:
-                return
-            yield running[id_]
-
     @property
     def applicants(self) -> Mapping[int, JobState]:
         """Jobs that wait to be admitted or rejected, by number (empty unless the simulation asks for admission)."""
@@ -100,27 +93,42 @@ class ClusterView:
         """True if anything is still to happen by itself, so that waiting makes sense."""
         return self._simulation.pending
 
+    @property
+    def expected_free(self) -> ExpectedFree:
+        """When GPUs are expected to be free: an index shared by all who ask, made when the first one does. Ask for it
+        anew at each decision."""
+        known = self.index(ExpectedFree, lambda: ExpectedFree(self))
+        known.refresh()
+        return known
+
     def queue(self, key: Key) -> Queue:
         """Ready tasks indexed by ``key``, kept up to date by the kernel; pass the same function each time."""
-        known = self._frontier.queues.get(key)
+        known = self._frontier.indexes.get(key)
         if known is None:
-            known = self._frontier.build(Queue(key, self._machines), key)
-        return known  # type: ignore[return-value]
+            known = self._build(Queue(key, self._machines), key)
+        return cast(Queue, known)
 
     def typed_queue(self, key: TypedKey) -> TypedQueue:
         """Pairs of ready task and GPU type indexed by ``key``; pass the same function each time."""
-        known = self._frontier.queues.get(key)
+        known = self._frontier.indexes.get(key)
         if known is None:
-            known = self._frontier.build(TypedQueue(key, self._machines), key)
-        return known  # type: ignore[return-value]
+            known = self._build(TypedQueue(key, self._machines), key)
+        return cast(TypedQueue, known)
 
     def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
-        """A policy's own index of the ready tasks: made once, then pushed every task that becomes ready (and all that
-        are)."""
-        known = self._frontier.queues.get(key)
+        """A policy's own index, made once and told of events by those of three methods that it has: ``push(task)`` of
+        every task that becomes ready, ``started(run, now)`` and ``ended(run, now)`` of every run that does; first
+        of all that are ready and all that run. In a fork it is made anew."""
+        known = self._frontier.indexes.get(key)
         if known is None:
-            known = self._frontier.build(make(), key)
-        return known  # type: ignore[return-value]
+            known = self._build(make(), key)
+        return cast(AnyIndex, known)
+
+    def follow(self, listener: object) -> None:
+        """Tell ``listener`` of events as an ``index``, unless that is so already: for what keeps a past that no view
+        shows. Call it at each decision. In a fork a copy of the listener is told again of what runs."""
+        if listener not in self._frontier.indexes:
+            self._build(listener, listener)
 
     def fits(self, task: TaskState) -> bool:
         """True if an instance of the task (a gang: all of it) could start now."""
@@ -153,3 +161,7 @@ class ClusterView:
         """A simulation of what is known at this instant that goes its own way, to ask what if: tasks take what is
         estimated, nobody arrives any more and nothing fails."""
         return self._simulation.fork(known=True)
+
+    def _build(self, index: object, key: object) -> object:
+        self._frontier.build(index, key, self._simulation.running.values(), self._simulation.now)
+        return index

@@ -11,15 +11,12 @@ from typing import Any
 import numpy as np
 
 from dagsim.model import Decision, Start
+from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, TaskState
 from dagsim.systems.cluster.codecs.codec import Floats32, Observation
 from dagsim.systems.cluster.codecs.config import CandidatesConfig
 from dagsim.systems.cluster.codecs.pool import STATIC, WIDTHS, Pool
-from dagsim.systems.cluster.nodes import DemandClass
 from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.policies.placement.rule import placing
-from dagsim.systems.cluster.policies.support.expected_free import Outlook
-from dagsim.systems.cluster.state import JobState, TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Candidates"]
 
@@ -75,7 +72,6 @@ class Candidates:
         self.config = config
         self._place = placing(config.placement).place
         self._pool: Pool | None = None
-        self._outlook = Outlook(0)
         self._capacity: Any = None
         self._view: ClusterView | None = None
         self._waits = False
@@ -90,7 +86,7 @@ class Candidates:
         """The choices; ``None`` if no ready task has room."""
         pool = self._pool if self._pool is not None else self._bind(view)
         self._look(view, pool)
-        fits_on = view.machines.fits_on
+        fits_on, expected = view.machines.fits_on, view.expected_free
         tasks: list[TaskState] = []
         types: list[int] = []
         etas: list[list[float]] = []
@@ -101,7 +97,7 @@ class Candidates:
                 continue
             eta = known.get(demand.number)
             if eta is None:
-                eta = known[demand.number] = [self._outlook.eta_s(view, demand, type_) for type_ in range(pool.types)]
+                eta = known[demand.number] = [expected.eta_s(demand, type_) for type_ in range(pool.types)]
             for task in heads:
                 for type_ in room:
                     tasks.append(task)
@@ -156,17 +152,16 @@ class Candidates:
     def _bind(self, view: ClusterView) -> Pool:
         machines = view.machines
         types = len(machines.types)
-        self._outlook = Outlook(types)
         capacity = [sum(machine.gpus for machine in machines.list if machine.type == type_) for type_ in range(types)]
         self._capacity = np.maximum(np.array(capacity, float), 1.0)
         self._pool = view.index(self, lambda: Pool(types))
         return self._pool
 
     def _look(self, view: ClusterView, pool: Pool) -> None:
-        for run in self._outlook.look(view):
-            task = view.running[run].task
-            if not task.waiting:
-                pool.drop(task)
+        for run in reversed(pool.new):
+            if run.id in view.running and not run.task.waiting:
+                pool.drop(run.task)
+        pool.new.clear()
 
     def _observe(self, view: ClusterView, pool: Pool, etas: list[list[float]]) -> Observation:
         tasks, now, count = self._tasks, view.now, len(self._tasks)
@@ -216,15 +211,15 @@ class Candidates:
         """(types, 4): the expected ends of what runs on each type, as ``look_ahead`` says."""
         match self.config.look_ahead:
             case "sorted":
-                free_in_s = self._outlook.free_in_s
-                etas = [[free_in_s(view, probe, type_) for probe in _PROBES] for type_ in range(types)]
+                free_in_s = view.expected_free.free_in_s
+                etas = [[free_in_s(probe, type_) for probe in _PROBES] for type_ in range(types)]
                 return np.log1p(np.array(etas) / 60) / 5
             case "per_gpu":
-                ends = [self._outlook.ends_s(view, type_, 4) for type_ in range(types)]
+                ends = [view.expected_free.oldest_s(type_, 4) for type_ in range(types)]
                 return np.log1p(np.array(ends) / 60) / 5
             case "cdf":
                 within = [
-                    [self._outlook.free_within(view, wait_s, type_) for wait_s in _WITHIN_S] for type_ in range(types)
+                    [view.expected_free.free_within(wait_s, type_) for wait_s in _WITHIN_S] for type_ in range(types)
                 ]
                 return np.array(within) / self._capacity[:, None]
         return 0.0

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from dagsim.model import Decision
-from dagsim.systems.cluster.view import ClusterView
+from dagsim.systems.cluster.api import ClusterView
 
 __all__ = ["Codec", "Floats32", "Observation"]
 

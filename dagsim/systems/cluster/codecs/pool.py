@@ -8,9 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dagsim.systems.cluster.nodes import DemandClass
+from dagsim.systems.cluster.api import DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.orders.static import width
-from dagsim.systems.cluster.state import TaskState
 
 __all__ = ["STATIC", "WIDTHS", "Pool"]
 
@@ -51,6 +50,8 @@ class Pool:
         self.types = types
         self.slot: dict[TaskState, int] = {}
         self.groups: dict[_Profile, tuple[_Heap, _Heap]] = {}
+        self.new: list[Run] = []
+        """Runs that started since the last observation, for the codec to clear."""
         self._free: list[int] = []
         self.rows = np.zeros((0, types, len(STATIC)), np.float32)
         self.slowdown = np.zeros((0, types))
@@ -90,6 +91,10 @@ class Pool:
         short, last = self.groups.setdefault((task.demand, profile), ([], []))
         heappush(short, (task.best_s, task.order, task.piece, task))
         heappush(last, (task.rank_s, task.order, task.piece, task))
+
+    def started(self, run: Run, now: float) -> None:
+        """Take in a run that has just started."""
+        self.new.append(run)
 
     def drop(self, task: TaskState) -> None:
         """The task has been started for good: nothing of it waits."""

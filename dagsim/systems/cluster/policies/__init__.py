@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dagsim.registry import Entry, Registry
+from dagsim.systems.cluster.api import ClusterPolicy
 from dagsim.systems.cluster.policies.placement.rule import PLACEMENT_RULES, PlacementRule
-from dagsim.systems.cluster.view import ClusterPolicy
 
 __all__ = ["PLACEMENT_RULES", "POLICIES", "PlacementRule"]
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dagsim.errors import IllegalDecision
 from dagsim.model import Admit, Decision, Kind, Preempt, Record, Reject, RejectReason, Share, Start, Wait
 from dagsim.model.log import ScheduleLog
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
+from dagsim.systems.cluster.api import ClusterView, TaskState
 
 __all__ = ["RecordedPolicy"]
 

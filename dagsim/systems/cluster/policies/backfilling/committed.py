@@ -7,10 +7,9 @@ from math import log10
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Placement, Start
+from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.support.batch_events import NEARLY, Key, Ready, free, held, size
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["SCORES", "Committed"]
 
@@ -56,15 +55,19 @@ class Committed:
         """The tasks in the queue; others are ready, but have not entered it."""
         self._picked: Key | None = None
         self._shadow_s = 0.0
-        self._sizes: dict[int, float] = {}
-        """What each run under way holds."""
+        self._ended: list[tuple[int, float]] = []
+        """Runs that ended since the last decision: id and size."""
+
+    def ended(self, run: Run, now: float) -> None:
+        """Note what a run held that has just ended."""
+        self._ended.append((run.id, held(run)))
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        ready = view.index(self, Ready).tasks
-        for run in view.runs_after(max(self._sizes, default=-1)):
-            self._sizes[run.id] = held(run)
+        view.follow(self)
+        ready = view.index(Committed, Ready).tasks
         # Of what happened at this instant arrivals count first, then one end after the other.
-        ended = [self._sizes.pop(id_) for id_ in sorted(self._sizes.keys() - view.running.keys())]
+        ended = [amount for _, amount in sorted(self._ended)]
+        self._ended.clear()
         arrived = sorted(key for key in ready if key not in self._queued)
         while True:
             if self._picked is None or self._picked not in ready:
@@ -77,7 +80,7 @@ class Committed:
             placement = self._room(view, picked, ended)
             if placement is not None:
                 yield Start(picked, placement)
-                self._started(view, picked, ready)
+                self._leave(picked, ready)
                 continue
             yield from self._fill(view, ready, ended)
             if arrived:
@@ -111,7 +114,7 @@ class Committed:
                 placement = self._room(view, task, ended)
                 if placement is not None:
                     yield Start(task, placement)
-                    self._started(view, task, ready)
+                    self._leave(task, ready)
 
     def _room(self, view: ClusterView, task: TaskState, ended: list[float]) -> Placement | None:
         """The placement with which the task can start while what ``ended`` holds does not count as free yet."""
@@ -119,9 +122,8 @@ class Committed:
             return None
         return self._place(view, task)
 
-    def _started(self, view: ClusterView, task: TaskState, ready: dict[Key, TaskState]) -> None:
-        for run in view.runs_after(max(self._sizes, default=-1)):
-            self._sizes[run.id] = held(run)
+    def _leave(self, task: TaskState, ready: dict[Key, TaskState]) -> None:
+        """Take a task that was started out of the queue, if nothing of it waits."""
         if not task.waiting:
             key = (task.order, task.piece)
             del self._queued[key], ready[key]

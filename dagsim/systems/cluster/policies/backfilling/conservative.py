@@ -7,12 +7,10 @@ from math import ceil, inf
 from typing import TypeAlias
 
 from dagsim.model import Decision, Start
-from dagsim.systems.cluster.nodes import ClusterState
+from dagsim.systems.cluster.api import ClusterState, ClusterView, Queue, Run, TaskState
 from dagsim.systems.cluster.policies.orders.static import by_rank, width
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.support.profile import Profile
-from dagsim.systems.cluster.state import Queue, TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Conservative"]
 
@@ -37,10 +35,27 @@ class Conservative:
         self._starts: dict[_Key, tuple[float, int]] = {}
         """Reservations of the tasks that wait: when and on which type."""
         self._expected: dict[int, float] = {}
+        """Expected ends of the runs that reservations were made around."""
+        self._new: dict[int, float] = {}
+        """Those of runs that started since: they count from the next reserved start on."""
+        self._early = False
+        """A run has ended before it was expected to."""
         self._up = -1
 
+    def started(self, run: Run, now: float) -> None:
+        """Take in a run."""
+        if run.id not in self._expected:
+            self._new[run.id] = run.estimated_end_s(now)
+
+    def ended(self, run: Run, now: float) -> None:
+        """Note if a run ended early."""
+        self._new.pop(run.id, None)
+        if self._expected.pop(run.id, now) > now + _EARLY_S:
+            self._early = True
+
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        waiting = view.index(self, lambda: _Waiting(view.machines))
+        view.follow(self)
+        waiting = view.index(Conservative, lambda: _Waiting(view.machines))
         self._look(view, waiting)
         for key in sorted(waiting.tasks.keys() - self._starts.keys()):
             self._reserve(view, key, waiting.tasks[key])
@@ -60,21 +75,17 @@ class Conservative:
             placement = self._place(view, task, type_)
             if placement is not None:
                 yield Start(task, placement)
-                for run in view.runs_after(max(self._expected, default=-1)):
-                    self._expected[run.id] = run.estimated_end_s(view.now)
+                self._expected |= self._new
+                self._new.clear()
                 if not task.waiting:
                     del self._starts[key], waiting.tasks[key]
 
     def _look(self, view: ClusterView, waiting: _Waiting) -> None:
         """Make everything anew if something has gone otherwise than expected."""
         up = sum(machine.up for machine in view.machines.list)
-        gone = [id_ for id_ in self._expected if id_ not in view.running]
-        early = any(self._expected[id_] > view.now + _EARLY_S for id_ in gone)
-        for id_ in gone:
-            del self._expected[id_]
         late = any(end_s < view.now - _EARLY_S for end_s in self._expected.values())
-        if early or late or up != self._up or not self._profiles:
-            self._up = up
+        if self._early or late or up != self._up or not self._profiles:
+            self._up, self._early = up, False
             self._renew(view, waiting)
         for profile in self._profiles:
             profile.forget(view.now)
@@ -82,7 +93,7 @@ class Conservative:
     def _renew(self, view: ClusterView, waiting: _Waiting) -> None:
         now, machines = view.now, view.machines
         self._profiles = [Profile(now, machines.idle_gpus(type_)) for type_ in range(len(machines.types))]
-        self._expected = {run.id: run.estimated_end_s(now) for run in view.running.values()}
+        self._expected, self._new = {run.id: run.estimated_end_s(now) for run in view.running.values()}, {}
         for run in view.running.values():
             self._profiles[run.type].release(self._expected[run.id], run.gpus)
         self._starts = {}

@@ -9,13 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.model import Decision, Placement, Start
-from dagsim.systems.cluster.nodes import MICRO, DemandClass
+from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, ExpectedFree, TaskState
 from dagsim.systems.cluster.policies.orders.static import by_arrival
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
-from dagsim.systems.cluster.policies.support.expected_free import Outlook
 from dagsim.systems.cluster.policies.support.task_groups import Backlog, Group, RankColumn, by_order
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Easy", "easy", "easy_lxf", "easy_sjf"]
 
@@ -41,28 +38,23 @@ class Easy:
     def __init__(self, rank: RankColumn, placement: str | PlacementRule = "best-fit") -> None:
         self._rank = rank
         self._place = placing(placement).place
-        self._outlook: Outlook | None = None
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         head = view.queue(by_arrival).first()
         if head is None:
             return
         backlog = view.index(self, Backlog)
-        if self._outlook is None:
-            self._outlook = Outlook(len(view.gpu_types))
-        self._outlook.look(view)
         task = head
         placement = self._place(view, head)
         if placement is None:
             if not backlog.fits(view.machines):
                 return
-            shadow = min(_reservation(view, self._outlook, head, type_) for type_ in head.demand.types)
+            shadow = min([_reservation(view, view.expected_free, head, type_) for type_ in head.demand.types])
             filler = self._filler(view, backlog, head, shadow)
             if filler is None:
                 return
             task, placement = filler
         yield Start(task, placement)
-        backlog.started(task)
 
     def _filler(
         self, view: ClusterView, backlog: Backlog, head: TaskState, shadow: Shadow
@@ -143,19 +135,21 @@ def _amount(demand: DemandClass, head: DemandClass) -> int:
     return round(demand.demand.gpus * MICRO) if head.demand.gpus else demand.cpus
 
 
-def _reservation(view: ClusterView, outlook: Outlook, head: TaskState, type_: int) -> Shadow:
+def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, type_: int) -> Shadow:
     """The time when ``type_`` is expected to have room for ``head``, and what is then left over."""
     demand = head.demand
     if demand.demand.gpus:
-        time_s, extra = outlook.shadow(view, demand.demand.gpus * (demand.gang or 1), type_)
+        time_s, extra = expected.shadow(demand.demand.gpus * (demand.gang or 1), type_)
         return Shadow(time_s, type_, round(extra * MICRO))
     missing = demand.cpus * (demand.gang or 1)
     missing -= sum(machine.cpus for machine in view.machines.list if machine.type == type_ and machine.up)
-    shadow_s = view.now if missing <= 0 else inf
-    for end_s, run in outlook.ends(view, type_):
+    now, running = view.now, view.running
+    shadow_s = now if missing <= 0 else inf
+    for end_s, id_, _ in expected.ends(type_):
         if missing > 0:
-            shadow_s = end_s
+            shadow_s = max(end_s, now)
         elif end_s > shadow_s:
             break
+        run = running[id_]
         missing -= _amount(run.task.demand, demand) * run.instances
     return Shadow(shadow_s, type_, -missing) if missing <= 0 else Shadow(inf, type_, 0)

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dagsim.model import Decision, Placement, Start
+from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.support.batch_events import NEARLY, Key, Ready, free, held, size
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["EasyEvents"]
 
@@ -40,10 +39,22 @@ class EasyEvents:
         self._holding: dict[int, _Holding] = {}
         """By run id."""
         self._up = -1
+        self._ended: dict[int, _Holding] = {}
+        """Those that ended since the last decision."""
+
+    def started(self, run: Run, now: float) -> None:
+        """Take in a run."""
+        self._holding.setdefault(run.id, _Holding(run.estimated_end_s(now), held(run)))
+
+    def ended(self, run: Run, now: float) -> None:
+        """Keep what a run held until the next decision."""
+        self._ended[run.id] = self._holding.pop(run.id)
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        ready = view.index(self, Ready).tasks
-        ended = [self._holding.pop(id_) for id_ in sorted(self._holding.keys() - view.running.keys())]
+        view.follow(self)
+        ready = view.index(EasyEvents, Ready).tasks
+        ended = [holding for _, holding in sorted(self._ended.items())]
+        self._ended.clear()
         for key in sorted(ready.keys() - self._queue.keys()):
             self._queue[key] = None
             yield from self._pass(view, ready, _late(ended, view.now))
@@ -65,7 +76,7 @@ class EasyEvents:
                 head = task
                 break
             yield Start(task, placement)
-            self._started(view, key, ready)
+            self._leave(key, ready)
         if head is None:
             return
         shadow_s, extra = self._shadow(view, head, late)
@@ -76,7 +87,7 @@ class EasyEvents:
                 placement = self._room(view, task, late)
                 if placement is not None:
                     yield Start(task, placement)
-                    self._started(view, key, ready)
+                    self._leave(key, ready)
                     extra -= 0.0 if in_time else size(task)
 
     def _shadow(self, view: ClusterView, head: TaskState, late: list[_Holding]) -> tuple[float, float]:
@@ -95,9 +106,8 @@ class EasyEvents:
             return None
         return self._place(view, task)
 
-    def _started(self, view: ClusterView, key: Key, ready: dict[Key, TaskState]) -> None:
-        for run in view.runs_after(max(self._holding, default=-1)):
-            self._holding[run.id] = _Holding(run.estimated_end_s(view.now), held(run))
+    def _leave(self, key: Key, ready: dict[Key, TaskState]) -> None:
+        """Take a task that was started out of the queue, if nothing of it waits."""
         if not ready[key].waiting:
             del self._queue[key], ready[key]
 

@@ -12,12 +12,9 @@ import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Preempt, Start, Wait
-from dagsim.systems.cluster.nodes import ClusterState
+from dagsim.systems.cluster.api import ClusterState, ClusterView, Queue, Run, TaskState
 from dagsim.systems.cluster.policies.orders.static import by_rank, width
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
-from dagsim.systems.cluster.run import Run
-from dagsim.systems.cluster.state import Queue, TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Gavel", "Objective", "shares"]
 
@@ -63,11 +60,28 @@ class Gavel:
         """Seconds each task has had on each type."""
         self._since: dict[_Key, float] = {}
         """When each task was first thought of."""
-        self._begun: dict[int, tuple[_Key, int, float]] = {}
-        """Runs under way: task, type and since when they are counted."""
+        self._counted: dict[int, tuple[_Key, int]] = {}
+        """Task and type of the runs under way whose time is counted."""
+        self._counted_s = 0.0
+        """Until when it is."""
+        self._new: dict[int, tuple[_Key, int]] = {}
+        """Task and type of the runs that started since: they count from the next decision on."""
+        self._gone: list[int] = []
+        """Runs that ended since: they count until the next decision."""
+
+    def started(self, run: Run, now: float) -> None:
+        """Take in a run."""
+        if run.id not in self._counted:
+            self._new[run.id] = _key(run.task), run.type
+
+    def ended(self, run: Run, now: float) -> None:
+        """Let go of a run."""
+        if self._new.pop(run.id, None) is None:
+            self._gone.append(run.id)
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        waiting = view.index(self, lambda: _Waiting(view.machines))
+        view.follow(self)
+        waiting = view.index(Gavel, lambda: _Waiting(view.machines))
         self._count(view)
         task = waiting.without_gpus.first_fit()
         placement = None if task is None else self._place(view, task)
@@ -137,15 +151,15 @@ class Gavel:
     def _count(self, view: ClusterView) -> None:
         """Add up what the tasks have had until now."""
         now = view.now
-        for id_, (key, type_, since) in list(self._begun.items()):
+        for key, type_ in self._counted.values():
             had = self._had.setdefault(key, {})
-            had[type_] = had.get(type_, 0.0) + now - since
-            if id_ in view.running:
-                self._begun[id_] = key, type_, now
-            else:
-                del self._begun[id_]
-        for run in view.runs_after(max(self._begun, default=-1)):
-            self._begun[run.id] = _key(run.task), run.type, now
+            had[type_] = had.get(type_, 0.0) + now - self._counted_s
+        for id_ in self._gone:
+            del self._counted[id_]
+        self._counted |= self._new
+        self._counted_s = now
+        self._new.clear()
+        self._gone.clear()
         for known in (self._had, self._since):
             for key in [key for key in known if key[0] not in view.jobs]:
                 del known[key]

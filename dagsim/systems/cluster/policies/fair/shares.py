@@ -8,17 +8,16 @@ from typing import Literal, TypeAlias
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Start
-from dagsim.systems.cluster.nodes import MICRO, DemandClass
+from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["By", "FairShares", "drf", "max_min_fair", "weighted_fair"]
 
 By: TypeAlias = Literal["tenant", "job"]
 _Amounts: TypeAlias = tuple[float, float, float]
 """GPUs, CPU cores and GB of memory."""
+_NOTHING: _Amounts = (0.0, 0.0, 0.0)
 Due: TypeAlias = Callable[[TaskState], float]
 """What its holder is due for the task, relative to others; must not change while the task is in the system."""
 
@@ -38,66 +37,29 @@ class FairShares:
         self.due = due
         self.dominant = dominant
         self._place = placing(placement).place
-        self._held: dict[Hashable, _Amounts] = {}
         self._dues: dict[Hashable, float] = {}
-        self._runs: dict[int, tuple[Hashable, _Amounts]] = {}
-        self._total: _Amounts = (0.0, 0.0, 0.0)
-        self._seen = -1
-        self._released = -1
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        if self._seen < 0 and not self._runs:
-            self._total = _capacity(view)
-        turns = view.index(self, lambda: _Turns(self))
-        self._look(view, turns)
+        turns = view.index(self, lambda: _Turns(self, _capacity(view)))
         task = turns.first(view)
         placement = None if task is None else self._place(view, task)
         if task is not None and placement is not None:
             yield Start(task, placement)
-            self._look(view, turns)
 
-    def holder(self, task: TaskState) -> Hashable:
-        """The owner of the task."""
-        return task.job.job.tenant if self.by == "tenant" else task.job.number
-
-    def share(self, holder: Hashable) -> float:
-        """The resources that the holder's runs hold over what it is due."""
-        gpus, cpus, memory = self._held.get(holder, (0.0, 0.0, 0.0))
+    def share(self, holder: Hashable, held: _Amounts, total: _Amounts) -> float:
+        """The resources that the holder's runs hold, of a cluster with ``total``, over what it is due."""
+        gpus, cpus, _ = held
         if self.dominant:
-            parts = [held / all_ for held, all_ in zip((gpus, cpus, memory), self._total, strict=True) if all_]
+            parts = [amount / all_ for amount, all_ in zip(held, total, strict=True) if all_]
             return max(parts, default=0.0) / self._dues[holder]
-        return (gpus + (cpus / (self._total[1] or 1.0) if not gpus else 0.0)) / self._dues[holder]
+        return (gpus + (cpus / (total[1] or 1.0) if not gpus else 0.0)) / self._dues[holder]
 
     def note(self, task: TaskState) -> Hashable:
-        """The holder of a task that came, with what it is due."""
-        holder = self.holder(task)
+        """Who the task belongs to; what that holder is due is known from its first task on."""
+        holder = task.job.job.tenant if self.by == "tenant" else task.job.number
         if holder not in self._dues:
             self._dues[holder] = self.due(task)
         return holder
-
-    def _look(self, view: ClusterView, turns: _Turns) -> None:
-        """Take in what has started and ended."""
-        moved: dict[Hashable, None] = {}
-        for run in view.runs_after(self._seen):
-            holder, asked = self.note(run.task), run.task.demand
-            amounts = (run.gpus, asked.cpus / MICRO * run.instances, asked.memory / MICRO * run.instances)
-            self._runs[run.id] = holder, amounts
-            self._add(holder, amounts, 1.0)
-            moved[holder] = None
-        self._seen = max(self._seen, max(self._runs, default=-1))
-        if self._released != view.machines.released:
-            self._released = view.machines.released
-            for id_ in sorted(self._runs.keys() - view.running.keys()):
-                holder, amounts = self._runs.pop(id_)
-                self._add(holder, amounts, -1.0)
-                moved[holder] = None
-        for holder in moved:
-            turns.moved(holder)
-
-    def _add(self, holder: Hashable, amounts: _Amounts, sign: float) -> None:
-        gpus, cpus, memory = self._held.get(holder, (0.0, 0.0, 0.0))
-        now = (gpus + sign * amounts[0], cpus + sign * amounts[1], memory + sign * amounts[2])
-        self._held[holder] = (round(now[0], 6), round(now[1], 6), round(now[2], 6))
 
 
 _Entry: TypeAlias = tuple[float, int, int, Hashable]
@@ -105,10 +67,13 @@ _Entry: TypeAlias = tuple[float, int, int, Hashable]
 
 
 class _Turns:
-    """Ready tasks by holder within each demand class; the holders of a class in a heap by ``(share, oldest task)``."""
+    """What each holder's runs hold, and the ready tasks by holder within each demand class; the holders of a class in a
+    heap by ``(share, oldest task)``."""
 
-    def __init__(self, shares: FairShares) -> None:
+    def __init__(self, shares: FairShares, total: _Amounts) -> None:
         self._shares = shares
+        self._total = total
+        self._held: dict[Hashable, _Amounts] = {}
         self._tasks: dict[DemandClass, dict[Hashable, list[tuple[int, int, TaskState]]]] = {}
         self._heaps: dict[DemandClass, list[_Entry]] = {}
         self._latest: dict[tuple[DemandClass, Hashable], _Entry] = {}
@@ -121,8 +86,21 @@ class _Turns:
         if tasks[0][2] is task:
             self._enter(task.demand, holder)
 
-    def moved(self, holder: Hashable) -> None:
-        """The share of the holder has changed."""
+    def started(self, run: Run, now: float) -> None:
+        self._add(run, 1.0)
+
+    def ended(self, run: Run, now: float) -> None:
+        self._add(run, -1.0)
+
+    def _add(self, run: Run, sign: float) -> None:
+        """Add what the run holds to its holder's, or take it off, and rank the holder again."""
+        holder, asked = self._shares.note(run.task), run.task.demand
+        gpus, cpus, memory = self._held.get(holder, _NOTHING)
+        self._held[holder] = (
+            round(gpus + sign * run.gpus, 6),
+            round(cpus + sign * asked.cpus / MICRO * run.instances, 6),
+            round(memory + sign * asked.memory / MICRO * run.instances, 6),
+        )
         for demand, tasks in self._tasks.items():
             if holder in tasks:
                 self._enter(demand, holder)
@@ -162,7 +140,8 @@ class _Turns:
     def _enter(self, demand: DemandClass, holder: Hashable) -> None:
         task = self._oldest(demand, holder)
         if task is not None:
-            entry = (self._shares.share(holder), task.order, task.piece, holder)
+            share = self._shares.share(holder, self._held.get(holder, _NOTHING), self._total)
+            entry = (share, task.order, task.piece, holder)
             known = self._latest.get((demand, holder))
             if known != entry:
                 self._latest[demand, holder] = entry

@@ -9,12 +9,10 @@ import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Start
-from dagsim.systems.cluster.nodes import DemandClass
+from dagsim.systems.cluster.api import ClusterView, DemandClass, TaskState
 from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.support.ordered import Ordered
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["LongestWait", "hrrn", "priority", "themis", "unicef", "wfp3"]
 

@@ -9,34 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dagsim.model import Decision, Start
+from dagsim.systems.cluster.api import ClusterView, JobState
 from dagsim.systems.cluster.policies.orders.static import by_rank
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.support.job_queue import JobKey, JobQueue
-from dagsim.systems.cluster.policies.support.service import Service
-from dagsim.systems.cluster.state import JobState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["JobOrdered", "scpt", "sjf_cp", "srpt_work"]
 
 
 class JobOrdered:
     """Start the first task by ``(job_key, longest path to the end)`` that fits, until none does. Jobs of which a run
-    ended are ranked again. Cost per decision: O(demand classes + log tasks), and O(running) when something
-    has ended."""
+    ended are ranked again. Cost per decision: O(demand classes + log tasks)."""
 
     def __init__(self, job_key: JobKey, placement: str | PlacementRule = "best-fit") -> None:
         self._key = job_key
         self._place = placing(placement).place
-        self._service = Service()
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         queue = view.index(self._key, lambda: JobQueue(self._key, by_rank))
-        self._service.rank_again(view, queue)
+        queue.rank_again()
         for task in queue.heads():
             placement = self._place(view, task) if view.fits(task) else None
             if placement is not None:
                 yield Start(task, placement)
-                self._service.see_starts(view)
                 return
 
 

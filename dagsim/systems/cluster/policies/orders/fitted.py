@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from math import log10, sqrt
 
+from dagsim.systems.cluster.api import TaskState
 from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule
 from dagsim.systems.cluster.policies.support.ordered import Ordered
-from dagsim.systems.cluster.state import TaskState
 
 __all__ = ["f1", "f2", "f3", "f4"]
 

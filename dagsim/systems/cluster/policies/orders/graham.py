@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dagsim.systems.cluster.api import TaskState
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule
 from dagsim.systems.cluster.policies.support.ordered import Ordered
-from dagsim.systems.cluster.state import TaskState
 
 __all__ = ["graham"]
 

@@ -9,11 +9,9 @@ from math import inf
 from dagsim.errors import ConfigError
 from dagsim.metrics.energy import DEFAULT_POWER
 from dagsim.model import Decision, Start
-from dagsim.systems.cluster.nodes import ClusterState, DemandClass
+from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, TaskState
 from dagsim.systems.cluster.policies.orders.static import by_seconds, width
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["EnergySaver", "PowerCap", "busy_watts"]
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dagsim.model import Decision, Start
-from dagsim.systems.cluster.nodes import DemandClass
+from dagsim.systems.cluster.api import ClusterView, DemandClass, TaskState
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["RandomFeasible"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from operator import attrgetter
 
+from dagsim.systems.cluster.api import TaskState
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule
 from dagsim.systems.cluster.policies.support.ordered import Ordered, TypedOrdered
-from dagsim.systems.cluster.state import TaskState
 
 __all__ = ["by_arrival", "by_seconds", "critical_path", "fifo", "fifo_fit", "ljf", "saf", "sjf", "width", "wspt"]
 

@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from itertools import islice
 
 from dagsim.model import Decision, Placement, Start
-from dagsim.systems.cluster.nodes import NodeState
+from dagsim.systems.cluster.api import ClusterView, NodeState, TaskState
 from dagsim.systems.cluster.policies.orders.by_job import by_work_left
 from dagsim.systems.cluster.policies.orders.static import by_rank
 from dagsim.systems.cluster.policies.placement.nodes import alignment, fill
 from dagsim.systems.cluster.policies.support.job_queue import JobQueue
-from dagsim.systems.cluster.policies.support.service import Service
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Tetris"]
 
@@ -27,17 +24,16 @@ class Tetris:
     over what could start now.
 
     Of each demand class the job with the least work left stands for all. Gangs go where best fit puts them. Clairvoyant
-    (``srpt=0`` is not), not preemptive. O(demand classes x types) per decision, and O(running) when something has ended
-    (Grandl et al., SIGCOMM 2014).
+    (``srpt=0`` is not), not preemptive. O(demand classes x types) per decision (Grandl et al., SIGCOMM
+    2014).
     """
 
     def __init__(self, srpt: float = 1.0) -> None:
         self.srpt = srpt
-        self._service = Service()
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         queue = view.index(Tetris, lambda: JobQueue(by_work_left, by_rank))
-        self._service.rank_again(view, queue)
+        queue.rank_again()
         fitting = [(task, *_most_aligned(view, task)) for task in queue.heads() if view.fits(task)]
         if not fitting:
             return
@@ -48,7 +44,6 @@ class Tetris:
         placement = _place(view, task, machine)
         if placement is not None:
             yield Start(task, placement)
-            self._service.see_starts(view)
 
 
 def _most_aligned(view: ClusterView, task: TaskState) -> tuple[float, NodeState | None]:

@@ -7,10 +7,8 @@ from math import inf
 from typing import TypeAlias
 
 from dagsim.model import Demand, Placement, Share
-from dagsim.systems.cluster.nodes import MICRO, DemandClass, NodeState
+from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, NodeState, TaskState
 from dagsim.systems.cluster.policies.placement.nodes import by_speed, fill, with_room
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Fgd", "fragmentation"]
 

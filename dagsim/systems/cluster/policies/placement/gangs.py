@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dagsim.model import Placement, Share
+from dagsim.systems.cluster.api import ClusterView, TaskState
 from dagsim.systems.cluster.policies.placement.nodes import by_speed, with_room
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Consolidate", "Spread"]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from dagsim.model import Placement, Share
-from dagsim.systems.cluster.nodes import MICRO, DemandClass, NodeState
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
+from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, NodeState, Run, TaskState
 
 __all__ = [
     "DotProduct",
@@ -86,31 +85,30 @@ class GpuPacking:
 
 class GpuClustering:
     """Nodes that already run tasks with the same GPU demand first, those with the most of them first; among equals the
-    node with the fewest idle GPUs (a baseline of FGD, Weng et al., ATC 2023). O(nodes + runs there)."""
-
-    def __init__(self) -> None:
-        self._alike: dict[tuple[int, float], set[int]] = {}
-        """Runs by node and GPUs asked per instance; those that ended are dropped when they are counted."""
-        self._seen = -1
+    node with the fewest idle GPUs (a baseline of FGD, Weng et al., ATC 2023). O(nodes)."""
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
-        self._look_at_new_runs(view)
-        gpus, running = task.demand.demand.gpus, view.running
+        runs, gpus = view.index(_Alike, _Alike).runs, task.demand.demand.gpus
 
         def unlike(machine: NodeState) -> tuple[int, int]:
-            alike = self._alike.get((machine.index, gpus))
-            if alike:
-                alike.intersection_update(running)
-            return -len(alike or ()), machine.idle
+            return -runs[machine.index, gpus], machine.idle
 
         return _least(view, task, type_, unlike)
 
-    def _look_at_new_runs(self, view: ClusterView) -> None:
-        last = self._seen
-        for run in view.runs_after(last):
-            self._seen = max(self._seen, run.id)
-            for node in run.nodes:
-                self._alike.setdefault((node, run.task.demand.demand.gpus), set()).add(run.id)
+
+class _Alike:
+    """How many runs are under way by node and GPUs asked per instance."""
+
+    def __init__(self) -> None:
+        self.runs: Counter[tuple[int, float]] = Counter()
+
+    def started(self, run: Run, now: float) -> None:
+        for node in run.nodes:
+            self.runs[node, run.task.demand.demand.gpus] += 1
+
+    def ended(self, run: Run, now: float) -> None:
+        for node in run.nodes:
+            self.runs[node, run.task.demand.demand.gpus] -= 1
 
 
 def alignment(machine: NodeState, gpus: float, cpus: int, memory: int) -> float:

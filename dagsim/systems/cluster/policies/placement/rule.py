@@ -6,8 +6,7 @@ from typing import Protocol
 
 from dagsim.model import Placement
 from dagsim.registry import Entry, Registry
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
+from dagsim.systems.cluster.api import ClusterView, TaskState
 
 __all__ = ["PLACEMENT_RULES", "BestFit", "PlacementRule", "placing"]
 

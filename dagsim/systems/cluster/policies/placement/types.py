@@ -5,9 +5,8 @@ from __future__ import annotations
 from math import inf, log
 
 from dagsim.model import Placement
+from dagsim.systems.cluster.api import ClusterView, TaskState
 from dagsim.systems.cluster.policies.placement.nodes import by_speed
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["ComparativeAdvantage"]
 

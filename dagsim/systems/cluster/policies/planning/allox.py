@@ -10,11 +10,10 @@ from math import inf
 import numpy as np
 
 from dagsim.model import Decision
+from dagsim.systems.cluster.api import ClusterView, TaskState
 from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.planning.batch_mode import free_times, start_those
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["AlloX", "assign"]
 

@@ -10,11 +10,9 @@ from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
 from dagsim.model import Decision, Placement, Start
-from dagsim.systems.cluster.nodes import DemandClass
+from dagsim.systems.cluster.api import ClusterView, DemandClass, TaskState
 from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["BatchMode", "free_times", "max_min", "min_min", "start_those", "sufferage"]
 
@@ -155,12 +153,8 @@ def start_those(
 
 def free_times(view: ClusterView) -> list[list[float]]:
     """Per GPU type the times at which its GPUs are expected to be free, soonest first."""
-    machines, now = view.machines, view.now
-    times = [[now] * machines.idle_gpus(type_) for type_ in range(len(machines.types))]
-    for run in view.running.values():
-        for _ in range(max(round(run.gpus), 1) if run.gpus else 0):
-            insort(times[run.type], run.estimated_end_s(now))
-    return times
+    expected = view.expected_free
+    return [expected.times(type_) for type_ in range(len(view.gpu_types))]
 
 
 def _lanes_of(task: TaskState) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterator
 from heapq import heappop, heappush
 from math import inf
@@ -10,11 +9,9 @@ from typing import TypeAlias
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Start
-from dagsim.systems.cluster.nodes import ClusterState, DemandClass
+from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, TaskState, TypedKey
 from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
-from dagsim.systems.cluster.state import TaskState, TypedKey
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["EftWait"]
 
@@ -40,14 +37,10 @@ class EftWait:
         self.theta = theta
         self.order = order
         self.placement = placing(placement)
-        self._ends: list[list[tuple[float, int, float]]] = []
-        """Per type ``(end, run, GPUs)`` of the runs there, soonest first."""
-        self._seen = -1
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         profiles = view.index(self, lambda: _Profiles(view.machines, _ORDERS[self.order]))
         while True:
-            self._look_at_new_runs(view)
             pair = profiles.first(self, view)
             if pair is None:
                 return
@@ -79,24 +72,11 @@ class EftWait:
         if machines.fits_on(demand, type_):
             return 0.0
         missing = demand.demand.gpus * (demand.gang or 1) - machines.idle_gpus(type_)
-        running = view.running
-        for end_s, run, gpus in self._ends[type_]:
-            if run in running:
-                missing -= gpus
-                if missing <= 0:
-                    return max(end_s - view.now, 0.0)
+        for end_s, _, gpus in view.expected_free.ends(type_):
+            missing -= gpus
+            if missing <= 0:
+                return max(end_s - view.now, 0.0)
         return inf
-
-    def _look_at_new_runs(self, view: ClusterView) -> None:
-        while len(self._ends) < len(view.gpu_types):
-            self._ends.append([])
-        last, running = self._seen, view.running
-        for run in view.runs_after(last):
-            self._seen = max(self._seen, run.id)
-            ends = self._ends[run.type]
-            insort(ends, (run.estimated_end_s(view.now), run.id, run.gpus))
-            if len(ends) > 8 and ends[len(ends) // 2][1] not in running:
-                ends[:] = [end for end in ends if end[1] in running]
 
 
 def _here(task: TaskState, type_: int) -> float:

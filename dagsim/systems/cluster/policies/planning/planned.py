@@ -8,14 +8,12 @@ from math import ceil, inf
 from typing import NamedTuple, TypeAlias
 
 from dagsim.model import Decision, Placement, Share, Start
-from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass
+from dagsim.systems.cluster.api import MICRO, ClusterState, ClusterView, DemandClass, JobState, Queue, TaskState
 from dagsim.systems.cluster.policies.orders.static import by_arrival, by_rank, width
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.planning import planners
 from dagsim.systems.cluster.policies.planning.planners import Booking, Planner, Problem
 from dagsim.systems.cluster.policies.support.calendar import Calendar
-from dagsim.systems.cluster.state import JobState, Queue, TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Planned", "Site", "cpop", "dls", "heft", "peft"]
 
@@ -49,7 +47,8 @@ class Planned:
         """Tasks that are planned and not wholly started."""
         self._lanes: list[list[tuple[float, int, _Key]]] = []
         """Per lane the tasks planned on it: planned start, a running number, key."""
-        self._seen = -1
+        self._last = -1
+        """The job planned last."""
         self._count = 0
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -119,12 +118,12 @@ class Planned:
         """Plan the jobs that have come since the last look: every one of them has a ready task."""
         if not self._sites:
             self._lay_out(view.machines)
-        new = {task.job.number: task.job for task in tasks if task.job.number > self._seen}
+        new = {task.job.number: task.job for task in tasks if task.job.number > self._last}
         if new:
             self._calendar.forget(view.now)
             for number in sorted(new):
                 self._plan_job(view, new[number])
-            self._seen = max(new)
+            self._last = max(new)
 
     def _lay_out(self, machines: ClusterState) -> None:
         """Number the GPUs, and group them by node and by type."""

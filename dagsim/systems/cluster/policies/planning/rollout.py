@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import nsmallest
+from math import inf
 
 from dagsim.errors import ConfigError, Stalled
 from dagsim.model import Decision, Kind, Placement, Start
-from dagsim.model.schedule import Schedule
 from dagsim.registry import Registry
-from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.api import ClusterKernel, ClusterPolicy, ClusterView, TaskState
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 
 __all__ = ["Rollout"]
+
+_STUCK_S = 1e9
 
 
 class Rollout:
     """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997): each of ``width`` candidates (pairs of ready
     task and GPU type with room, shortest first) and to wait is tried in ``ClusterView.fork()``, which knows estimates
     but neither the truth nor arrivals to come, the ``base`` policy then finishes the jobs that are there, and the
-    candidate with the min sum of completion times is carried out; of equals it waits. In a fork nodes that are
-    down stay down, so that the fewest jobs left over count first.
+    candidate with the min sum of completion times is carried out; of equals it waits.
 
     Clairvoyant, not preemptive. Costly by definition: ``width`` + 1 simulations of the jobs in the system per decision.
 
@@ -42,15 +41,12 @@ class Rollout:
         candidates = self._candidates(view)
         if not candidates:
             return
-        tried: list[tuple[tuple[int, float], TaskState, Placement]] = []
+        tried: list[tuple[float, TaskState, Placement]] = []
         for task, placement in candidates:
             tried.append((self._cost(view, (task, placement)), task, placement))
         cost, task, placement = min(tried, key=lambda each: each[0])
-        if view.running:
-            stuck, waited_s = self._cost(view, None)
-            if cost >= (stuck, waited_s * (1 - 1e-9)):
-                return
-        yield Start(task, placement)
+        if cost < self._cost(view, None) * (1 - 1e-9) or not view.running:
+            yield Start(task, placement)
 
     def _candidates(self, view: ClusterView) -> list[tuple[TaskState, Placement]]:
         fitting = (task for task in view.ready if view.fits(task))
@@ -67,36 +63,41 @@ class Rollout:
                 found.append((task, placement))
         return found
 
-    def _cost(self, view: ClusterView, start: tuple[TaskState, Placement] | None) -> tuple[int, float]:
-        """The jobs that cannot end on the nodes that are up, and the sum of completion times of the others that are
-        there, if that is done now; to wait is until the next end."""
+    def _cost(self, view: ClusterView, start: tuple[TaskState, Placement] | None) -> float:
+        """The sum of completion times of the jobs that are there, if that is done now; to wait is until the next
+        end."""
+        if start is None and not view.running:
+            return inf
         fork = view.fork()
         written = len(fork.schedule.log)
-        schedule = _play(fork, _policies().create(self.base), start)
-        rows = schedule.log.since(written)
-        done = [row[1] - schedule.jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
-        return len(fork.frontier.jobs), sum(done)
+        stuck = _play(fork, _policies().create(self.base), start)  # on nodes that are down: nobody knows for how long
+        rows, jobs = fork.schedule.log.since(written), fork.schedule.jobs
+        done = [row[1] - jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
+        return stuck * _STUCK_S + sum(done)
 
 
-def _play(fork: ClusterKernel, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> Schedule:
-    """Carry out the first decision, then let the base policy finish."""
+def _play(fork: ClusterKernel, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> int:
+    """Carry out the first decision, then let the base policy finish; returns how many jobs it could not."""
     conversation = fork.decisions()
+    view = next(conversation)
     try:
-        view = next(conversation)
         if start is None:
-            now = fork.now
-            while fork.now == now:
-                view = conversation.send(())
+            now = view.now
+            while view.now == now:
+                conversation.send(())
         else:
             task, placement = start
-            job = fork.frontier.jobs[task.job.number]
-            place = job, task.index, task.piece
-            same = next(each for each in fork.frontier.ready if (each.job, each.index, each.piece) == place)
-            view = conversation.send((Start(same, placement),))
+            conversation.send((Start(_same(view, task), placement),))
         while True:
-            view = conversation.send(base.decide(view))
+            conversation.send(base.decide(view))
     except (StopIteration, Stalled):
-        return fork.schedule
+        return len(view.jobs)
+
+
+def _same(view: ClusterView, task: TaskState) -> TaskState:
+    """The ready task of a fork that ``task`` is in the original."""
+    place = task.order, task.piece
+    return next(each for each in view.ready if (each.order, each.piece) == place)
 
 
 def _policies() -> Registry[ClusterPolicy]:

@@ -10,14 +10,12 @@ from typing import Protocol
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Preempt, Start, Wait
+from dagsim.systems.cluster.api import ClusterView, JobState, Run, TaskState
 from dagsim.systems.cluster.policies.orders.static import by_arrival
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.support.job_queue import JobQueue
 from dagsim.systems.cluster.policies.support.service import Served, Service
 from dagsim.systems.cluster.policies.support.victims import make_room
-from dagsim.systems.cluster.run import Run
-from dagsim.systems.cluster.state import JobState, TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["QueueLevels", "Rank", "Rounds", "las", "las_2d", "tiresias"]
 
@@ -62,9 +60,10 @@ class Rounds:
         """The next round, counted from time 0."""
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
+        view.follow(self._service)
+        now = self._service.now = view.now
         queue = view.index(self, lambda: JobQueue(self._key, by_arrival))
-        self._look(view, queue)
-        now = view.now
+        self._rank_again(view, queue)
         self._round = max(self._round, int(now // self.quantum_s))
         while self._round * self.quantum_s < now:
             self._round += 1
@@ -85,7 +84,6 @@ class Rounds:
             placement = self._place(view, task) if view.fits(task) else None
             if placement is not None:
                 yield Start(task, placement)
-                self._service.see_starts(view)
                 return
 
     def _compete(self, view: ClusterView, queue: JobQueue) -> Iterator[Decision]:
@@ -100,15 +98,15 @@ class Rounds:
             if not view.fits(task):
                 for run in make_room(view, task, self._behind(view, task, last_first)):
                     job = view.running[run].job.number
-                    self._service.end(run)
-                    self.rank.stopped(job, self._service.of(job), view.now)
                     yield Preempt(run)
+                    self.rank.stopped(job, self._service.of(job), view.now)
+                self._service.take_ended()  # the jobs of these have just been ranked
+                queue.rank_again()
             placement = self._place(view, task) if view.fits(task) else None
             if placement is None:
                 stuck.add(task.demand)
             else:
                 yield Start(task, placement)
-                self._service.see_starts(view)
 
     def _behind(
         self, view: ClusterView, task: TaskState, last_first: list[tuple[tuple[float, int], int]]
@@ -128,14 +126,14 @@ class Rounds:
     def _key(self, job: JobState) -> float:
         return self.rank.key(job.number, self._service.of(job.number))
 
-    def _look(self, view: ClusterView, queue: JobQueue) -> None:
+    def _rank_again(self, view: ClusterView, queue: JobQueue) -> None:
+        """Rank jobs of which a run has ended, and those that moved although they only waited."""
         jobs, service = view.jobs, self._service
-        for number in service.look(view):
-            if number in jobs:
-                queue.refresh(jobs[number])
-            else:
+        for number in service.take_ended():
+            if number not in jobs:
                 self.rank.left(number, service.of(number))
                 service.forget(number)
+        queue.rank_again()
         for number in self.rank.moved(view.now, jobs):
             if number in jobs:
                 queue.refresh(jobs[number])

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from dagsim.systems.cluster.api import JobState
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule
 from dagsim.systems.cluster.policies.preemptive.attained import Rounds
 from dagsim.systems.cluster.policies.support.service import Served
-from dagsim.systems.cluster.state import JobState
 
 __all__ = ["Gittins", "gittins_2d", "gittins_index"]
 
@@ -34,7 +34,7 @@ class Gittins:
     not be ranked anew; the sizes it goes by are renewed each time their number has doubled."""
 
     def __init__(self, history: Iterable[float] = ()) -> None:
-        self._seen = sorted(history)
+        self._past = sorted(history)
         self._served: set[int] = set()
         """Jobs in the system that have had some service."""
         self._moved = False
@@ -54,8 +54,8 @@ class Gittins:
 
     def left(self, job: int, served: Served) -> None:
         self._served.discard(job)
-        insort(self._seen, served.gpu_s)
-        if len(self._seen) >= 2 * len(self._sizes):
+        insort(self._past, served.gpu_s)
+        if len(self._past) >= 2 * len(self._sizes):
             self._renew()
             self._moved = True
 
@@ -66,7 +66,7 @@ class Gittins:
         return sorted(self._served)
 
     def _renew(self) -> None:
-        self._sizes = np.array(self._seen)
+        self._sizes = np.array(self._past)
         self._known: dict[float, float] = {}
         """Keys by service had."""
         self._unserved = gittins_index(self._sizes, 0.0)

@@ -9,12 +9,9 @@ from math import ceil
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Preempt, Start, Wait
-from dagsim.systems.cluster.nodes import DemandClass
+from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.support.victims import make_room
-from dagsim.systems.cluster.run import Run
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["RoundRobin"]
 
@@ -40,12 +37,25 @@ class RoundRobin:
         """A heap of ``(end of slice, run)``."""
         self._over: dict[int, None] = {}
         """Runs whose slice is over, longest over first."""
-        self._seen = -1
+        self._known: set[int] = set()
+        """The runs under way."""
+
+    def started(self, run: Run, now: float) -> None:
+        """Give a run its first slice."""
+        if run.id not in self._known:
+            self._known.add(run.id)
+            heappush(self._slices, (run.started_s + self.quantum_s, run.id))
+
+    def ended(self, run: Run, now: float) -> None:
+        """Let go of a run; its slice is dropped when it is over."""
+        self._known.discard(run.id)
+        self._over.pop(run.id, None)
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
+        view.follow(self)
         turns = view.index(RoundRobin, _Turns)
         heads = turns.heads()
-        self._look_at_slices(view, bool(heads))
+        self._look_at_slices(view.now, bool(heads))
         if not heads:
             return
         if not view.fits(heads[0]):
@@ -63,22 +73,14 @@ class RoundRobin:
             yield Wait(self._slices[0][0])
 
     def _displaceable(self, view: ClusterView) -> Iterator[Run]:
-        for run in list(self._over):
-            if run in view.running:
-                yield view.running[run]
-            else:
-                del self._over[run]
+        return (view.running[run] for run in self._over)
 
-    def _look_at_slices(self, view: ClusterView, somebody_waits: bool) -> None:
-        """Give new runs a slice, note whose is over, and renew those that ended while nobody waited."""
-        now, quantum_s, slices = view.now, self.quantum_s, self._slices
-        last = self._seen
-        for run in view.runs_after(last):
-            self._seen = max(self._seen, run.id)
-            heappush(slices, (run.started_s + quantum_s, run.id))
-        while slices and (slices[0][0] <= now or slices[0][1] not in view.running):
+    def _look_at_slices(self, now: float, somebody_waits: bool) -> None:
+        """Note whose slice is over, and renew those that ended while nobody waited."""
+        quantum_s, slices, known = self.quantum_s, self._slices, self._known
+        while slices and (slices[0][0] <= now or slices[0][1] not in known):
             end_s, id_ = heappop(slices)
-            if id_ not in view.running:
+            if id_ not in known:
                 continue
             end_s += quantum_s * ceil((now - end_s) / quantum_s)
             if end_s > now:

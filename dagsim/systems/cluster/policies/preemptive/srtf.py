@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dagsim.systems.cluster.api import TaskState
 from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule
 from dagsim.systems.cluster.policies.support.victims import LeastRemaining
-from dagsim.systems.cluster.state import TaskState
 
 __all__ = ["srsf", "srtf"]
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from dagsim.systems.cluster.nodes import MICRO
+from dagsim.systems.cluster.api import MICRO, ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.orders.static import width
-from dagsim.systems.cluster.run import Run
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["NEARLY", "Key", "Ready", "free", "held", "size"]
 

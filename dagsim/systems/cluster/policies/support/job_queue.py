@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import TypeAlias
 
-from dagsim.systems.cluster.nodes import DemandClass
-from dagsim.systems.cluster.state import JobState, Key, TaskState
+from dagsim.systems.cluster.api import DemandClass, JobState, Key, Run, TaskState
 
 __all__ = ["JobKey", "JobQueue"]
 
@@ -19,8 +18,8 @@ _Entry: TypeAlias = tuple[float, float, int, int, TaskState]
 
 
 class JobQueue:
-    """Ready tasks by ``(job_key, task_key, order)`` within each demand class; a job's key is asked for again when
-    ``refresh`` says that it may have moved.
+    """Ready tasks by ``(job_key, task_key, order)`` within each demand class; a job's key is asked for again when a
+    task of it becomes ready, by ``rank_again`` after a run of it has ended, and by ``refresh``.
 
     Cost: O(log n) per task that comes, O(log n) per waiting task of a job that is refreshed and has moved, O(demand
     classes) per question.
@@ -32,6 +31,8 @@ class JobQueue:
         self._heaps: dict[DemandClass, list[_Entry]] = {}
         self._keys: dict[int, float] = {}
         self._tasks: dict[int, dict[TaskState, None]] = {}
+        self._moved: dict[JobState, None] = {}
+        """Jobs of which a run has ended and that are not ranked again yet."""
 
     def push(self, task: TaskState) -> None:
         """Take in a task that became ready."""
@@ -41,6 +42,16 @@ class JobQueue:
             self._keys[number] = self._job_key(task.job)
         self._tasks.setdefault(number, {})[task] = None
         self._enter(task, self._keys[number])
+
+    def ended(self, run: Run, now: float) -> None:
+        """The key of the run's job may have moved; what follows from the end is yet to happen."""
+        self._moved[run.job] = None
+
+    def rank_again(self) -> None:
+        """Rank the jobs of which a run has ended."""
+        for job in self._moved:
+            self.refresh(job)
+        self._moved.clear()
 
     def refresh(self, job: JobState) -> None:
         """The job's key may have moved."""

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dagsim.model import Decision, Start
+from dagsim.systems.cluster.api import ClusterView, Key, TypedKey
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
-from dagsim.systems.cluster.state import Key, TypedKey
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Ordered", "TypedOrdered"]
 

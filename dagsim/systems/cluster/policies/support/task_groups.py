@@ -8,8 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dagsim.systems.cluster.nodes import ClusterState, DemandClass
-from dagsim.systems.cluster.state import TaskState
+from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
 
 __all__ = ["Backlog", "Group", "RankColumn", "by_order"]
 
@@ -102,7 +101,7 @@ def by_order(group: Group, _: float) -> np.ndarray:
 
 
 class Backlog:
-    """An index of the ready tasks (``ClusterView.index``) in groups. O(1) per task that comes or goes."""
+    """An index of the ready tasks (``ClusterView.index``) in groups. O(1) per task that comes and run that starts."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[DemandClass, tuple[float, ...], int], Group] = {}
@@ -121,8 +120,11 @@ class Backlog:
         self._place[task] = group, len(group)
         group.add(task)
 
-    def started(self, task: TaskState) -> None:
-        """Instances of the task were started: it is gone, or in another group."""
+    def started(self, run: Run, now: float) -> None:
+        """Instances of a task were started: it is gone, or in another group."""
+        task = run.task
+        if task not in self._place:  # it had been started before there was an index
+            return
         group, place = self._place.pop(task)
         moved = group.remove(place)
         if moved is not None:

@@ -7,12 +7,9 @@ from heapq import heappop, heappush
 from typing import TypeAlias
 
 from dagsim.model import Decision, Preempt
-from dagsim.systems.cluster.nodes import MICRO, NodeState
+from dagsim.systems.cluster.api import MICRO, ClusterView, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule
 from dagsim.systems.cluster.policies.support.ordered import TypedOrdered
-from dagsim.systems.cluster.run import Run
-from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["LeastRemaining", "Weight", "make_room"]
 
@@ -34,9 +31,22 @@ class LeastRemaining:
         self._start = TypedOrdered(left, placement)
         self._victims: dict[float, list[tuple[float, int]]] = {}
         """Per weight a heap of ``(-end, run)``: of one weight, who ends last has the most left at any time."""
-        self._seen = -1
+        self._known: set[int] = set()
+        """The runs under way."""
+
+    def started(self, run: Run, now: float) -> None:
+        """Take in a run."""
+        if run.id not in self._known:
+            self._known.add(run.id)
+            heap = self._victims.setdefault(self._weight(run.task), [])
+            heappush(heap, (-run.estimated_end_s(now), run.id))
+
+    def ended(self, run: Run, now: float) -> None:
+        """Let go of a run; its entry is dropped when it comes first."""
+        self._known.discard(run.id)
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
+        view.follow(self)
         return self._start.decide(view) or self._take_over(view)
 
     def _take_over(self, view: ClusterView) -> list[Decision]:
@@ -44,7 +54,6 @@ class LeastRemaining:
         pair = view.typed_queue(self._left).first()
         if pair is None:
             return []
-        self._look_at_new_runs(view)
         task = pair[0]
         looked_at: list[tuple[float, tuple[float, int]]] = []
         chosen = make_room(view, task, self._with_more_left(view, task, looked_at))
@@ -74,13 +83,6 @@ class LeastRemaining:
                 continue  # what has just been started stays, so that no two tasks displace each other for ever
             if run.type in task.demand.types and most > self._left(task, run.type):
                 yield run
-
-    def _look_at_new_runs(self, view: ClusterView) -> None:
-        last = self._seen
-        for run in view.runs_after(last):
-            self._seen = max(self._seen, run.id)
-            heap = self._victims.setdefault(self._weight(run.task), [])
-            heappush(heap, (-run.estimated_end_s(view.now), run.id))
 
 
 def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> list[int]:
