@@ -111,7 +111,10 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
     rng = random.Random(f"{kind} {number}")
     cluster, jobs, policy = cluster_of(rng), jobs_of(rng), policy_of(rng, kind)
     estimates = Estimates(rng.choice(("exact", "exact", "noisy", "predicted", "hidden")))
-    models: dict[str, Any] = {"estimates": estimates, "preemption": Preemption(rng.choice(("resume", "restart")))}
+    stops = Preemption(
+        "resume" if kind == "las" else rng.choice(("resume", "restart"))
+    )  # rounds that restart never end
+    models: dict[str, Any] = {"estimates": estimates, "preemption": stops}
     slow = Simulation(cluster, jobs, seed=number, **models).run(POLICIES.create(policy))
     return slow, run(cluster, jobs, policy, seed=number, **models)
 
