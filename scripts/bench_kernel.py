@@ -6,6 +6,10 @@ The bare loop (``bare_fifo``) has no engine, no policy seam and no checks: array
 tasks, free GPUs) and one row per start and end. It decides as ``fifo`` does and must end with the same start, end and
 GPU for every task, which is asserted. Both run in turn in one process, so that the ratio holds when the machine's speed
 drifts; the median is printed. ``--large`` adds ten times as many tasks.
+
+``bare_us``, ``kernel_us``, ``lane_us``, ``lane_4000_nodes_us`` and ``simpy_idiom_us`` are of the same jobs, again in
+turn: the bare loop, the kernel, the compiled lane on one node and on 4,000 (full records, from columns; left out
+without numba), and a model as SimPy's documentation would have it: a process per task, a resource, no records.
 """
 
 from __future__ import annotations
@@ -17,14 +21,25 @@ import random
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
+from math import isclose
 from statistics import median
+
+import numpy as np
+import simpy
+from simpy.events import Event
 
 from dagsim.model import Cluster, Edge, Job, Kind, Task, TaskGraph
 from dagsim.model.schedule import Schedule
-from dagsim.systems.cluster import ClusterKernel, MovingDelay, NodeFailures, Uniform
+from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, Uniform
+from dagsim.systems.cluster.lane.drive import simulate as run_columns
+from dagsim.systems.cluster.lane.jit import jitted
+from dagsim.systems.cluster.lane.reading import Scene, read
+from dagsim.systems.cluster.lane.scenario import planned
+from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
 
 TASKS_PER_JOB = 8
 GPUS = 32
@@ -108,8 +123,39 @@ def one_node() -> Cluster:
 
 def simulate(jobs: list[Job], policy: str, cluster: Cluster | None = None, **models: object) -> Schedule:
     """One run with full records."""
-    simulation = ClusterKernel(cluster or one_node(), jobs, **models)  # type: ignore[arg-type]
+    simulation = ClusterScenario(cluster or one_node(), jobs, **models).kernel(0)  # type: ignore[arg-type]
     return simulation.run(POLICIES.create(policy))
+
+
+def simpy_idiom(jobs: list[Job]) -> list[tuple[float, int, int]]:
+    """The same schedule as ``fifo`` by a process per task and a resource: rows (end, job, task)."""
+    env = simpy.Environment()
+    gpus = simpy.PriorityResource(env, GPUS)
+    missing = [[len(parents) for parents in job.graph.parents] for job in jobs]
+    rows: list[tuple[float, int, int]] = []
+
+    def execute(job: int, task: int) -> Iterator[Event]:
+        graph = jobs[job].graph
+        with gpus.request(priority=(job, task)) as turn:
+            yield turn
+            yield env.timeout(graph.tasks[task].work)
+            rows.append((env.now, job, task))
+            for child in graph.children[task]:
+                missing[job][child] -= 1
+                if not missing[job][child]:
+                    env.process(execute(job, child))
+            yield env.timeout(0)  # children queue up before the GPU goes to whoever is next
+
+    def arrive() -> Iterator[Event]:
+        for number, job in enumerate(jobs):
+            yield env.timeout(job.arrival_s - env.now)
+            for task, parents in enumerate(job.graph.parents):
+                if not parents:
+                    env.process(execute(number, task))
+
+    env.process(arrive())
+    env.run()
+    return rows
 
 
 def same_schedule(schedule: Schedule, rows: list[tuple[float, int, int, int, int]]) -> bool:
@@ -138,11 +184,48 @@ def against_bare(tasks: int, repeats: int) -> dict[str, float]:
     }
 
 
+def same_ends(rows: list[tuple[float, int, int]], schedule: Schedule) -> bool:
+    """Whether every task ended at the same time in both, but for what adding up delays loses."""
+    ended = {(job, task): time_s for time_s, job, task in rows}
+    log = [row for row in schedule.log if row.kind == Kind.FINISHED]
+    return len(log) == len(ended) and all(isclose(ended[row.job, row.task], row.time_s, rel_tol=1e-9) for row in log)
+
+
+def side_by_side(tasks: int, repeats: int) -> dict[str, float]:
+    """The DAG replay by everything that makes the same schedule."""
+    jobs = dag_jobs(tasks)
+    schedule = simulate(jobs, "fifo")
+    assert same_ends(simpy_idiom(jobs), schedule), "the model of processes made another schedule"
+    ways: dict[str, Callable[[], object]] = {
+        "bare_us": lambda: bare_fifo(jobs),
+        "kernel_us": lambda: simulate(jobs, "fifo"),
+        "simpy_idiom_us": lambda: simpy_idiom(jobs),
+    }
+    if jitted():
+        one, many = (scene_of(cluster, jobs) for cluster in (one_node(), Cluster.of({"V100": 32_000}, per_node=8)))
+        assert compiled(one).tobytes() == schedule.log.rows().tobytes(), "the lane made another schedule"
+        ways["lane_us"], ways["lane_4000_nodes_us"] = lambda: compiled(one), lambda: compiled(many)
+    gc.freeze()
+    rounds = [{name: cpu_us(way, tasks) for name, way in ways.items()} for _ in range(repeats)]
+    gc.unfreeze()
+    return {name: median(each[name] for each in rounds) for name in ways}
+
+
+def scene_of(cluster: Cluster, jobs: list[Job]) -> Scene:
+    """The jobs on the cluster as the lane's columns."""
+    return read(cluster, jobs, Recorded(), Estimates(), 0)
+
+
+def compiled(scene: Scene, policy: str = "fifo") -> np.ndarray:
+    """The log of one run of the lane."""
+    return run_columns(scene, planned(policy))[0]
+
+
 def bytes_per_task(tasks: int) -> float:
     """Peak memory of a run per task, the jobs themselves included (they are made lazily, as a reader would)."""
     tracemalloc.start()
     jobs = iter(dag_jobs(tasks))
-    ClusterKernel(one_node(), jobs).run(POLICIES.create("fifo"))
+    ClusterScenario(one_node(), jobs).kernel(0).run(POLICIES.create("fifo"))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak / tasks
@@ -150,7 +233,7 @@ def bytes_per_task(tasks: int) -> float:
 
 def measure(tasks: int, repeats: int, large: bool) -> dict[str, float]:
     """Every figure, by name."""
-    out: dict[str, float] = {}
+    out = side_by_side(tasks, repeats)
     sizes = {"": tasks, "_10x": 10 * tasks} if large else {"": tasks}
     for suffix, size in sizes.items():
         for name, value in against_bare(size, repeats if size == tasks else 1).items():

@@ -21,10 +21,12 @@ from typing import Any
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.model.schedule import Schedule
-from dagsim.systems.cluster import ClusterKernel, Estimates, Preemption
+from dagsim.systems.cluster import Estimates, Preemption
 from dagsim.systems.cluster.lane.drive import run
 from dagsim.systems.cluster.lane.jit import jitted
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.seam import drive
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "strict": ("fifo",),
@@ -111,8 +113,11 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
     rng = random.Random(f"{kind} {number}")
     cluster, jobs, policy = cluster_of(rng), jobs_of(rng), policy_of(rng, kind)
     estimates = Estimates(rng.choice(("exact", "exact", "noisy", "predicted", "hidden")))
-    models: dict[str, Any] = {"estimates": estimates, "preemption": Preemption(rng.choice(("resume", "restart")))}
-    slow = ClusterKernel(cluster, jobs, seed=number, **models).run(POLICIES.create(policy))
+    stops = Preemption(
+        "resume" if kind == "las" else rng.choice(("resume", "restart"))
+    )  # rounds that restart never end
+    models: dict[str, Any] = {"estimates": estimates, "preemption": stops}
+    slow = drive(ClusterScenario(cluster, jobs, **models).kernel(number), POLICIES.create(policy))
     return slow, run(cluster, jobs, policy, seed=number, **models)
 
 
