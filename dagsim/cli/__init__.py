@@ -3,11 +3,26 @@
 Whatever is slow to import is imported inside the command that needs it.
 """
 
-from dagsim.cli import compare, config, evaluate, fetch, listing, plot, record, replay, trace, train, tune, workload
+from dagsim.cli import (
+    cluster,
+    compare,
+    config,
+    evaluate,
+    fetch,
+    listing,
+    plot,
+    record,
+    replay,
+    trace,
+    train,
+    tune,
+    workload,
+)
 from dagsim.cli.app import app, main
 
 __all__ = [
     "app",
+    "cluster",
     "compare",
     "config",
     "evaluate",

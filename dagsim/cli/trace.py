@@ -61,6 +61,28 @@ def trace_info(
             typer.echo(f"plot: {drawn}")
 
 
+@trace_app.command("anonymise")
+def anonymise_traces(
+    paths: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Logs of a cluster, and lists of its nodes.")],
+    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Folder to write them into.")],
+    quiet: Quiet = False,
+) -> None:
+    """Write logs and lists of nodes without the names of users, accounts, jobs, partitions and nodes, to be shared.
+
+    The same name becomes the same in all files of one call.
+
+    Example: dagsim trace anonymise sacct.txt nodes.txt --to out
+    """
+    from dagsim.traces.anonymise import Names, anonymise
+
+    names = Names()
+    written = anonymise(paths, to, names)
+    if not quiet:
+        for path, made in zip(paths, written, strict=True):
+            typer.echo(f"{path} -> {made}")
+        typer.echo(f"{len(names):,} names replaced; times, sizes and GPU types are as they were")
+
+
 @trace_app.command("convert")
 def convert_trace(
     path: Annotated[Path, typer.Argument(metavar="IN", help="The trace, as its publisher ships it.")],

@@ -43,6 +43,7 @@ from dagsim.systems.cluster.models.preemption import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
 from dagsim.systems.cluster.scenario import ClusterSystem
+from dagsim.traces.hostlists import hosts
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.synthetic import Synthetic
@@ -80,6 +81,8 @@ class Group(Section):
     """Begins the names of its nodes."""
     count: int = Field(default=1, ge=1)
     """Nodes of this group."""
+    hosts: str | None = None
+    """The names of its nodes instead, as Slurm lists them, ``h[001-032]``; ``count`` is then as many, or left out."""
     gpu: str | None = None
     """GPU type: one of ``dagsim list gpus`` or of ``gpu_types``; left out for CPU machines."""
     gpus: int = Field(default=0, ge=0)
@@ -98,8 +101,24 @@ class Group(Section):
         known = [*own, *sorted(GPU_TYPES)]
         raise ModelError(f"unknown GPU type {gpu!r}{nearest(gpu, known)}; known: {', '.join(known)}")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _counted(cls, group: Any) -> Any:
+        if isinstance(group, dict) and isinstance(group.get("hosts"), str) and "count" not in group:
+            return group | {"count": max(1, len(_hosts(group["hosts"])))}
+        return group
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The names of its nodes."""
+        if self.hosts is not None:
+            return _hosts(self.hosts)
+        return tuple([f"{self.name}-{index}" for index in range(self.count)])
+
     @after_all(mode="after")
     def _whole(self) -> Group:
+        if self.hosts is not None and len(self.nodes) != self.count:
+            raise ModelError(f"hosts: {self.hosts[:80]!r} names {len(self.nodes)} nodes, and count is {self.count}")
         if (self.gpu is None) != (self.gpus == 0):
             raise ModelError("gpu (a type) and gpus (how many per node) belong together: give both or neither")
         return self
@@ -128,11 +147,18 @@ class ClusterSection(Section):
     def _distinct(self) -> ClusterSection:
         if not (self.groups or self.from_trace):
             raise ModelError("groups: a cluster needs at least one")
-        names = [f"{group.name}-{index}" for group in self.groups for index in range(group.count)]
+        names = [name for group in self.groups for name in group.nodes]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
             raise ModelError(f"groups: two nodes would be called {twice!r}; give each group a name of its own")
         return self
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    try:
+        return hosts(text)
+    except ValueError as error:
+        raise ModelError(f"hosts: {error}") from None
 
 
 def _spelled_out(workload: Any) -> Any:
@@ -239,10 +265,10 @@ class Config(Section):
         own = {gpu.name: gpu for gpu in self.gpu_types}
         return Cluster(
             tuple(
-                Node(f"{group.name}-{index}", gpu, group.gpus, group.cpus, group.memory_gb)
+                Node(name, gpu, group.gpus, group.cpus, group.memory_gb)
                 for group in self.cluster.groups
                 for gpu in [None if group.gpu is None else own.get(group.gpu) or gpu_type(group.gpu)]
-                for index in range(group.count)
+                for name in group.nodes
             ),
             self.cluster.name,
         )

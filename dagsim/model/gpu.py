@@ -7,12 +7,13 @@ task its own ``speeds`` or use the throughput table (``dagsim.systems.cluster.mo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dagsim.errors import ModelError
 
-__all__ = ["GPU_TYPES", "GpuType", "canonical", "gpu_type"]
+__all__ = ["GPU_TYPES", "GpuType", "canonical", "gpu_type", "mig_slice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class GpuType:
     tf32_tflops: float | None = None
     fp16_tflops: float | None = None
     nvlink_gb_s: float = 0.0
+    """All links of the GPU to its peers together, in one direction: half of what data sheets sum up."""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -64,6 +66,11 @@ class GpuType:
                 raise ModelError(f"unknown precision {precision!r}; allowed: fp32, tf32, fp16")
 
 
+_TEN_PERCENT = "assumption: 10 % of TDP"
+_HGX = "NVIDIA HGX platform page (8 GPUs, divided by 8; rates without sparsity)"
+_TPU = "Google Cloud TPU documentation, system architecture"
+_TPU_FP32 = "assumption: a sixth of bf16 (six passes for FP32 products)"
+_TPU_WATTS = "not published; assumption"
 _SPECS = "hmc-tech.com and sysrqmts.com specification pages"
 _IDLE = "nvidia-smi captures in public repositories, 0 MiB used, 0 % busy"
 
@@ -72,36 +79,62 @@ def _sheet(gpu: str) -> str:
     return f"NVIDIA {gpu} datasheet"
 
 
-def _sources(rates: str, idle: str) -> dict[str, str]:
+def _sources(rates: str, idle: str, **others: str) -> dict[str, str]:
     names = ("fp32_tflops", "tf32_tflops", "fp16_tflops", "memory_gb", "bandwidth_gb_s", "nvlink_gb_s", "tdp_watts")
-    return {**dict.fromkeys(names, rates), "idle_watts": idle}
+    return {**dict.fromkeys(names, rates), "idle_watts": idle, **others}
 
 
 # fmt: off
 _CATALOGUE = (
     GpuType("A100-40", fp32_tflops=19.49, tf32_tflops=155.9, fp16_tflops=311.9, memory_gb=40, bandwidth_gb_s=1555,
-            nvlink_gb_s=600, tdp_watts=400, idle_watts=50, sources=_sources(_SPECS, f"{_IDLE} (median of 10)")),
+            nvlink_gb_s=300, tdp_watts=400, idle_watts=50, sources=_sources(_SPECS, f"{_IDLE} (median of 10)")),
     GpuType("A100-80", fp32_tflops=19.49, tf32_tflops=155.9, fp16_tflops=311.9, memory_gb=80, bandwidth_gb_s=2039,
-            nvlink_gb_s=600, tdp_watts=400, idle_watts=50, sources=_sources(_sheet("A100 80GB SXM"), "assumed equal to A100-40")),
+            nvlink_gb_s=300, tdp_watts=400, idle_watts=50, sources=_sources(_sheet("A100 80GB SXM"), "assumed equal to A100-40")),
     GpuType("V100-16", fp32_tflops=15.67, fp16_tflops=125.3, memory_gb=16, bandwidth_gb_s=900,
-            nvlink_gb_s=300, tdp_watts=300, idle_watts=42, sources=_sources(_SPECS, f"{_IDLE} (median of 10)")),
+            nvlink_gb_s=150, tdp_watts=300, idle_watts=42, sources=_sources(_SPECS, f"{_IDLE} (median of 10)")),
     GpuType("V100-32", fp32_tflops=15.67, fp16_tflops=125.3, memory_gb=32, bandwidth_gb_s=900,
-            nvlink_gb_s=300, tdp_watts=300, idle_watts=42, sources=_sources(_SPECS, "assumed equal to V100-16")),
+            nvlink_gb_s=150, tdp_watts=300, idle_watts=42, sources=_sources(_SPECS, "assumed equal to V100-16")),
     GpuType("T4", fp32_tflops=8.14, fp16_tflops=65.1, memory_gb=16, bandwidth_gb_s=320,
             tdp_watts=70, idle_watts=9, sources=_sources(_SPECS, f"{_IDLE} (8 captures at P8)")),
     GpuType("P100", fp32_tflops=10.6, fp16_tflops=21.2, memory_gb=16, bandwidth_gb_s=732,
-            nvlink_gb_s=160, tdp_watts=300, idle_watts=30, sources=_sources(_sheet("P100 SXM2"), "assumption: 10 % of TDP")),
+            nvlink_gb_s=80, tdp_watts=300, idle_watts=30, sources=_sources(_sheet("P100 SXM2"), "assumption: 10 % of TDP")),
     # One of the two GPUs of a K80 board: half of the board's rate, memory and power.
     GpuType("K80", fp32_tflops=4.37, memory_gb=12, bandwidth_gb_s=240,
             tdp_watts=150, idle_watts=15, sources=_sources(_sheet("K80") + ", halved", "assumption: 10 % of TDP")),
     GpuType("A10", fp32_tflops=31.2, tf32_tflops=62.5, fp16_tflops=125.0, memory_gb=24, bandwidth_gb_s=600,
             tdp_watts=150, idle_watts=15, sources=_sources(_sheet("A10"), "assumption: 10 % of TDP")),
     GpuType("H100", fp32_tflops=67.0, tf32_tflops=495.0, fp16_tflops=989.0, memory_gb=80, bandwidth_gb_s=3350,
-            nvlink_gb_s=900, tdp_watts=700, idle_watts=70, sources=_sources(_sheet("H100 SXM5"), "assumption: 10 % of TDP")),
+            nvlink_gb_s=450, tdp_watts=700, idle_watts=70, sources=_sources(_sheet("H100 SXM5"), "assumption: 10 % of TDP")),
     GpuType("RTX-2080Ti", fp32_tflops=13.45, fp16_tflops=53.8, memory_gb=11, bandwidth_gb_s=616,
-            nvlink_gb_s=100, tdp_watts=250, idle_watts=15, sources=_sources("NVIDIA Turing whitepaper (FP16 with FP32 accumulate)", "assumption: 6 % of TDP")),
+            nvlink_gb_s=50, tdp_watts=250, idle_watts=15, sources=_sources("NVIDIA Turing whitepaper (FP16 with FP32 accumulate)", "assumption: 6 % of TDP")),
     GpuType("RTX-4090", fp32_tflops=82.6, tf32_tflops=82.6, fp16_tflops=165.0, memory_gb=24, bandwidth_gb_s=1008,
             tdp_watts=450, idle_watts=20, sources=_sources("NVIDIA Ada whitepaper (tensor rates with FP32 accumulate)", "assumption: 4 % of TDP")),
+    GpuType("A30", fp32_tflops=10.3, tf32_tflops=82.0, fp16_tflops=165.0, memory_gb=24, bandwidth_gb_s=933,
+            nvlink_gb_s=100, tdp_watts=165, idle_watts=16.5, sources=_sources(_sheet("A30"), _TEN_PERCENT)),
+    GpuType("L4", fp32_tflops=30.3, tf32_tflops=60.0, fp16_tflops=121.0, memory_gb=24, bandwidth_gb_s=300,
+            tdp_watts=72, idle_watts=7.2, sources=_sources(_sheet("L4") + ", halved where it counts sparsity", _TEN_PERCENT)),
+    GpuType("L40S", fp32_tflops=91.6, tf32_tflops=183.0, fp16_tflops=362.0, memory_gb=48, bandwidth_gb_s=864,
+            tdp_watts=350, idle_watts=35, sources=_sources(_sheet("L40S"), _TEN_PERCENT)),
+    GpuType("H200", fp32_tflops=67.0, tf32_tflops=495.0, fp16_tflops=989.0, memory_gb=141, bandwidth_gb_s=4800,
+            nvlink_gb_s=450, tdp_watts=700, idle_watts=70, sources=_sources(_sheet("H200 SXM") + ", halved where it counts sparsity", _TEN_PERCENT)),
+    GpuType("B200", fp32_tflops=75.0, tf32_tflops=1125.0, fp16_tflops=2250.0, memory_gb=180, bandwidth_gb_s=8000,
+            nvlink_gb_s=900, tdp_watts=1000, idle_watts=100, sources=_sources(_HGX, _TEN_PERCENT, memory_gb=_sheet("DGX B200"), bandwidth_gb_s=_sheet("DGX B200"), tdp_watts=_sheet("HGX B200"))),
+    GpuType("GB200", fp32_tflops=80.0, tf32_tflops=1250.0, fp16_tflops=2500.0, memory_gb=186, bandwidth_gb_s=8000,
+            nvlink_gb_s=900, tdp_watts=1200, idle_watts=120, sources=_sources("NVIDIA GB200 NVL72 page (72 GPUs, divided by 72; rates without sparsity)", _TEN_PERCENT, tdp_watts="NVIDIA Blackwell architecture technical brief")),
+    GpuType("B300", fp32_tflops=75.0, tf32_tflops=1125.0, fp16_tflops=2250.0, memory_gb=288, bandwidth_gb_s=8000,
+            nvlink_gb_s=900, tdp_watts=1400, idle_watts=140, sources=_sources(_HGX, _TEN_PERCENT, memory_gb="NVIDIA blog on Blackwell Ultra", bandwidth_gb_s="NVIDIA blog on Blackwell Ultra", tdp_watts="NVIDIA blog on Blackwell Ultra (at most)")),
+    GpuType("RTX-PRO-6000", fp32_tflops=125.95, tf32_tflops=251.9, fp16_tflops=503.8, memory_gb=96, bandwidth_gb_s=1792,
+            tdp_watts=600, idle_watts=60, sources=_sources(f"{_SPECS} (Blackwell, Workstation Edition)", _TEN_PERCENT)),
+    GpuType("MI300X", fp32_tflops=163.4, tf32_tflops=653.7, fp16_tflops=1307.4, memory_gb=192, bandwidth_gb_s=5300,
+            nvlink_gb_s=448, tdp_watts=750, idle_watts=75, sources=_sources("AMD Instinct MI300X data sheet", _TEN_PERCENT, nvlink_gb_s="AMD Instinct MI300X data sheet: 7 links of 128 GB/s in both directions")),
+    GpuType("MI325X", fp32_tflops=163.4, tf32_tflops=653.7, fp16_tflops=1307.4, memory_gb=256, bandwidth_gb_s=6000,
+            nvlink_gb_s=448, tdp_watts=1000, idle_watts=100, sources=_sources("AMD Instinct MI325X data sheet", _TEN_PERCENT, nvlink_gb_s="AMD Instinct MI325X data sheet: 7 links of 128 GB/s in both directions")),
+    GpuType("TPU-v5e", fp32_tflops=32.8, fp16_tflops=197.0, memory_gb=16, bandwidth_gb_s=819,
+            nvlink_gb_s=200, tdp_watts=200, idle_watts=20, sources=_sources(f"{_TPU} (1,600 Gbit/s of links)", _TEN_PERCENT, fp32_tflops=_TPU_FP32, tdp_watts=_TPU_WATTS)),
+    GpuType("TPU-v5p", fp32_tflops=76.5, fp16_tflops=459.0, memory_gb=95, bandwidth_gb_s=2765,
+            nvlink_gb_s=600, tdp_watts=500, idle_watts=50, sources=_sources(f"{_TPU} (4,800 Gbit/s of links)", _TEN_PERCENT, fp32_tflops=_TPU_FP32, tdp_watts=_TPU_WATTS)),
+    GpuType("TPU-v6e", fp32_tflops=153.0, fp16_tflops=918.0, memory_gb=32, bandwidth_gb_s=1600,
+            nvlink_gb_s=400, tdp_watts=300, idle_watts=30, sources=_sources(f"{_TPU} (3,200 Gbit/s of links)", _TEN_PERCENT, fp32_tflops=_TPU_FP32, tdp_watts=_TPU_WATTS)),
 )
 # fmt: on
 
@@ -114,6 +147,35 @@ _ALIASES = {"A100": "A100-40", "V100": "V100-16", "V100M16": "V100-16", "V100M32
 def canonical(name: str) -> str:
     """The catalogue's name for ``name``: ``A100`` and ``V100`` mean the smaller memory size."""
     return _ALIASES.get(name, name)
+
+
+_PROFILE = re.compile(r"(\d)g\.(\d{1,3})gb", re.IGNORECASE)
+_SLICES, _A30_SLICES = 7, 4
+
+
+def mig_slice(gpu: GpuType, profile: str) -> GpuType:
+    """A slot of the MIG profile ``1g.5gb`` on ``gpu``: its share of the compute slices, and the memory that it names.
+
+    Raises:
+        ModelError: That is no profile of this GPU.
+    """
+    found = _PROFILE.fullmatch(profile)
+    of = _A30_SLICES if gpu.name == "A30" else _SLICES
+    size, memory_gb = (int(found[1]), float(found[2])) if found else (0, 0.0)
+    if not 1 <= size <= of or not 0 < memory_gb <= gpu.memory_gb:
+        raise ModelError(f"{profile!r} is no MIG profile of {gpu.name}: {of} compute slices and {gpu.memory_gb:g} GB")
+    part = size / of
+    return GpuType(
+        f"{gpu.name}-{size}g.{found[2] if found else ''}gb",
+        gpu.fp32_tflops * part,
+        memory_gb,
+        gpu.bandwidth_gb_s * memory_gb / gpu.memory_gb,
+        gpu.tdp_watts * part,
+        gpu.idle_watts * part,
+        gpu.tf32_tflops and gpu.tf32_tflops * part,
+        gpu.fp16_tflops and gpu.fp16_tflops * part,
+        sources={"fp32_tflops": f"{size} of {of} compute slices of {gpu.name}"},
+    )
 
 
 def gpu_type(name: str) -> GpuType:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dagsim.metrics import glossary
 from dagsim.metrics.standings import SECONDARY_METRICS, Mean, RunMetrics, mean, standings
+from dagsim.traces import reader
+from dagsim.traces.options import COMMON_OPTIONS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -181,7 +183,8 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     notes += [f"warning: {text}" for text in dict.fromkeys(of["warning"] for of in workloads if of["warning"])][:1]
     if (trace := workloads[0].get("trace")) is not None:
         notes += [f"trace ({trace['format']}): {trace['read']}"]
-        chosen = [f"{name} {_told(value)}" for name, value in trace["options"].items() if value not in (None, False)]
+        heeded = COMMON_OPTIONS | reader(trace["format"]).uses
+        chosen = [f"{name} {_told(value)}" for name, value in trace["options"].items() if name in heeded]
         notes += [f"options: {', '.join(chosen)}"]
         notes += [f"assumed {question}: {answer}" for question, answer in trace["assumptions"].items()]
     return notes

@@ -22,7 +22,7 @@ def hosts(text: str, most: int = _MOST) -> tuple[str, ...]:
 
 
 def folded(names: Iterable[str]) -> str:
-    """The names as a list, in order: runs of numbers of one width become a range."""
+    """The names as a list: runs of numbers of one width become a range."""
     groups: dict[tuple[str, str, int], list[int]] = {}
     plain: list[str] = []
     for name in names:

@@ -21,6 +21,7 @@ from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.sites import site_gpu
+from dagsim.traces.sizes import pbs_memory_gb
 from dagsim.traces.slurm.fields import duration_s
 from dagsim.traces.source import Source
 
@@ -29,8 +30,6 @@ __all__ = ["Pbs"]
 _LINE = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z]+;[^;]*;")
 _PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
 _LONGEST = 1 << 20  # lines of big jobs list every core: 100 KB is normal
-_UNITS_GB = {"b": 2.0**-30, "kb": 2.0**-20, "mb": 2.0**-10, "gb": 1.0, "tb": 2.0**10, "pb": 2.0**20, "w": 2.0**-27}
-_SIZE = re.compile(r"(\d{1,18})([kmgtp]?b|w)?", re.IGNORECASE)
 _TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
 _MOST_NODES = 1 << 14  # of one job
@@ -240,7 +239,7 @@ def _chunks(said: Mapping[str, str]) -> list[_Chunk]:
             raise Dirty("whose GPUs are not even over their nodes")
         parsed = [_Chunk(pieces, gpus // pieces, cpus / pieces, 0.0, "")]
     if not any(chunk.memory_gb for chunk in parsed):
-        share = _memory_gb(said.get("Resource_List.mem", "0")) / pieces
+        share = pbs_memory_gb(said.get("Resource_List.mem", "0")) / pieces
         parsed = [chunk._replace(memory_gb=share) for chunk in parsed]
     merged: dict[_Chunk, int] = {}
     for chunk in parsed:
@@ -259,13 +258,6 @@ def _chunk(text: str) -> _Chunk:
         pieces,
         count(said.get("ngpus") or said.get("gpus") or "0", "ngpus", 0),
         count(said.get("ncpus") or said.get("ppn") or "1", "ncpus", 0),
-        _memory_gb(said.get("mem") or "0"),
+        pbs_memory_gb(said.get("mem") or "0"),
         next((said[key] for key in _TYPE_KEYS if said.get(key)), ""),
     )
-
-
-def _memory_gb(text: str) -> float:
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise Dirty("whose memory is no size")
-    return int(found[1]) * _UNITS_GB[(found[2] or "b").lower()]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty
 
-__all__ = ["PodDemand", "pod_demand", "quantity", "wanted_type"]
+__all__ = ["PodDemand", "pod_demand", "quantity", "wanted_type", "whole"]
 
 _QUANTITY = re.compile(
     r"([+-]?\d{1,30}(?:\.\d{0,30})?)(?:[eE]([+-]?\d{1,2})|(n|u|m|k|K|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?", re.I
@@ -78,10 +78,10 @@ def pod_demand(spec: Any) -> PodDemand:
             first = {name: max(first.get(name, 0.0), asked.get(name, 0.0)) for name in first.keys() | asked.keys()}
     taken = {name: max(first.get(name, 0.0), together.get(name, 0.0)) for name in first.keys() | together.keys()}
     return PodDemand(
-        sum(_count(taken.get(name, 0.0)) for name in _WHOLE_GPUS),
+        sum(whole(taken.get(name, 0.0)) for name in _WHOLE_GPUS),
         taken.get(_MILLI, 0.0) / 1000
-        + sum(share * _count(taken[name]) for name in sorted(taken) if (share := _slice(name))),
-        _count(taken.get(_SHARED, 0.0)),
+        + sum(share * whole(taken[name]) for name in sorted(taken) if (share := _slice(name))),
+        whole(taken.get(_SHARED, 0.0)),
         round(taken.get("cpu", 0.0), 9),
         taken.get("memory", 0.0) / 2**30,
     )
@@ -120,7 +120,12 @@ def _add(total: dict[str, float], more: Mapping[str, float]) -> None:
         total[name] = total.get(name, 0.0) + value
 
 
-def _count(value: float) -> int:
+def whole(value: float) -> int:
+    """The value as a number of GPUs.
+
+    Raises:
+        Dirty: It is none.
+    """
     if value != int(value) or value > MOST_GPUS:
         raise Dirty("whose resources are impossible")
     return int(value)

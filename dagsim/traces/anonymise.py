@@ -1,0 +1,133 @@
+"""Logs and lists of nodes without the names of people and machines, so that they can be shared.
+
+Nothing is copied that is not known to be harmless: a log of ``sacct`` becomes the columns that are read of it, a log of
+another format dagsim's own JSON lines, a list of nodes the rows of ``sinfo``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from dagsim.errors import InputError, TraceError
+from dagsim.files import replaced
+from dagsim.model import GPU_TYPES, Job
+from dagsim.traces import open_trace, recognise
+from dagsim.traces.hostlists import folded, hosts
+from dagsim.traces.nodes import FORMATS, FoundNode, read_nodes
+from dagsim.traces.report import ReadReport
+from dagsim.traces.sites import site_gpu
+from dagsim.traces.slurm.fields import is_unset
+from dagsim.traces.slurm.rows import COLUMNS, sacct_rows
+from dagsim.traces.source import Source
+from dagsim.workload.jsonl import write_jobs
+
+__all__ = ["Names", "anonymise"]
+
+_KINDS = {"User": "user", "Account": "account"}
+_RESOURCES = ("billing=", "cpu=", "gres/", "mem=", "node=")
+_MOST_NODES = 1 << 14
+
+
+class Names:
+    """New names for old: the same for the same, numbered as they come."""
+
+    def __init__(self) -> None:
+        self._new: dict[tuple[str, str], str] = {}
+        self._count: dict[str, int] = {}
+
+    def new(self, kind: str, old: str) -> str:
+        """The new name of ``old`` among names of its kind; nothing stays nothing."""
+        if not old:
+            return old
+        if (kind, old) not in self._new:
+            self._count[kind] = self._count.get(kind, 0) + 1
+            self._new[kind, old] = f"{kind}-{self._count[kind]}"
+        return self._new[kind, old]
+
+    def nodes(self, text: str) -> str:
+        """A list of nodes, each with its new name; one that cannot be read becomes ``None assigned``."""
+        if is_unset(text) or text.lower() == "none assigned":
+            return "None assigned"
+        try:
+            return folded([self.new("node", name) for name in hosts(text, _MOST_NODES)])
+        except ValueError:
+            return "None assigned"
+
+    def __len__(self) -> int:
+        return len(self._new)
+
+
+def anonymise(paths: Iterable[Path | str], folder: Path, names: Names | None = None) -> list[Path]:
+    """Write each log and list of nodes anew into ``folder``, with the same new names in all of them.
+
+    Raises:
+        TraceError: One is neither a log nor a list of nodes, or cannot be read.
+    """
+    known = Names() if names is None else names
+    written = []
+    for number, path in enumerate(paths, 1):
+        source = Source(path)
+        source.head()
+        if any(recognised(source) for recognised, _ in FORMATS.values()):
+            written.append(folder / f"nodes-{number}.txt")
+            _write(written[-1], _node_rows(read_nodes(source), known))
+        elif recognise(path) == "sacct":
+            written.append(folder / f"sacct-{number}.txt")
+            _write(written[-1], _sacct_lines(source, known))
+        else:
+            written.append(folder / f"jobs-{number}.jsonl.gz")
+            written[-1].parent.mkdir(parents=True, exist_ok=True)
+            write_jobs(written[-1], (_renamed(job, known) for job in open_trace(path).jobs()))
+    if not written:
+        raise TraceError("no file to make anonymous")
+    return written
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replaced(path) as partial, partial.open("w", encoding="utf-8") as file:
+            file.writelines(lines)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from None
+
+
+def _sacct_lines(source: Source, names: Names) -> Iterator[str]:
+    """The rows of ``sacct``, with the columns that are read of it; steps and torn rows are left out."""
+    yield "|".join(COLUMNS) + "\n"
+    for _, row in sacct_rows(source, ReadReport(), None):
+        fields = dict(zip(COLUMNS, row, strict=True))
+        if "." in (fields["JobID"] or fields["JobIDRaw"]).partition("[")[0]:
+            continue
+        for column, kind in _KINDS.items():
+            fields[column] = names.new(kind, fields[column])
+        fields["Partition"] = ",".join(names.new("partition", each) for each in fields["Partition"].split(","))
+        fields["NodeList"] = names.nodes(fields["NodeList"])
+        for column in ("ReqTRES", "AllocTRES"):  # licences have names of their own
+            fields[column] = ",".join(part for part in fields[column].split(",") if part.startswith(_RESOURCES))
+        fields["State"] = (fields["State"].split() or [""])[0]  # CANCELLED by 1007 names a user
+        yield "|".join(text.replace("|", " ").replace("\n", " ") for text in fields.values()) + "\n"
+
+
+def _node_rows(nodes: Iterable[FoundNode], names: Names) -> Iterator[str]:
+    """Nodes as ``sinfo -N -e -h -o "%N|%P|%t|%c|%m|%G|%f"`` has them, a row for each partition."""
+    for node in nodes:
+        gres = ",".join(f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in node.gpus) or "(null)"
+        features = ",".join(text for text in node.features if site_gpu(text) in GPU_TYPES) or "(null)"
+        state = "idle" if node.usable else "down"
+        facts = (state, f"{node.cpus:.0f}", f"{node.memory_gb * 1024:.0f}", gres, features)
+        for partition in node.partitions or ("all",):
+            yield "|".join((names.new("node", node.name), names.new("partition", partition), *facts)) + "\n"
+
+
+def _renamed(job: Job, names: Names) -> Job:
+    """The job under other names; its tasks keep theirs, which readers gave them, unless there are several."""
+    return replace(
+        job,
+        id=names.new("job", job.id),
+        tenant=names.new("account", job.tenant),
+        observed_nodes=tuple([names.new("node", name) for name in job.observed_nodes]),
+        graph=replace(job.graph, tasks=tuple([replace(t, name=f"task-{n}") for n, t in enumerate(job.tasks)])),
+    )
