@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.errors import IllegalDecision, ModelError, UnknownName
+from dagsim.errors import IllegalDecision, InputError, ModelError
 from dagsim.model import JobFacts, Kind, RejectReason
 from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
@@ -239,9 +239,11 @@ class RampKernel:
         if isinstance(decision.degree, bool) or not isinstance(decision.degree, int | np.integer):
             raise IllegalDecision(f"{name}: a degree must be a whole number, got {decision.degree!r}")
         if decision.placer is not None:
+            if not isinstance(decision.placer, str):
+                raise IllegalDecision(f"{name}: a placer must be a name, got {decision.placer!r}")
             try:
                 self.planner.made_placer(decision.placer)
-            except UnknownName as error:
+            except InputError as error:
                 raise IllegalDecision(f"{name}: {error}") from None
         if decision.degree not in self.degrees():
             offered = ", ".join(map(str, self.degrees()))

@@ -22,7 +22,8 @@ class Memo:
     Two jobs of one key take equally long to the last bit, wherever they run: the memo never changes a result.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = 1_000_000) -> None:
+        self.limit = limit
         self._steps: dict[str, Step] = {}
         self._names: dict[Hashable, str] = {}
         self.hits = 0
@@ -38,7 +39,9 @@ class Memo:
         return step
 
     def put(self, key: Hashable, step: Step) -> None:
-        """Keep a step."""
+        """Keep a step; the oldest goes where there are more than ``limit``."""
+        if len(self._steps) >= self.limit:
+            del self._steps[next(iter(self._steps))]
         self._steps[self._name(key)] = step
 
     def save(self, path: Path) -> None:
@@ -72,6 +75,8 @@ class Memo:
         """The key's fingerprint, the same in every process."""
         known = self._names.get(key)
         if known is None:
+            if len(self._names) >= self.limit:
+                self._names.clear()
             known = self._names[key] = blake2b(repr(key).encode(), digest_size=16).hexdigest()
         return known
 

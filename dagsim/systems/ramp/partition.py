@@ -20,7 +20,7 @@ from dagsim.systems.ramp.rules import Rules
 __all__ = ["PARTITIONERS", "Edge", "PartitionedGraph", "Partitioner", "partitioned", "random_splits", "sip_ml"]
 
 Partitioner = Callable[[ComputationGraph, int, Rules], tuple[int, ...]]
-"""From a graph, a degree and the rules to the pieces per operation."""
+"""From a graph, a degree and the rules to the pieces per operation: the same ones whenever it is asked."""
 
 PARTITIONERS: Registry[Partitioner] = Registry(
     "partitioner",
@@ -120,14 +120,14 @@ class SipMl:
 
 
 class Random:
-    """``random_splits`` with numbers of its own, the same for every kernel of one ``seed``."""
+    """``random_splits`` as a registry makes it: one draw for each ``seed``, graph and degree."""
 
     def __init__(self, seed: int = 0) -> None:
-        self._rng = np.random.default_rng(seed)
+        self.seed = seed
 
     def __call__(self, graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
         """Pieces per operation."""
-        return random_splits(graph, degree, rules, self._rng)
+        return random_splits(graph, degree, rules, np.random.default_rng([self.seed, int(graph.digest, 16), degree]))
 
 
 def partitioned(graph: ComputationGraph, splits: tuple[int, ...], rules: Rules) -> PartitionedGraph:

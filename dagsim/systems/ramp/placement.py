@@ -21,16 +21,16 @@ __all__ = ["PLACERS", "BestFit", "FirstFit", "Packed", "Placer", "RandomPlacer",
 
 
 class Placer(Protocol):
-    """Something that finds servers for a partitioned job."""
-
-    deterministic: bool
-    """The same servers are found whenever the same ones are occupied."""
+    """Something that finds servers for a partitioned job: the same ones whenever the same ones are occupied."""
 
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
         """Servers that are not ``occupied`` (a bit mask), or None where there are none."""
 
+
+_KEPT = 100_000
+"""Rankings of blocks kept before all are forgotten."""
 
 _HERE = "dagsim.systems.ramp.placement"
 
@@ -96,8 +96,6 @@ class FirstFit:
     An operation may use any server that no other job has, so that blocks of different sizes overlap, or do not.
     """
 
-    deterministic = True
-
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
@@ -117,8 +115,6 @@ class FirstFit:
 
 class Packed:
     """One block of the largest size for the whole job; operations of fewer pieces find their blocks inside it."""
-
-    deterministic = True
 
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
@@ -157,6 +153,8 @@ class BestFit(Packed):
             after = np.array([mask | occupied for mask in free], np.uint64)
             left = ((after[:, None] & masks[None, :]) == 0) @ weights
             order = np.argsort(-left, kind="stable")
+            if len(self._known) > _KEPT:
+                self._known.clear()
             known = self._known[fabric, size, occupied] = [free[number] for number in order.tolist()]
         return known
 
@@ -183,17 +181,19 @@ class SameType(Packed):
 
 
 class RandomPlacer:
-    """Each operation on servers drawn among those with memory that no other job has; ignores symmetry."""
+    """Each operation on servers drawn among those with memory that no other job has; ignores symmetry.
 
-    deterministic = False
+    The draw depends on ``seed``, the graph and what is occupied alone, so that episodes repeat.
+    """
 
     def __init__(self, seed: int = 0) -> None:
-        self._rng = np.random.default_rng(seed)
+        self.seed = seed
 
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
         """Servers for every operation, or None where too few are free."""
+        rng = np.random.default_rng([self.seed, int(parts.graph.digest, 16), occupied])
         walk = _Walk(job, parts, fabric, rules)
         for op in parts.graph.order:
             open_ = [
@@ -202,7 +202,7 @@ class RandomPlacer:
             pieces = parts.splits[op]
             if len(open_) < pieces:
                 return None
-            walk.take(op, tuple(int(server) for server in self._rng.choice(open_, pieces, replace=False)))
+            walk.take(op, tuple(rng.choice(open_, pieces, replace=False).tolist()))
         return walk.done()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
 from dagsim.errors import ConfigError
+from dagsim.systems.ramp.checks import check_placement
 from dagsim.systems.ramp.decisions import DepPlacement, DepSchedule, OpPartition, OpPlacement, Plan
 from dagsim.systems.ramp.fabric import Fabric, Lane
 from dagsim.systems.ramp.graph import ComputationGraph
@@ -87,12 +88,11 @@ class Planner:
         self.rules = rules
         self.memo = SHARED if memo is None else memo
         self._partition = PARTITIONERS.create(partitioner)
-        self._repeatable = partitioner == "sip_ml"
         self._order = OP_SCHEDULES.create(op_schedule)
         self.placer = placer
         self.shortest_first = flow_schedule == "srpt"
         self._said = (fabric.name, rules.of_steps, op_schedule, flow_schedule)
-        self._placers: dict[str, Placer] = {}
+        self._placers: dict[str, Placer] = {placer: PLACERS.create(placer)}
         self._splits: dict[tuple[str, int], tuple[int, ...]] = {}
         self._parts: dict[tuple[str, tuple[int, ...]], PartitionedGraph] = {}
         self._placements: dict[tuple[str, tuple[int, ...], int, str], OpPlacement | None] = {}
@@ -104,27 +104,26 @@ class Planner:
         """The graph in pieces."""
         splits = self._splits.get((graph.digest, degree))
         if splits is None:
-            splits = self._partition(graph, degree, self.rules)
-            if self._repeatable:
-                self._splits[graph.digest, degree] = splits
+            splits = self._splits[graph.digest, degree] = self._partition(graph, degree, self.rules)
         known = self._parts.get((graph.digest, splits))
         if known is None:
             known = self._parts[graph.digest, splits] = partitioned(graph, splits, self.rules)
         return known
 
     def place(self, parts: PartitionedGraph, occupied: int, placer: str | None = None) -> OpPlacement | None:
-        """Servers for a job in pieces, or None; placements are for job 0."""
+        """Servers for a job in pieces, or None; placements are for job 0.
+
+        Raises:
+            IllegalDecision: The placer found servers that it must not take.
+        """
         name = placer or self.placer
-        made = self.made_placer(name)
-        if not made.deterministic:
-            return made.place(0, parts, self.fabric, occupied, self.rules)
         key = (parts.graph.digest, parts.splits, occupied, name)
-        if len(self._placements) > _KEPT:
-            self._placements.clear()
-            self._steps.clear()
-            self._traffic.clear()
         if key not in self._placements:
-            self._placements[key] = made.place(0, parts, self.fabric, occupied, self.rules)
+            self._forget()
+            found = self.made_placer(name).place(0, parts, self.fabric, occupied, self.rules)
+            if found is not None:
+                check_placement(found, parts, self.fabric, occupied, name)
+            self._placements[key] = found
         return self._placements[key]
 
     def made_placer(self, name: str) -> Placer:
@@ -201,6 +200,13 @@ class Planner:
     def timed(self, parts: PartitionedGraph, placement: OpPlacement) -> TimedGraph:
         """The run time of every dependency."""
         return timed(parts, placement, self.fabric, self.rules)
+
+    def _forget(self) -> None:
+        """Start anew where too much is kept."""
+        if len(self._placements) > _KEPT:
+            self._placements.clear()
+            self._steps.clear()
+            self._traffic.clear()
 
     def _critical_path_s(self, graph: ComputationGraph) -> float:
         degree = max(degree for degree in (1, *range(2, self.rules.max_degree + 1, 2)) if self.fabric.blocks(degree))

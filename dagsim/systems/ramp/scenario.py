@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, gpu_type
-from dagsim.registry import Registry
+from dagsim.registry import Registry, nearest
 from dagsim.systems.heard import Heard
 from dagsim.systems.ramp.codecs import RAMP_CODECS
 from dagsim.systems.ramp.codecs.partition import RampCodec
@@ -85,6 +85,8 @@ class RampScenario:
     flow_schedule: str = "srpt"
     ddls: bool = False
     """The rules of ``ddls``, quirks included, instead of ours (docs/ramp.md)."""
+    rules: Mapping[str, Any] = field(default_factory=dict)
+    """Single rules that differ from the set, by name (``dagsim.systems.ramp.rules.Rules``)."""
     horizon_s: float | None = None
     """Time at which everything stops; left out: when all jobs have left."""
     kind: Literal["ramp"] = "ramp"
@@ -155,6 +157,12 @@ class RampScenario:
             made.graphs = self._read()
         return made.graphs
 
+    def drawing_from(self, pool: Sequence[ComputationGraph]) -> RampScenario:
+        """This scenario with jobs drawn from ``pool`` instead of files."""
+        made = replace(self)
+        made._made.graphs = list(pool)
+        return made
+
     def kernel(
         self,
         seed: int,
@@ -210,7 +218,13 @@ class RampScenario:
 
     @property
     def _rules(self) -> Rules:
-        return (DDLS if self.ddls else PLAIN).but(max_degree=self.max_degree)
+        known = {each.name for each in fields(Rules)}
+        for name in self.rules:
+            if name not in known:
+                raise ConfigError(
+                    f"there is no rule {name!r}{nearest(name, known)}; allowed: {', '.join(sorted(known))}"
+                )
+        return (DDLS if self.ddls else PLAIN).but(max_degree=self.max_degree, **self.rules)
 
     def _fabric(self) -> Fabric:
         topology = TOPOLOGIES.create(f"ramp[{_DDLS}]" if self.ddls and self.topology == "ramp" else self.topology)

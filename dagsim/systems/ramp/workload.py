@@ -61,8 +61,7 @@ class Uniform:
         """``count`` values of the grid."""
         scale = 10**self.decimals
         steps = rng.integers(round(self.least * scale), round(self.most * scale), count, endpoint=True)
-        values: NDArray[np.float64] = steps.astype(np.float64) / scale
-        return values
+        return np.asarray(steps / scale, np.float64)
 
 
 class Listed:

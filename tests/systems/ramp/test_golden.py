@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import importlib.util
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -63,3 +66,15 @@ def test_a_difference_is_found(data: Path, script: ModuleType, tmp_path: Path) -
     (tmp_path / path.name).write_bytes(gzip.compress(json.dumps(said).encode()))
     (row,) = script.golden(tmp_path, data / "traces/pipedream")
     assert "dependency" in row.what
+
+
+@pytest.mark.parametrize(("degree", "words"), [("12", "split 12 ways does not fit into"), ("3", "1 or even, got 3")])
+def test_a_degree_that_does_not_fit_is_said_in_words(tmp_path: Path, degree: str, words: str) -> None:
+    op = {"id": "1", "forward": 9, "backward": 9, "activation_bytes": 1, "parameter_bytes": 1}
+    (tmp_path / "m.json").write_text(json.dumps({"ops": [op], "edges": []}), encoding="utf-8")
+    argv = [sys.executable, str(SCRIPT), "--graph", str(tmp_path / "m.json"), "--degree", degree]
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr

@@ -155,6 +155,8 @@ def test_no_decision_and_degree_0_turn_a_job_away() -> None:
         (Partition(0, 2.0), "a degree must be a whole number, got 2.0"),
         (Partition(0, True), "a degree must be a whole number, got True"),
         (Partition(0, 2, "fist_fit"), "unknown placer 'fist_fit'; did you mean 'first_fit'"),
+        (Partition(0, 2, "first_fit[a]"), "expected param=value"),
+        (Partition(0, 2, 5), "a placer must be a name, got 5"),
         ((0, 2), "expected a Partition"),
     ],
 )

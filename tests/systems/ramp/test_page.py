@@ -1,0 +1,72 @@
+"""What ``docs/ramp.md`` says is so."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dagsim.systems.ramp import DDLS, PLAIN, RAMP_POLICIES
+from dagsim.systems.ramp.placement import PLACERS
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "ramp.md").read_text(encoding="utf-8")
+COMMANDS = [line.removeprefix("$ ") for line in PAGE.splitlines() if line.startswith("$ ")]
+
+
+def test_the_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(compile(code, "docs/ramp.md", "exec"), names)
+    printed = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    assert 0 < float(printed["blocking_rate"]) < 1
+    assert float(printed["job_completion_time_speedup"]) > 1
+
+
+def test_every_policy_and_placer_is_on_the_page() -> None:
+    named = re.findall(r"`([a-z_]+)(?:\[[^`]*\])?`", PAGE)
+    assert set(RAMP_POLICIES.names()) <= set(named)
+    assert set(PLACERS.names()) <= set(named)
+
+
+def test_every_rule_that_ddls_has_otherwise_is_on_the_page() -> None:
+    differ = {
+        field.name for field in dataclasses.fields(PLAIN) if getattr(PLAIN, field.name) != getattr(DDLS, field.name)
+    }
+    rows = set(re.findall(r"^\| `([a-z_]+)` \|", PAGE, re.MULTILINE))
+    assert differ - {"quantum_s", "same_s"} <= rows
+
+
+def test_the_figures_are_those_of_the_results() -> None:
+    found = json.loads((ROOT / "results" / "ramp" / "ddls.json").read_text())
+    rows = re.findall(
+        r"^\| ([A-D]) \| ([\d.]+) \| ([\d.]+) \((\d+) ways\) \| ([\d.]+) \| `([^`]+)` \|$", PAGE, re.MULTILINE
+    )
+    assert len(rows) == 4
+    for beta, most, constant, degree, best, policy in rows:
+        of = found[beta]
+        assert f"{of['max, first_fit']['mean_blocking']:.4f}" == most
+        assert f"{of[f'constant[degree={degree}], first_fit']['mean_blocking']:.4f}" == constant
+        assert f"{of[f'{policy}, best_fit']['mean_blocking']:.4f}" == best
+        others = [row["mean_blocking"] for name, row in of.items() if re.match(r"constant.*first_fit", name)]
+        assert f"{min(others):.4f}" == constant
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_runs(data: Path, command: str) -> None:
+    words = shlex.split(command.replace("$DAGSIM_DATA", str(data)))
+    assert words[0] == "python"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, *words[1:]], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
