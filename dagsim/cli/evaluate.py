@@ -9,7 +9,7 @@ import typer
 
 from dagsim.cli.app import app
 from dagsim.cli.options import Algo, Experiment, Output, TraceFlags, spread
-from dagsim.cli.shared import experiment, run_policies
+from dagsim.cli.shared import experiment, resume_policies, run_policies
 
 __all__ = ["baseline", "evaluate"]
 
@@ -30,6 +30,9 @@ def evaluate(
 
     Example: dagsim eval --algo sjf --workload steady --set workload.load=0.7
     """
+    if output.resume is not None:
+        resume_policies("eval", output)
+        return
     from dagsim.experiment.agents import AGENTS, agent_spec
 
     if algo == "decima" and what.config is None and what.system is None:
@@ -59,6 +62,9 @@ def baseline(
 
     Example: dagsim baseline --workload heterogeneous-dag --seeds 5
     """
+    if output.resume is not None:
+        resume_policies("baseline", output)
+        return
     from dagsim.experiment.scenario import scenario_of
 
     chosen = experiment(what, trace, reference, quiet=output.quiet or output.json_)

@@ -19,10 +19,12 @@ __all__ = [
     "Output",
     "Plots",
     "Quiet",
+    "Resume",
     "Seed",
     "Seeds",
     "Settings",
     "TraceFlags",
+    "Workers",
     "spread",
 ]
 
@@ -52,6 +54,12 @@ Out = Annotated[Path, typer.Option("--out", "-o", help="Folder that the run fold
 Plots = Annotated[bool, typer.Option(help="Draw the first run into the run folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Processes (default: the cores); the results are the same with any number.")
+]
+Resume = Annotated[
+    Path | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped, as it was configured.")
+]
 
 _TRACES = "Traces (workloads that are files)"
 
@@ -74,6 +82,8 @@ class Output(NamedTuple):
     plots: Plots = True
     json_: Json = False
     quiet: Quiet = False
+    workers: Workers = None
+    resume: Resume = None
 
 
 class TraceFlags(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,7 +15,19 @@ if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
     from dagsim.experiment.folder import RunFolder, RunLine
 
-__all__ = ["cluster_of", "configured", "experiment", "given", "run_kept", "run_policies"]
+__all__ = [
+    "cluster_of",
+    "configured",
+    "experiment",
+    "given",
+    "resume_kept",
+    "resume_policies",
+    "run_kept",
+    "run_policies",
+]
+
+_BESIDE_RESUME = {"resume", "workers", "plots", "json_", "quiet"}
+"""Parameters that do not say what is run."""
 
 
 def configured(
@@ -118,19 +130,16 @@ def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Se
 
 
 def run_policies(command: str, config: Config, policies: Sequence[str], output: Output) -> None:
-    """Run the policies into a new folder, print what came out, and draw it."""
-    from dagsim.metrics.standings import standings
-    from dagsim.report.drawing import draw
-
+    """Run the policies into a new folder, print what came out, and draw it; ends with 1 if one of them failed."""
     label = policies[0] if len(policies) == 1 else f"{len(policies)}-policies"
     folder, lines = run_kept(command, config, policies, output, label=label)
-    if output.json_:
-        ranked = {"standings": [standing.to_dict() for standing in standings(lines)]} if len(policies) > 1 else {}
-        typer.echo(json.dumps(folder.to_dict() | ranked))
-    elif not output.quiet:
-        _print(folder, lines)
-    if output.plots:
-        draw(folder)
+    _tell(folder, lines, output)
+
+
+def resume_policies(command: str, output: Output) -> None:
+    """Go on with the run of ``--resume``, and end as ``run_policies`` does."""
+    folder, lines = resume_kept(command, output)
+    _tell(folder, lines, output)
 
 
 def run_kept(
@@ -141,29 +150,108 @@ def run_kept(
     *,
     label: str | None = None,
     seeds: Sequence[int] | None = None,
+    plan: Mapping[str, Any] | None = None,
 ) -> tuple[RunFolder, list[RunLine]]:
     """Run the policies into a new folder under a progress bar; Ctrl-C keeps what is finished and ends with 130."""
     from dagsim.experiment.folder import RunFolder
     from dagsim.experiment.run import check
+
+    check(config, policies, keep_going=len(policies) > 1)
+    argv = ["dagsim", *sys.argv[1:]]
+    folder = RunFolder.create(
+        output.out, command, config, argv=argv, label=label, seeds=seeds, policies=policies, plan=plan
+    )
+    return folder, _run(folder, output)
+
+
+def resume_kept(command: str, output: Output) -> tuple[RunFolder, list[RunLine]]:
+    """Go on with the run of ``--resume`` as ``run_kept`` began it.
+
+    Raises:
+        InputError: An option beside it would be ignored, or the run is of another command.
+        RunFolderError: It cannot be resumed.
+    """
+    from dagsim.errors import InputError
+    from dagsim.experiment.folder import RunFolder
+
+    _refuse_beside_resume()
+    assert output.resume is not None
+    folder = RunFolder.open(output.resume)
+    made_by = folder.manifest["command"]
+    if made_by != command:
+        raise InputError(f"{folder.path}: was made by dagsim {made_by}: dagsim {made_by} --resume {folder.path}")
+    folder.resume()
+    return folder, _run(folder, output)
+
+
+def _refuse_beside_resume() -> None:
+    """Raise where an option stands beside ``--resume`` that the run folder answers already."""
+    import click
+
+    from dagsim.errors import InputError
+
+    context = click.get_current_context()
+    source = click.core.ParameterSource.COMMANDLINE
+    given = [each for each in context.command.params if context.get_parameter_source(each.name or "") is source]
+    wrong = [each.opts[0] for each in given if each.name not in _BESIDE_RESUME]
+    if wrong:
+        raise InputError(f"--resume goes on as the run was configured; leave out {', '.join(wrong)}")
+
+
+def _run(folder: RunFolder, output: Output) -> list[RunLine]:
+    """Run what the folder lacks, under a progress bar."""
     from dagsim.experiment.runner import run_into
+    from dagsim.experiment.stopping import exit_code
+    from dagsim.experiment.workers import cores
     from dagsim.report.terminal import progress
 
-    check(config, policies)
-    folder = RunFolder.create(output.out, command, config, argv=["dagsim", *sys.argv[1:]], label=label, seeds=seeds)
+    policies, seeds = folder.manifest["policies"], folder.manifest["seeds"]
     try:
         with progress(wanted=not (output.quiet or output.json_)) as watch:
-            return folder, run_into(folder, config, policies, watch, seeds)
-    except KeyboardInterrupt:
-        typer.echo(f"interrupted: {len(folder.lines())} finished runs are kept in {folder.path}", err=True)
-        raise typer.Exit(130) from None
+            return run_into(
+                folder,
+                folder.config,
+                policies,
+                watch,
+                seeds,
+                workers=output.workers or cores(),
+                keep_going=len(policies) > 1,
+            )
+    except KeyboardInterrupt as stop:
+        command = f"dagsim {folder.manifest['command']} --resume {folder.path}"
+        text = f"interrupted: {len(folder.lines())} finished runs are kept in {folder.path}; go on with: {command}"
+        typer.echo(text, err=True)
+        raise typer.Exit(exit_code(stop)) from None
 
 
-def _print(folder: RunFolder, lines: Sequence[RunLine]) -> None:
+def _tell(folder: RunFolder, lines: Sequence[RunLine], output: Output) -> None:
+    """Print and draw what came out."""
+    from dagsim.metrics.standings import standings
+
+    failures, several = folder.failures(), len(folder.manifest["policies"]) > 1
+    if output.json_:
+        ranked = {"standings": [standing.to_dict() for standing in standings(lines)]} if several else {}
+        typer.echo(json.dumps(folder.to_dict() | ranked))
+    elif not output.quiet:
+        _print(folder, lines, several)
+    if output.plots:
+        from dagsim.report.drawing import draw
+
+        draw(folder)
+    for failure in failures:
+        typer.echo(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _print(folder: RunFolder, lines: Sequence[RunLine], several: bool) -> None:
     from dagsim.report.tables import comparison_table, observed_table, summary_table, workload_notes
     from dagsim.report.terminal import console
 
-    many = len({line.policy for line in lines}) > 1
-    console().print(comparison_table(lines) if many else summary_table(lines))
+    table = comparison_table(lines) if several else summary_table(lines)
+    for failure in folder.failures():
+        table.add_row(failure.policy, "failed")
+    console().print(table)
     first = {line.policy: line for line in reversed(lines)}  # of several seeds the first
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:

@@ -17,12 +17,14 @@ from dagsim.cli.options import (
     Out,
     Output,
     Quiet,
+    Resume,
     Settings,
     System,
     TraceFlags,
+    Workers,
     spread,
 )
-from dagsim.cli.shared import experiment, run_kept
+from dagsim.cli.shared import experiment, resume_kept, run_kept
 
 __all__ = ["tune"]
 
@@ -30,8 +32,11 @@ __all__ = ["tune"]
 @app.command()
 @spread
 def tune(
-    algo: Annotated[str, typer.Option("--algo", "-a", metavar="NAME", help="Scheduler: name or name\\[param=value].")],
     trace: TraceFlags,
+    algo: Annotated[
+        str | None,
+        typer.Option("--algo", "-a", metavar="NAME", help="Scheduler: name or name\\[param=value] (required)."),
+    ] = None,
     param: Annotated[
         list[str] | None,
         typer.Option("--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: those kept for it)."),
@@ -46,6 +51,8 @@ def tune(
     out: Out = Path("results"),
     json_: Json = False,
     quiet: Quiet = False,
+    workers: Workers = None,
+    resume: Resume = None,
 ) -> None:
     """Choose a scheduler's parameters on validation seeds, and keep the result as a configuration.
 
@@ -57,10 +64,18 @@ def tune(
     from dagsim.report.terminal import console
     from dagsim.seeds import VALIDATION, seeds_of
 
-    what = Experiment(workload, config, set_, system)
-    chosen = experiment(what, trace, algo, quiet=quiet or json_)
-    tried, on = candidates(algo, grid_of(algo, param or ())), seeds_of(VALIDATION, seeds)
-    folder, lines = run_kept("tune", chosen, tried, Output(out, False, json_, quiet), seeds=on)
+    output = Output(out, False, json_, quiet, workers, resume)
+    if resume is not None:
+        folder, lines = resume_kept("tune", output)
+    else:
+        if algo is None:
+            raise typer.BadParameter("which scheduler? (or --resume RUN)", param_hint="'--algo'")
+        chosen = experiment(Experiment(workload, config, set_, system), trace, algo, quiet=quiet or json_)
+        tried = candidates(algo, grid_of(algo, param or ()))
+        plan = {"metric": metric, "keep": None if keep is None else str(keep)}
+        folder, lines = run_kept("tune", chosen, tried, output, seeds=seeds_of(VALIDATION, seeds), plan=plan)
+    metric, keep = folder.manifest["plan"]["metric"], _path(folder.manifest["plan"]["keep"])
+    chosen, on = folder.config, folder.manifest["seeds"]
     best = best_of(lines, metric)
     for path in (folder.path / "tuned.yaml", *([keep] if keep else [])):
         write_tuned(path, chosen, best, metric, on)
@@ -70,3 +85,9 @@ def tune(
     elif not quiet:
         console().print(comparison_table(lines, metric=metric))
         typer.echo(f"best: {best.policy}; kept in {keep or folder.path / 'tuned.yaml'}")
+    for failure in folder.failures():
+        typer.echo(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
