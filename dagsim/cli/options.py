@@ -9,6 +9,8 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
+from dagsim.report.grid import Look
+
 __all__ = [
     "Algo",
     "ConfigFile",
@@ -22,7 +24,9 @@ __all__ = [
     "Seed",
     "Seeds",
     "Settings",
+    "TableLook",
     "TraceFlags",
+    "Wide",
     "spread",
 ]
 
@@ -53,6 +57,9 @@ Plots = Annotated[bool, typer.Option(help="Draw the first run into the run folde
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
+Wide = Annotated[bool, typer.Option("--wide", help="Print every column, also where they need more than 80.")]
+TableLook = Annotated[Look, typer.Option("--table", help="Print tables as text, Markdown or LaTeX.")]
+
 _TRACES = "Traces (workloads that are files)"
 
 
@@ -74,6 +81,8 @@ class Output(NamedTuple):
     plots: Plots = True
     json_: Json = False
     quiet: Quiet = False
+    wide: Wide = False
+    table: TableLook = Look.TEXT
 
 
 class TraceFlags(NamedTuple):

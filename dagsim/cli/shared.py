@@ -119,16 +119,20 @@ def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Se
 
 def run_policies(command: str, config: Config, policies: Sequence[str], output: Output) -> None:
     """Run the policies into a new folder, print what came out, and draw it."""
-    from dagsim.metrics.standings import standings
+    from dagsim.experiment.labels import sample_of
+    from dagsim.metrics.standings import METHOD, standings
     from dagsim.report.drawing import draw
 
     label = policies[0] if len(policies) == 1 else f"{len(policies)}-policies"
     folder, lines = run_kept(command, config, policies, output, label=label)
     if output.json_:
-        ranked = {"standings": [standing.to_dict() for standing in standings(lines)]} if len(policies) > 1 else {}
+        ranked: dict[str, Any] = {}
+        if len(policies) > 1:
+            table = standings(lines, sample=sample_of(config))
+            ranked = {"method": METHOD, "standings": [standing.to_dict() for standing in table]}
         typer.echo(json.dumps(folder.to_dict() | ranked))
     elif not output.quiet:
-        _print(folder, lines)
+        _print(folder, lines, output)
     if output.plots:
         draw(folder)
 
@@ -158,12 +162,18 @@ def run_kept(
         raise typer.Exit(130) from None
 
 
-def _print(folder: RunFolder, lines: Sequence[RunLine]) -> None:
-    from dagsim.report.tables import comparison_table, summary_table, workload_notes
-    from dagsim.report.terminal import console
+def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output) -> None:
+    from dagsim.experiment.labels import sample_of, workload_label
+    from dagsim.report.comparison import comparison_table
+    from dagsim.report.tables import summary_table, workload_notes
+    from dagsim.report.terminal import show_grid
 
-    many = len({line.policy for line in lines}) > 1
-    console().print(comparison_table(lines) if many else summary_table(lines))
+    workload, sample = workload_label(folder.config), sample_of(folder.config)
+    if len({line.policy for line in lines}) > 1:
+        table = comparison_table(lines, workload=workload, sample=sample, wide=output.wide)
+    else:
+        table = summary_table(lines, workload=workload, sample=sample)
+    show_grid(table, output.table, wide=output.wide)
     for note in workload_notes([line.workload for line in lines]):
         typer.echo(note)
     typer.echo(f"run folder: {folder.path}")

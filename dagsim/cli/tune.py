@@ -19,10 +19,13 @@ from dagsim.cli.options import (
     Quiet,
     Settings,
     System,
+    TableLook,
     TraceFlags,
+    Wide,
     spread,
 )
 from dagsim.cli.shared import experiment, run_kept
+from dagsim.report.grid import Look
 
 __all__ = ["tune"]
 
@@ -36,7 +39,7 @@ def tune(
         list[str] | None,
         typer.Option("--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: those kept for it)."),
     ] = None,
-    metric: Annotated[str, typer.Option(help="What to choose by; less is better.")] = "jct_s.mean",
+    metric: Annotated[str, typer.Option(help="What to choose by.")] = "jct_s.mean",
     seeds: Annotated[int, typer.Option(min=2, help="Validation seeds.")] = 30,
     keep: Annotated[Path | None, typer.Option(metavar="YAML", help="Write the tuned configuration here, too.")] = None,
     workload: Jobs = None,
@@ -46,15 +49,18 @@ def tune(
     out: Out = Path("results"),
     json_: Json = False,
     quiet: Quiet = False,
+    wide: Wide = False,
+    table: TableLook = Look.TEXT,
 ) -> None:
     """Choose a scheduler's parameters on validation seeds, and keep the result as a configuration.
 
     Example: dagsim tune --algo eft-wait --param theta=0.7,0.8,0.9,1
     """
+    from dagsim.experiment.labels import sample_of, workload_label
     from dagsim.experiment.tune import best_of, candidates, grid_of, write_tuned
     from dagsim.metrics.standings import standings
-    from dagsim.report.tables import comparison_table
-    from dagsim.report.terminal import console
+    from dagsim.report.comparison import comparison_table
+    from dagsim.report.terminal import show_grid
     from dagsim.seeds import VALIDATION, seeds_of
 
     what = Experiment(workload, config, set_, system)
@@ -65,8 +71,9 @@ def tune(
     for path in (folder.path / "tuned.yaml", *([keep] if keep else [])):
         write_tuned(path, chosen, best, metric, on)
     if json_:
-        ranked = [standing.to_dict() for standing in standings(lines, metric)]
+        ranked = [standing.to_dict() for standing in standings(lines, metric, sample=sample_of(chosen))]
         typer.echo(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": ranked}))
     elif not quiet:
-        console().print(comparison_table(lines, metric=metric))
+        label, sample = f"{workload_label(chosen)}, validation", sample_of(chosen)
+        show_grid(comparison_table(lines, metric=metric, workload=label, sample=sample, wide=wide), table, wide=wide)
         typer.echo(f"best: {best.policy}; kept in {keep or folder.path / 'tuned.yaml'}")

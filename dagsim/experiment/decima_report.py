@@ -11,7 +11,7 @@ import numpy as np
 
 from dagsim.agents.decima_workload import Workload
 from dagsim.errors import ConfigError
-from dagsim.metrics import paired_ratio
+from dagsim.metrics import paired
 from dagsim.registry import Spec
 from dagsim.systems.spark import SPARK_POLICIES, SparkJob, SparkPolicy
 
@@ -49,9 +49,9 @@ def compare(
     lines: list[DecimaLine] = []
     for policy in dict.fromkeys((reference, *policies)):
         values = mean_jcts(policy, workload, pool, seeds)
-        ratio = paired_ratio(values, lines[0].by_seed_s if lines else values)
+        pair = paired(values, lines[0].by_seed_s if lines else values)
         spread = stdev(values) if len(values) > 1 else 0.0
-        line = DecimaLine(policy, fmean(values), spread, (ratio.value, ratio.low, ratio.high), tuple(values))
+        line = DecimaLine(policy, fmean(values), spread, (pair.ratio, pair.low, pair.high), tuple(values))
         lines.append(line)
         if told is not None:
             told(line)

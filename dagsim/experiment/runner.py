@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from dagsim.config.schema import Config
 from dagsim.experiment.folder import RunFolder, RunLine
+from dagsim.experiment.labels import sample_of
 from dagsim.experiment.run import Watch, evaluate
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
@@ -46,7 +47,7 @@ def run_into(
     folder.finish("done")
     lines = folder.lines()
     if len(policies) > 1:
-        write_comparison(standings(lines), folder.path / "comparison.csv")
+        write_comparison(standings(lines, sample=sample_of(config)), folder.path / "comparison.csv")
     return lines
 
 
