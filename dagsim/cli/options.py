@@ -27,6 +27,7 @@ __all__ = [
     "TableLook",
     "TraceFlags",
     "Wide",
+    "Within",
     "spread",
 ]
 
@@ -60,7 +61,28 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but er
 Wide = Annotated[bool, typer.Option("--wide", help="Print every column, also where they need more than 80.")]
 TableLook = Annotated[Look, typer.Option("--table", help="Print tables as text, Markdown or LaTeX.")]
 
+
+def fraction(text: str) -> float:
+    """``2%`` or ``0.02`` as 0.02."""
+    try:
+        return float(text.rstrip().removesuffix("%")) / (100 if "%" in text else 1)
+    except ValueError:
+        raise typer.BadParameter(f"expected a percentage such as 2%, got {text!r}") from None
+
+
+Within = Annotated[
+    float | None,
+    typer.Option(
+        "--precision",
+        metavar="2%",
+        parser=fraction,
+        help="Add seeds until the 95 % intervals of the ratios reach at most this far to either side.",
+    ),
+]
+
 _TRACES = "Traces (workloads that are files)"
+WINDOW_JOBS = 1000
+"""Jobs of a window unless said otherwise: longer windows help more than more of them."""
 
 
 class Experiment(NamedTuple):
@@ -72,6 +94,7 @@ class Experiment(NamedTuple):
     system: System = None
     seeds: Seeds = None
     seed: Seed = None
+    precision: Within = None
 
 
 class Output(NamedTuple):
@@ -156,11 +179,30 @@ class TraceFlags(NamedTuple):
         bool, typer.Option("--strict", help="Make the first dirty row an error.", rich_help_panel=_TRACES)
     ] = False
 
+    windows: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Run on so many disjoint windows spread evenly over the trace (default: as many as seeds).",
+            rich_help_panel=_TRACES,
+        ),
+    ] = None
+    window_jobs: Annotated[
+        int | None,
+        typer.Option(min=2, help="Jobs of each window (default: 1000 with --windows).", rich_help_panel=_TRACES),
+    ] = None
+
+    def windowed(self) -> dict[str, int]:
+        """The windows that were asked for, by the key of ``workload``."""
+        jobs = self.window_jobs or (WINDOW_JOBS if self.windows else None)
+        return {key: value for key, value in (("window", jobs), ("windows", self.windows)) if value is not None}
+
     def reading(self) -> dict[str, Any]:
         """The options of the reading that were given, by the field of ``TraceOptions`` that each sets."""
         given = self._asdict()
         given |= {"keep_partial": self.keep_partial or None, "strict": self.strict or None}
-        return {key: value for key, value in given.items() if key not in ("format_", "cluster") and value is not None}
+        other = ("format_", "cluster", "windows", "window_jobs")
+        return {key: value for key, value in given.items() if key not in other and value is not None}
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:

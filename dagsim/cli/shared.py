@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -14,8 +14,9 @@ from dagsim.cli.options import Experiment, Output, TraceFlags
 if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
     from dagsim.experiment.folder import RunFolder, RunLine
+    from dagsim.experiment.precise import Precise
 
-__all__ = ["cluster_of", "configured", "experiment", "given", "run_kept", "run_policies"]
+__all__ = ["Kept", "cluster_of", "configured", "experiment", "given", "run_kept", "run_policies"]
 
 
 def configured(
@@ -42,18 +43,32 @@ def experiment(
     """
     from dagsim.config.schema import Setting
 
-    settings = [*more, *given(policy=policy, seeds=what.seeds, seed=what.seed)]
+    settings = [*more, *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision)]
     if what.system is not None:
         settings.append(Setting(f"--system {what.system}", "system.kind", what.system))
     reading = given(**{f"workload.options.{key}": value for key, value in trace.reading().items()})
     if trace.format_ is not None and not more:
         reading.append(Setting(f"--format {trace.format_}", "workload.format", trace.format_))
+    if trace.windows is not None:
+        reading.append(Setting(f"--windows {trace.windows}", "seeds", trace.windows))
+    options = {"window": "--window-jobs", "windows": "--windows"}
+    reading += [Setting(options[key], f"workload.{key}", value) for key, value in trace.windowed().items()]
     _refuse_without_trace(what, trace, reading, settings)
     chosen = configured(what.config, what.set_, [*settings, *reading], what.workload)
     cluster = _cluster(chosen, trace.cluster, quiet=quiet)
     if cluster:
         chosen = configured(what.config, what.set_, [*settings, *reading, *cluster], what.workload)
-    return chosen
+    return _one_run_of_a_trace(chosen)
+
+
+def _one_run_of_a_trace(config: Config) -> Config:
+    """One seed for all of a trace, unless more were asked for: most are the same run again."""
+    from dagsim.experiment.labels import sample_of
+    from dagsim.metrics.standings import Sample
+
+    if sample_of(config) is not Sample.TRACE or "seeds" in config.model_fields_set:
+        return config
+    return config.model_copy(update={"seeds": 1})
 
 
 def given(**options: Any) -> list[Setting]:
@@ -124,17 +139,27 @@ def run_policies(command: str, config: Config, policies: Sequence[str], output: 
     from dagsim.report.drawing import draw
 
     label = policies[0] if len(policies) == 1 else f"{len(policies)}-policies"
-    folder, lines = run_kept(command, config, policies, output, label=label)
+    folder, lines, precise = run_kept(command, config, policies, output, label=label)
     if output.json_:
         ranked: dict[str, Any] = {}
         if len(policies) > 1:
             table = standings(lines, sample=sample_of(config))
             ranked = {"method": METHOD, "standings": [standing.to_dict() for standing in table]}
+        if precise is not None:
+            ranked["precision"] = precise.to_dict()
         typer.echo(json.dumps(folder.to_dict() | ranked))
     elif not output.quiet:
-        _print(folder, lines, output)
+        _print(folder, lines, output, precise.notes() if precise is not None else ())
     if output.plots:
         draw(folder)
+
+
+class Kept(NamedTuple):
+    """A run folder, its lines, and where a precision was asked for, how it was reached."""
+
+    folder: RunFolder
+    lines: list[RunLine]
+    precise: Precise | None = None
 
 
 def run_kept(
@@ -145,24 +170,33 @@ def run_kept(
     *,
     label: str | None = None,
     seeds: Sequence[int] | None = None,
-) -> tuple[RunFolder, list[RunLine]]:
-    """Run the policies into a new folder under a progress bar; Ctrl-C keeps what is finished and ends with 130."""
+) -> Kept:
+    """Run the policies into a new folder under a progress bar; Ctrl-C keeps what is finished and ends with 130.
+
+    ``seeds`` are those of the configuration unless given, or so many as its precision takes.
+    """
     from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.precise import rule_for, run_until_precise, seeds_for
     from dagsim.experiment.run import check
     from dagsim.experiment.runner import run_into
     from dagsim.report.terminal import progress
 
     check(config, policies)
-    folder = RunFolder.create(output.out, command, config, argv=["dagsim", *sys.argv[1:]], label=label, seeds=seeds)
+    until_precise = config.precision is not None and seeds is None
+    first = seeds_for(config, rule_for(config).start) if until_precise else seeds
+    folder = RunFolder.create(output.out, command, config, argv=["dagsim", *sys.argv[1:]], label=label, seeds=first)
     try:
         with progress(wanted=not (output.quiet or output.json_)) as watch:
-            return folder, run_into(folder, config, policies, watch, seeds)
+            if not until_precise:
+                return Kept(folder, run_into(folder, config, policies, watch, seeds))
+            precise = run_until_precise(folder, config, lambda more: run_into(folder, config, policies, watch, more))
+            return Kept(folder, precise.lines, precise)
     except KeyboardInterrupt:
         typer.echo(f"interrupted: {len(folder.lines())} finished runs are kept in {folder.path}", err=True)
         raise typer.Exit(130) from None
 
 
-def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output) -> None:
+def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: Iterable[str] = ()) -> None:
     from dagsim.experiment.labels import sample_of, workload_label
     from dagsim.report.comparison import comparison_table
     from dagsim.report.tables import summary_table, workload_notes
@@ -174,6 +208,6 @@ def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output) -> None:
     else:
         table = summary_table(lines, workload=workload, sample=sample)
     show_grid(table, output.table, wide=output.wide)
-    for note in workload_notes([line.workload for line in lines]):
+    for note in (*notes, *workload_notes([line.workload for line in lines])):
         typer.echo(note)
     typer.echo(f"run folder: {folder.path}")

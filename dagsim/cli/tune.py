@@ -66,7 +66,7 @@ def tune(
     what = Experiment(workload, config, set_, system)
     chosen = experiment(what, trace, algo, quiet=quiet or json_)
     tried, on = candidates(algo, grid_of(algo, param or ())), seeds_of(VALIDATION, seeds)
-    folder, lines = run_kept("tune", chosen, tried, Output(out, False, json_, quiet), seeds=on)
+    folder, lines, _ = run_kept("tune", chosen, tried, Output(out, False, json_, quiet), seeds=on)
     best = best_of(lines, metric)
     for path in (folder.path / "tuned.yaml", *([keep] if keep else [])):
         write_tuned(path, chosen, best, metric, on)

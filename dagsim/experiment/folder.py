@@ -33,7 +33,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 from dagsim.config.schema import Config, config_hash, dump_config, load_config
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.manifest import SCHEMA, file_hash, manifest
-from dagsim.experiment.run import Result, replicate_seeds
+from dagsim.experiment.run import Result, experiment_seeds
 from dagsim.experiment.scenario import scenario_of
 from dagsim.files import replaced
 from dagsim.metrics import jobs_table, runs_table, to_csv
@@ -89,7 +89,7 @@ class RunFolder:
         """
         created = now or datetime.now(UTC)
         digest = config_hash(config)
-        ran = tuple(seeds or replicate_seeds(config.seed, config.seeds))
+        ran = tuple(seeds or experiment_seeds(config))
         trace = config.trace_path()
         name = f"{created:%Y%m%dT%H%M%SZ}-{command}-{_slug(label or config.policy)}-s{config.seed}-{digest[:6]}"
         try:

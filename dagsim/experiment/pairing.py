@@ -13,7 +13,7 @@ from dagsim.experiment.folder import RunFolder, RunLine
 
 __all__ = ["Pairing", "paired"]
 
-_NOT_THE_JOBS = {"policy", "seeds"}
+_NOT_THE_JOBS = {"policy", "precision", "seeds"}
 """Keys of the configuration that change neither the jobs nor the machines."""
 _KEYS_SHOWN = 2
 """More differing keys than these make labels that nobody reads."""

@@ -13,9 +13,11 @@ from dagsim.experiment.scenario import scenario_of
 from dagsim.metrics import Summary, summarize
 from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
+from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.seam import Conversation, Policy, View
+from dagsim.traces.trace_file import TraceFile
 
-__all__ = ["Result", "Step", "Timed", "check", "evaluate", "replicate_seeds", "simulate"]
+__all__ = ["Result", "Step", "Timed", "check", "evaluate", "experiment_seeds", "replicate_seeds", "simulate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def evaluate(
     Raises:
         InputError, SimulationError: As ``check`` and ``simulate``.
     """
-    seeds = seeds or replicate_seeds(config.seed, config.seeds)
+    seeds = seeds or experiment_seeds(config)
     runs = [(policy, seed) for seed in seeds for policy in policies]
     for done, (policy, seed) in enumerate(runs):
 
@@ -100,6 +102,14 @@ def check(config: Config, policies: Iterable[str]) -> None:
         made = scenario.policies.create(policy)
         if not callable(getattr(made, "decide", None)):
             raise UnknownName(f"policy {policy!r}: {made!r} has no method decide(view)")
+
+
+def experiment_seeds(config: Config) -> tuple[int, ...]:
+    """The seeds of an experiment: those of its replicates, or the numbers of the windows of its trace."""
+    workload = config.workload
+    if config.system.kind == "cluster" and isinstance(workload, TraceFile) and workload.window is not None:
+        return seeds_of(WINDOWS, workload.windows or config.seeds)
+    return replicate_seeds(config.seed, config.seeds)
 
 
 def replicate_seeds(root: int, count: int) -> tuple[int, ...]:

@@ -35,7 +35,10 @@ def test_only_seeds_in_common_are_compared(tmp_path: Path) -> None:
 def test_one_policy_twice_is_labelled_with_what_differs(tmp_path: Path) -> None:
     one, other = ran(tmp_path, "fifo"), ran(tmp_path, "fifo", "preemption.on_resume=restart")
     lines, differences = paired([one, other])
-    assert {line.policy for line in lines} == {"fifo @ preemption.on_resume=resume", "fifo @ preemption.on_resume=restart"}
+    assert {line.policy for line in lines} == {
+        "fifo @ preemption.on_resume=resume",
+        "fifo @ preemption.on_resume=restart",
+    }
     assert differences == [
         f"preemption.on_resume: resume in {one.path.name}, restart in {other.path.name}",
     ]
