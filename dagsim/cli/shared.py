@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -14,8 +14,10 @@ from dagsim.cli.options import Experiment, Output, TraceFlags
 if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
     from dagsim.experiment.folder import RunFolder, RunLine
+    from dagsim.experiment.precise import Precise
 
 __all__ = [
+    "Kept",
     "cluster_of",
     "configured",
     "experiment",
@@ -26,7 +28,7 @@ __all__ = [
     "run_policies",
 ]
 
-_BESIDE_RESUME = {"resume", "workers", "plots", "json_", "quiet"}
+_BESIDE_RESUME = {"resume", "workers", "plots", "json_", "quiet", "wide", "table"}
 """Parameters that do not say what is run."""
 
 
@@ -54,18 +56,32 @@ def experiment(
     """
     from dagsim.config.schema import Setting
 
-    settings = [*more, *given(policy=policy, seeds=what.seeds, seed=what.seed)]
+    settings = [*more, *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision)]
     if what.system is not None:
         settings.append(Setting(f"--system {what.system}", "system.kind", what.system))
     reading = given(**{f"workload.options.{key}": value for key, value in trace.reading().items()})
     if trace.format_ is not None and not more:
         reading.append(Setting(f"--format {trace.format_}", "workload.format", trace.format_))
+    if trace.windows is not None:
+        reading.append(Setting(f"--windows {trace.windows}", "seeds", trace.windows))
+    options = {"window": "--window-jobs", "windows": "--windows"}
+    reading += [Setting(options[key], f"workload.{key}", value) for key, value in trace.windowed().items()]
     _refuse_without_trace(what, trace, reading, settings)
     chosen = configured(what.config, what.set_, [*settings, *reading], what.workload)
     cluster = _cluster(chosen, trace.cluster, quiet=quiet)
     if cluster:
         chosen = configured(what.config, what.set_, [*settings, *reading, *cluster], what.workload)
-    return chosen
+    return _one_run_of_a_trace(chosen)
+
+
+def _one_run_of_a_trace(config: Config) -> Config:
+    """One seed for all of a trace, unless more were asked for: most are the same run again."""
+    from dagsim.experiment.labels import sample_of
+    from dagsim.metrics.standings import Sample
+
+    if sample_of(config) is not Sample.TRACE or "seeds" in config.model_fields_set:
+        return config
+    return config.model_copy(update={"seeds": 1})
 
 
 def given(**options: Any) -> list[Setting]:
@@ -132,14 +148,20 @@ def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Se
 def run_policies(command: str, config: Config, policies: Sequence[str], output: Output) -> None:
     """Run the policies into a new folder, print what came out, and draw it; ends with 1 if one of them failed."""
     label = policies[0] if len(policies) == 1 else f"{len(policies)}-policies"
-    folder, lines = run_kept(command, config, policies, output, label=label)
-    _tell(folder, lines, output)
+    _tell(run_kept(command, config, policies, output, label=label), output)
 
 
 def resume_policies(command: str, output: Output) -> None:
     """Go on with the run of ``--resume``, and end as ``run_policies`` does."""
-    folder, lines = resume_kept(command, output)
-    _tell(folder, lines, output)
+    _tell(resume_kept(command, output), output)
+
+
+class Kept(NamedTuple):
+    """A run folder, its lines, and where a precision was asked for, how it was reached."""
+
+    folder: RunFolder
+    lines: list[RunLine]
+    precise: Precise | None = None
 
 
 def run_kept(
@@ -151,20 +173,26 @@ def run_kept(
     label: str | None = None,
     seeds: Sequence[int] | None = None,
     plan: Mapping[str, Any] | None = None,
-) -> tuple[RunFolder, list[RunLine]]:
-    """Run the policies into a new folder under a progress bar; Ctrl-C keeps what is finished and ends with 130."""
+) -> Kept:
+    """Run the policies into a new folder under a progress bar; Ctrl-C keeps what is finished and ends with 130.
+
+    ``seeds`` are those of the configuration unless given, or so many as its precision takes.
+    """
     from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.precise import rule_for, seeds_for
     from dagsim.experiment.run import check
 
     check(config, policies, keep_going=len(policies) > 1)
+    if config.precision is not None and seeds is None:
+        seeds = seeds_for(config, rule_for(config).start)
     argv = ["dagsim", *sys.argv[1:]]
     folder = RunFolder.create(
         output.out, command, config, argv=argv, label=label, seeds=seeds, policies=policies, plan=plan
     )
-    return folder, _run(folder, output)
+    return _run(folder, output)
 
 
-def resume_kept(command: str, output: Output) -> tuple[RunFolder, list[RunLine]]:
+def resume_kept(command: str, output: Output) -> Kept:
     """Go on with the run of ``--resume`` as ``run_kept`` began it.
 
     Raises:
@@ -181,7 +209,7 @@ def resume_kept(command: str, output: Output) -> tuple[RunFolder, list[RunLine]]
     if made_by != command:
         raise InputError(f"{folder.path}: was made by dagsim {made_by}: dagsim {made_by} --resume {folder.path}")
     folder.resume()
-    return folder, _run(folder, output)
+    return _run(folder, output)
 
 
 def _refuse_beside_resume() -> None:
@@ -198,25 +226,26 @@ def _refuse_beside_resume() -> None:
         raise InputError(f"--resume goes on as the run was configured; leave out {', '.join(wrong)}")
 
 
-def _run(folder: RunFolder, output: Output) -> list[RunLine]:
+def _run(folder: RunFolder, output: Output) -> Kept:
     """Run what the folder lacks, under a progress bar."""
+    from dagsim.experiment.precise import run_until_precise
     from dagsim.experiment.runner import run_into
     from dagsim.experiment.stopping import exit_code
     from dagsim.experiment.workers import cores
     from dagsim.report.terminal import progress
 
-    policies, seeds = folder.manifest["policies"], folder.manifest["seeds"]
+    config, policies, workers = folder.config, folder.manifest["policies"], output.workers or cores()
     try:
         with progress(wanted=not (output.quiet or output.json_)) as watch:
-            return run_into(
-                folder,
-                folder.config,
-                policies,
-                watch,
-                seeds,
-                workers=output.workers or cores(),
-                keep_going=len(policies) > 1,
-            )
+
+            def run(seeds: Sequence[int]) -> list[RunLine]:
+                several = len(policies) > 1
+                return run_into(folder, config, policies, watch, seeds, workers=workers, keep_going=several)
+
+            if config.precision is None or folder.manifest["command"] == "tune":
+                return Kept(folder, run(folder.manifest["seeds"]))
+            precise = run_until_precise(folder, config, run)
+            return Kept(folder, precise.lines, precise)
     except KeyboardInterrupt as stop:
         command = f"dagsim {folder.manifest['command']} --resume {folder.path}"
         text = f"interrupted: {len(folder.lines())} finished runs are kept in {folder.path}; go on with: {command}"
@@ -224,16 +253,14 @@ def _run(folder: RunFolder, output: Output) -> list[RunLine]:
         raise typer.Exit(exit_code(stop)) from None
 
 
-def _tell(folder: RunFolder, lines: Sequence[RunLine], output: Output) -> None:
-    """Print and draw what came out."""
-    from dagsim.metrics.standings import standings
-
+def _tell(kept: Kept, output: Output) -> None:
+    """Print and draw what came out; ends with 1 if a policy failed."""
+    folder, lines, precise = kept
     failures, several = folder.failures(), len(folder.manifest["policies"]) > 1
     if output.json_:
-        ranked = {"standings": [standing.to_dict() for standing in standings(lines)]} if several else {}
-        typer.echo(json.dumps(folder.to_dict() | ranked))
+        typer.echo(json.dumps(folder.to_dict() | _ranked(kept, several)))
     elif not output.quiet:
-        _print(folder, lines, several)
+        _print(folder, lines, output, precise.notes() if precise is not None else ())
     if output.plots:
         from dagsim.report.drawing import draw
 
@@ -244,18 +271,38 @@ def _tell(folder: RunFolder, lines: Sequence[RunLine], output: Output) -> None:
         raise typer.Exit(1)
 
 
-def _print(folder: RunFolder, lines: Sequence[RunLine], several: bool) -> None:
-    from dagsim.report.tables import comparison_table, observed_table, summary_table, workload_notes
-    from dagsim.report.terminal import console
+def _ranked(kept: Kept, several: bool) -> dict[str, Any]:
+    """The comparison of several policies, and how a precision was reached, for JSON."""
+    from dagsim.experiment.labels import sample_of
+    from dagsim.metrics.standings import METHOD, standings
 
-    table = comparison_table(lines) if several else summary_table(lines)
-    for failure in folder.failures():
-        table.add_row(failure.policy, "failed")
-    console().print(table)
+    ranked: dict[str, Any] = {}
+    if several:
+        table = standings(kept.lines, sample=sample_of(kept.folder.config))
+        ranked = {"method": METHOD, "standings": [standing.to_dict() for standing in table]}
+    if kept.precise is not None:
+        ranked["precision"] = kept.precise.to_dict()
+    return ranked
+
+
+def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: Iterable[str] = ()) -> None:
+    from dagsim.experiment.labels import sample_of, workload_label
+    from dagsim.report.comparison import comparison_table
+    from dagsim.report.tables import observed_table, summary_table, workload_notes
+    from dagsim.report.terminal import console, show_grid
+
+    workload, sample = workload_label(folder.config), sample_of(folder.config)
+    if len({line.policy for line in lines}) > 1:
+        table = comparison_table(lines, workload=workload, sample=sample, wide=output.wide)
+    else:
+        table = summary_table(lines, workload=workload, sample=sample)
+    show_grid(table, output.table, wide=output.wide)
+    for failed in dict.fromkeys(failure.policy for failure in folder.failures()):
+        typer.echo(f"failed: {failed}")
     first = {line.policy: line for line in reversed(lines)}  # of several seeds the first
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:
             console().print(observed_table(policy, line.workload["observed"]))
-    for note in workload_notes([line.workload for line in lines]):
+    for note in (*notes, *workload_notes([line.workload for line in lines])):
         typer.echo(note)
     typer.echo(f"run folder: {folder.path}")

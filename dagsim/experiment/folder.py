@@ -39,7 +39,7 @@ from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.journal import Failure, Journal, Metrics, RunLine
 from dagsim.experiment.manifest import READABLE, SCHEMA, file_hash, manifest
 from dagsim.experiment.record import CLOCKED, Record, record_of
-from dagsim.experiment.run import Result, replicate_seeds
+from dagsim.experiment.run import Result, experiment_seeds
 from dagsim.experiment.scenario import scenario_of
 from dagsim.files import Lock, replaced
 from dagsim.model import JobFacts
@@ -85,7 +85,7 @@ class RunFolder:
         """
         created = now or datetime.now(UTC)
         digest = config_hash(config)
-        ran = tuple(seeds or replicate_seeds(config.seed, config.seeds))
+        ran = tuple(seeds or experiment_seeds(config))
         trace = config.trace_path()
         name = f"{created:%Y%m%dT%H%M%SZ}-{command}-{_slug(label or config.policy)}-s{config.seed}-{digest[:6]}"
         try:

@@ -18,9 +18,11 @@ from dagsim.experiment.workers import in_order
 from dagsim.metrics import Summary, summarize
 from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
+from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.seam import Conversation, Policy, View, decisions_of
+from dagsim.traces.trace_file import TraceFile
 
-__all__ = ["Result", "Run", "Step", "Timed", "check", "evaluate", "replicate_seeds", "simulate"]
+__all__ = ["Result", "Run", "Step", "Timed", "check", "evaluate", "experiment_seeds", "replicate_seeds", "simulate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def evaluate(
     Raises:
         InputError, SimulationError: As ``check`` and ``simulate``.
     """
-    runs = runs_of(policies, seeds or replicate_seeds(config.seed, config.seeds))
+    runs = runs_of(policies, seeds or experiment_seeds(config))
     heard = None if watch is None else steps(runs, watch)
     yield from in_order(partial(_simulated, config), runs, workers, heard)
 
@@ -157,6 +159,14 @@ def _blame(policy: str, error: Exception) -> PolicyFailed:
     text = " ".join(str(error).split())[:300]
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return PolicyFailed(f"policy {policy!r} raised {what} ({at.filename}:{at.lineno} in {at.name})")
+
+
+def experiment_seeds(config: Config) -> tuple[int, ...]:
+    """The seeds of an experiment: those of its replicates, or the numbers of the windows of its trace."""
+    workload = config.workload
+    if config.system.kind == "cluster" and isinstance(workload, TraceFile) and workload.window is not None:
+        return seeds_of(WINDOWS, workload.windows or config.seeds)
+    return replicate_seeds(config.seed, config.seeds)
 
 
 def replicate_seeds(root: int, count: int) -> tuple[int, ...]:

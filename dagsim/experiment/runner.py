@@ -10,8 +10,9 @@ from dagsim.config.schema import Config
 from dagsim.errors import InputError, SimulationError
 from dagsim.experiment.folder import RunFolder, RunLine
 from dagsim.experiment.journal import Failure
+from dagsim.experiment.labels import sample_of
 from dagsim.experiment.record import Record, record_of
-from dagsim.experiment.run import Run, Watch, replicate_seeds, runs_of, simulate, steps
+from dagsim.experiment.run import Run, Watch, experiment_seeds, runs_of, simulate, steps
 from dagsim.experiment.stopping import Stops
 from dagsim.experiment.workers import in_order
 from dagsim.files import write_text
@@ -66,7 +67,7 @@ def _run(
 ) -> None:
     """Run what the folder does not hold yet."""
     there = {(line.policy, line.seed) for line in folder.lines()}
-    todo = [run for run in runs_of(policies, seeds or replicate_seeds(config.seed, config.seeds)) if run not in there]
+    todo = [run for run in runs_of(policies, seeds or experiment_seeds(config)) if run not in there]
     failed: set[str] = set()
     work: Callable[[Run, Callable[[int], None]], Record | Failure] = partial(_outcome, config, keep_going)
     heard = None if watch is None else steps(todo, watch, len(there))
@@ -100,7 +101,7 @@ def _ended(folder: RunFolder) -> list[RunLine]:
     if failures and not lines:
         raise SimulationError(f"every policy failed; the first with {failures[0].error}")
     if len({line.policy for line in lines}) > 1:
-        write_comparison(standings(lines), folder.path / "comparison.csv")
+        write_comparison(standings(lines, sample=sample_of(folder.config)), folder.path / "comparison.csv")
     if failures:
         names = ", ".join(dict.fromkeys(failure.policy for failure in failures))
         folder.finish("failed", f"{len(failures)} of the policies failed: {names}")
