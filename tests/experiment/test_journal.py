@@ -145,7 +145,7 @@ def test_a_folder_of_an_older_dagsim_is_read_but_not_resumed(tmp_path: Path) -> 
     (folder.path / "runs.jsonl").write_text(old)
     again = RunFolder.open(folder.path)
     assert len(again.lines()) == 3
-    with pytest.raises(RunFolderError, match="cannot be resumed.*older dagsim.*run it anew"):
+    with pytest.raises(RunFolderError, match=r"cannot be resumed.*older dagsim.*run it anew"):
         again.resume()
 
 
