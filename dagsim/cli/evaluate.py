@@ -34,7 +34,7 @@ def evaluate(
     Example: dagsim eval --algo sjf --workload steady --set workload.load=0.7
     """
     if output.resume is not None:
-        resume_policies("eval", output)
+        resume_policies("eval", output, what, trace, algo=algo, checkpoint=checkpoint)
         return
     from dagsim.experiment.agents import AGENTS, agent_spec
 
@@ -66,7 +66,7 @@ def baseline(
     Example: dagsim baseline --workload heterogeneous-dag --seeds 10
     """
     if output.resume is not None:
-        resume_policies("baseline", output)
+        resume_policies("baseline", output, what, trace, algo=algo, reference=reference)
         return
     from dagsim.experiment.scenario import scenario_of
 

@@ -39,7 +39,8 @@ def replay(
     Example: dagsim replay --trace batch_task.csv.gz --algo sjf --limit 1000
     """
     if output.resume is not None:
-        resume_policies("replay", output)
+        what = Experiment(config=config, set_=set_, seed=seed)
+        resume_policies("replay", output, what, reading, trace=trace, algo=algo, report=report)
         return
     if trace is None:
         raise typer.BadParameter("which trace? (or --resume RUN)", param_hint="'--trace'")

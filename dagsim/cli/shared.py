@@ -28,9 +28,6 @@ __all__ = [
     "run_policies",
 ]
 
-_BESIDE_RESUME = {"resume", "workers", "plots", "json_", "quiet", "wide", "table"}
-"""Parameters that do not say what is run."""
-
 
 def configured(
     file: str | None, settings: Iterable[str] | None, given: Iterable[Setting] = (), workload: str | None = None
@@ -151,9 +148,9 @@ def run_policies(command: str, config: Config, policies: Sequence[str], output: 
     _tell(run_kept(command, config, policies, output, label=label), output)
 
 
-def resume_policies(command: str, output: Output) -> None:
-    """Go on with the run of ``--resume``, and end as ``run_policies`` does."""
-    _tell(resume_kept(command, output), output)
+def resume_policies(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> None:
+    """Go on with the run of ``--resume``, and end as ``run_policies`` does; all else must be left out."""
+    _tell(resume_kept(command, output, *groups, **options), output)
 
 
 class Kept(NamedTuple):
@@ -192,7 +189,7 @@ def run_kept(
     return _run(folder, output)
 
 
-def resume_kept(command: str, output: Output) -> Kept:
+def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> Kept:
     """Go on with the run of ``--resume`` as ``run_kept`` began it.
 
     Raises:
@@ -202,7 +199,7 @@ def resume_kept(command: str, output: Output) -> Kept:
     from dagsim.errors import InputError
     from dagsim.experiment.folder import RunFolder
 
-    _refuse_beside_resume()
+    _refuse_beside_resume(groups, options)
     assert output.resume is not None
     folder = RunFolder.open(output.resume)
     made_by = folder.manifest["command"]
@@ -212,18 +209,16 @@ def resume_kept(command: str, output: Output) -> Kept:
     return _run(folder, output)
 
 
-def _refuse_beside_resume() -> None:
+def _refuse_beside_resume(groups: Iterable[Experiment | TraceFlags], options: Mapping[str, Any]) -> None:
     """Raise where an option stands beside ``--resume`` that the run folder answers already."""
-    import click
-
     from dagsim.errors import InputError
 
-    context = click.get_current_context()
-    source = click.core.ParameterSource.COMMANDLINE
-    given = [each for each in context.command.params if context.get_parameter_source(each.name or "") is source]
-    wrong = [each.opts[0] for each in given if each.name not in _BESIDE_RESUME]
+    wrong = [name for name, value in options.items() if value is not None]
+    for group in groups:
+        wrong += [name for name, value in group._asdict().items() if value != group._field_defaults[name]]
     if wrong:
-        raise InputError(f"--resume goes on as the run was configured; leave out {', '.join(wrong)}")
+        names = ", ".join(f"--{name.strip('_').replace('_', '-')}" for name in wrong)
+        raise InputError(f"--resume goes on as the run was configured; leave out {names}")
 
 
 def _run(folder: RunFolder, output: Output) -> Kept:

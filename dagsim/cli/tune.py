@@ -72,7 +72,9 @@ def tune(
 
     output = Output(out, False, json_, quiet, wide, table, workers, resume)
     if resume is not None:
-        folder, lines, _ = resume_kept("tune", output)
+        folder, lines, _ = resume_kept(
+            "tune", output, Experiment(workload, config, set_, system), trace, algo=algo, param=param, keep=keep
+        )
     else:
         if algo is None:
             raise typer.BadParameter("which scheduler? (or --resume RUN)", param_hint="'--algo'")

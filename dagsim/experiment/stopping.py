@@ -19,7 +19,7 @@ class Stopped(KeyboardInterrupt):
     """A stop by another signal than Ctrl-C; whoever handles that handles this."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
+        super().__init__(number)  # NumPy makes an exception anew from what it was given
         self.number = number
 
 

@@ -150,7 +150,7 @@ def damage(path: Path, name: str, content: bytes | None) -> None:
         (
             "manifest.json",
             b'{"schema": 99}',
-            r"manifest\.json: not of a run folder that this version reads \(schema 1 or 2\)",
+            r"manifest\.json: not of a .* this version reads \(schema 1 or 2\)",
         ),
         ("manifest.json", b"[", r"manifest\.json: not readable as JSON"),
         ("config.yaml", b"sed: 1\n", r"its configuration cannot be read:\n.*did you mean 'seed'"),
