@@ -8,7 +8,7 @@ __all__ = ["Admit", "Decision", "Migrate", "Placement", "Preempt", "Reject", "Sh
 
 
 class Waiting(Protocol):
-    """A ready task, as the view hands it out (``dagsim.systems.cluster.state.TaskState``)."""
+    """A ready task, as the view hands it out (``dagsim.systems.cluster.api.TaskState``)."""
 
     waiting: int
 

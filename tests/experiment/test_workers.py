@@ -54,7 +54,7 @@ def is_alive(pid: int) -> bool:
 
 def test_an_error_comes_at_its_turn() -> None:
     outcomes: list[int] = []
-    with pytest.raises(SimulationError, match="^seven$"):
+    with pytest.raises(SimulationError, match=r"^seven$"):
         outcomes.extend(in_order(odd_fails, [*range(7), 7, 8], 2))
     outcomes.clear()
     with pytest.raises(SimulationError, match="seven"):  # noqa: PT012

@@ -39,7 +39,8 @@ line after its ``yield``. Nothing else happens during an answer, and time stands
 - ``truth`` is not for policies: what an instance really takes.
 
 **JobState**: ``job`` (the ``Job`` as submitted), ``number``, ``tasks`` (all of them, done or not), ``tasks_left`` (not
-done), ``service_gpu_s`` (GPU-seconds that its ended runs held).
+done), ``ideal_s`` (its estimated critical path as it arrived), ``service_gpu_s`` (GPU-seconds that its ended runs
+held).
 
 **Run**, one attempt of some instances of a task, between its start and its end.
 

@@ -19,33 +19,37 @@ __all__ = ["Frontier", "Index", "JobState", "Key", "Queue", "RunIndex", "TaskSta
 class JobState:
     """A job in the system. ``number`` counts arrivals from 0."""
 
-    __slots__ = ("job", "number", "places", "service_gpu_s", "tasks", "tasks_left")
+    __slots__ = ("ideal_s", "job", "number", "places", "service_gpu_s", "tasks", "tasks_left")
 
     def __init__(self, job: Job, number: int) -> None:
         self.job = job
         self.number = number
         self.tasks: list[TaskState] = []
         self.tasks_left = len(job.graph.tasks)
+        self.ideal_s = 0.0
+        """Its critical path by the estimates, as it arrived."""
         self.service_gpu_s = 0.0
         """GPU-seconds its ended runs have held."""
         self.places: dict[int, dict[int, int]] = {}
         """Per finished task how many instances ran on which node; kept only where a network needs it."""
 
     def rank(self) -> float:
-        """Set every task's ``rank_s`` from its ``best_s``; returns the job's critical path."""
+        """Set every task's ``rank_s`` from its ``best_s``; returns the job's critical path, ``ideal_s``."""
         tasks = self.tasks
         if len(tasks) == 1:
-            return tasks[0].rank_s
+            self.ideal_s = tasks[0].rank_s
+            return self.ideal_s
         ranks = self.job.graph.upward_rank([task.best_s for task in tasks])
         for task, rank_s in zip(tasks, ranks, strict=True):
             task.rank_s = rank_s
-        return max(ranks)
+        self.ideal_s = max(ranks)
+        return self.ideal_s
 
     def copy(self, machines: ClusterState) -> JobState:
         """An equal job on ``machines``, a copy of those it is on now."""
         twin = JobState(self.job, self.number)
         twin.tasks = [task.copy(twin, machines) for task in self.tasks]
-        twin.tasks_left = self.tasks_left
+        twin.tasks_left, twin.ideal_s = self.tasks_left, self.ideal_s
         twin.service_gpu_s = self.service_gpu_s
         twin.places = {task: dict(places) for task, places in self.places.items()}
         return twin

@@ -164,8 +164,7 @@ def test_a_start_is_told_in_the_line_after_it_and_an_end_before_what_follows():
 
 
 def test_expected_ends_wait_for_inputs_that_are_late():
-    # b reads 10 GB from the other node at 1 GB/s: fetched from 1 to 11, done at 16;
-    # until then the fetch is as good as done
+    # b reads 10 GB from the other node at 1 GB/s: fetched from 1 to 11, done at 16; late inputs count as there
     nodes = [Node(name, gpu_type("V100"), 1) for name in "nm"]
     graph = TaskGraph((Task("a", 1), Task("b", 5)), (Edge(0, 1, 10e9),))
     jobs = [Job("j", graph), *(Job.single(str(at), Task("t", 100, 2, True), at) for at in (2, 8, 12))]

@@ -93,7 +93,7 @@ def _virtual_arrival(task: TaskState) -> float:
 
 
 def _per_ideal_second(task: TaskState) -> float:
-    return 1.0 / max(max([each.rank_s for each in task.job.tasks]), _SHORTEST_S)
+    return 1.0 / max(task.job.ideal_s, _SHORTEST_S)
 
 
 def _per_second(task: TaskState) -> float:

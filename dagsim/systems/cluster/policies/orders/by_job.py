@@ -19,14 +19,15 @@ __all__ = ["JobOrdered", "scpt", "sjf_cp", "srpt_work"]
 
 class JobOrdered:
     """Start the first task by ``(job_key, longest path to the end)`` that fits, until none does. Jobs of which a run
-    ended are ranked again. Cost per decision: O(demand classes + log tasks)."""
+    ended are ranked again, unless the key is ``fixed``. Cost per decision: O(demand classes + log tasks)."""
 
-    def __init__(self, job_key: JobKey, placement: str | PlacementRule = "best-fit") -> None:
+    def __init__(self, job_key: JobKey, placement: str | PlacementRule = "best-fit", *, fixed: bool = False) -> None:
         self._key = job_key
+        self._fixed = fixed
         self._place = placing(placement).place
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        queue = view.index(self._key, lambda: JobQueue(self._key, by_rank))
+        queue = view.index(self._key, lambda: JobQueue(self._key, by_rank, fixed=self._fixed))
         queue.rank_again()
         for task in queue.heads():
             placement = self._place(view, task) if view.fits(task) else None
@@ -49,7 +50,7 @@ def srpt_work(placement: str | PlacementRule = "best-fit") -> JobOrdered:
 def sjf_cp(placement: str | PlacementRule = "best-fit") -> JobOrdered:
     """Shortest job first by its total work, started or not, and inside it the critical path first (a baseline of
     Decima, Mao et al., SIGCOMM 2019). Clairvoyant. Cost: ``JobOrdered``."""
-    return JobOrdered(by_total_work, placement)
+    return JobOrdered(by_total_work, placement, fixed=True)
 
 
 def by_path_left(job: JobState) -> float:

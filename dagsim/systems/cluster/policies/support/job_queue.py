@@ -13,24 +13,29 @@ __all__ = ["JobKey", "JobQueue"]
 JobKey: TypeAlias = Callable[[JobState], float]
 """Ranks a job, smaller first."""
 
-_Entry: TypeAlias = tuple[float, float, int, int, TaskState]
-"""Key of the job, key of the task, order, piece, task."""
+_Task: TypeAlias = tuple[float, int, int, TaskState]
+"""Key of the task, order, piece, task."""
+_Entry: TypeAlias = tuple[float, float, int, int, int]
+"""Key of the job, then of its first task as they were: key, order, piece; and the job's number."""
 
 
 class JobQueue:
     """Ready tasks by ``(job_key, task_key, order)`` within each demand class; a job's key is asked for again when a
-    task of it becomes ready, by ``rank_again`` after a run of it has ended, and by ``refresh``.
+    task of it becomes ready, by ``rank_again`` after a run of it has ended, and by ``refresh``; never if it is
+    ``fixed``.
 
-    Cost: O(log n) per task that comes, O(log n) per waiting task of a job that is refreshed and has moved, O(demand
+    A heap of jobs by key and first task for each demand class, and a heap of tasks for each of its jobs. Cost: O(log n)
+    per task that comes or goes, O(demand classes + log n) per job that is refreshed, whatever its width, O(demand
     classes) per question.
     """
 
-    def __init__(self, job_key: JobKey, task_key: Key) -> None:
+    def __init__(self, job_key: JobKey, task_key: Key, *, fixed: bool = False) -> None:
         self._job_key = job_key
         self._task_key = task_key
+        self._fixed = fixed
+        self._tasks: dict[DemandClass, dict[int, list[_Task]]] = {}
         self._heaps: dict[DemandClass, list[_Entry]] = {}
         self._keys: dict[int, float] = {}
-        self._tasks: dict[int, dict[TaskState, None]] = {}
         self._moved: dict[JobState, None] = {}
         """Jobs of which a run has ended and that are not ranked again yet."""
 
@@ -40,53 +45,68 @@ class JobQueue:
         number = task.job.number
         if number not in self._keys:
             self._keys[number] = self._job_key(task.job)
-        self._tasks.setdefault(number, {})[task] = None
-        self._enter(task, self._keys[number])
+        tasks = self._tasks.setdefault(task.demand, {}).setdefault(number, [])
+        entry = (self._task_key(task), task.order, task.piece, task)
+        heappush(tasks, entry)
+        if tasks[0] is entry:
+            self._enter(task.demand, number)
 
     def ended(self, run: Run, now: float) -> None:
         """The key of the run's job may have moved; what follows from the end is yet to happen."""
         self._moved[run.job] = None
 
     def rank_again(self) -> None:
-        """Rank the jobs of which a run has ended."""
+        """Rank the jobs of which a run has ended, and forget those that have left."""
         for job in self._moved:
-            self.refresh(job)
+            if job.tasks_left:
+                self.refresh(job)
+            else:
+                self._keys.pop(job.number, None)
         self._moved.clear()
 
     def refresh(self, job: JobState) -> None:
         """The job's key may have moved."""
-        known = self._keys.get(job.number)
-        if known is None:
+        number = job.number
+        known = self._keys.get(number)
+        if known is None or self._fixed:
             return
-        waiting = [task for task in self._tasks[job.number] if task.waiting]
-        if waiting and (key := self._job_key(job)) != known:
-            self._keys[job.number] = key
-            for task in waiting:
-                self._enter(task, key)
+        demands = [demand for demand in self._tasks if self._first(demand, number) is not None]
+        if demands and (key := self._job_key(job)) != known:
+            self._keys[number] = key
+            for demand in demands:
+                self._enter(demand, number)
 
     def heads(self) -> Iterator[TaskState]:
         """The first task of each demand class, first of all first."""
         first = []
-        for heap in self._heaps.values():
-            while heap and self._stale(heap[0]):
-                self._forget(heappop(heap)[-1])
-            if heap:
-                first.append(heap[0])
-        for entry in sorted(first):
-            yield entry[-1]
+        for demand, heap in self._heaps.items():
+            while heap:
+                entry = heap[0]
+                key, _, order, piece, number = entry
+                task = self._first(demand, number)
+                current = task is not None and self._keys[number] == key
+                if task is not None and current and (task[1], task[2]) == (order, piece):
+                    first.append((entry, task[3]))
+                    break
+                heappop(heap)
+                if current:  # its first task of then has been started
+                    self._enter(demand, number)
+        for _, head in sorted(first):
+            yield head
 
-    def _enter(self, task: TaskState, key: float) -> None:
-        heap = self._heaps.setdefault(task.demand, [])
-        heappush(heap, (key, self._task_key(task), task.order, task.piece, task))
+    def _enter(self, demand: DemandClass, number: int) -> None:
+        """Put the job with its first task among those of the class."""
+        key, order, piece, _ = self._tasks[demand][number][0]
+        heappush(self._heaps.setdefault(demand, []), (self._keys[number], key, order, piece, number))
 
-    def _forget(self, task: TaskState) -> None:
-        """Drop a task that is not waiting any more, and its job's key with the last of them."""
-        number = task.job.number
-        if not task.waiting and number in self._tasks:
-            self._tasks[number].pop(task, None)
-            if not self._tasks[number]:
-                del self._tasks[number], self._keys[number]
-
-    def _stale(self, entry: _Entry) -> bool:
-        task = entry[-1]
-        return not task.waiting or self._keys.get(task.job.number) != entry[0]
+    def _first(self, demand: DemandClass, number: int) -> _Task | None:
+        """The job's first task of the class that waits."""
+        tasks = self._tasks[demand].get(number)
+        if tasks is None:
+            return None
+        while tasks and not tasks[0][3].waiting:
+            heappop(tasks)
+        if not tasks:
+            del self._tasks[demand][number]
+            return None
+        return tasks[0]

@@ -46,7 +46,6 @@ class LeastRemaining:
         self._known.discard(run.id)
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
-        view.follow(self)
         return self._start.decide(view) or self._take_over(view)
 
     def _take_over(self, view: ClusterView) -> list[Decision]:
@@ -54,6 +53,7 @@ class LeastRemaining:
         pair = view.typed_queue(self._left).first()
         if pair is None:
             return []
+        view.follow(self)
         task = pair[0]
         looked_at: list[tuple[float, tuple[float, int]]] = []
         chosen = make_room(view, task, self._with_more_left(view, task, looked_at))
