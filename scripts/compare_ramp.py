@@ -20,22 +20,28 @@ import json
 import sys
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from dagsim.errors import DagsimError, InputError
 from dagsim.files import write_text
 from dagsim.metrics import paired_ratio
 from dagsim.model import gpu_type
 from dagsim.systems.ramp import (
+    DDLS,
+    PLAIN,
     RAMP_POLICIES,
     ComputationGraph,
-    RampScenario,
+    Fabric,
+    Planner,
+    Ramp,
+    RampKernel,
+    RampWorkload,
     read_graphs,
 )
 from dagsim.systems.ramp.gpus import costed
 from dagsim.systems.ramp.kpis import kpis
 
-__all__ = ["compare", "scenario"]
+__all__ = ["Setting", "compare", "made"]
 
 MODELS = ("alexnet", "gnmt", "resnet18", "squeezenet1_0", "vgg16")
 POLICIES = (
@@ -55,26 +61,39 @@ MIXED = ("A100-80",) * 16 + ("V100-32",) * 8 + ("T4",) * 8
 """Two communication groups of A100s, one of V100s and one of T4s."""
 
 
-def scenario(setting: str, graphs: dict[str, ComputationGraph], beta: str, placer: str) -> RampScenario:
-    """The scenario of a setting.
+class Setting(NamedTuple):
+    """What kernels are made of."""
+
+    workload: RampWorkload
+    planner: Planner
+    horizon_s: float
+
+    def kernel(self, seed: int) -> RampKernel:
+        """A kernel at the start of an episode; equal seeds, equal jobs."""
+        return RampKernel(self.workload.draw(seed), self.planner, horizon_s=self.horizon_s, seed=seed)
+
+
+def made(setting: str, graphs: dict[str, ComputationGraph], beta: str, placer: str) -> Setting:
+    """The setting of that name.
 
     Raises:
-        InputError: No such setting.
+        InputError: There is none.
     """
     known = tuple(graphs.values())
-    common: dict[str, Any] = {"jobs": 1001, "beta": beta, "placer": placer}
     match setting:
         case "ddls":
-            made = RampScenario(ddls=True, rules={"remembered": False}, gap_s=1000.0, horizon_s=1e6, **common)
+            planner = Planner(Fabric(Ramp(ddls=True)), DDLS.but(remembered=False), placer=placer)
+            return Setting(RampWorkload(known, 1001, beta, 1000.0), planner, 1e6)
         case "plain":
-            made = RampScenario(horizon_s=1000.0, **common)
+            return Setting(RampWorkload(known, 1001, beta, 1.0), Planner(Fabric(Ramp()), PLAIN, placer=placer), 1e3)
         case "mixed":
-            types = tuple(map(gpu_type, dict.fromkeys(MIXED)))
-            known = tuple(costed(graph, types[0], types) for graph in known)
-            made = RampScenario(gpus=MIXED, horizon_s=1000.0, **common)
+            types = tuple(map(gpu_type, MIXED))
+            distinct = tuple(dict.fromkeys(types))
+            known = tuple(costed(graph, distinct[0], distinct) for graph in known)
+            planner = Planner(Fabric(Ramp(), types), PLAIN, placer=placer)
+            return Setting(RampWorkload(known, 1001, beta, 1.0), planner, 1e3)
         case _:
             raise InputError(f"unknown setting {setting!r}; allowed: ddls, plain, mixed")
-    return made.drawing_from(known)
 
 
 def compare(
@@ -88,11 +107,11 @@ def compare(
     """Per policy and placer the figures of every seed, their means, and the ratio to ``max`` with ``first_fit``."""
     found: dict[str, dict[str, Any]] = {}
     for placer in placers:
-        made = scenario(setting, graphs, beta, placer)
+        world = made(setting, graphs, beta, placer)
         for policy in policies:
             runs = []
             for seed in seeds:
-                kernel = made.kernel(seed)
+                kernel = world.kernel(seed)
                 kernel.run(RAMP_POLICIES.create(policy))
                 runs.append(kpis(kernel))
             found[f"{policy}, {placer}"] = {
