@@ -12,6 +12,7 @@ DagsimError
 │   └── RunFolderError              a run folder or checkpoint that is missing, damaged or another's
 └── SimulationError
     ├── IllegalDecision             a policy decided what cannot be: task, time, reason
+    ├── PolicyFailed                a policy's own code raised something else
     └── Stalled                     the policy waits and nothing is left to wait for
 """
 
@@ -25,6 +26,7 @@ __all__ = [
     "IllegalDecision",
     "InputError",
     "ModelError",
+    "PolicyFailed",
     "RunFolderError",
     "SimulationError",
     "Stalled",
@@ -85,6 +87,10 @@ class SimulationError(DagsimError):
 
 class IllegalDecision(SimulationError):
     """A policy decided what cannot be done; the message names task, time and reason."""
+
+
+class PolicyFailed(SimulationError):
+    """A policy's own code raised something; the message names the policy, the exception and the line."""
 
 
 class Stalled(SimulationError):

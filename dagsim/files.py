@@ -1,14 +1,21 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, grow by whole pieces, and have one writer."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from weakref import finalize
 
 from dagsim.errors import InputError
 
-__all__ = ["replaced", "write_text"]
+try:
+    import fcntl
+except ImportError:  # not on Windows: nothing is locked there
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Lock", "append", "cut", "replaced", "write_text"]
 
 
 @contextmanager
@@ -36,3 +43,84 @@ def write_text(path: Path, text: str) -> None:
             temporary.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def append(path: Path, data: bytes, at: int) -> int:
+    """Write ``data`` to ``path`` behind its first ``at`` bytes, and cut off what stood there; returns the new size.
+
+    Where that fails (the disk is full), the file keeps its first ``at`` bytes. A process that is killed meanwhile may
+    leave more than these, never fewer.
+
+    Raises:
+        OSError: It cannot be written, or is shorter than ``at``.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT if at == 0 else os.O_WRONLY, 0o666)
+    try:
+        if os.fstat(handle).st_size < at:
+            raise OSError(None, f"is shorter than the {at} bytes that were written to it", str(path))
+        os.ftruncate(handle, at)
+        os.lseek(handle, at, os.SEEK_SET)
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[os.write(handle, left) :]
+        except BaseException:
+            os.ftruncate(handle, at)
+            raise
+    finally:
+        os.close(handle)
+    return at + len(data)
+
+
+def cut(path: Path, size: int) -> None:
+    """Cut ``path`` off behind its first ``size`` bytes; a file without any is removed.
+
+    Raises:
+        OSError: It cannot be, or it is shorter.
+    """
+    there = path.stat().st_size if path.exists() else 0
+    if there < size:
+        raise OSError(None, f"is shorter than the {size} bytes that were written to it", str(path))
+    if size == 0:
+        path.unlink(missing_ok=True)
+    elif there > size:
+        os.truncate(path, size)
+
+
+class Lock:
+    """The right to write to a folder: of one process at a time, and gone with it, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._release: finalize[[int], Lock] | None = None
+
+    @property
+    def held(self) -> bool:
+        """It is ours."""
+        return self._release is not None
+
+    def claim(self) -> bool:
+        """Take it, unless another has it; false then.
+
+        Raises:
+            OSError: The file cannot be made.
+        """
+        if self._release is not None:
+            return True
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+        if fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(handle)
+                return False
+            except OSError:
+                pass  # a file system without locks: better unguarded than not at all
+        self._release = finalize(self, os.close, handle)
+        return True
+
+    def release(self) -> None:
+        """Give it back."""
+        if self._release is not None:
+            self._release()
+            self._release = None

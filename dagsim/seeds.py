@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dagsim.errors import ConfigError
 
-__all__ = ["REPORT", "TRAIN", "VALIDATION", "part_of", "seeds_of"]
+__all__ = ["REPORT", "TRAIN", "VALIDATION", "WINDOWS", "part_of", "seeds_of"]
 
 TRAIN = range(1_000_000, 2_000_000)
 VALIDATION = range(2_000_000, 3_000_000)
 REPORT = range(3_000_000, 4_000_000)
-
+WINDOWS = range(4_000_000, 5_000_000)
+"""Not drawn from: the windows of a trace, counted, in experiments on windows."""
 
 _PARTS = {TRAIN: (0.0, 0.6), VALIDATION: (0.6, 0.8), REPORT: (0.8, 1.0)}
 

@@ -4,8 +4,8 @@
         [--policies "fair;srpt-cp[cap=5]"] [--seeds 1234,1,2] [--out FILE]
 
 W1: 10 executors, 50 jobs (overloaded, drains at the end); W2: 50 executors, 200 jobs (some 85 % loaded). A job is one
-of 154 TPC-H queries, uniformly; gaps are exponential with a mean of 25 s. The ratio to ``fair`` is that of the means,
-with a 95 % bootstrap interval over the seeds.
+of 154 TPC-H queries, uniformly; gaps are exponential with a mean of 25 s. The ratio to ``fair`` is the
+geometric mean of the ratios per seed, with a 95 % interval by Student's t on their logs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from dagsim.errors import DagsimError
-from dagsim.metrics import paired_ratio
+from dagsim.metrics import paired
 from dagsim.systems.spark import (
     SPARK_POLICIES,
     Episode,
@@ -78,11 +78,11 @@ def compare(
     }
     found: dict[str, dict[str, object]] = {}
     for policy, values in means.items():
-        ratio = paired_ratio(values, means[REFERENCE])
+        pair = paired(values, means[REFERENCE])
         found[policy] = {
             "mean_s": fmean(values),
             "sd_s": stdev(values) if len(values) > 1 else 0.0,
-            "ratio": [ratio.value, ratio.low, ratio.high],
+            "ratio": [pair.ratio, pair.low, pair.high],
             "by_seed_s": values,
         }
     return found

@@ -5,8 +5,8 @@
 Loads 0.5 to 1.1, a homogeneous and a heterogeneous cluster of 32 GPUs, independent and DAG jobs, exact and noisy
 durations: 32 cells. Each policy sees the same jobs on the same report seeds. Runs are kept as they end
 (``grid.jsonl``), so that a stopped grid goes on where it was; ``grid.csv`` has per cell and policy the mean completion
-time and its ratio to SJF with a 95 % interval, ``grid.png`` draws the ratios. ``--draw`` only makes the table and the
-figure anew.
+time and its ratio to SJF (geometric mean over seeds) with a 95 % interval, ``grid.png`` draws the ratios. ``--draw``
+only makes the table and the figure anew.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SHAPES = {"independent": "heterogeneous", "dag": "heterogeneous-dag"}
 ESTIMATES = ("exact", "noisy")
 KEPT = ("jct_s.mean", "jct_s.p99", "bounded_slowdown.mean", "rho_worst", "energy_kwh", "jobs_arrived", "jobs_completed")
 REFERENCE = "sjf"
-NAMES = ("policy", "mean", "ratio", "ratio_low", "ratio_high", "win_rate", "jct_s.p99", "energy_kwh")
+NAMES = ("policy", "mean", "ratio", "ratio_low", "ratio_high", "wins", "jct_s.p99", "energy_kwh")
 TUNED = ("eft-wait[theta=0.85,order=work]", "weighted-fair[alpha=-1]")
 """Variants that ``dagsim tune`` found, beside the policies as they are."""
 SLOW = ("rollout", "plan-ahead")

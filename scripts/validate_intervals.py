@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from dagsim.experiment.terminal import console
 from numpy.typing import NDArray
 
 from dagsim.errors import DagsimError, InputError
@@ -40,6 +39,7 @@ from dagsim.metrics.intervals import Bounds, geometric_mean, median, ratio_of_me
 from dagsim.metrics.precision import Ending, Precision
 from dagsim.metrics.student import two_sided_p
 from dagsim.metrics.verdict import holm
+from dagsim.report.terminal import console
 
 __all__ = ["SIZES", "Gate", "Population", "coverage", "populations"]
 

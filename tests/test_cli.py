@@ -40,7 +40,7 @@ def run_folder(root: Path) -> RunFolder:
 def test_eval_prints_a_table_and_leaves_a_run_folder(tmp_path: Path) -> None:
     result = fine("eval", "--algo", "sjf", *SMALL, "--seeds", 2, "--out", tmp_path)
     folder = run_folder(tmp_path)
-    assert "sjf: 20 of 20 jobs completed, 2 seeds" in result.stdout
+    assert "sjf: 20 of 20 jobs completed, heterogeneous, count 10, 2 seeds" in result.stdout
     assert "jct_s.mean" in result.stdout
     assert f"run folder: {folder.path}" in result.stdout
     assert (folder.state, folder.config.policy, folder.config.seeds) == ("done", "sjf", 2)
@@ -77,9 +77,9 @@ def test_compare_ranks_runs_on_the_same_jobs(tmp_path: Path) -> None:
     told = json.loads(fine("compare", *runs, "--reference", "fifo", "--csv", table, "--plot", picture, "--json").stdout)
     assert {standing["policy"] for standing in told["standings"]} == {"fifo", "sjf"}
     assert [standing["ratio"] for standing in told["standings"] if standing["policy"] == "fifo"] == [1]
-    assert table.read_text().startswith("policy,best,tied,mean,")
+    assert table.read_text().startswith("policy,best,mean,mean_low,")
     assert picture.stat().st_size > 1000
-    assert "ratio to" in fine("compare", *runs).stdout
+    assert "ratio: to fifo, geometric mean" in " ".join(fine("compare", *runs, "--reference", "fifo").stdout.split())
     unknown = dagsim("compare", *runs, "--metric", "jct_s.meen")
     assert unknown.exit_code == 2
     assert "there is no metric 'jct_s.meen'; did you mean 'jct_s.mean'?" in unknown.stderr
@@ -121,7 +121,7 @@ def test_a_run_repeats_from_its_own_folder_to_the_same_bytes(tmp_path: Path) -> 
 def test_baseline_ranks_policies_on_the_same_seeds(tmp_path: Path) -> None:
     result = fine("baseline", *SMALL, "--seeds", 3, "-a", "sjf", "-a", "random", "--out", tmp_path)
     folder = run_folder(tmp_path)
-    assert "3 policies, 3 seeds" in result.stdout
+    assert "3 policies, heterogeneous, count 10, 3 seeds" in result.stdout
     assert [line.policy for line in folder.lines()] == ["fifo", "sjf", "random"] * 3
     assert [path.name for path in (folder.path / "plots").iterdir()] == ["comparison.png"]
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from dagsim.errors import DagsimError, InputError
+from dagsim.experiment.stopping import Stops, exit_code
 
 __all__ = ["app", "main"]
 
@@ -20,8 +24,24 @@ class _Guarded(typer.core.TyperGroup):
         try:
             return super().invoke(ctx)
         except DagsimError as error:
-            typer.echo(f"error: {error}", err=True)
-            raise typer.Exit(2 if isinstance(error, InputError) else 1) from None
+            raise _ended(error, str(error), 2 if isinstance(error, InputError) else 1) from None
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            named = f"{error.filename}: " if error.filename else ""
+            raise _ended(error, f"{named}{error.strerror or error}", 1) from None
+        except MemoryError as error:
+            raise _ended(error, f"not enough memory{f' ({error})' if str(error) else ''}", 1) from None
+        except KeyboardInterrupt as stop:
+            raise typer.Exit(exit_code(stop)) from None
+
+
+def _ended(error: Exception, text: str, code: int) -> typer.Exit:
+    """The end of the command that an error is, once it is said; with ``DAGSIM_DEBUG=1`` its traceback, too."""
+    if os.environ.get("DAGSIM_DEBUG", "0") not in ("", "0"):
+        traceback.print_exception(error)
+    typer.echo(f"error: {text}", err=True)
+    return typer.Exit(code)
 
 
 app = typer.Typer(
@@ -36,7 +56,13 @@ app = typer.Typer(
 def main() -> None:
     """The entry point."""
     sys.path.append(str(Path.cwd()))  # where --algo my_module:MyPolicy is looked for, last
-    app()
+    with Stops() as stops:
+        try:
+            app()
+        except SystemExit as end:
+            if end.code == 128 + signal.SIGINT and stops.heard is not None:
+                raise SystemExit(128 + stops.heard) from None
+            raise
 
 
 def _version(wanted: bool) -> None:

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import Json
+from dagsim.cli.options import Json, TableLook, Wide
+from dagsim.report.grid import Look
 
 __all__ = ["compare"]
 
@@ -20,33 +21,40 @@ def compare(
     reference: Annotated[
         str | None, typer.Option(metavar="NAME", help="What the others are compared with (default: the first policy).")
     ] = None,
-    metric: Annotated[str, typer.Option(help="What to rank by; less is better.")] = "jct_s.mean",
+    metric: Annotated[str, typer.Option(help="What to rank by.")] = "jct_s.mean",
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV, too.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios with their intervals.")] = None,
     json_: Json = False,
+    wide: Wide = False,
+    table: TableLook = Look.TEXT,
 ) -> None:
-    """Compare finished runs, paired by seed: ratios to a reference with 95 % intervals, the best marked, ties said.
+    """Compare finished runs, paired by seed: ratios to a reference with 95 % intervals, and a verdict on each.
 
     Example: dagsim compare results/RUN_A results/RUN_B --plot comparison.png
     """
     from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.labels import sample_of, workload_label
     from dagsim.experiment.pairing import paired
     from dagsim.experiment.runner import write_comparison
-    from dagsim.metrics.standings import standings
+    from dagsim.metrics.standings import METHOD, standings
+    from dagsim.report.comparison import comparison_table
     from dagsim.report.drawing import draw_comparison
-    from dagsim.report.tables import comparison_table
-    from dagsim.report.terminal import console
+    from dagsim.report.terminal import show_grid
 
-    lines, differences = paired([RunFolder.open(run) for run in runs])
+    folders = [RunFolder.open(run) for run in runs]
+    lines, differences = paired(folders)
+    workload, sample = workload_label(folders[0].config), sample_of(folders[0].config)
+    ranked = standings(lines, metric, reference, sample)
     if csv is not None:
-        write_comparison(standings(lines, metric, reference), csv)
+        write_comparison(ranked, csv)
     if plot is not None:
-        draw_comparison(lines, plot, metric, reference)
+        draw_comparison(lines, plot, metric, reference, workload=workload, sample=sample)
     if json_:
-        ranked = [standing.to_dict() for standing in standings(lines, metric, reference)]
-        told = {"metric": metric, "reference": reference or lines[0].policy, "standings": ranked}
-        typer.echo(json.dumps({**told, "differences": differences}))
+        told = {"metric": metric, "reference": reference or lines[0].policy, "method": METHOD, "workload": workload}
+        plain = [standing.to_dict() for standing in ranked]
+        typer.echo(json.dumps({**told, "standings": plain, "differences": differences}))
         return
-    console().print(comparison_table(lines, reference, metric))
+    found = comparison_table(lines, reference, metric, workload=workload, sample=sample, wide=wide)
+    show_grid(found, table, wide=wide)
     for difference in differences:
         typer.echo(f"differs: {difference}")

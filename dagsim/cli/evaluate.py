@@ -9,9 +9,12 @@ import typer
 
 from dagsim.cli.app import app
 from dagsim.cli.options import Algo, Experiment, Output, TraceFlags, spread
-from dagsim.cli.shared import experiment, run_policies
+from dagsim.cli.shared import experiment, resume_policies, run_policies
 
 __all__ = ["baseline", "evaluate"]
+
+MANY, SEEDS_OF_MANY = 10, 30
+"""Tables of so many policies get so many seeds unless told otherwise: Holm's care for them costs power."""
 
 
 @app.command("eval")
@@ -30,6 +33,9 @@ def evaluate(
 
     Example: dagsim eval --algo sjf --workload steady --set workload.load=0.7
     """
+    if output.resume is not None:
+        resume_policies("eval", output, what, trace, algo=algo, checkpoint=checkpoint)
+        return
     from dagsim.experiment.agents import AGENTS, agent_spec
 
     if algo == "decima" and what.config is None and what.system is None:
@@ -57,11 +63,16 @@ def baseline(
 ) -> None:
     """Run every heuristic on the same seeds: one table, the best marked.
 
-    Example: dagsim baseline --workload heterogeneous-dag --seeds 5
+    Example: dagsim baseline --workload heterogeneous-dag --seeds 10
     """
+    if output.resume is not None:
+        resume_policies("baseline", output, what, trace, algo=algo, reference=reference)
+        return
     from dagsim.experiment.scenario import scenario_of
 
     chosen = experiment(what, trace, reference, quiet=output.quiet or output.json_)
     others = algo or scenario_of(chosen).policies.names()
     policies = tuple(dict.fromkeys((chosen.policy, *others)))
+    if len(policies) >= MANY and "seeds" not in chosen.model_fields_set:
+        chosen = chosen.model_copy(update={"seeds": SEEDS_OF_MANY})
     run_policies("baseline", chosen, policies, output)

@@ -9,6 +9,8 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
+from dagsim.report.grid import Look
+
 __all__ = [
     "Algo",
     "ConfigFile",
@@ -19,10 +21,15 @@ __all__ = [
     "Output",
     "Plots",
     "Quiet",
+    "Resume",
     "Seed",
     "Seeds",
     "Settings",
+    "TableLook",
     "TraceFlags",
+    "Wide",
+    "Within",
+    "Workers",
     "spread",
 ]
 
@@ -52,8 +59,40 @@ Out = Annotated[Path, typer.Option("--out", "-o", help="Folder that the run fold
 Plots = Annotated[bool, typer.Option(help="Draw the first run into the run folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Processes (default: the cores); the results are the same with any number.")
+]
+Resume = Annotated[
+    Path | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped, as it was configured.")
+]
+
+Wide = Annotated[bool, typer.Option("--wide", help="Print every column, also where they need more than 80.")]
+TableLook = Annotated[Look, typer.Option("--table", help="Print tables as text, Markdown or LaTeX.")]
+
+
+def fraction(text: str) -> float:
+    """``2%`` or ``0.02`` as 0.02."""
+    try:
+        return float(text.rstrip().removesuffix("%")) / (100 if "%" in text else 1)
+    except ValueError:
+        raise typer.BadParameter(f"expected a percentage such as 2%, got {text!r}") from None
+
+
+Within = Annotated[
+    float | None,
+    typer.Option(
+        "--precision",
+        metavar="2%",
+        parser=fraction,
+        help="Add seeds until the 95 % intervals of the ratios reach at most this far to either side.",
+    ),
+]
 
 _TRACES = "Traces (workloads that are files)"
+_NOT_READING = ("format", "cluster", "windows", "window_jobs")
+"""Options of traces that are not those of their reading."""
+WINDOW_JOBS = 1000
+"""Jobs of a window unless said otherwise: longer windows help more than more of them."""
 
 
 class Experiment(NamedTuple):
@@ -65,6 +104,7 @@ class Experiment(NamedTuple):
     system: System = None
     seeds: Seeds = None
     seed: Seed = None
+    precision: Within = None
 
 
 class Output(NamedTuple):
@@ -74,6 +114,10 @@ class Output(NamedTuple):
     plots: Plots = True
     json_: Json = False
     quiet: Quiet = False
+    wide: Wide = False
+    table: TableLook = Look.TEXT
+    workers: Workers = None
+    resume: Resume = None
 
 
 class TraceFlags(NamedTuple):
@@ -200,10 +244,28 @@ class TraceFlags(NamedTuple):
         bool, typer.Option("--strict", help="Make the first dirty row an error.", rich_help_panel=_TRACES)
     ] = False
 
+    windows: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Run on so many disjoint windows spread evenly over the trace (default: as many as seeds).",
+            rich_help_panel=_TRACES,
+        ),
+    ] = None
+    window_jobs: Annotated[
+        int | None,
+        typer.Option(min=2, help="Jobs of each window (default: 1000 with --windows).", rich_help_panel=_TRACES),
+    ] = None
+
+    def windowed(self) -> dict[str, int]:
+        """The windows that were asked for, by the key of ``workload``."""
+        jobs = self.window_jobs or (WINDOW_JOBS if self.windows else None)
+        return {key: value for key, value in (("window", jobs), ("windows", self.windows)) if value is not None}
+
     def reading(self) -> dict[str, Any]:
         """The options of the reading that were given, by the field of ``TraceOptions`` that each sets."""
         given = {key.rstrip("_"): value for key, value in self._asdict().items() if value not in (None, False)}
-        return {key: value for key, value in given.items() if key not in ("format", "cluster")}
+        return {key: value for key, value in given.items() if key not in _NOT_READING}
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:

@@ -9,7 +9,7 @@ import typer
 
 from dagsim.cli.app import app
 from dagsim.cli.options import Algo, ConfigFile, Experiment, Output, Seed, Settings, TraceFlags, spread
-from dagsim.cli.shared import experiment, run_policies
+from dagsim.cli.shared import experiment, resume_policies, run_policies
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -20,9 +20,11 @@ __all__ = ["replay"]
 @app.command()
 @spread
 def replay(
-    trace: Annotated[Path, typer.Option("--trace", "-t", help="The trace, as its publisher ships it.")],
     reading: TraceFlags,
     output: Output,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", "-t", help="The trace, as its publisher ships it (required).")
+    ] = None,
     algo: Algo = None,
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="List every row that was dropped, and why, in this file.")
@@ -36,6 +38,12 @@ def replay(
 
     Example: dagsim replay --trace batch_task.csv.gz --algo sjf --limit 1000
     """
+    if output.resume is not None:
+        what = Experiment(config=config, set_=set_, seed=seed)
+        resume_policies("replay", output, what, reading, trace=trace, algo=algo, report=report)
+        return
+    if trace is None:
+        raise typer.BadParameter("which trace? (or --resume RUN)", param_hint="'--trace'")
     from dagsim.config.schema import Setting
 
     described = {"kind": "trace", "path": str(trace), "format": reading.format_}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -14,8 +14,19 @@ from dagsim.cli.options import Experiment, Output, TraceFlags
 if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
     from dagsim.experiment.folder import RunFolder, RunLine
+    from dagsim.experiment.precise import Precise
 
-__all__ = ["cluster_of", "configured", "experiment", "given", "run_kept", "run_policies"]
+__all__ = [
+    "Kept",
+    "cluster_of",
+    "configured",
+    "experiment",
+    "given",
+    "resume_kept",
+    "resume_policies",
+    "run_kept",
+    "run_policies",
+]
 
 
 def configured(
@@ -42,18 +53,32 @@ def experiment(
     """
     from dagsim.config.schema import Setting
 
-    settings = [*more, *given(policy=policy, seeds=what.seeds, seed=what.seed)]
+    settings = [*more, *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision)]
     if what.system is not None:
         settings.append(Setting(f"--system {what.system}", "system.kind", what.system))
     reading = given(**{f"workload.options.{key}": value for key, value in trace.reading().items()})
     if trace.format_ is not None and not more:
         reading.append(Setting(f"--format {trace.format_}", "workload.format", trace.format_))
+    if trace.windows is not None:
+        reading.append(Setting(f"--windows {trace.windows}", "seeds", trace.windows))
+    options = {"window": "--window-jobs", "windows": "--windows"}
+    reading += [Setting(options[key], f"workload.{key}", value) for key, value in trace.windowed().items()]
     _refuse_without_trace(what, trace, reading, settings)
     chosen = configured(what.config, what.set_, [*settings, *reading], what.workload)
     cluster = _cluster(chosen, trace.cluster, quiet=quiet)
     if cluster:
         chosen = configured(what.config, what.set_, [*settings, *reading, *cluster], what.workload)
-    return chosen
+    return _one_run_of_a_trace(chosen)
+
+
+def _one_run_of_a_trace(config: Config) -> Config:
+    """One seed for all of a trace, unless more were asked for: most are the same run again."""
+    from dagsim.experiment.labels import sample_of
+    from dagsim.metrics.standings import Sample
+
+    if sample_of(config) is not Sample.TRACE or "seeds" in config.model_fields_set:
+        return config
+    return config.model_copy(update={"seeds": 1})
 
 
 def given(**options: Any) -> list[Setting]:
@@ -118,19 +143,22 @@ def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Se
 
 
 def run_policies(command: str, config: Config, policies: Sequence[str], output: Output) -> None:
-    """Run the policies into a new folder, print what came out, and draw it."""
-    from dagsim.metrics.standings import standings
-    from dagsim.report.drawing import draw
-
+    """Run the policies into a new folder, print what came out, and draw it; ends with 1 if one of them failed."""
     label = policies[0] if len(policies) == 1 else f"{len(policies)}-policies"
-    folder, lines = run_kept(command, config, policies, output, label=label)
-    if output.json_:
-        ranked = {"standings": [standing.to_dict() for standing in standings(lines)]} if len(policies) > 1 else {}
-        typer.echo(json.dumps(folder.to_dict() | ranked))
-    elif not output.quiet:
-        _print(folder, lines)
-    if output.plots:
-        draw(folder)
+    _tell(run_kept(command, config, policies, output, label=label), output)
+
+
+def resume_policies(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> None:
+    """Go on with the run of ``--resume``, and end as ``run_policies`` does; all else must be left out."""
+    _tell(resume_kept(command, output, *groups, **options), output)
+
+
+class Kept(NamedTuple):
+    """A run folder, its lines, and where a precision was asked for, how it was reached."""
+
+    folder: RunFolder
+    lines: list[RunLine]
+    precise: Precise | None = None
 
 
 def run_kept(
@@ -141,33 +169,135 @@ def run_kept(
     *,
     label: str | None = None,
     seeds: Sequence[int] | None = None,
-) -> tuple[RunFolder, list[RunLine]]:
-    """Run the policies into a new folder under a progress bar; Ctrl-C keeps what is finished and ends with 130."""
+    plan: Mapping[str, Any] | None = None,
+) -> Kept:
+    """Run the policies into a new folder under a progress bar; Ctrl-C keeps what is finished and ends with 130.
+
+    ``seeds`` are those of the configuration unless given, or so many as its precision takes.
+    """
     from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.precise import rule_for, seeds_for
     from dagsim.experiment.run import check
+
+    check(config, policies, keep_going=len(policies) > 1)
+    if config.precision is not None and seeds is None:
+        seeds = seeds_for(config, rule_for(config).start)
+    argv = ["dagsim", *sys.argv[1:]]
+    folder = RunFolder.create(
+        output.out, command, config, argv=argv, label=label, seeds=seeds, policies=policies, plan=plan
+    )
+    return _run(folder, output)
+
+
+def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> Kept:
+    """Go on with the run of ``--resume`` as ``run_kept`` began it.
+
+    Raises:
+        InputError: An option beside it would be ignored, or the run is of another command.
+        RunFolderError: It cannot be resumed.
+    """
+    from dagsim.errors import InputError
+    from dagsim.experiment.folder import RunFolder
+
+    _refuse_beside_resume(groups, options)
+    assert output.resume is not None
+    folder = RunFolder.open(output.resume)
+    made_by = folder.manifest["command"]
+    if made_by != command:
+        raise InputError(f"{folder.path}: was made by dagsim {made_by}: dagsim {made_by} --resume {folder.path}")
+    folder.resume()
+    return _run(folder, output)
+
+
+def _refuse_beside_resume(groups: Iterable[Experiment | TraceFlags], options: Mapping[str, Any]) -> None:
+    """Raise where an option stands beside ``--resume`` that the run folder answers already."""
+    from dagsim.errors import InputError
+
+    wrong = [name for name, value in options.items() if value is not None]
+    for group in groups:
+        wrong += [name for name, value in group._asdict().items() if value != group._field_defaults[name]]
+    if wrong:
+        names = ", ".join(f"--{name.strip('_').replace('_', '-')}" for name in wrong)
+        raise InputError(f"--resume goes on as the run was configured; leave out {names}")
+
+
+def _run(folder: RunFolder, output: Output) -> Kept:
+    """Run what the folder lacks, under a progress bar."""
+    from dagsim.experiment.precise import run_until_precise
     from dagsim.experiment.runner import run_into
+    from dagsim.experiment.stopping import exit_code
+    from dagsim.experiment.workers import cores
     from dagsim.report.terminal import progress
 
-    check(config, policies)
-    folder = RunFolder.create(output.out, command, config, argv=["dagsim", *sys.argv[1:]], label=label, seeds=seeds)
+    config, policies, workers = folder.config, folder.manifest["policies"], output.workers or cores()
     try:
         with progress(wanted=not (output.quiet or output.json_)) as watch:
-            return folder, run_into(folder, config, policies, watch, seeds)
-    except KeyboardInterrupt:
-        typer.echo(f"interrupted: {len(folder.lines())} finished runs are kept in {folder.path}", err=True)
-        raise typer.Exit(130) from None
+
+            def run(seeds: Sequence[int]) -> list[RunLine]:
+                several = len(policies) > 1
+                return run_into(folder, config, policies, watch, seeds, workers=workers, keep_going=several)
+
+            if config.precision is None or folder.manifest["command"] == "tune":
+                return Kept(folder, run(folder.manifest["seeds"]))
+            precise = run_until_precise(folder, config, run)
+            return Kept(folder, precise.lines, precise)
+    except KeyboardInterrupt as stop:
+        command = f"dagsim {folder.manifest['command']} --resume {folder.path}"
+        text = f"interrupted: {len(folder.lines())} finished runs are kept in {folder.path}; go on with: {command}"
+        typer.echo(text, err=True)
+        raise typer.Exit(exit_code(stop)) from None
 
 
-def _print(folder: RunFolder, lines: Sequence[RunLine]) -> None:
-    from dagsim.report.tables import comparison_table, observed_table, summary_table, workload_notes
-    from dagsim.report.terminal import console
+def _tell(kept: Kept, output: Output) -> None:
+    """Print and draw what came out; ends with 1 if a policy failed."""
+    folder, lines, precise = kept
+    failures, several = folder.failures(), len(folder.manifest["policies"]) > 1
+    if output.json_:
+        typer.echo(json.dumps(folder.to_dict() | _ranked(kept, several)))
+    elif not output.quiet:
+        _print(folder, lines, output, precise.notes() if precise is not None else ())
+    if output.plots:
+        from dagsim.report.drawing import draw
 
-    many = len({line.policy for line in lines}) > 1
-    console().print(comparison_table(lines) if many else summary_table(lines))
+        draw(folder)
+    for failure in failures:
+        typer.echo(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _ranked(kept: Kept, several: bool) -> dict[str, Any]:
+    """The comparison of several policies, and how a precision was reached, for JSON."""
+    from dagsim.experiment.labels import sample_of
+    from dagsim.metrics.standings import METHOD, standings
+
+    ranked: dict[str, Any] = {}
+    if several:
+        table = standings(kept.lines, sample=sample_of(kept.folder.config))
+        ranked = {"method": METHOD, "standings": [standing.to_dict() for standing in table]}
+    if kept.precise is not None:
+        ranked["precision"] = kept.precise.to_dict()
+    return ranked
+
+
+def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: Iterable[str] = ()) -> None:
+    from dagsim.experiment.labels import sample_of, workload_label
+    from dagsim.report.comparison import comparison_table
+    from dagsim.report.tables import observed_table, summary_table, workload_notes
+    from dagsim.report.terminal import console, show_grid
+
+    workload, sample = workload_label(folder.config), sample_of(folder.config)
+    if len({line.policy for line in lines}) > 1:
+        table = comparison_table(lines, workload=workload, sample=sample, wide=output.wide)
+    else:
+        table = summary_table(lines, workload=workload, sample=sample)
+    show_grid(table, output.table, wide=output.wide)
+    for failed in dict.fromkeys(failure.policy for failure in folder.failures()):
+        typer.echo(f"failed: {failed}")
     first = {line.policy: line for line in reversed(lines)}  # of several seeds the first
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:
             console().print(observed_table(policy, line.workload["observed"]))
-    for note in workload_notes([line.workload for line in lines]):
+    for note in (*notes, *workload_notes([line.workload for line in lines])):
         typer.echo(note)
     typer.echo(f"run folder: {folder.path}")

@@ -55,10 +55,10 @@ def train(
     from dagsim.experiment.training.log import read_log
     from dagsim.experiment.training.trainer import TrainingRun
     from dagsim.metrics.standings import standings
+    from dagsim.report.comparison import comparison_table
     from dagsim.report.drawing import draw_comparison
     from dagsim.report.plots.learning import learning_curves
     from dagsim.report.plots.style import save
-    from dagsim.report.tables import comparison_table
     from dagsim.report.terminal import console, training_progress
 
     if resume is not None:

@@ -17,12 +17,17 @@ from dagsim.cli.options import (
     Out,
     Output,
     Quiet,
+    Resume,
     Settings,
     System,
+    TableLook,
     TraceFlags,
+    Wide,
+    Workers,
     spread,
 )
-from dagsim.cli.shared import experiment, run_kept
+from dagsim.cli.shared import experiment, resume_kept, run_kept
+from dagsim.report.grid import Look
 
 __all__ = ["tune"]
 
@@ -30,13 +35,16 @@ __all__ = ["tune"]
 @app.command()
 @spread
 def tune(
-    algo: Annotated[str, typer.Option("--algo", "-a", metavar="NAME", help="Scheduler: name or name\\[param=value].")],
     trace: TraceFlags,
+    algo: Annotated[
+        str | None,
+        typer.Option("--algo", "-a", metavar="NAME", help="Scheduler: name or name\\[param=value] (required)."),
+    ] = None,
     param: Annotated[
         list[str] | None,
         typer.Option("--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: those kept for it)."),
     ] = None,
-    metric: Annotated[str, typer.Option(help="What to choose by; less is better.")] = "jct_s.mean",
+    metric: Annotated[str, typer.Option(help="What to choose by.")] = "jct_s.mean",
     seeds: Annotated[int, typer.Option(min=2, help="Validation seeds.")] = 30,
     keep: Annotated[Path | None, typer.Option(metavar="YAML", help="Write the tuned configuration here, too.")] = None,
     workload: Jobs = None,
@@ -46,27 +54,49 @@ def tune(
     out: Out = Path("results"),
     json_: Json = False,
     quiet: Quiet = False,
+    wide: Wide = False,
+    table: TableLook = Look.TEXT,
+    workers: Workers = None,
+    resume: Resume = None,
 ) -> None:
     """Choose a scheduler's parameters on validation seeds, and keep the result as a configuration.
 
     Example: dagsim tune --algo eft-wait --param theta=0.7,0.8,0.9,1
     """
+    from dagsim.experiment.labels import sample_of, workload_label
     from dagsim.experiment.tune import best_of, candidates, grid_of, write_tuned
     from dagsim.metrics.standings import standings
-    from dagsim.report.tables import comparison_table
-    from dagsim.report.terminal import console
+    from dagsim.report.comparison import comparison_table
+    from dagsim.report.terminal import show_grid
     from dagsim.seeds import VALIDATION, seeds_of
 
-    what = Experiment(workload, config, set_, system)
-    chosen = experiment(what, trace, algo, quiet=quiet or json_)
-    tried, on = candidates(algo, grid_of(algo, param or ())), seeds_of(VALIDATION, seeds)
-    folder, lines = run_kept("tune", chosen, tried, Output(out, False, json_, quiet), seeds=on)
+    output = Output(out, False, json_, quiet, wide, table, workers, resume)
+    if resume is not None:
+        folder, lines, _ = resume_kept(
+            "tune", output, Experiment(workload, config, set_, system), trace, algo=algo, param=param, keep=keep
+        )
+    else:
+        if algo is None:
+            raise typer.BadParameter("which scheduler? (or --resume RUN)", param_hint="'--algo'")
+        chosen = experiment(Experiment(workload, config, set_, system), trace, algo, quiet=quiet or json_)
+        tried = candidates(algo, grid_of(algo, param or ()))
+        plan = {"metric": metric, "keep": None if keep is None else str(keep)}
+        folder, lines, _ = run_kept("tune", chosen, tried, output, seeds=seeds_of(VALIDATION, seeds), plan=plan)
+    metric, keep = folder.manifest["plan"]["metric"], _path(folder.manifest["plan"]["keep"])
+    chosen, on = folder.config, folder.manifest["seeds"]
     best = best_of(lines, metric)
     for path in (folder.path / "tuned.yaml", *([keep] if keep else [])):
         write_tuned(path, chosen, best, metric, on)
     if json_:
-        ranked = [standing.to_dict() for standing in standings(lines, metric)]
+        ranked = [standing.to_dict() for standing in standings(lines, metric, sample=sample_of(chosen))]
         typer.echo(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": ranked}))
     elif not quiet:
-        console().print(comparison_table(lines, metric=metric))
+        label, sample = f"{workload_label(chosen)}, validation", sample_of(chosen)
+        show_grid(comparison_table(lines, metric=metric, workload=label, sample=sample, wide=wide), table, wide=wide)
         typer.echo(f"best: {best.policy}; kept in {keep or folder.path / 'tuned.yaml'}")
+    for failure in folder.failures():
+        typer.echo(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)

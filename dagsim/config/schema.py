@@ -209,8 +209,10 @@ class Config(Section):
     """How ``dagsim train`` trains an agent on all this; left out: by its defaults."""
     seed: int = Field(default=0, ge=0)
     """Root of all chance."""
-    seeds: int = Field(default=10, ge=1)
+    seeds: int = Field(default=20, ge=1)
     """How many times the experiment is run, each time on another workload."""
+    precision: float | None = Field(default=None, gt=0, lt=1)
+    """Add seeds until the intervals of the ratios reach at most this fraction to either side; left out: ``seeds``."""
 
     @field_validator("train", mode="before")
     @classmethod

@@ -5,16 +5,19 @@
     ├── command.txt       the command that was given
     ├── manifest.json     versions, commit, platform, seeds, hashes of configuration and trace
     ├── status.json       running, done, failed or interrupted; replaced as a whole, never half written
-    ├── runs.jsonl        one line per policy and seed: every metric
+    ├── lock             held by the process that writes
+    ├── runs.jsonl        one line per policy and seed: every metric, and where its rows in the tables end
     ├── timing.jsonl      the same lines with what the clock on the wall says
     ├── summary.json      per policy the mean of every metric over the seeds
     ├── comparison.csv    of several policies: ratios to the first, intervals, win rates
+    ├── failures.jsonl   of several policies: those that failed, and why
     ├── jobs.csv.gz       one row per policy, seed and job
     ├── tasks.csv.gz      one row per policy, seed and run of a task
     ├── schedules/        the schedule of each policy and seed: NNN.npy (its log), NNN.json.gz (its jobs)
     └── plots/
 
-A run that was stopped keeps what was finished.
+A run that was stopped, in whatever way, keeps what was finished, and ``--resume`` goes on with it to the bytes of one
+that was not (what a clock says aside). The line in ``runs.jsonl`` is written last: see ``journal``.
 """
 
 from __future__ import annotations
@@ -25,18 +28,20 @@ import os
 import re
 import shlex
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from dagsim.config.schema import Config, config_hash, dump_config, load_config
 from dagsim.errors import ConfigError, RunFolderError
-from dagsim.experiment.manifest import SCHEMA, file_hash, manifest
-from dagsim.experiment.run import Result, replicate_seeds
+from dagsim.experiment.journal import Failure, Journal, Metrics, RunLine
+from dagsim.experiment.manifest import READABLE, SCHEMA, file_hash, manifest
+from dagsim.experiment.record import CLOCKED, Record, record_of
+from dagsim.experiment.run import Result, experiment_seeds
 from dagsim.experiment.scenario import scenario_of
-from dagsim.files import replaced
-from dagsim.metrics import jobs_table, runs_table, to_csv
+from dagsim.files import Lock, replaced
 from dagsim.model import JobFacts
 from dagsim.model.log import ScheduleLog
 from dagsim.model.schedule import Schedule
@@ -44,20 +49,6 @@ from dagsim.model.schedule import Schedule
 __all__ = ["RunFolder", "RunLine", "State"]
 
 State: TypeAlias = Literal["running", "done", "failed", "interrupted"]
-
-Metrics: TypeAlias = dict[str, int | float | str | None]
-
-_CLOCKED = "scheduler_us"
-"""The one metric that a clock says, so that it is never the same twice; it is kept apart from the others."""
-
-
-class RunLine(NamedTuple):
-    """A finished run: one line of ``runs.jsonl`` and ``timing.jsonl``."""
-
-    policy: str
-    seed: int
-    workload: dict[str, Any]
-    metrics: Metrics
 
 
 class RunFolder:
@@ -67,6 +58,8 @@ class RunFolder:
         self.path = path
         self.config = config
         self.manifest = manifest
+        self.journal = Journal(path)
+        self._lock = Lock(path / "lock")
 
     @classmethod
     def create(
@@ -78,35 +71,40 @@ class RunFolder:
         argv: Sequence[str],
         label: str | None = None,
         seeds: Sequence[int] | None = None,
+        policies: Sequence[str] = (),
+        plan: Mapping[str, Any] | None = None,
         now: datetime | None = None,
     ) -> RunFolder:
         """A new folder below ``root``, its state ``running``; never one that is there already.
 
         ``label`` names what ran (default: the policy); ``seeds`` are those of the configuration unless given.
+        ``policies`` and ``plan`` (whatever else the command must know again) are kept for ``--resume``.
 
         Raises:
             RunFolderError: ``root`` cannot be written to.
         """
         created = now or datetime.now(UTC)
         digest = config_hash(config)
-        ran = tuple(seeds or replicate_seeds(config.seed, config.seeds))
+        ran = tuple(seeds or experiment_seeds(config))
         trace = config.trace_path()
         name = f"{created:%Y%m%dT%H%M%SZ}-{command}-{_slug(label or config.policy)}-s{config.seed}-{digest[:6]}"
         try:
             path = _fresh(root, name)
-            folder = cls(path, config, manifest(command, created, digest, ran, trace))
+            facts = manifest(command, created, digest, ran, trace)
+            folder = cls(path, config, facts | {"policies": list(policies), "plan": dict(plan or {})})
+            folder.claim()
             (path / "schedules").mkdir()
             _write(path / "config.yaml", dump_config(config))
             _write(path / "command.txt", shlex.join(argv) + "\n")
             _write(path / "manifest.json", _json(folder.manifest))
+            folder.mark("running")
         except OSError as error:
             raise RunFolderError(f"{root}: cannot be written to: {error.strerror}") from None
-        folder.mark("running")
         return folder
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
-        """The run folder at ``path``.
+        """The run folder at ``path``. Where its process was killed, what that left unfinished is cut off.
 
         Raises:
             RunFolderError: It is missing, damaged, of another version, or its configuration was changed afterwards.
@@ -114,15 +112,20 @@ class RunFolder:
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such run folder")
         facts = _read_json(path / "manifest.json")
-        if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
-            raise RunFolderError(f"{path / 'manifest.json'}: not of a run folder of this version (schema {SCHEMA})")
+        if not isinstance(facts, dict) or facts.get("schema") not in READABLE:
+            raise RunFolderError(
+                f"{path / 'manifest.json'}: not of a run folder that this version reads (schema "
+                f"{' or '.join(map(str, READABLE))}); run it anew: the command stands in command.txt"
+            )
         try:
             config = load_config(path / "config.yaml")
         except ConfigError as error:
             raise RunFolderError(f"{path}: its configuration cannot be read:\n{error}") from None
         if file_hash(path / "config.yaml") != facts.get("config_sha256"):
             raise RunFolderError(f"{path / 'config.yaml'}: was changed after the run (its hash is not the manifest's)")
-        return cls(path, config, facts)
+        folder = cls(path, config, facts)
+        folder._tidy()
+        return folder
 
     @property
     def state(self) -> State:
@@ -133,38 +136,105 @@ class RunFolder:
         state: State = status["state"]
         return state
 
-    def mark(self, state: State, error: str | None = None) -> None:
-        """Write ``status.json`` anew."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        status = {"state": state, "pid": os.getpid(), "updated": now, "error": error}
-        _write(self.path / "status.json", _json(status))
+    def claim(self) -> None:
+        """Become the one that writes to the folder, until it is marked as ended or this process is gone.
 
-    def add(self, result: Result) -> None:
-        """Append a finished run to the tables and keep its schedule."""
-        number, schedule = len(self.lines()), result.schedule
-        who = {"policy": result.policy, "seed": result.seed}
-        for name, table in (("jobs", jobs_table(schedule)), ("tasks", runs_table(schedule))):
-            rows = len(next(iter(table.values())))
-            whole = {key: [value] * rows for key, value in who.items()} | table
-            text = to_csv(whole)
-            _append_gzip(self.path / f"{name}.csv.gz", text.partition("\n")[2] if number else text)
-        schedule.log.save(self.path / "schedules" / f"{number:03d}.npy")
-        facts = {"fields": JobFacts._fields, "seed": schedule.seed, "ended_s": schedule.ended_s, "jobs": schedule.jobs}
-        _append_gzip(self.path / "schedules" / f"{number:03d}.json.gz", json.dumps(facts))
-        metrics = result.summary.to_dict()
-        timing = {
-            "wall_s": result.wall_s,
-            "decision_s": schedule.decision_s,
-            "decisions": schedule.decisions,
-            _CLOCKED: metrics.pop(_CLOCKED),
-        }
-        _append(self.path / "timing.jsonl", json.dumps(who | timing))
-        _append(self.path / "runs.jsonl", json.dumps(who | {"workload": result.workload, "metrics": metrics}))
+        Raises:
+            RunFolderError: Another process writes to it.
+            OSError: It cannot be written to.
+        """
+        if not self._lock.claim():
+            pid = None
+            with suppress(RunFolderError, AttributeError):
+                pid = _read_json(self.path / "status.json").get("pid")
+            raise RunFolderError(f"{self.path}: another process ({pid}) is writing to it; wait until it has ended")
+
+    def resume(self) -> None:
+        """Become its writer again, and cut off what the last one left unfinished.
+
+        Raises:
+            RunFolderError: Another process writes to it, it is of an older dagsim, its trace has changed since, or it
+                cannot be written to.
+        """
+        if self.manifest["schema"] != SCHEMA or not self.manifest.get("policies"):
+            raise RunFolderError(
+                f"{self.path}: cannot be resumed: its manifest does not say which policies were to run (made by an "
+                "older dagsim, or by a command that has no --resume); run it anew: the command stands in command.txt"
+            )
+        trace = self.manifest["trace"]
+        if trace is not None and (
+            not Path(trace["path"]).exists() or file_hash(Path(trace["path"])) != trace["sha256"]
+        ):
+            raise RunFolderError(f"{self.path}: cannot be resumed: its trace {trace['path']} is gone or has changed")
+        try:
+            self.claim()
+            self.journal.mend()
+            self.journal.forget_failures()
+            self.mark("running")
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+
+    def mark(self, state: State, error: str | None = None) -> None:
+        """Write ``status.json`` anew; ``running`` claims the folder, any other state gives it back.
+
+        Raises:
+            RunFolderError: Another process writes to it.
+            OSError: It cannot be written.
+        """
+        if state == "running":
+            self.claim()
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        text = _json({"state": state, "pid": os.getpid(), "updated": now, "error": error})
+        path = self.path / "status.json"
+        try:
+            _write(path, text)
+        except OSError:
+            if not path.exists():
+                raise
+            _overwrite(path, text)
+        if state != "running":
+            self._lock.release()
+
+    def add(self, result: Result | Record) -> None:
+        """Append a finished run to the tables and keep its schedule: all of it, or nothing.
+
+        Raises:
+            RunFolderError: It cannot be written.
+        """
+        record = result if isinstance(result, Record) else record_of(result)
+        try:
+            self.journal.add(record)
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+
+    def fail(self, failure: Failure) -> None:
+        """Note a policy that failed.
+
+        Raises:
+            RunFolderError: It cannot be written.
+        """
+        try:
+            self.journal.fail(failure)
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
 
     def finish(self, state: State = "done", error: str | None = None) -> None:
-        """Write the summary of all runs so far, and how it ended."""
-        _write(self.path / "summary.json", _json(summary_of(self.lines())))
-        self.mark(state, error)
+        """Write the summary of all runs so far, and how it ended. Of what did not go well, as much as can be written.
+
+        Raises:
+            RunFolderError: It went well, and cannot be written.
+        """
+        try:
+            _write(self.path / "summary.json", _json(summary_of(self.lines())))
+            self.mark(state, error)
+        except (OSError, RunFolderError) as failure:
+            if state == "done":
+                text = f"{self.path}: cannot be written: {getattr(failure, 'strerror', None) or failure}"
+                self.finish("failed", text)
+                raise RunFolderError(text) from None
+            with suppress(OSError):
+                self.mark(state, error)
+            self._lock.release()
 
     def lines(self) -> list[RunLine]:
         """The finished runs, in order.
@@ -172,16 +242,33 @@ class RunFolder:
         Raises:
             RunFolderError: They cannot be read.
         """
-        runs, timing = (_read_lines(self.path / f"{name}.jsonl") for name in ("runs", "timing"))
-        try:
-            return [
-                RunLine(run["policy"], run["seed"], run["workload"], run["metrics"] | {_CLOCKED: time[_CLOCKED]})
-                for run, time in zip(runs, timing, strict=False)  # a run that was stopped may lack its last line
-            ]
-        except (TypeError, KeyError) as error:
-            raise RunFolderError(
-                f"{self.path}: runs.jsonl and timing.jsonl are not of this version ({error})"
-            ) from None
+        return self.journal.lines()
+
+    def failures(self) -> list[Failure]:
+        """The policies that failed.
+
+        Raises:
+            RunFolderError: They cannot be read.
+        """
+        return self.journal.failures()
+
+    def whole(self) -> list[RunLine]:
+        """The finished runs of the policies that did not fail: what can be compared.
+
+        Raises:
+            RunFolderError: They cannot be read.
+        """
+        failed = {failure.policy for failure in self.failures()}
+        return [line for line in self.lines() if line.policy not in failed]
+
+    def _tidy(self) -> None:
+        """Cut off what a process that was killed left unfinished; its state is then ``interrupted``."""
+        with suppress(OSError, RunFolderError):  # a folder that is damaged or can only be read stays as it is
+            if self.manifest["schema"] == SCHEMA and self.state == "running" and self._lock.claim():
+                pid = _read_json(self.path / "status.json").get("pid")
+                self.journal.mend()
+                self.mark("interrupted", f"its process ({pid}) ended without a word")
+        self._lock.release()
 
     def to_dict(self) -> dict[str, Any]:
         """All that a program wants to know of the run, safe for JSON."""
@@ -190,6 +277,7 @@ class RunFolder:
             "run": str(self.path),
             "state": self.state,
             "summary": summary_of(lines),
+            **({"failures": [failure._asdict() for failure in failures]} if (failures := self.failures()) else {}),
             "runs": [line._asdict() for line in lines],
         }
 
@@ -227,7 +315,7 @@ def _means(rows: list[Metrics]) -> dict[str, float | None]:
     means: dict[str, float | None] = {}
     for name in names:
         values = [row.get(name) for row in rows]
-        if name == _CLOCKED or any(isinstance(value, str) for value in values):
+        if name == CLOCKED or any(isinstance(value, str) for value in values):
             continue
         numbers = [value for value in values if isinstance(value, int | float)]
         means[name] = sum(numbers) / len(numbers) if len(numbers) == len(values) else None
@@ -263,27 +351,18 @@ def _read_json(path: Path) -> Any:
         raise RunFolderError(f"{path}: not readable as JSON ({error})") from None
 
 
-def _read_lines(path: Path) -> list[Any]:
-    if not path.exists():
-        return []
-    try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, ValueError) as error:
-        raise RunFolderError(f"{path}: not readable as lines of JSON ({error})") from None
-
-
 def _write(path: Path, text: str) -> None:
     """Replace the file as a whole: a reader sees the old text or the new."""
     with replaced(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _append(path: Path, line: str) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
+def _overwrite(path: Path, text: str) -> None:
+    """Write over what is there: a full disk has no room for a second file."""
+    with path.open("r+b") as file:
+        file.write(text.encode())
+        file.truncate()
 
 
-def _append_gzip(path: Path, text: str) -> None:
-    """Append a gzip member without name and time, so that equal texts give equal bytes."""
-    with path.open("ab") as file, gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-        packed.write(text.encode())
+def _unwritable(path: Path, error: OSError) -> RunFolderError:
+    return RunFolderError(f"{error.filename or path}: cannot be written: {error.strerror or error}")

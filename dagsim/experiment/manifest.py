@@ -10,10 +10,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SCHEMA", "file_hash", "manifest"]
+__all__ = ["READABLE", "SCHEMA", "file_hash", "manifest"]
 
-SCHEMA = 1
-"""The layout of run folders; one of another number is not read."""
+SCHEMA = 2
+"""The layout of run folders; 2 says where the rows of each run end, and which policies were to run."""
+
+READABLE = (1, SCHEMA)
+"""The layouts that can be read."""
 
 _PACKAGES = ("dagsim", "numpy", "pandas", "pydantic", "scipy", "simpy", "torch", "gymnasium")
 

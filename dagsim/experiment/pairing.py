@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from dagsim.config.schema import plain
@@ -12,8 +13,10 @@ from dagsim.experiment.folder import RunFolder, RunLine
 
 __all__ = ["Pairing", "paired"]
 
-_NOT_THE_JOBS = {"policy", "seeds"}
+_NOT_THE_JOBS = {"policy", "precision", "seeds"}
 """Keys of the configuration that change neither the jobs nor the machines."""
+_KEYS_SHOWN = 2
+"""More differing keys than these make labels that nobody reads."""
 
 
 class Pairing(NamedTuple):
@@ -26,7 +29,7 @@ class Pairing(NamedTuple):
 def paired(folders: Sequence[RunFolder]) -> Pairing:
     """The lines of all folders on the seeds that all of them ran.
 
-    A policy that ran in several folders is told apart by the name of its folder.
+    A policy that ran in several folders is labelled with the keys in which these differ, or else with their names.
 
     Raises:
         InputError: There is no seed in common, or the folders differ in their workload.
@@ -34,6 +37,7 @@ def paired(folders: Sequence[RunFolder]) -> Pairing:
     """
     by_folder = {folder.path: folder.lines() for folder in folders}
     differences = [text for one, other in combinations(folders, 2) for text in _apart(one, other)]
+    labels = _labels(folders)
     seeds = set.intersection(*({line.seed for line in lines} for lines in by_folder.values()))
     if not seeds:
         raise InputError(f"compare: {', '.join(map(str, by_folder))} have no seed in common")
@@ -43,13 +47,29 @@ def paired(folders: Sequence[RunFolder]) -> Pairing:
             where[policy] = where.get(policy, 0) + 1
     return Pairing(
         [
-            line._replace(policy=line.policy if where[line.policy] == 1 else f"{line.policy} @ {path.name}")
+            line._replace(policy=line.policy if where[line.policy] == 1 else f"{line.policy} @ {labels[path]}")
             for path, lines in by_folder.items()
             for line in lines
             if line.seed in seeds
         ],
         list(dict.fromkeys(differences)),
     )
+
+
+def _labels(folders: Sequence[RunFolder]) -> dict[Path, str]:
+    """By folder a text that no other has: the values of one or two keys, or the folder's name, or its path."""
+    configs = {folder.path: dict(_flat(plain(folder.config))) for folder in folders}
+    keys = [
+        key
+        for key in dict.fromkeys(key for config in configs.values() for key in config)
+        if key.partition(".")[0] not in _NOT_THE_JOBS and len({str(of.get(key)) for of in configs.values()}) > 1
+    ]
+    by_key = {path: ",".join(f"{key}={of.get(key, 'none')}" for key in keys) for path, of in configs.items()}
+    by_name = {path: path.name for path in configs}
+    for labels in ([by_key] if 0 < len(keys) <= _KEYS_SHOWN else []) + [by_name]:
+        if len(set(labels.values())) == len(folders):
+            return labels
+    return {path: str(path) for path in configs}
 
 
 def _apart(one: RunFolder, other: RunFolder) -> Iterator[str]:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
-from typing import Any
+from traceback import extract_tb
+from typing import Any, NamedTuple
 
 from dagsim.config.schema import Config
-from dagsim.errors import UnknownName
+from dagsim.errors import DagsimError, PolicyFailed, UnknownName
 from dagsim.experiment.agents import make_policy
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.workers import in_order
 from dagsim.metrics import Summary, summarize
 from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
+from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.seam import Conversation, Policy, View, decisions_of
+from dagsim.traces.trace_file import TraceFile
 
-__all__ = ["Result", "Step", "Timed", "check", "evaluate", "replicate_seeds", "simulate"]
+__all__ = ["Result", "Run", "Step", "Timed", "check", "evaluate", "experiment_seeds", "replicate_seeds", "simulate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +56,50 @@ class Step:
 Watch = Callable[[Step], None]
 
 
+class Run(NamedTuple):
+    """One policy on one seed, still to be run."""
+
+    policy: str
+    seed: int
+
+
 def evaluate(
-    config: Config, policies: Sequence[str], watch: Watch | None = None, seeds: Sequence[int] | None = None
+    config: Config,
+    policies: Sequence[str],
+    watch: Watch | None = None,
+    seeds: Sequence[int] | None = None,
+    *,
+    workers: int = 1,
 ) -> Iterator[Result]:
     """Run each policy on each seed, lazily; all policies see the same jobs. ``watch`` is told how far it is.
 
-    ``seeds`` are those of the configuration unless given.
+    ``seeds`` are those of the configuration unless given. With several ``workers`` (processes) the results are the
+    same, in the same order.
 
     Raises:
         InputError, SimulationError: As ``check`` and ``simulate``.
     """
-    seeds = seeds or replicate_seeds(config.seed, config.seeds)
-    runs = [(policy, seed) for seed in seeds for policy in policies]
-    for done, (policy, seed) in enumerate(runs):
+    runs = runs_of(policies, seeds or experiment_seeds(config))
+    heard = None if watch is None else steps(runs, watch)
+    yield from in_order(partial(_simulated, config), runs, workers, heard)
 
-        def tell(jobs: int, step: tuple[str, int, int] = (policy, seed, done)) -> None:
-            if watch is not None:
-                watch(Step(*step, len(runs), jobs))
 
-        yield simulate(config, policy, seed, tell)
+def runs_of(policies: Sequence[str], seeds: Sequence[int]) -> list[Run]:
+    """The runs of an experiment in their order: seed after seed."""
+    return [Run(policy, seed) for seed in seeds for policy in policies]
+
+
+def steps(runs: Sequence[Run], watch: Watch, before: int = 0) -> Callable[[int, int, int], None]:
+    """What ``in_order`` tells, as steps of an experiment of which ``before`` runs were finished already."""
+
+    def heard(index: int, done: int, jobs: int) -> None:
+        watch(Step(*runs[index], before + done, before + len(runs), jobs))
+
+    return heard
+
+
+def _simulated(config: Config, run: Run, tell: Callable[[int], None]) -> Result:
+    return simulate(config, run.policy, run.seed, tell)
 
 
 def simulate(config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None) -> Result:
@@ -76,11 +107,13 @@ def simulate(config: Config, policy: str, seed: int, tell: Callable[[int], None]
 
     Raises:
         InputError: The cluster, the workload or the policy cannot be made.
-        SimulationError: The policy decided what cannot be, or waits for nothing.
+        SimulationError: The policy decided what cannot be, waits for nothing, or raised something.
     """
     scenario = scenario_of(config)
     kernel = scenario.kernel(seed, heard=tell)
-    timed = Timed(make_policy(scenario, policy, seed), policy)
+    with _blamed(policy):
+        made = make_policy(scenario, policy, seed)
+    timed = Timed(made, policy)
     began = perf_counter()
     Conversation(kernel).follow(timed)
     wall_s = perf_counter() - began
@@ -89,18 +122,51 @@ def simulate(config: Config, policy: str, seed: int, tell: Callable[[int], None]
     return Result(policy, seed, scenario.facts(kernel), schedule, summarize(schedule), wall_s)
 
 
-def check(config: Config, policies: Iterable[str]) -> None:
-    """Make everything that an experiment needs, and throw it away.
+def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) -> None:
+    """Make everything that an experiment needs, and throw it away; ``keep_going`` passes over policies that fail.
 
     Raises:
         InputError: Something cannot be made.
+        PolicyFailed: The code of a policy raised something else.
     """
     scenario = scenario_of(config)
     scenario.check()
     for policy in policies:
-        made = make_policy(scenario, policy)
+        try:
+            with _blamed(policy):
+                made = make_policy(scenario, policy)
+        except PolicyFailed:
+            if keep_going:
+                continue
+            raise
         if not callable(getattr(made, "decide", None)):
             raise UnknownName(f"policy {policy!r}: {made!r} has no method decide(view)")
+
+
+@contextmanager
+def _blamed(policy: str) -> Iterator[None]:
+    """Say of an exception that the policy's own code raised whose it is."""
+    try:
+        yield
+    except DagsimError:
+        raise
+    except Exception as error:
+        raise _blame(policy, error) from error
+
+
+def _blame(policy: str, error: Exception) -> PolicyFailed:
+    at = extract_tb(error.__traceback__)[-1]
+    text = " ".join(str(error).split())[:300]
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return PolicyFailed(f"policy {policy!r} raised {what} ({at.filename}:{at.lineno} in {at.name})")
+
+
+def experiment_seeds(config: Config) -> tuple[int, ...]:
+    """The seeds of an experiment: those of its replicates, or the numbers of the windows of its trace."""
+    workload = config.workload
+    if config.system.kind == "cluster" and isinstance(workload, TraceFile) and workload.window is not None:
+        return seeds_of(WINDOWS, workload.windows or config.seeds)
+    return replicate_seeds(config.seed, config.seeds)
 
 
 def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
@@ -123,11 +189,20 @@ class Timed:
         self.decisions = 0
 
     def decide(self, view: View) -> Iterator[Any]:
-        """What the policy decides, as it comes."""
+        """What the policy decides, as it comes.
+
+        Raises:
+            PolicyFailed: The policy raised something that is no error of dagsim.
+        """
         before = perf_counter()
-        for decision in decisions_of(self.policy.decide(view), view.now):
-            self.decision_s += perf_counter() - before
-            self.decisions += 1
-            yield decision
-            before = perf_counter()
+        try:
+            for decision in decisions_of(self.policy.decide(view), view.now):
+                self.decision_s += perf_counter() - before
+                self.decisions += 1
+                yield decision
+                before = perf_counter()
+        except DagsimError:
+            raise
+        except Exception as error:
+            raise _blame(self.name, error) from error
         self.decision_s += perf_counter() - before

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
 
 from dagsim.config.schema import Config
+from dagsim.errors import InputError, SimulationError
 from dagsim.experiment.folder import RunFolder, RunLine
-from dagsim.experiment.run import Watch, evaluate
+from dagsim.experiment.journal import Failure
+from dagsim.experiment.labels import sample_of
+from dagsim.experiment.record import Record, record_of
+from dagsim.experiment.run import Run, Watch, experiment_seeds, runs_of, simulate, steps
+from dagsim.experiment.stopping import Stops
+from dagsim.experiment.workers import in_order
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
 from dagsim.metrics.standings import PolicyResult, standings
@@ -24,29 +28,85 @@ def run_into(
     policies: Sequence[str],
     watch: Watch | None = None,
     seeds: Sequence[int] | None = None,
+    *,
+    workers: int = 1,
+    keep_going: bool = False,
 ) -> list[RunLine]:
     """Run the policies and keep each result in ``folder`` as soon as it is there; its state says how it ended.
 
+    What the folder holds already is not run again. The number of ``workers`` (processes) changes nothing that is
+    written. With ``keep_going`` a policy that fails is noted and left out, and the others go on; the folder's state is
+    then ``failed``, too. Returns the runs of the policies that did not fail.
+
     Raises:
         KeyboardInterrupt: The user stopped it; what was finished is kept.
-        DagsimError: As ``evaluate``; what was finished is kept.
+        DagsimError: As ``evaluate``; what was finished is kept. With ``keep_going`` only where every policy fails.
     """
     try:
-        with _CtrlC() as ctrl_c:
-            for result in evaluate(config, policies, watch, seeds):
-                ctrl_c.hold()
-                folder.add(result)
-                ctrl_c.release()
+        with Stops() as stops:
+            _run(folder, config, policies, watch, seeds, workers, keep_going, stops)
+        lines = _ended(folder)
     except KeyboardInterrupt:
         folder.finish("interrupted")
         raise
     except Exception as error:
         folder.finish("failed", f"{type(error).__name__}: {error}")
         raise
-    folder.finish("done")
-    lines = folder.lines()
-    if len(policies) > 1:
-        write_comparison(standings(lines), folder.path / "comparison.csv")
+    return lines
+
+
+def _run(
+    folder: RunFolder,
+    config: Config,
+    policies: Sequence[str],
+    watch: Watch | None,
+    seeds: Sequence[int] | None,
+    workers: int,
+    keep_going: bool,
+    stops: Stops,
+) -> None:
+    """Run what the folder does not hold yet."""
+    there = {(line.policy, line.seed) for line in folder.lines()}
+    todo = [run for run in runs_of(policies, seeds or experiment_seeds(config)) if run not in there]
+    failed: set[str] = set()
+    work: Callable[[Run, Callable[[int], None]], Record | Failure] = partial(_outcome, config, keep_going)
+    heard = None if watch is None else steps(todo, watch, len(there))
+    for outcome in in_order(work, todo, workers, heard, lambda run: run.policy not in failed):
+        stops.hold()
+        if isinstance(outcome, Failure):
+            failed.add(outcome.policy)
+            folder.fail(outcome)
+        else:
+            folder.add(outcome)
+        stops.release()
+
+
+def _outcome(config: Config, keep_going: bool, run: Run, tell: Callable[[int], None]) -> Record | Failure:
+    """A run, ready to be written, in whatever process."""
+    try:
+        return record_of(simulate(config, run.policy, run.seed, tell))
+    except (SimulationError, InputError) as error:
+        if not keep_going:
+            raise
+        return Failure(run.policy, run.seed, f"{type(error).__name__}: {error}")
+
+
+def _ended(folder: RunFolder) -> list[RunLine]:
+    """Write what sums up all runs; the runs that can be compared.
+
+    Raises:
+        SimulationError: Every policy failed.
+    """
+    lines, failures = folder.whole(), folder.failures()
+    if failures and not lines:
+        raise SimulationError(f"every policy failed; the first with {failures[0].error}")
+    if len({line.policy for line in lines}) > 1:
+        write_comparison(standings(lines, sample=sample_of(folder.config)), folder.path / "comparison.csv")
+    if failures:
+        names = ", ".join(dict.fromkeys(failure.policy for failure in failures))
+        folder.finish("failed", f"{len(failures)} of the policies failed: {names}")
+    else:
+        folder.finish("done")
     return lines
 
 
@@ -59,43 +119,3 @@ def write_comparison(ranked: Sequence[PolicyResult], path: Path) -> None:
     rows = [standing.to_dict() for standing in ranked]
     table = {head: [row[head] for row in rows] for head in rows[0]} if rows else {}
     write_text(path, to_csv(table))
-
-
-class _CtrlC:
-    """Ctrl-C for as long as the block runs: held back while a result is written, and never lost.
-
-    NumPy drops an exception that arises while it looks for attributes (of an enum, say), a KeyboardInterrupt included.
-    So it is noted, too, and raised at the latest when the run is through. Off the main thread nothing happens.
-    """
-
-    def __init__(self) -> None:
-        self._held = False
-        self._pressed = False
-        self._before: Any = None
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._press)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def hold(self) -> None:
-        """From now on only note it."""
-        self._held = True
-
-    def release(self) -> None:
-        """Raise it again, at once if it was pressed meanwhile."""
-        self._held = False
-        self._raise_if_pressed()
-
-    def _press(self, *_: object) -> None:
-        self._pressed = True
-        if not self._held:
-            raise KeyboardInterrupt
-
-    def _raise_if_pressed(self) -> None:
-        if self._pressed:
-            raise KeyboardInterrupt

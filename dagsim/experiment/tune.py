@@ -77,11 +77,10 @@ def write_tuned(path: Path, config: Config, best: PolicyResult, metric: str, see
     Raises:
         InputError: The file cannot be written.
     """
-    low, high = best.ratio.low, best.ratio.high
-    text = (
-        f"# {best.policy}, tuned for {metric} on {len(seeds)} validation seeds from {seeds[0]}:\n"
-        f"# {best.ratio.value:.4f} [{low:.4f}, {high:.4f}] times {config.policy}\n"
-    )
+    text = f"# {best.policy}, tuned for {metric} on {len(seeds)} validation seeds from {seeds[0]}\n"
+    if best.pair is not None and not best.is_reference:
+        pair = best.pair
+        text += f"# {pair.ratio:.4f} [{pair.low:.4f}, {pair.high:.4f}] times {config.policy}, {pair.n} seeds\n"
     write_text(path, text + dump_config(config.model_copy(update={"policy": best.policy})))
 
 

@@ -4,7 +4,6 @@ They take a ``Schedule`` or, where several are wanted, its ``columns``, which ar
 """
 
 from dagsim.metrics.blocks import OverTime, over_time
-from dagsim.metrics.bootstrap import Ratio, paired_ratio, win_rate
 from dagsim.metrics.columns import Columns, columns
 from dagsim.metrics.compare import Paired, paired, paired_by_seed
 from dagsim.metrics.energy import Energy, PowerModel, Watts, energy, job_energy_j
@@ -50,7 +49,6 @@ __all__ = [
     "Paired",
     "PowerModel",
     "Precision",
-    "Ratio",
     "Steps",
     "Summary",
     "Verdict",
@@ -84,7 +82,6 @@ __all__ = [
     "over_time",
     "paired",
     "paired_by_seed",
-    "paired_ratio",
     "preemptions",
     "restarts",
     "running",
@@ -100,5 +97,4 @@ __all__ = [
     "unfair_share",
     "utilization_by_type",
     "wait",
-    "win_rate",
 ]

@@ -3,14 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import isfinite, nan, sqrt
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from dagsim.errors import InputError
-from dagsim.metrics import Ratio, paired_ratio, win_rate
+from dagsim.metrics.columns import Floats
+from dagsim.metrics.compare import Paired, paired
+from dagsim.metrics.intervals import ratio_of_means, spread
+from dagsim.metrics.student import t_quantile
+from dagsim.metrics.verdict import ENOUGH_SEEDS, Row, Verdict, compared, verdict, words
 from dagsim.registry import nearest
 
-__all__ = ["SECONDARY_METRICS", "Mean", "PolicyResult", "RunMetrics", "mean", "not_done", "standings"]
+__all__ = [
+    "METHOD",
+    "SECONDARY_METRICS",
+    "Mean",
+    "PolicyResult",
+    "RunMetrics",
+    "Sample",
+    "lower_is_better",
+    "mean",
+    "not_done",
+    "standings",
+]
+
+METHOD = "geometric mean of per-seed ratios, Student's t on their logs, Holm over the table"
+"""How the ratios of ``standings`` and their verdicts are made."""
 
 SECONDARY_METRICS = (
     "jct_s.p99",
@@ -22,7 +45,27 @@ SECONDARY_METRICS = (
     "rho_worst",
     "scheduler_us",
 )
-"""What is told of a policy beside the metric that it is ranked by."""
+"""Reported beside the metric that policies are ranked by."""
+
+_HIGHER_IS_BETTER = {
+    "jobs_completed",
+    "throughput_per_h",
+    "utilization",
+    "flops_utilization",
+    "availability",
+    "jain",
+    "slo_attainment",
+}
+
+
+class Sample(StrEnum):
+    """The unit that a comparison counts."""
+
+    SEED = "seed"
+    WINDOW = "window"
+    """A disjoint window of a real trace."""
+    TRACE = "trace"
+    """All of one trace: one sample, however many seeds it is run on."""
 
 
 class RunMetrics(Protocol):
@@ -37,54 +80,107 @@ class RunMetrics(Protocol):
 
 
 class Mean(NamedTuple):
-    """A mean over seeds and its bootstrap interval; NaN if a seed has no value."""
+    """A mean over seeds and its 95 % interval, by Student's t on its logarithm; NaN where it cannot be known."""
 
     value: float
     low: float
     high: float
 
 
-class PolicyResult(NamedTuple):
-    """The result of one policy. ``ratio`` and ``wins`` (the share of seeds it won) are against the reference."""
+@dataclass(frozen=True, slots=True)
+class PolicyResult:
+    """One policy in a table of several."""
 
     policy: str
     mean: Mean
-    ratio: Ratio
-    wins: float
+    pair: Paired | None
+    """Against the reference; ``None`` where there is no ratio: a value is 0, negative or missing."""
+    p: float
+    """Holm's, over the table; NaN where nothing was tested."""
+    alike: tuple[str, ...]
+    """Other policies with the same values on every seed."""
+    is_reference: bool
     best: bool
-    tied: bool
-    """Not told apart from the best: the interval of their ratio holds 1."""
+    """First by the metric; being first is not a verdict."""
+    sample: Sample
+    lower_is_better: bool
     beside: Mapping[str, float]
     """The means of ``SECONDARY_METRICS``; NaN if a seed has no value."""
     not_done: int
     """Jobs turned away or left unfinished, over all seeds."""
 
+    @property
+    def verdict(self) -> Verdict | None:
+        """Better, worse or neither; ``None`` for the reference, for one trace, and where there is no ratio."""
+        if self.pair is None or self.is_reference or self.sample is Sample.TRACE:
+            return None
+        return verdict(self.pair, self.p, lower_is_better=self.lower_is_better)
+
+    @property
+    def words(self) -> str:
+        """The verdict as a person reads it."""
+        if self.is_reference:
+            return "reference"
+        if self.pair is None:
+            return "not known: unfinished jobs" if math.isnan(self.mean.value) else "no ratio: a value is 0"
+        if self.sample is Sample.TRACE:
+            return "one trace is one sample: no verdict"
+        return words(self.pair, self.p, unit=self.sample, lower_is_better=self.lower_is_better)
+
+    @property
+    def wins(self) -> int | None:
+        """Seeds on which it did better than the reference."""
+        if self.pair is None:
+            return None
+        return self.pair.wins if self.lower_is_better else self.pair.differ - self.pair.wins
+
     def to_dict(self) -> dict[str, str | bool | int | float | None]:
-        """Flat and safe for JSON and CSV; what is not known is ``None``."""
-        numbers = {
-            "mean": self.mean.value,
-            "mean_low": self.mean.low,
-            "mean_high": self.mean.high,
-            "ratio": self.ratio.value,
-            "ratio_low": self.ratio.low,
-            "ratio_high": self.ratio.high,
-            "win_rate": self.wins,
-            **self.beside,
+        """Flat and safe for JSON and CSV; unknown values are ``None``."""
+        pair = self.pair
+        numbers = {"mean": self.mean.value, "mean_low": self.mean.low, "mean_high": self.mean.high}
+        for name in _PAIRED:
+            numbers[name] = nan if pair is None else getattr(pair, name)
+        if self.sample is Sample.TRACE:
+            numbers |= dict.fromkeys((name for name in numbers if name.endswith(("low", "high"))), nan)
+        numbers |= {"p": nan if self.sample is Sample.TRACE else self.p, **self.beside}
+        known = {_KEYS.get(name, name): value if isfinite(value) else None for name, value in numbers.items()}
+        return {
+            "policy": self.policy,
+            "best": self.best,
+            **known,
+            "wins": self.wins,
+            "n": None if pair is None else pair.n,
+            "sample": str(self.sample),
+            "verdict": self.words,
+            "alike": " ".join(self.alike),
+            "jobs_not_done": self.not_done,
         }
-        known = {name: value if math.isfinite(value) else None for name, value in numbers.items()}
-        return {"policy": self.policy, "best": self.best, "tied": self.tied, **known, "jobs_not_done": self.not_done}
+
+
+_PAIRED = ("ratio", "low", "high", "of_means", "of_means_low", "of_means_high", "median", "median_low", "median_high")
+_KEYS = {"low": "ratio_low", "high": "ratio_high"}
+
+
+def lower_is_better(metric: str) -> bool:
+    """``metric`` is better when it is lower, as nearly all are."""
+    return metric not in _HIGHER_IS_BETTER
 
 
 def mean(lines: Iterable[RunMetrics], metric: str) -> Mean:
-    """The mean of ``metric`` over the lines, with its 95 % bootstrap interval."""
-    values = [_number(line.metrics.get(metric)) for line in lines]
-    return Mean(*paired_ratio(values, [1.0] * len(values)))
+    """The mean of ``metric`` over the lines; its interval needs 5 of them and some spread."""
+    return _mean(np.array([_number(line.metrics.get(metric)) for line in lines]))
 
 
 def standings(
-    lines: Iterable[RunMetrics], metric: str = "jct_s.mean", reference: str | None = None
+    lines: Iterable[RunMetrics],
+    metric: str = "jct_s.mean",
+    reference: str | None = None,
+    sample: Sample = Sample.SEED,
 ) -> list[PolicyResult]:
-    """The policies by their mean ``metric``, least first; ``reference`` is the first policy unless named.
+    """The policies against ``reference`` (the first policy unless named), best ``metric`` first.
+
+    The order is that of the geometric means, as of the ratios; of the means where a value is 0. Policies with a
+    value missing come last.
 
     Raises:
         InputError: The policies did not run on the same seeds, or there is no such ``reference`` or ``metric``.
@@ -95,6 +191,37 @@ def standings(
     if not by_policy:
         return []
     first = reference or next(iter(by_policy))
+    seeds = _common_seeds(by_policy, first, metric)
+    values = {
+        policy: np.array([_number(runs[seed].metrics.get(metric)) for seed in seeds])
+        for policy, runs in by_policy.items()
+    }
+    rows = _rows(values, first, seeds)
+    ordered = _ordered(values, lower=lower_is_better(metric))
+    return [
+        PolicyResult(
+            policy,
+            _mean(values[policy]),
+            rows[policy].pair if policy in rows else None,
+            rows[policy].p if policy in rows else nan,
+            rows[policy].alike if policy in rows else (),
+            policy == first,
+            place == 0 and isfinite(values[policy].sum()),
+            sample,
+            lower_is_better(metric),
+            {name: _plain_mean(by_policy[policy].values(), name) for name in SECONDARY_METRICS},
+            sum(map(not_done, by_policy[policy].values())),
+        )
+        for place, policy in enumerate(ordered)
+    ]
+
+
+def not_done(line: RunMetrics) -> int:
+    """Jobs turned away or left unfinished."""
+    return int(line.metrics.get("jobs_arrived", 0)) - int(line.metrics.get("jobs_completed", 0))
+
+
+def _common_seeds(by_policy: Mapping[str, Mapping[int, RunMetrics]], first: str, metric: str) -> list[int]:
     if first not in by_policy:
         raise InputError(f"comparison: there is no policy {first!r} among {', '.join(by_policy)}")
     if not any(metric in line.metrics for runs in by_policy.values() for line in runs.values()):
@@ -104,29 +231,36 @@ def standings(
     for policy, runs in by_policy.items():
         if set(runs) != set(seeds):
             raise InputError(f"comparison: {policy!r} and {first!r} did not run on the same seeds")
-    values = {policy: [_number(runs[seed].metrics.get(metric)) for seed in seeds] for policy, runs in by_policy.items()}
-    means = {policy: mean(by_policy[policy].values(), metric) for policy in by_policy}
-    sure = [policy for policy in means if not math.isnan(means[policy].value)]
-    best = min(sure, key=lambda policy: means[policy].value, default=None)
-    ordered = sorted(means, key=lambda policy: (policy not in sure, means[policy].value if policy in sure else 0.0))
-    return [
-        PolicyResult(
-            policy,
-            means[policy],
-            paired_ratio(values[policy], values[first]),
-            win_rate(values[policy], values[first]),
-            policy == best,
-            policy in sure and best is not None and paired_ratio(values[policy], values[best]).is_tie,
-            {name: _plain_mean(by_policy[policy].values(), name) for name in SECONDARY_METRICS},
-            sum(map(not_done, by_policy[policy].values())),
-        )
-        for policy in ordered
-    ]
+    return seeds
 
 
-def not_done(line: RunMetrics) -> int:
-    """Jobs turned away or left unfinished."""
-    return int(line.metrics.get("jobs_arrived", 0)) - int(line.metrics.get("jobs_completed", 0))
+def _rows(values: Mapping[str, Floats], first: str, seeds: Sequence[int]) -> dict[str, Row]:
+    """A row for every policy that has a ratio to the first, that of the first to itself included."""
+    positive = {policy: mine for policy, mine in values.items() if np.all(np.isfinite(mine) & (mine > 0))}
+    if first not in positive:
+        return {}
+    rows = compared(positive, first, seeds=seeds)
+    same = tuple(policy for policy, row in rows.items() if row.pair.is_identical)
+    return rows | {first: Row(paired(values[first], values[first]), nan, same)}
+
+
+def _ordered(values: Mapping[str, Floats], *, lower: bool) -> list[str]:
+    known = {policy: mine for policy, mine in values.items() if np.all(np.isfinite(mine))}
+    positive = all(np.all(mine > 0) for mine in known.values())
+    score = {policy: float((np.log(mine) if positive else mine).mean()) for policy, mine in known.items()}
+    ranked = sorted(known, key=lambda policy: score[policy] if lower else -score[policy])
+    return ranked + [policy for policy in values if policy not in known]
+
+
+def _mean(values: Floats) -> Mean:
+    value, n = float(values.mean()), len(values)
+    if n < ENOUGH_SEEDS or not isfinite(value) or not spread(values) > 0:
+        return Mean(value, nan, nan)
+    if np.all(values >= 0):
+        found = ratio_of_means(values, np.ones(n))
+        return Mean(value, float(found.low), float(found.high))
+    half = t_quantile(0.95, n - 1) * float(spread(values)) / sqrt(n)
+    return Mean(value, value - half, value + half)
 
 
 def _plain_mean(lines: Iterable[RunMetrics], metric: str) -> float:
@@ -135,4 +269,4 @@ def _plain_mean(lines: Iterable[RunMetrics], metric: str) -> float:
 
 
 def _number(value: Any) -> float:
-    return math.nan if value is None else float(value)
+    return nan if value is None else float(value)

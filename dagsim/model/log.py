@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 import numpy as np
 
@@ -69,7 +69,11 @@ class ScheduleLog:
     def save(self, path: Path) -> None:
         """Write the rows to ``path`` (NumPy ``.npy``)."""
         with path.open("wb") as file:
-            np.save(file, self.rows(), allow_pickle=False)
+            self.write(file)
+
+    def write(self, file: IO[bytes]) -> None:
+        """Write the rows to an open file, as ``save`` does."""
+        np.save(file, self.rows(), allow_pickle=False)
 
     @classmethod
     def load(cls, path: Path) -> ScheduleLog:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.labels import sample_of, workload_label
 from dagsim.experiment.trace_info import TraceInfo
-from dagsim.metrics.standings import RunMetrics, standings
+from dagsim.metrics.standings import RunMetrics, Sample, standings
+from dagsim.report.comparison import metric_name
 from dagsim.report.plots import comparison, draw_all, save, workload
 
 __all__ = ["draw", "draw_comparison", "draw_trace"]
@@ -25,7 +27,8 @@ def draw(folder: RunFolder, number: int | None = None, out: Path | None = None) 
     """
     lines, out = folder.lines(), out or folder.path / "plots"
     if number is None and len({line.policy for line in lines}) > 1:
-        return [draw_comparison(lines, out / "comparison.png")]
+        of = folder.config
+        return [draw_comparison(lines, out / "comparison.png", workload=workload_label(of), sample=sample_of(of))]
     chosen = number or 0
     if chosen >= len(lines):
         raise InputError(f"{folder.path}: there is no run {chosen}; finished runs: {len(lines)}, counted from 0")
@@ -33,13 +36,17 @@ def draw(folder: RunFolder, number: int | None = None, out: Path | None = None) 
 
 
 def draw_comparison(
-    lines: Sequence[RunMetrics], path: Path, metric: str = "jct_s.mean", reference: str | None = None
+    lines: Sequence[RunMetrics],
+    path: Path,
+    metric: str = "jct_s.mean",
+    reference: str | None = None,
+    *,
+    workload: str = "",
+    sample: Sample = Sample.SEED,
 ) -> Path:
     """Draw the ratios of all policies to the reference, with their intervals."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    ratios = {standing.policy: standing.ratio for standing in standings(lines, metric, reference)}
-    name = "mean JCT" if metric == "jct_s.mean" else metric
-    return save(comparison(ratios, reference or lines[0].policy, name), path)
+    return save(comparison(standings(lines, metric, reference, sample), metric_name(metric), workload), path)
 
 
 def draw_trace(info: TraceInfo, folder: Path) -> Path:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 from dagsim.metrics import glossary
-from dagsim.metrics.standings import SECONDARY_METRICS, Mean, RunMetrics, mean, standings
+from dagsim.metrics.standings import RunMetrics, Sample, mean
+from dagsim.metrics.verdict import ENOUGH_SEEDS
+from dagsim.report.grid import Grid
+from dagsim.report.numbers import interval, number, short
 from dagsim.traces import reader
 from dagsim.traces.options import COMMON_OPTIONS
 
@@ -19,9 +21,7 @@ if TYPE_CHECKING:
     from dagsim.workload.info import Spread, WorkloadInfo
 
 __all__ = [
-    "comparison_table",
     "info_tables",
-    "number",
     "observed_table",
     "published_table",
     "summary_table",
@@ -63,73 +63,40 @@ _IF_ANY = (
 
 _SPREADS = ("tasks_per_job", "depth", "width", "work", "critical_path_s", "instances_per_task", "gpus_per_job")
 
-_HEADS = {
-    "jct_s.p99": "p99 JCT\n(s)",
-    "wait_s.mean": "wait\n(s)",
-    "bounded_slowdown.mean": "bounded\nslowdown",
-    "utilization": "GPUs\nheld",
-    "energy_kwh": "energy\n(kWh)",
-    "jain": "Jain\n",
-    "rho_worst": "worst\nrho",
-    "scheduler_us": "µs per\ndecision",
-}
 
-
-def summary_table(lines: Sequence[RunMetrics]) -> Table:
+def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sample = Sample.SEED) -> Grid:
     """One policy over its seeds: each metric's mean, its 95 % interval, and its range."""
-    from rich.markup import escape
-    from rich.table import Table
-
     counts = [sum(int(line.metrics[name]) for line in lines) for name in ("jobs_arrived", "jobs_completed")]
-    many = len(lines) > 1
-    table = Table(
-        title=f"{escape(lines[0].policy)}: {counts[1]:,} of {counts[0]:,} jobs completed, {_seeds(lines)}",
-        title_justify="left",
+    n = len({line.seed for line in lines})
+    units = f"{n:,} {'seed' if sample is Sample.TRACE else sample}{'' if n == 1 else 's'}"
+    title = ", ".join(
+        [
+            f"{lines[0].policy}: {counts[1]:,} of {counts[0]:,} jobs completed",
+            *([workload] if workload else []),
+            units,
+        ]
     )
-    table.add_column("metric")
-    for head in ("mean", "95 % interval", "least", "most") if many else ("value",):
-        table.add_column(head, justify="right")
-    table.add_column("unit")
-    units = {term.name: term.unit for term in glossary()}
+    units_of = {term.name: term.unit for term in glossary()}
+    rows = []
     for name in _SHOWN + _IF_ANY:
         values = [value for line in lines if (value := line.metrics.get(name)) is not None]
         if values and (any(values) or name not in _IF_ANY):
-            spread = (*_interval(mean(lines, name)), number(min(values)), number(max(values)))
-            table.add_row(name, *(spread if many else spread[:1]), units[name])
-    return table
+            found = mean(lines, name)
+            bounds = "-" if sample is Sample.TRACE else interval(found.low, found.high)
+            spread = (short(found.value), bounds, short(min(values)), short(max(values)))
+            unit = units_of[name].replace("microseconds", "µs")
+            rows.append((name, *(spread if n > 1 else spread[:1]), unit))
+    heads = ("metric", *(("mean", "95 % interval", "min", "max") if n > 1 else ("value",)), "unit")
+    return Grid(title, heads, rows, tuple(_summary_notes(n, sample)), (0, len(heads) - 1))
 
 
-def comparison_table(lines: Sequence[RunMetrics], reference: str | None = None, metric: str = "jct_s.mean") -> Table:
-    """Policies on the same seeds, least ``metric`` first; ``*`` is the best, ``=`` what cannot be told from it."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    ranked = standings(lines, metric, reference)
-    first, name = reference or lines[0].policy, "mean JCT" if metric == "jct_s.mean" else metric
-    table = Table(title=f"{len(ranked)} policies, {_seeds(lines)}, least {name} first", title_justify="left")
-    table.caption = "* best   = not told apart from the best (the 95 % interval of the paired ratio holds 1)"
-    table.caption_justify = "left"
-    for head in ("", "policy"):
-        table.add_column(head)
-    unit = {term.name: term.unit for term in glossary()}.get(metric, "")
-    heads = [
-        f"{name}\n({unit or '-'})",
-        f"ratio to\n{escape(first)}",
-        "95 %\ninterval",
-        "wins\n(%)",
-        *(_HEADS[beside] for beside in SECONDARY_METRICS),
-    ]
-    left = any(standing.not_done for standing in ranked)
-    for head in [*heads, "jobs\nnot done"] if left else heads:
-        table.add_column(head, justify="right")
-    for standing in ranked:
-        mark = "*" if standing.best else "=" if standing.tied else ""
-        beside = [number(100 * standing.wins), *(number(standing.beside[name]) for name in SECONDARY_METRICS)]
-        ratio = _interval(Mean(*standing.ratio))
-        if left:
-            beside.append(f"{standing.not_done:,}")
-        table.add_row(mark, escape(standing.policy), number(standing.mean.value), *ratio, *beside)
-    return table
+def _summary_notes(n: int, sample: Sample) -> Iterator[str]:
+    if sample is Sample.TRACE:
+        yield "One trace is one sample: no intervals."
+    elif 1 < n < ENOUGH_SEEDS:
+        yield f"Too few {sample}s for intervals: {n} of {ENOUGH_SEEDS}."
+    elif n > 1:
+        yield "Intervals: of the mean, Student's t on its logarithm."
 
 
 def observed_table(policy: str, waits: Mapping[str, Any]) -> Table:
@@ -158,7 +125,7 @@ def info_tables(info: WorkloadInfo) -> list[Table]:
     from rich.table import Table
 
     spreads, counts = Table("", title=f"{info.jobs:,} jobs", title_justify="left"), Table("", "", show_header=False)
-    for head in ("mean", "median", "75 %", "90 %", "95 %", "99 %", "most"):
+    for head in ("mean", "median", "75 %", "90 %", "95 %", "99 %", "max"):
         spreads.add_column(head, justify="right")
     for name in _SPREADS:
         spread: Spread | None = getattr(info, name)
@@ -177,9 +144,10 @@ def info_tables(info: WorkloadInfo) -> list[Table]:
 def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     """Notes on the jobs of some runs: their load, and what was read of a trace."""
     loads = [max(of["gpu_load"] or 0.0, of["cpu_load"] or 0.0) for of in workloads]
-    least, most = number(min(loads)), number(max(loads))
+    low, high = number(min(loads)), number(max(loads))
     notes = [f"cluster: {of}" for of in dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)]
-    notes += [f"offered load: {least if least == most else f'{least} .. {most}'}"]
+    if any(loads):
+        notes += [f"offered load: {low if low == high else f'{low} to {high}'}"]
     notes += [f"warning: {text}" for text in dict.fromkeys(of["warning"] for of in workloads if of["warning"])][:1]
     if (trace := workloads[0].get("trace")) is not None:
         notes += [f"trace ({trace['format']}): {trace['read']}"]
@@ -197,7 +165,7 @@ def trace_notes(info: TraceInfo) -> list[str]:
     notes = [f"trace ({info.trace.format}): {info.trace.report}"]
     notes += [f"assumed {question}: {answer}" for question, answer in info.trace.assumptions.items()]
     if busy:
-        notes.append(f"busy on average, had nothing to wait: {busy}")
+        notes.append(f"average demand if no job had to wait: {busy}")
     if info.own and load is not None:
         notes.append(f"its own machines: {info.cluster}; offered load: {number(load.offered)}")
     else:
@@ -220,20 +188,3 @@ def published_table(info: TraceInfo) -> Table:
 
 def _told(value: Any) -> str:
     return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def number(value: float) -> str:
-    """Four digits, more only before the point; ``-`` where there is no number."""
-    if not math.isfinite(value):
-        return "-"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def _interval(of: Mean) -> tuple[str, str]:
-    known = math.isfinite(of.low) and math.isfinite(of.high)
-    return number(of.value), f"{number(of.low)} .. {number(of.high)}" if known else "-"
-
-
-def _seeds(lines: Sequence[RunMetrics]) -> str:
-    count = len({line.seed for line in lines})
-    return f"{count} seed{'s' * (count > 1)}"

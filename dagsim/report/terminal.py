@@ -23,21 +23,30 @@ from rich.progress import (
 from rich.table import Table
 
 from dagsim.experiment.run import Step, Watch
+from dagsim.report.grid import Grid, Look
 
 if TYPE_CHECKING:
     from dagsim.experiment.training.trainer import Progress as TrainingProgress
 
-__all__ = ["console", "counted", "downloading", "progress", "show", "training_progress"]
+__all__ = ["console", "counted", "downloading", "progress", "show", "show_grid", "training_progress"]
 
 T = TypeVar("T")
 
-_WIDTH = 140
-"""Columns where there is no terminal: enough for every table."""
+_WIDTH, _WIDE = 80, 320
+"""Columns where there is no terminal, and those of tables that are asked to be wide."""
 
 
-def console() -> Console:
-    """Standard output."""
-    return Console(width=None if sys.stdout.isatty() else _WIDTH)
+def console(*, wide: bool = False) -> Console:
+    """Standard output; a ``wide`` one does not care how wide the terminal is."""
+    return Console(width=_WIDE if wide else None if sys.stdout.isatty() else _WIDTH)
+
+
+def show_grid(grid: Grid, look: Look = Look.TEXT, *, wide: bool = False) -> None:
+    """Print a table as text, Markdown or LaTeX."""
+    if look is Look.TEXT:
+        console(wide=wide).print(grid)
+    else:
+        print(grid.shown(look))
 
 
 def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> None:

@@ -12,11 +12,12 @@ from typing import Any, Literal
 from dagsim.errors import ConfigError, WorkloadError
 from dagsim.model import Cluster, Job
 from dagsim.model.streams import stream
-from dagsim.seeds import part_of
+from dagsim.seeds import REPORT, VALIDATION, WINDOWS, part_of
 from dagsim.traces import Source, Trace, TraceOptions, open_trace, reader, recognise
 from dagsim.traces.trace import shifted
 from dagsim.workload.jsonl import read_meta
 from dagsim.workload.load import Runtime, offered_load
+from dagsim.workload.windows import most_windows, spread_order, spread_windows
 
 __all__ = ["TraceFile"]
 
@@ -29,8 +30,11 @@ class TraceFile:
     format: str | None = None
     options: TraceOptions = field(default_factory=TraceOptions)
     window: int | None = None
-    """Take so many jobs in a row on each seed, from where it says, instead of all; training, validation and report have
-    parts of the trace of their own (``seeds.part_of``). The trace is then held in memory."""
+    """Take so many jobs in a row on each seed instead of all; training, validation and report have parts of the trace
+    of their own (``seeds.part_of``). The trace is then held in memory."""
+    windows: int | None = None
+    """Disjoint windows, spread evenly over the whole trace, that experiments run on; left out: as many as there are
+    seeds."""
     kind: Literal["trace"] = "trace"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -38,6 +42,8 @@ class TraceFile:
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 2:
             raise ConfigError(f"window must be 2 jobs or more, or left out, got {self.window!r}")
+        if self.windows is not None and (self.window is None or self.windows < 1):
+            raise ConfigError(f"windows must be 1 or more and come with window (jobs of each), got {self.windows!r}")
 
     def open(self, cluster: Cluster, runtime: Runtime) -> Trace:
         """The trace, its arrivals scaled to the load asked for (which costs a first reading).
@@ -55,24 +61,58 @@ class TraceFile:
     def window_of(self, seed: int, cluster: Cluster, runtime: Runtime) -> Iterator[Job]:
         """The jobs of the window of ``seed``, the first at 0 s, their arrivals scaled to the load asked for.
 
+        Windows of experiments (``WINDOWS``) and of reports are disjoint; those of validation as long as there are
+        such. Training draws them at random.
+
         Raises:
             TraceError: The trace cannot be read.
-            WorkloadError: There are too few jobs for a window, or they offer no load that could be scaled.
+            WorkloadError: There are too few jobs for the window, or they offer no load that could be scaled.
         """
-        assert self.window is not None
-        jobs = _all_jobs(replace(self, window=None, options=replace(self.options, load=None)))
-        low, high = (round(fraction * len(jobs)) for fraction in part_of(seed))
-        if high - low < self.window:
-            raise WorkloadError(
-                f"{self.path}: a window of {self.window} jobs does not fit into jobs {low} to {high} of {len(jobs)}"
-            )
-        first = int(stream(seed, "window").integers(low, high - self.window + 1))
-        chosen = jobs[first : first + self.window]
+        jobs = _all_jobs(self._whole())
+        where = self._place(seed, len(jobs))
+        chosen = jobs[where.start : where.stop]
         scale = 1.0
         if self.options.load is not None:
             scale = self._offered_by(chosen, cluster, runtime) / self.options.load
         origin = chosen[0].arrival_s
         return (shifted(job, origin, scale) for job in chosen)
+
+    def most_windows(self) -> int:
+        """The disjoint windows that the whole trace has room for.
+
+        Raises:
+            TraceError: It cannot be read.
+        """
+        assert self.window is not None
+        return most_windows(len(_all_jobs(self._whole())), self.window)
+
+    def _whole(self) -> TraceFile:
+        """The same trace without windows, as recorded: one in memory serves all."""
+        return replace(self, window=None, windows=None, options=replace(self.options, load=None))
+
+    def _place(self, seed: int, jobs: int) -> range:
+        """Where the window of ``seed`` lies in ``jobs`` jobs."""
+        assert self.window is not None
+        part = part_of(seed)
+        low, high = (round(fraction * jobs) for fraction in part)
+        most = most_windows(jobs, self.window, part)
+        if not most:
+            raise WorkloadError(
+                f"{self.path}: a window of {self.window} jobs does not fit into jobs {low} to {high} of {jobs}"
+            )
+        pool = next((pool for pool in (WINDOWS, REPORT, VALIDATION) if seed in pool), None)
+        number = 0 if pool is None else seed - pool.start
+        if pool is WINDOWS and self.windows is not None:
+            return spread_windows(jobs, self.windows, self.window)[number]
+        if pool is None or (pool is VALIDATION and number >= most):
+            first = int(stream(seed, "window").integers(low, high - self.window + 1))
+            return range(first, first + self.window)
+        if number >= most:
+            raise WorkloadError(
+                f"{self.path}: window {number + 1} of {self.window} jobs would overlap others in jobs {low} to {high} "
+                f"of {jobs}: {most} fit; ask for fewer or shorter ones"
+            )
+        return spread_windows(jobs, most, self.window, part)[spread_order(most)[number]]
 
     def as_recorded(self, *, full_report: bool = False) -> Trace:
         """The trace with its arrivals as recorded, whatever load is asked for."""

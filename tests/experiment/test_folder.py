@@ -147,11 +147,15 @@ def damage(path: Path, name: str, content: bytes | None) -> None:
     ("name", "content", "message"),
     [
         ("manifest.json", None, r"manifest\.json: not readable as JSON"),
-        ("manifest.json", b'{"schema": 99}', r"manifest\.json: not of a run folder of this version \(schema 1\)"),
+        (
+            "manifest.json",
+            b'{"schema": 99}',
+            r"manifest\.json: not of a .* this version reads \(schema 1 or 2\)",
+        ),
         ("manifest.json", b"[", r"manifest\.json: not readable as JSON"),
         ("config.yaml", b"sed: 1\n", r"its configuration cannot be read:\n.*did you mean 'seed'"),
         ("config.yaml", b"seed: 1\n", r"config\.yaml: was changed after the run"),
-        ("runs.jsonl", b"{", r"runs\.jsonl: not readable as lines of JSON"),
+        ("runs.jsonl", b"{\n", r"runs\.jsonl: not readable as lines of JSON"),
         ("runs.jsonl", b'{"policy": "x"}\n', r"runs\.jsonl and timing\.jsonl are not of this version \('seed'\)"),
         ("schedules/000.npy", b"\x93NUMPY", r"000\.npy: not a readable schedule log"),
         ("schedules/000.json.gz", b"\x1f\x8b", r"000\.json\.gz: not a readable list of jobs"),

@@ -32,13 +32,22 @@ def test_only_seeds_in_common_are_compared(tmp_path: Path) -> None:
     assert sorted({line.seed for line in lines}) == sorted(more.manifest["seeds"][:2])
 
 
-def test_one_policy_twice_is_told_apart_by_its_folder(tmp_path: Path) -> None:
+def test_one_policy_twice_is_labelled_with_what_differs(tmp_path: Path) -> None:
     one, other = ran(tmp_path, "fifo"), ran(tmp_path, "fifo", "preemption.on_resume=restart")
     lines, differences = paired([one, other])
-    assert {line.policy for line in lines} == {f"fifo @ {one.path.name}", f"fifo @ {other.path.name}"}
+    assert {line.policy for line in lines} == {
+        "fifo @ preemption.on_resume=resume",
+        "fifo @ preemption.on_resume=restart",
+    }
     assert differences == [
         f"preemption.on_resume: resume in {one.path.name}, restart in {other.path.name}",
     ]
+
+
+def test_equal_runs_are_labelled_with_their_folders(tmp_path: Path) -> None:
+    one, other = ran(tmp_path, "fifo"), ran(tmp_path, "fifo")
+    lines, _ = paired([one, other])
+    assert {line.policy for line in lines} == {f"fifo @ {one.path.name}", f"fifo @ {other.path.name}"}
 
 
 def test_runs_on_other_jobs_are_refused(tmp_path: Path) -> None:

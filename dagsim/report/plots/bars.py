@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from math import isfinite
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from dagsim.metrics.bootstrap import Ratio
+from dagsim.metrics.standings import PolicyResult, Sample
+from dagsim.metrics.verdict import Verdict
 from dagsim.report.plots.style import BLUE, GREY, INK, LINE, ORANGE, dress, figure, headline
 
 if TYPE_CHECKING:
@@ -15,54 +15,69 @@ if TYPE_CHECKING:
 
 __all__ = ["comparison"]
 
+_COLOURS = {Verdict.BETTER: BLUE, Verdict.WORSE: ORANGE}
 
-def comparison(ratios: Mapping[str, Ratio], reference: str, metric: str = "mean JCT") -> Figure:
-    """A bar per scheduler from the reference to its ratio of means, best first, with the 95 % interval as a line.
 
-    Blue is less than the reference, orange more, grey a tie (the interval holds 1). Smaller is taken to be better.
+def comparison(ranked: Sequence[PolicyResult], metric: str = "mean JCT", workload: str = "") -> Figure:
+    """A bar per scheduler from the reference to its ratio, best first, with the 95 % interval as a line.
+
+    Blue is better than the reference, orange worse, grey what has no verdict.
     """
-    known = sorted((item for item in ratios.items() if not np.isnan(item[1].value)), key=lambda item: item[1].value)
-    unknown = [item for item in ratios.items() if np.isnan(item[1].value)]
-    drawn = figure(8.4, 1.5 + 0.34 * max(len(ratios), 1))
+    reference = next((each.policy for each in ranked if each.is_reference), "")
+    drawn = figure(8.4, 1.9 + 0.34 * max(len(ranked), 1))
     axes = drawn.add_subplot()
     dress(axes, f"{metric} against {reference} [%]", grid="x")
-    headline(
-        axes, f"{metric[0].upper()}{metric[1:]} against {reference}", "bars: ratio of means   lines: 95 % interval"
-    )
-    percent = np.array([_percent(ratio) for _, ratio in known]).reshape(-1, 3)
-    for row, ((_, ratio), (value, low, high)) in enumerate(zip(known, percent, strict=True)):
-        colour = LINE if ratio.is_tie else BLUE if ratio.value < 1 else ORANGE
+    of = f" on {workload}" if workload else ""
+    headline(axes, f"{metric[:1].upper()}{metric[1:]} against {reference}{of}")
+    for row, standing in enumerate(ranked):
+        if standing.pair is None:
+            continue
+        value, low, high = _percent(standing)
+        colour = _COLOURS.get(standing.verdict, LINE) if standing.verdict else LINE
         axes.barh(row, value, height=0.62, color=colour, linewidth=0.0)
-        if not np.isnan(low):
+        if isfinite(low):
             axes.plot([low, high], [row, row], color=INK, linewidth=1.4, solid_capstyle="butt")
     axes.axvline(0.0, color=INK, linewidth=1.0)
-    axes.set_yticks(range(len(known) + len(unknown)), [name for name, _ in (*known, *unknown)])
+    axes.set_yticks(range(len(ranked)), [standing.policy for standing in ranked])
     axes.tick_params(axis="y", length=0, labelsize=10)
-    axes.set_ylim(len(known) + len(unknown) - 0.4, -0.6)
+    axes.set_ylim(len(ranked) - 0.4, -0.6)
     axes.spines["left"].set_visible(False)
     edge = axes.get_xlim()[1]
-    for row, (name, ratio) in enumerate((*known, *unknown)):
+    for row, standing in enumerate(ranked):
         axes.annotate(
-            "reference" if name == reference else _words(ratio),
+            _words(standing),
             (1.01, row),
             xycoords=("axes fraction", "data"),
             va="center",
             fontsize=9,
-            color=GREY if ratio.is_tie else INK,
+            color=INK if standing.verdict in _COLOURS else GREY,
         )
     axes.set_xlim(right=max(edge, 0.0))
+    drawn.supxlabel(_method(ranked), fontsize=8, color=GREY)
     return drawn
 
 
-def _percent(ratio: Ratio) -> tuple[float, float, float]:
-    return 100 * (ratio.value - 1), 100 * (ratio.low - 1), 100 * (ratio.high - 1)
+def _method(ranked: Sequence[PolicyResult]) -> str:
+    """Which ratios and intervals these are, and of how many seeds."""
+    n = max((each.pair.n for each in ranked if each.pair is not None), default=0)
+    if not n or ranked[0].sample is Sample.TRACE:
+        return "one trace: ratios without intervals"
+    units = f"{n:,} {ranked[0].sample}{'' if n == 1 else 's'}"
+    return f"{units}    bars: geometric mean of ratios    lines: 95 % interval, t on logs    colour: Holm's p < 0.05"
 
 
-def _words(ratio: Ratio) -> str:
-    value, low, high = _percent(ratio)
-    if np.isnan(value):
-        return "not known: unfinished jobs"
-    if np.isnan(low):
+def _percent(standing: PolicyResult) -> tuple[float, float, float]:
+    assert standing.pair is not None
+    pair, nan = standing.pair, float("nan")
+    low, high = (nan, nan) if standing.sample is Sample.TRACE else (pair.low, pair.high)
+    return 100 * (pair.ratio - 1), 100 * (low - 1), 100 * (high - 1)
+
+
+def _words(standing: PolicyResult) -> str:
+    if standing.pair is None or standing.is_reference:
+        return standing.words
+    value, low, high = _percent(standing)
+    if not isfinite(low):
         return _signed(value)
     return f"{_signed(value)}  [{_signed(low)}, {_signed(high)}]"
 

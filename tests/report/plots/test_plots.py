@@ -3,16 +3,18 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex
 
-from dagsim.metrics import Ratio
+from dagsim.metrics.standings import standings
 from dagsim.model import Cluster, Kind, Node
 from dagsim.report.plots import by_priority, comparison, draw_all, gantt, jct_cdf, timeline
 from dagsim.report.plots.shading import binned
-from dagsim.report.plots.style import figure, log_seconds, unit_of
+from dagsim.report.plots.style import BLUE, LINE, ORANGE, figure, log_seconds, unit_of
 
 EIGHT = Cluster.of({"A100-40": 4, "T4": 4}, per_node=4)
 RUNS = [(0.0, 100.0, 0, 0b0011, 2.0), (10.0, 40.0, 0, 0b1000, 1.0), (50.0, 400.0, 1, 0b0101, 2.0)]
@@ -110,20 +112,52 @@ def test_many_priorities_are_gathered_into_ranges(schedule_of):
     assert labels[0] == "0 to 4.92\nn = 5"
 
 
-def test_schedulers_are_compared_best_first():
-    ratios = {
-        "random": Ratio(1.3, 1.2, 1.4),
-        "fifo": Ratio(1.0, 1.0, 1.0),
-        "sjf": Ratio(0.8, 0.7, 0.9),
-        "srtf": Ratio(0.98, 0.9, 1.1),
-        "heft": Ratio(float("nan"), float("nan"), float("nan")),
+class Line(NamedTuple):
+    policy: str
+    seed: int
+    metrics: dict[str, float | None]
+
+
+def compared():
+    factors = {
+        "random": [1.2, 1.4, 1.3, 1.3, 1.35],
+        "fifo": [1.0] * 5,
+        "sjf": [0.8] * 4 + [0.7],
+        "srtf": [0.9, 1.1, 0.9, 1.1, 0.95],
+        "heft": [None, 1.0, 1.0, 1.0, 1.0],
     }
-    drawn = comparison(ratios, "fifo")
+    lines = [
+        Line(policy, seed, {"jct_s.mean": each and each * (100.0 + seed)})
+        for policy, row in factors.items()
+        for seed, each in enumerate(row)
+    ]
+    return standings(lines, reference="fifo")
+
+
+def test_schedulers_are_compared_best_first():
+    ranked = compared()
+    drawn = comparison(ranked, workload="steady")
     axes = drawn.axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["sjf", "srtf", "fifo", "random", "heft"]
-    assert [patch.get_width() for patch in axes.patches] == pytest.approx([-20.0, -2.0, 0.0, 30.0])
-    assert texts(drawn)[0] == "\N{MINUS SIGN}20.0  [\N{MINUS SIGN}30.0, \N{MINUS SIGN}10.0]"
-    assert texts(drawn)[2:] == ["reference", "+30.0  [+20.0, +40.0]", "not known: unfinished jobs"]
+    ratios = [100 * (each.pair.ratio - 1) for each in ranked[:4]]
+    assert [patch.get_width() for patch in axes.patches] == pytest.approx(ratios)
+    assert [to_hex(patch.get_facecolor()).upper() for patch in axes.patches] == [
+        BLUE,
+        LINE.upper(),
+        LINE.upper(),
+        ORANGE,
+    ]
+    assert texts(drawn)[0].startswith("\N{MINUS SIGN}22.")
+    assert texts(drawn)[2] == "reference"
+    assert texts(drawn)[4] == "not known: unfinished jobs"
+
+
+def test_a_comparison_says_workload_n_and_method():
+    drawn = comparison(compared(), workload="steady")
+    assert drawn.axes[0].get_title(loc="left") == "Mean JCT against fifo on steady"
+    note = drawn.get_supxlabel()
+    assert "5 seeds" in note
+    assert "geometric mean" in note
 
 
 def test_all_plots_are_drawn_to_equal_bytes(schedule, tmp_path):

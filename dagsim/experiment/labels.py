@@ -1,0 +1,47 @@
+"""Names of an experiment for people: its workload in a few words, and the unit that its comparisons count."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from dagsim.config.schema import Config
+from dagsim.metrics.standings import Sample
+from dagsim.traces.trace_file import TraceFile
+from dagsim.workload import PRESETS, Synthetic
+
+__all__ = ["sample_of", "workload_label"]
+
+
+def sample_of(config: Config) -> Sample:
+    """What one seed of the experiment is a sample of."""
+    if config.system.kind != "cluster" or not isinstance(config.workload, TraceFile):
+        return Sample.SEED
+    return Sample.TRACE if config.workload.window is None else Sample.WINDOW
+
+
+def workload_label(config: Config) -> str:
+    """The workload in a few words: ``heterogeneous, load 0.7``, or ``jobs.csv, windows of 200 jobs``."""
+    if config.system.kind != "cluster":
+        return str(config.system.kind)
+    workload = config.workload
+    if isinstance(workload, TraceFile):
+        name = Path(workload.path).name
+        return name if workload.window is None else f"{name}, windows of {workload.window:,} jobs"
+    changes = {name: _changes(preset.workload, workload) for name, preset in PRESETS.items()}
+    nearest = min(changes, key=lambda name: len(changes[name]))
+    plain = {key: value for key, value in changes[nearest].items() if isinstance(value, int | float | str)}
+    if len(plain) < len(changes[nearest]):
+        return f"synthetic, {workload.count:,} jobs, load {workload.load:g}"
+    return ", ".join([nearest, *(f"{key} {_short(value)}" for key, value in plain.items())])
+
+
+def _changes(preset: Synthetic, workload: Synthetic) -> dict[str, Any]:
+    """The fields in which ``workload`` differs from ``preset``, with its values."""
+    mine = {field.name: getattr(workload, field.name) for field in fields(workload)}
+    return {name: value for name, value in mine.items() if value != getattr(preset, name)}
+
+
+def _short(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else f"{value:g}"

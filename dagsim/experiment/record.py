@@ -1,0 +1,86 @@
+"""A finished run as what is written of it: bytes, made where the run was made."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from typing import Any, NamedTuple
+
+from dagsim.experiment.run import Result
+from dagsim.metrics import jobs_table, runs_table, to_csv
+from dagsim.model import JobFacts
+from dagsim.model.schedule import Schedule
+
+__all__ = ["CLOCKED", "TABLES", "Record", "record_of"]
+
+CLOCKED = "scheduler_us"
+"""The one metric that a clock says, so that it is never the same twice; it is kept apart from the others."""
+
+TABLES = ("jobs.csv.gz", "tasks.csv.gz")
+"""The tables that hold the rows of all runs, each run a piece of its own."""
+
+
+class Record(NamedTuple):
+    """A finished run, ready to be written; made in any process, written by one."""
+
+    policy: str
+    seed: int
+    line: dict[str, Any]
+    """Its line of ``runs.jsonl``: policy, seed, workload, metrics."""
+    timing: dict[str, Any]
+    """Its line of ``timing.jsonl``."""
+    heads: tuple[bytes, ...]
+    """The first line of each of ``TABLES``, compressed."""
+    rows: tuple[bytes, ...]
+    """Its rows of each of ``TABLES``, compressed."""
+    log: bytes
+    jobs: bytes
+
+
+def record_of(result: Result) -> Record:
+    """Everything that is written of a result; equal results give equal bytes, times of the clock aside."""
+    schedule = result.schedule
+    who = {"policy": result.policy, "seed": result.seed}
+    metrics = result.summary.to_dict()
+    timing = {
+        "wall_s": result.wall_s,
+        "decision_s": schedule.decision_s,
+        "decisions": schedule.decisions,
+        CLOCKED: metrics.pop(CLOCKED),
+    }
+    tables = [_csv(who, table) for table in (jobs_table(schedule), runs_table(schedule))]
+    return Record(
+        result.policy,
+        result.seed,
+        who | {"workload": dict(result.workload), "metrics": metrics},
+        who | timing,
+        tuple(_packed(head) for head, _ in tables),
+        tuple(_packed(rows) for _, rows in tables),
+        _log(schedule),
+        _jobs(schedule),
+    )
+
+
+def _csv(who: dict[str, Any], table: dict[str, Any]) -> tuple[str, str]:
+    """The first line of the table as CSV, and its rows."""
+    rows = len(next(iter(table.values())))
+    text = to_csv({key: [value] * rows for key, value in who.items()} | table)
+    head, _, rest = text.partition("\n")
+    return head + "\n", rest
+
+
+def _log(schedule: Schedule) -> bytes:
+    buffer = io.BytesIO()
+    schedule.log.write(buffer)
+    return buffer.getvalue()
+
+
+def _jobs(schedule: Schedule) -> bytes:
+    facts = {"fields": JobFacts._fields, "seed": schedule.seed, "ended_s": schedule.ended_s, "jobs": schedule.jobs}
+    return _packed(json.dumps(facts))
+
+
+def _packed(text: str) -> bytes:
+    """A gzip member without name and time, so that equal texts give equal bytes."""
+    return gzip.compress(text.encode(), compresslevel=6, mtime=0)

@@ -1,0 +1,74 @@
+"""Being stopped from outside: Ctrl-C, a batch system's SIGTERM, a terminal that closes (SIGHUP)."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any, Self
+
+__all__ = ["SIGNALS", "Stopped", "Stops", "exit_code"]
+
+SIGNALS = tuple(
+    number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
+)
+"""The signals that ask a run to stop."""
+
+
+class Stopped(KeyboardInterrupt):
+    """A stop by another signal than Ctrl-C; whoever handles that handles this."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)  # NumPy makes an exception anew from what it was given
+        self.number = number
+
+
+def exit_code(stop: KeyboardInterrupt) -> int:
+    """128 and the number of the signal, as shells have it: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
+    return 128 + (stop.number if isinstance(stop, Stopped) else signal.SIGINT)
+
+
+class Stops:
+    """Signals to stop, for as long as the block runs: raised as ``KeyboardInterrupt``, held back on demand, never lost.
+
+    NumPy drops an exception that arises while it looks for attributes (of an enum, say), a KeyboardInterrupt included.
+    So it is noted, too, and raised at the latest by ``release``. A signal that the caller ignores (``nohup``) stays
+    ignored. Off the main thread nothing happens.
+    """
+
+    def __init__(self) -> None:
+        self._held = False
+        self.heard: int | None = None
+        """The number of the last signal."""
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                    self._before[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before.clear()
+
+    def hold(self) -> None:
+        """From now on only note it."""
+        self._held = True
+
+    def release(self) -> None:
+        """Raise it again, at once if it came meanwhile."""
+        self._held = False
+        if self.heard is not None:
+            raise _stop(self.heard)
+
+    def _hear(self, number: int, _: FrameType | None) -> None:
+        self.heard = number
+        if not self._held:
+            raise _stop(number)
+
+
+def _stop(number: int) -> KeyboardInterrupt:
+    return KeyboardInterrupt() if number == signal.SIGINT else Stopped(number)

@@ -1,0 +1,239 @@
+"""Work in several processes, its results in the order of the items: whoever reads them cannot tell how many."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from time import perf_counter
+from types import ModuleType
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from dagsim.errors import DagsimError, SimulationError
+from dagsim.experiment.stopping import SIGNALS
+
+__all__ = ["Heard", "Work", "cores", "in_order"]
+
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
+
+Work: TypeAlias = Callable[[Item, Callable[[int], None]], Outcome]
+"""Makes the outcome of an item; may tell a count meanwhile. It can be pickled, and is called in any process."""
+
+Heard: TypeAlias = Callable[[int, int, int], None]
+"""Is told of an item at work: its index, how many are done, and its count."""
+
+_WORTH_S = 3.0
+"""Less work than this is done before workers are ready."""
+_AHEAD = 8
+"""Outcomes a worker may be ahead of the one that is waited for: they are kept in memory."""
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_order(
+    work: Work[Item, Outcome],
+    items: Sequence[Item],
+    workers: int = 1,
+    heard: Heard | None = None,
+    wanted: Callable[[Item], bool] = lambda item: True,
+) -> Iterator[Outcome]:
+    """The outcomes of all items that are still ``wanted`` at their turn, in their order, lazily.
+
+    This process begins by itself, and starts workers once it is clear that they pay. They end with the iterator, and
+    with this process, however it ends.
+
+    Raises:
+        Exception: What ``work`` raised, at its turn.
+        SimulationError: A worker was killed.
+    """
+    index, began = 0, perf_counter()
+    pool: _Pool[Item, Outcome] | None = None
+    tell = heard or (lambda index, done, count: None)
+    try:
+        while index < len(items):
+            left = len(items) - index
+            if pool is None and min(workers, left) > 1 and (perf_counter() - began) * left > _WORTH_S * max(index, 1):
+                pool = _Pool(work, min(workers, left), telling=heard is not None)
+            if pool is not None and pool.is_ready():
+                yield from pool.run(items, index, tell, wanted)
+                return
+            if wanted(items[index]):
+                yield work(items[index], lambda count, at=index: tell(at, at, count))  # type: ignore[misc]
+            index += 1
+    finally:
+        if pool is not None:
+            pool.end()
+
+
+@dataclass(slots=True)
+class _Worker:
+    process: Any
+    pipe: Connection
+    ready: bool = False
+    index: int | None = None
+    """The item it is at."""
+
+
+@dataclass(slots=True)
+class _Pool(Generic[Item, Outcome]):
+    """Processes that take items through pipes."""
+
+    work: Work[Item, Outcome]
+    count: int
+    telling: bool
+    workers: list[_Worker] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        context = get_context("spawn")
+        with _signals_blocked(), _one_thread(), _no_main():
+            for _ in range(self.count):
+                ours, theirs = context.Pipe()
+                process = context.Process(target=_serve, args=(theirs, self.work, self.telling), daemon=True)
+                process.start()
+                theirs.close()
+                self.workers.append(_Worker(process, ours))
+
+    def is_ready(self) -> bool:
+        """A worker has started up."""
+        for worker in self.workers:
+            if not worker.ready and worker.pipe.poll():
+                self._receive(worker)
+                worker.ready = True
+        return any(worker.ready for worker in self.workers)
+
+    def run(self, items: Sequence[Item], first: int, tell: Heard, wanted: Callable[[Item], bool]) -> Iterator[Outcome]:
+        """The outcomes of the items from ``first`` on."""
+        given = turn = first
+        kept: dict[int, tuple[str, Any]] = {}
+        while turn < len(items):
+            for worker in self.workers:
+                while given < len(items) and not wanted(items[given]):
+                    kept[given] = ("unwanted", None)
+                    given += 1
+                if worker.ready and worker.index is None and given < min(len(items), turn + _AHEAD * self.count):
+                    worker.pipe.send((given, items[given]))
+                    worker.index = given
+                    given += 1
+            if turn not in kept:
+                self._listen(kept, turn, tell)
+            while turn in kept:
+                kind, value = kept.pop(turn)
+                turn += 1
+                if kind == "raised":
+                    raise value
+                if kind == "made" and wanted(items[turn - 1]):
+                    yield value
+
+    def end(self) -> None:
+        """Kill every worker: none holds anything that is not here."""
+        for worker in self.workers:
+            worker.process.kill()
+        for worker in self.workers:
+            worker.process.join()
+            worker.pipe.close()
+
+    def _listen(self, kept: dict[int, tuple[str, Any]], turn: int, tell: Heard) -> None:
+        pipes = {worker.pipe: worker for worker in self.workers}
+        for pipe in wait(list(pipes)):
+            worker = pipes[pipe]  # type: ignore[index]
+            kind, value = self._receive(worker)
+            if kind == "ready":
+                worker.ready = True
+            elif kind == "count" and worker.index is not None:
+                tell(worker.index, turn, value)
+            elif worker.index is not None:
+                kept[worker.index] = (kind, value)
+                worker.index = None
+
+    def _receive(self, worker: _Worker) -> tuple[str, Any]:
+        try:
+            kind, value = worker.pipe.recv()
+        except (EOFError, ConnectionError):
+            worker.process.join(5)
+            code = worker.process.exitcode
+            how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+            raise SimulationError(
+                f"a worker process was killed ({how}; is there enough memory? --workers 1 takes the least)"
+            ) from None
+        return kind, value
+
+
+def _serve(pipe: Connection, work: Work[Any, Any], telling: bool) -> None:
+    """A worker's life: it ends when the pipe does, or at once when its parent is gone."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    tell: Callable[[int], None] = (lambda count: pipe.send(("count", count))) if telling else (lambda count: None)
+    with suppress(EOFError, ConnectionError):
+        pipe.send(("ready", None))
+        while True:
+            _, item = pipe.recv()
+            try:
+                answer = ("made", work(item, tell))
+            except Exception as error:
+                answer = ("raised", _portable(error))
+            pipe.send(answer)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _portable(error: Exception) -> Exception:
+    """The error, or one like it, that can be sent to another process."""
+    try:
+        sent: Exception = pickle.loads(pickle.dumps(error))
+    except Exception:
+        kind = type(error) if isinstance(error, DagsimError) else SimulationError
+        sent = kind(f"{type(error).__name__}: {error}")
+    sent.__cause__ = None
+    return sent
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Processes that start meanwhile never hear of Ctrl-C and its like: their parent does, and ends them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Numeric libraries of processes that start meanwhile use one thread."""
+    before = {name: os.environ.get(name) for name in _THREADS}
+    os.environ.update(dict.fromkeys(_THREADS, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _no_main() -> Iterator[None]:
+    """Processes that start meanwhile do not run the main script again: nothing that they need is in it."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

@@ -1,0 +1,99 @@
+"""A table as text cells, shown three ways: in a terminal, in Markdown, in LaTeX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["Grid", "Look"]
+
+
+class Look(StrEnum):
+    """What a table is printed as."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    LATEX = "latex"
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Rows of text under heads, with a title and notes below; ``texts`` are the columns flush left."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    notes: tuple[str, ...] = ()
+    texts: tuple[int, ...] = (0,)
+
+    def __rich__(self) -> RenderableType:
+        from rich import box
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False)
+        table.title, table.title_justify = Text(self.title), "left"
+        for place, head in enumerate(self.heads):
+            side: Literal["left", "right"] = "left" if self._is_text(place) else "right"
+            table.add_column(Text(head), justify=side, overflow="fold")
+        for row in self.rows:
+            table.add_row(*(Text(cell) for cell in row))
+        return Group(table, *(Text(note) for note in self.notes))
+
+    def markdown(self) -> str:
+        """As a GitHub table with its title above and its notes below."""
+        marks = ["---" if self._is_text(place) else "---:" for place in range(len(self.heads))]
+        lines = [_markdown_row(self.heads), f"| {' | '.join(marks)} |", *map(_markdown_row, self.rows)]
+        return "\n".join([f"**{self.title}**", "", *lines, *(f"\n{note}" for note in self.notes)])
+
+    def latex(self) -> str:
+        """As a ``table`` with rules of booktabs; the title and the notes are its caption."""
+        columns = "".join("l" if self._is_text(place) else "r" for place in range(len(self.heads)))
+        caption = _latex(". ".join([self.title, *(note.rstrip(".") for note in self.notes)]) + ".")
+        lines = [_latex_row(self.heads), r"\midrule", *map(_latex_row, self.rows)]
+        return "\n".join(
+            [
+                r"\begin{table}",
+                rf"\caption{{{caption}}}",
+                rf"\begin{{tabular}}{{{columns}}}",
+                r"\toprule",
+                *lines,
+                r"\bottomrule",
+                r"\end{tabular}",
+                r"\end{table}",
+            ]
+        )
+
+    def shown(self, look: Look) -> str:
+        """As Markdown or LaTeX."""
+        return self.latex() if look is Look.LATEX else self.markdown()
+
+    def _is_text(self, place: int) -> bool:
+        return place in self.texts
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(_one_line(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(_latex(_one_line(cell)) for cell in cells) + r" \\"
+
+
+def _one_line(cell: str) -> str:
+    """A cell that was broken for a narrow screen, in one line again."""
+    return re.sub(r"(?<=[\[,])\n", "", cell).replace("\n", " ")
+
+
+_SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "µ": r"$\mu$"}
+
+
+def _latex(text: str) -> str:
+    return "".join(_SPECIAL.get(sign) or (f"\\{sign}" if sign in "&%$#_{}" else sign) for sign in text)

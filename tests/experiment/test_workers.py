@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from dagsim.errors import SimulationError
+from dagsim.experiment import workers
+from dagsim.experiment.workers import in_order
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_WORTH_S", -1.0)
+
+
+def slow_first(item: int, tell: Callable[[int], None]) -> tuple[int, int, str | None]:
+    """Its square, later the smaller the item: outcomes come in the wrong order."""
+    tell(10 * item)
+    time.sleep(0.3 / (1 + item))
+    return item**2, os.getpid(), os.environ.get("OMP_NUM_THREADS")
+
+
+def odd_fails(item: int, tell: Callable[[int], None]) -> int:
+    if item == 7:
+        raise SimulationError("seven")
+    if item == 9:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item
+
+
+def test_outcomes_come_in_order_from_processes_of_one_thread() -> None:
+    heard: list[tuple[int, int, int]] = []
+    items = list(range(20))
+    outcomes = list(in_order(slow_first, items, 2, lambda *told: heard.append(told)))
+    assert [square for square, _, _ in outcomes] == [item**2 for item in items]
+    there = {(pid, threads) for _, pid, threads in outcomes if pid != os.getpid()}
+    assert {threads for _, threads in there} == {"1"}
+    assert 1 <= len(there) <= 2
+    assert {(index, count) for index, _, count in heard} == {(item, 10 * item) for item in items}
+    assert not [pid for pid, _ in there if is_alive(pid)]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_an_error_comes_at_its_turn() -> None:
+    outcomes: list[int] = []
+    with pytest.raises(SimulationError, match="^seven$"):
+        outcomes.extend(in_order(odd_fails, [*range(7), 7, 8], 2))
+    outcomes.clear()
+    with pytest.raises(SimulationError, match="seven"):  # noqa: PT012
+        for outcome in in_order(odd_fails, list(range(9)), 2):
+            outcomes.append(outcome)
+    assert outcomes == list(range(7))
+
+
+def test_a_worker_that_is_killed_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [0] * 3 + [9]
+    monkeypatch.setattr(workers._Pool, "is_ready", ready_at_last)
+    with pytest.raises(SimulationError, match=r"a worker process was killed \(signal 9"):
+        list(in_order(odd_fails, items, 2))
+
+
+READY = workers._Pool.is_ready
+
+
+def ready_at_last(self: workers._Pool[int, int]) -> bool:
+    """Wait for the workers, so that this process does none of the work that kills."""
+    while not READY(self):
+        time.sleep(0.01)
+    return True
+
+
+def test_what_is_no_longer_wanted_is_left_out_however_many_workers() -> None:
+    for count in (1, 2):
+        outcomes: list[int] = []
+        unwanted: set[int] = set()
+        for outcome in in_order(odd_fails, [0, 1, 2, 0, 1, 2], count, wanted=lambda item: item not in unwanted):  # noqa: B023
+            outcomes.append(outcome)
+            if outcome == 1:
+                unwanted.add(1)
+        assert outcomes == [0, 1, 2, 0, 2]
+
+
+def test_little_work_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_WORTH_S", 3.0)
+    assert {pid for _, pid, _ in in_order(slow_first, [50, 60, 70], 2)} == {os.getpid()}

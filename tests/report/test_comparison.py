@@ -1,0 +1,110 @@
+"""Tables of policies: what they say, and that they fit."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+from rich.console import Console
+
+from dagsim.metrics.standings import Sample
+from dagsim.report.comparison import comparison_table, wrapped
+from dagsim.report.grid import Grid
+from dagsim.report.tables import workload_notes
+
+LONG = "eft-wait[theta=0.85,order=work,reserve=0.25]"
+TWIN = "eft-wait[theta=0.85,order=work,reserve=0.5]"
+
+
+class Line(NamedTuple):
+    policy: str
+    seed: int
+    metrics: dict[str, Any]
+
+
+def lines(n: int = 6, **more: list[float]) -> list[Line]:
+    fifo = [10_000_000.0 + 99_000 * seed for seed in range(n)]
+    rows = {"fifo": fifo, LONG: [0.5 * v + 1000 * (i % 2) for i, v in enumerate(fifo)], TWIN: [0.9 * v for v in fifo]}
+    rows["first"] = rows[TWIN]
+    return [
+        Line(policy, seed, {"jct_s.mean": value, "jobs_arrived": 1, "jobs_completed": 1})
+        for policy, values in (rows | more).items()
+        for seed, value in enumerate(values)
+    ]
+
+
+def printed(grid: Grid, width: int = 80) -> str:
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(grid)
+    return capture.get()
+
+
+def test_a_table_fits_80_columns_and_cuts_no_name() -> None:
+    text = printed(comparison_table(lines(), workload="heterogeneous"))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    squeezed = "".join(text.split())
+    assert "reserve=0.25]" in squeezed
+    assert "reserve=0.5]" in squeezed
+
+
+def test_a_table_says_workload_n_and_method() -> None:
+    text = " ".join(printed(comparison_table(lines(), workload="heterogeneous")).split())
+    assert "4 policies, heterogeneous, 6 seeds; min mean JCT first" in text
+    assert "geometric mean over the seeds; interval: Student's t on the logs" in text
+    assert "verdict: p < 0.05." in text  # two of three rows never vary: one test, nothing for Holm to do
+
+
+def test_equal_rows_are_printed_as_one() -> None:
+    grid = comparison_table(lines())
+    (row,) = [row for row in grid.rows if "= first" in row[0]]
+    assert row[0].replace("\n", "") == f"{TWIN}= first"
+    assert row[-1] == "the same ratio"
+
+
+def test_few_seeds_and_one_trace_have_no_verdict() -> None:
+    assert "too few seeds for a verdict: 4 of 5." in printed(comparison_table(lines(4)))
+    grid = comparison_table(lines(1), sample=Sample.TRACE)
+    assert "One trace is one sample" in printed(grid)
+    assert {row[3] for row in grid.rows} == {"-"}
+
+
+def test_windows_of_a_trace_are_approximate_below_a_hundred() -> None:
+    assert "approximate: fewer than 100 windows" in " ".join(
+        printed(comparison_table(lines(), sample=Sample.WINDOW)).split()
+    )
+
+
+def test_wide_adds_the_other_ratios() -> None:
+    grid = comparison_table(lines(), wide=True)
+    assert "of all\njob-seconds" in grid.heads
+    assert "median\nratio" in grid.heads
+    assert len({len(row) for row in grid.rows} | {len(grid.heads)}) == 1
+
+
+def test_markdown_and_latex_hold_the_whole_names() -> None:
+    grid = comparison_table(lines())
+    assert f"| {LONG} |" in grid.markdown()
+    latex = grid.latex()
+    assert f"{LONG} & " in latex
+    assert r"95 \% interval" in latex
+    assert latex.count(r"\\") == len(grid.rows) + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("fifo", "fifo"),
+        ("eft-wait[theta=0.85,order=work]", "eft-wait[theta=0.85,\norder=work]"),
+        ("a-name-that-cannot-be-broken-anywhere", "a-name-that-cannot-be-broken-anywhere"),
+        ("a-name-that-is-rather-long[x=1]", "a-name-that-is-rather-long[\nx=1]"),
+    ],
+)
+def test_names_break_where_parameters_begin(name: str, shown: str) -> None:
+    assert wrapped(name, 22) == shown
+
+
+def test_a_system_without_a_load_prints_none() -> None:
+    facts = {"cluster": "50 executors", "gpu_load": None, "cpu_load": None, "warning": None}
+    assert workload_notes([facts]) == ["cluster: 50 executors"]
