@@ -10,7 +10,7 @@ plain  dagsim's rules, milliseconds as they are, a job every second
 mixed  as plain, on 16 A100, 8 V100 and 8 T4, whose times are estimated from the profiles' (``systems/ramp/gpus.py``)
 
 Each row is a policy with a placer; the ratio is its blocking rate over that of ``max`` with ``first_fit`` on the same
-seeds, with a 95 % bootstrap interval.
+seeds, with a 95 % interval (paired t by the delta method).
 """
 
 from __future__ import annotations
@@ -20,22 +20,30 @@ import json
 import sys
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from dagsim.errors import DagsimError, InputError
 from dagsim.files import write_text
-from dagsim.metrics import paired_ratio
+from dagsim.metrics.intervals import ratio_of_means
 from dagsim.model import gpu_type
 from dagsim.systems.ramp import (
+    DDLS,
+    PLAIN,
     RAMP_POLICIES,
     ComputationGraph,
-    RampScenario,
+    Fabric,
+    Planner,
+    Ramp,
+    RampKernel,
+    RampWorkload,
     read_graphs,
 )
 from dagsim.systems.ramp.gpus import costed
 from dagsim.systems.ramp.kpis import kpis
 
-__all__ = ["compare", "scenario"]
+__all__ = ["Setting", "compare", "made"]
 
 MODELS = ("alexnet", "gnmt", "resnet18", "squeezenet1_0", "vgg16")
 POLICIES = (
@@ -55,26 +63,39 @@ MIXED = ("A100-80",) * 16 + ("V100-32",) * 8 + ("T4",) * 8
 """Two communication groups of A100s, one of V100s and one of T4s."""
 
 
-def scenario(setting: str, graphs: dict[str, ComputationGraph], beta: str, placer: str) -> RampScenario:
-    """The scenario of a setting.
+class Setting(NamedTuple):
+    """What kernels are made of."""
+
+    workload: RampWorkload
+    planner: Planner
+    horizon_s: float
+
+    def kernel(self, seed: int) -> RampKernel:
+        """A kernel at the start of an episode; equal seeds, equal jobs."""
+        return RampKernel(self.workload.draw(seed), self.planner, horizon_s=self.horizon_s, seed=seed)
+
+
+def made(setting: str, graphs: dict[str, ComputationGraph], beta: str, placer: str) -> Setting:
+    """The setting of that name.
 
     Raises:
-        InputError: No such setting.
+        InputError: There is none.
     """
     known = tuple(graphs.values())
-    common: dict[str, Any] = {"jobs": 1001, "beta": beta, "placer": placer}
     match setting:
         case "ddls":
-            made = RampScenario(ddls=True, rules={"remembered": False}, gap_s=1000.0, horizon_s=1e6, **common)
+            planner = Planner(Fabric(Ramp(ddls=True)), DDLS.but(remembered=False), placer=placer)
+            return Setting(RampWorkload(known, 1001, beta, 1000.0), planner, 1e6)
         case "plain":
-            made = RampScenario(horizon_s=1000.0, **common)
+            return Setting(RampWorkload(known, 1001, beta, 1.0), Planner(Fabric(Ramp()), PLAIN, placer=placer), 1e3)
         case "mixed":
-            types = tuple(map(gpu_type, dict.fromkeys(MIXED)))
-            known = tuple(costed(graph, types[0], types) for graph in known)
-            made = RampScenario(gpus=MIXED, horizon_s=1000.0, **common)
+            types = tuple(map(gpu_type, MIXED))
+            distinct = tuple(dict.fromkeys(types))
+            known = tuple(costed(graph, distinct[0], distinct) for graph in known)
+            planner = Planner(Fabric(Ramp(), types), PLAIN, placer=placer)
+            return Setting(RampWorkload(known, 1001, beta, 1.0), planner, 1e3)
         case _:
             raise InputError(f"unknown setting {setting!r}; allowed: ddls, plain, mixed")
-    return made.drawing_from(known)
 
 
 def compare(
@@ -88,11 +109,11 @@ def compare(
     """Per policy and placer the figures of every seed, their means, and the ratio to ``max`` with ``first_fit``."""
     found: dict[str, dict[str, Any]] = {}
     for placer in placers:
-        made = scenario(setting, graphs, beta, placer)
+        world = made(setting, graphs, beta, placer)
         for policy in policies:
             runs = []
             for seed in seeds:
-                kernel = made.kernel(seed)
+                kernel = world.kernel(seed)
                 kernel.run(RAMP_POLICIES.create(policy))
                 runs.append(kpis(kernel))
             found[f"{policy}, {placer}"] = {
@@ -106,8 +127,14 @@ def compare(
     for row in found.values():
         row["mean_blocking"] = fmean(row["blocking"])
         if reference is not None:
-            row["ratio"] = list(paired_ratio(row["blocking"], reference["blocking"]))
+            row["ratio"] = _against(row["blocking"], reference["blocking"])
     return found
+
+
+def _against(values: list[float], reference: list[float]) -> list[float | None]:
+    """The ratio of means on the same seeds, and its interval; None where there is none."""
+    bounds = ratio_of_means(np.array(values), np.array(reference))
+    return [float(each) if np.isfinite(each) else None for each in bounds]
 
 
 def _mean(runs: list[dict[str, float]], name: str) -> float | None:
@@ -147,9 +174,9 @@ def main() -> int:
 
 def _ratio(row: dict[str, Any]) -> str:
     said = f"  JCT {row['jct_s']:.5g} s  speed-up {row['speedup']:.3g}" if row["jct_s"] is not None else ""
-    if "ratio" in row:
+    if row.get("ratio", [None])[0] is not None:
         value, low, high = row["ratio"]
-        said += f"  {value:.3f} of max, first_fit ({low:.3f} to {high:.3f})"
+        said += f"  {value:.3f} of max, first_fit" + (f" ({low:.3f} to {high:.3f})" if low is not None else "")
     return said
 
 

@@ -59,14 +59,32 @@ def test_the_figures_are_those_of_the_results() -> None:
         assert f"{min(others):.4f}" == constant
 
 
+def test_the_figures_of_other_settings_are_those_of_the_results() -> None:
+    row = r"^\| ([a-z]+) \| ([AC]) \| ([\d.]+) \| ([\d.]+) % \| ([\d.]+) \| ([\d.]+) \| `([^`]+)`, `([^`]+)` \|$"
+    rows = re.findall(row, PAGE, re.MULTILINE)
+    assert len(rows) == 6
+    for setting, beta, most, communication, constant, best, policy, placer in rows:
+        of = json.loads((ROOT / "results" / "ramp" / f"{setting}.json").read_text())[beta]
+        assert f"{of['max, first_fit']['mean_blocking']:.4f}" == most
+        assert f"{100 * of['max, first_fit']['communication']:.1f}" == communication
+        assert f"{of['constant[degree=4], first_fit']['mean_blocking']:.4f}" == constant
+        assert f"{of[f'{policy}, {placer}']['mean_blocking']:.4f}" == best
+        assert f"{min(each['mean_blocking'] for each in of.values()):.4f}" == best
+
+
 @pytest.mark.data
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_runs(data: Path, command: str) -> None:
-    words = shlex.split(command.replace("$DAGSIM_DATA", str(data)))
+def test_every_command_runs(data: Path, tmp_path: Path, command: str) -> None:
+    words = shlex.split(command.replace("$DAGSIM_DATA", str(data)).replace("docs/images", str(tmp_path)))
     assert words[0] == "python"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, *words[1:]], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, *words[1:]],
+        cwd=tmp_path if words[1] == "-m" else ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
