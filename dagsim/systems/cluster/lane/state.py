@@ -152,7 +152,7 @@ def new_state(work: Work, classes: Classes, nodes: Nodes, key: np.ndarray, place
             left=np.diff(jobs.first),
         ),
         tasks=work.tasks,
-        todo=records(TODO, tasks, waiting=rows.instances, unfinished=rows.instances, missing=rows.parents),
+        todo=records(TODO, tasks, waiting=rows.instances, unfinished=rows.instances, missing=_parents(work)),
         child=work.child,
         truth=work.truth,
         seconds=work.seconds,
@@ -197,6 +197,11 @@ def _doubled(array: np.ndarray) -> np.ndarray:
     twice = np.empty(2 * len(array), array.dtype)
     twice[: len(array)] = array
     return twice.view(type(array))
+
+
+def _parents(work: Work) -> np.ndarray:
+    """(n,) int64: how many tasks each waits for."""
+    return np.bincount(work.child, minlength=len(work.truth))
 
 
 def _trees(classes: Classes, nodes: Nodes, placement: int) -> tuple[np.recarray, np.ndarray]:
