@@ -23,6 +23,7 @@ from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.policies import POLICIES
 from dagsim.schedule import Schedule
 from dagsim.sim import Estimates, Preemption, Simulation
+from dagsim.systems.cluster.lane import drive, state
 from dagsim.systems.cluster.lane.drive import run
 from dagsim.systems.cluster.lane.jit import jitted
 
@@ -138,8 +139,12 @@ def main() -> None:
     parser.add_argument(
         "--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="kinds of policies (default all)"
     )
+    parser.add_argument("--tight", action="store_true", help="begin with as little space as possible, so that it grows")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
+    if args.tight:
+        state.SPARE = 1
+        drive.rows_at_first = lambda scene: len(scene.nodes.table) + 2
     found = {kind: check(kind, args.first, args.cases) for kind in args.kinds}
     if args.json:
         json.dump({"compiled": jitted(), "kinds": found}, sys.stdout, indent=1)

@@ -23,6 +23,7 @@ FLOORS = (
     {"metrics", "workload"},
     {"sim", "spark"},
     {"policies"},
+    {"systems"},
     {"envs"},
     {"agents"},
     {"testing"},
@@ -32,7 +33,14 @@ FLOORS = (
 )
 """Lowest first. Parts of one floor do not import each other; ``__init__`` gathers the public names of all."""
 
-OWNERS = {"gymnasium": "envs", "pydantic": "experiment", "simpy": "sim", "torch": "agents", "typer": "cli"}
+OWNERS = {
+    "gymnasium": "envs",
+    "numba": "systems",
+    "pydantic": "experiment",
+    "simpy": "sim",
+    "torch": "agents",
+    "typer": "cli",
+}
 """The one part that imports a foreign library."""
 
 LATE = {
@@ -48,6 +56,7 @@ LATE = {
         "sim",
         "spark",
         "streams",
+        "systems",
         "testing",
         "workload",
     },

@@ -64,7 +64,7 @@ def simulate(scene: Scene, plan: Plan) -> tuple[np.ndarray, float]:
     if not scene.facts:
         return np.empty(0, ROW), 0.0
     loop = _loop(scene, plan)
-    log = np.empty(_rows(scene), ROW)
+    log = np.empty(rows_at_first(scene), ROW)
     while loop.advance(log.view(np.recarray)):
         if len(log) - loop.s.n[ROWS] < len(loop.s.nodes) + 2:
             log.resize(len(log) * 3 // 2, refcheck=False)
@@ -167,7 +167,7 @@ def _loop(scene: Scene, plan: Plan) -> Loop:
     return Loop(s)
 
 
-def _rows(scene: Scene) -> int:
+def rows_at_first(scene: Scene) -> int:
     """Rows that the log begins with: enough for one run per task on one node."""
     return 2 * len(scene.work.truth) + 2 * len(scene.facts) + len(scene.nodes.table) + 2
 
