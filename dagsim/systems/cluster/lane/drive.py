@@ -8,11 +8,12 @@ import numpy as np
 
 from dagsim.errors import ConfigError, Stalled
 from dagsim.log import ROW, ScheduleLog
-from dagsim.model import Cluster, Job
+from dagsim.model import Cluster, Job, Task
 from dagsim.schedule import Schedule
 from dagsim.sim.estimates import Estimates
 from dagsim.sim.preemption import Preemption
 from dagsim.sim.runtime import Recorded, Runtime
+from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.easy import EASY, Easy, advance_easy, grown_easy, new_easy
 from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS, JobOrder, advance_jobs, new_job_order
 from dagsim.systems.cluster.lane.las import LAS, Las, advance_las, grown_las, new_las
@@ -24,10 +25,20 @@ from dagsim.systems.cluster.lane.scenario import Plan, planned, too_much
 from dagsim.systems.cluster.lane.srtf import SRTF, Srtf, advance_srtf, grown_srtf, new_srtf, srtf_state
 from dagsim.systems.cluster.lane.state import ROWS, STRICT, State, grown, new_state
 
-__all__ = ["run", "simulate"]
+__all__ = ["is_warm", "pays", "run", "simulate", "warm"]
 
 _KEYS = {"srtf": "sjf", "srsf": "saf"}
 """Orders that pieces are ranked by, too."""
+_FAMILIES = {
+    "advance_jobs": tuple(JOB_ORDERS),
+    "advance_easy": tuple(EASY),
+    "advance_srtf": SRTF,
+    "advance_las": LAS,
+}
+"""Compiled loops with the policies that need them; all others need ``advance_list``."""
+_PAYS_WARM, _PAYS_COLD = 50_000, 2_000_000
+"""Tasks from which the lane is faster than the kernel, which takes some 20 us a task more (reading them included):
+to import numba and load the compiled code takes 1 s, to compile it 10 to 25 s of CPU a family."""
 
 
 def run(
@@ -50,6 +61,27 @@ def run(
     scene = read(cluster, jobs, runtime or Recorded(), estimates or Estimates(), seed)
     rows, ended_s = simulate(scene, plan)
     return Schedule(cluster, scene.facts, ScheduleLog.of(rows), seed, ended_s=ended_s)
+
+
+def warm() -> None:
+    """Compile everything that was not compiled before, and keep it."""
+    cluster, jobs = Cluster.of({"V100": 1}), [Job.single("j", Task("t", 1.0))]
+    for policy in ("fifo", *(policies[0] for policies in _FAMILIES.values())):
+        run(cluster, jobs, policy)
+
+
+def is_warm(policy: str) -> bool:
+    """Whether what a policy needs was compiled before."""
+    return jit.is_kept(_family(planned(policy).policy))
+
+
+def pays(policy: str, tasks: int) -> bool:
+    """Whether the lane takes less time than the kernel for so many tasks, compilation included."""
+    return jit.jitted() and tasks >= (_PAYS_WARM if is_warm(policy) else _PAYS_COLD)
+
+
+def _family(policy: str) -> str:
+    return next((name for name, policies in _FAMILIES.items() if policy in policies), "advance_list")
 
 
 def simulate(scene: Scene, plan: Plan) -> tuple[np.ndarray, float]:

@@ -25,7 +25,7 @@ try:
 except ImportError:
     numba = None  # type: ignore[assignment]
 
-__all__ = ["inner", "installed", "int64", "jitted", "main"]
+__all__ = ["inner", "installed", "int64", "is_kept", "jitted", "main"]
 
 int64: Callable[[Any], int] = np.int64  # type: ignore[assignment]
 """A number as the lane computes with it: handed on as 32 bits, it would have every function compiled twice."""
@@ -43,6 +43,11 @@ def installed() -> bool:
 def jitted() -> bool:
     """Whether the lane's functions are compiled when they are called."""
     return numba is not None and not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
+
+
+def is_kept(name: str) -> bool:
+    """Whether a function of that name was compiled before, from the files as they are."""
+    return jitted() and any(Path(_cache_folder()).rglob(f"*.{name}-*.nbc"))
 
 
 def inner(function: Function) -> Function:
