@@ -22,6 +22,8 @@ from dagsim.metrics import summarize
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.model.schedule import Schedule
 from dagsim.systems.cluster import Estimates, Preemption
+from dagsim.systems.cluster.lane import drive as lane_drive
+from dagsim.systems.cluster.lane import state
 from dagsim.systems.cluster.lane.drive import run
 from dagsim.systems.cluster.lane.jit import jitted
 from dagsim.systems.cluster.policies import POLICIES
@@ -140,8 +142,12 @@ def main() -> None:
     parser.add_argument(
         "--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="kinds of policies (default all)"
     )
+    parser.add_argument("--tight", action="store_true", help="begin with as little space as possible, so that it grows")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
+    if args.tight:
+        state.SPARE = 1
+        lane_drive.rows_at_first = lambda scene: len(scene.nodes.table) + 2
     found = {kind: check(kind, args.first, args.cases) for kind in args.kinds}
     if args.json:
         json.dump({"compiled": jitted(), "kinds": found}, sys.stdout, indent=1)

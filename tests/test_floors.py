@@ -34,7 +34,14 @@ FLOORS = (
 )
 """Lowest first. Parts of one floor do not import each other; ``__init__`` gathers the public names of all."""
 
-OWNERS = {"gymnasium": "envs", "pydantic": "config", "simpy": "systems/cluster", "torch": "agents", "typer": "cli"}
+OWNERS = {
+    "gymnasium": "envs",
+    "numba": "systems",
+    "pydantic": "config",
+    "simpy": "systems/cluster",
+    "torch": "agents",
+    "typer": "cli",
+}
 """The one part that imports a foreign library."""
 
 LATE = {

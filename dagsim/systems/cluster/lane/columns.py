@@ -19,9 +19,9 @@ def table(**fields: str) -> np.dtype:
 
 
 # Fields must not bear the name of an attribute of arrays (item, size, shape ...): plain Python would find that one.
-TASK = table(i4="children job kind instances parents")
+TASK = table(i4="children job kind instances")
 """The tasks of one job stand together. ``children`` is where its own begin in ``Work.child`` (they end where those of
-the next task begin), ``kind`` its demand class, ``parents`` how many it waits for."""
+the next task begin), ``kind`` its demand class."""
 CLASS = table(f8="gpus", i8="whole share cpus memory gang")
 """``gpus`` as asked, and as it is counted: ``whole`` GPUs or a ``share`` of one. ``gang`` instances start together; 0:
 each by itself."""
@@ -64,7 +64,7 @@ class Work(NamedTuple):
     child: np.ndarray  # (edges,) int32: tasks that wait
     truth: np.ndarray  # (n, types) float64: seconds of an instance, inf where it cannot run
     seconds: np.ndarray  # (n, types) float64: the same as policies see it; may be the same array
-    order: np.ndarray  # (n,) int32: job by job all tasks, parents first
+    order: np.ndarray  # (n,) int32: job by job all tasks, parents first; (0,) if they stand so anyway
 
     @property
     def rows(self) -> Any:

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 
 from dagsim.errors import ConfigError, Stalled
-from dagsim.model import Cluster, Job
+from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import ROW, ScheduleLog
 from dagsim.model.schedule import Schedule
+from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.easy import EASY, Easy, advance_easy, grown_easy, new_easy
 from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS, JobOrder, advance_jobs, new_job_order
 from dagsim.systems.cluster.lane.las import LAS, Las, advance_las, grown_las, new_las
@@ -24,10 +25,20 @@ from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.preemption import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 
-__all__ = ["run", "simulate"]
+__all__ = ["is_warm", "pays", "run", "simulate", "warm"]
 
 _KEYS = {"srtf": "sjf", "srsf": "saf"}
 """Orders that pieces are ranked by, too."""
+_FAMILIES = {
+    "advance_jobs": tuple(JOB_ORDERS),
+    "advance_easy": tuple(EASY),
+    "advance_srtf": SRTF,
+    "advance_las": LAS,
+}
+"""Compiled loops with the policies that need them; all others need ``advance_list``."""
+_PAYS_WARM, _PAYS_COLD = 50_000, 2_000_000
+"""Tasks from which the lane is faster than the kernel, which takes some 20 us a task more (reading them included):
+to import numba and load the compiled code takes 1 s, to compile it 10 to 25 s of CPU a family."""
 
 
 def run(
@@ -52,6 +63,27 @@ def run(
     return Schedule(cluster, scene.facts, ScheduleLog.of(rows), seed, ended_s=ended_s)
 
 
+def warm() -> None:
+    """Compile everything that was not compiled before, and keep it."""
+    cluster, jobs = Cluster.of({"V100": 1}), [Job.single("j", Task("t", 1.0))]
+    for policy in ("fifo", *(policies[0] for policies in _FAMILIES.values())):
+        run(cluster, jobs, policy)
+
+
+def is_warm(policy: str) -> bool:
+    """Whether what a policy needs was compiled before."""
+    return jit.is_kept(_family(planned(policy).policy))
+
+
+def pays(policy: str, tasks: int) -> bool:
+    """Whether the lane takes less time than the kernel for so many tasks, compilation included."""
+    return jit.jitted() and tasks >= (_PAYS_WARM if is_warm(policy) else _PAYS_COLD)
+
+
+def _family(policy: str) -> str:
+    return next((name for name, policies in _FAMILIES.items() if policy in policies), "advance_list")
+
+
 def simulate(scene: Scene, plan: Plan) -> tuple[np.ndarray, float]:
     """The whole log, and when it ended.
 
@@ -64,7 +96,7 @@ def simulate(scene: Scene, plan: Plan) -> tuple[np.ndarray, float]:
     if not scene.facts:
         return np.empty(0, ROW), 0.0
     loop = _loop(scene, plan)
-    log = np.empty(_rows(scene), ROW)
+    log = np.empty(rows_at_first(scene), ROW)
     while loop.advance(log.view(np.recarray)):
         if len(log) - loop.s.n[ROWS] < len(loop.s.nodes) + 2:
             log.resize(len(log) * 3 // 2, refcheck=False)
@@ -167,7 +199,7 @@ def _loop(scene: Scene, plan: Plan) -> Loop:
     return Loop(s)
 
 
-def _rows(scene: Scene) -> int:
+def rows_at_first(scene: Scene) -> int:
     """Rows that the log begins with: enough for one run per task on one node."""
     return 2 * len(scene.work.truth) + 2 * len(scene.facts) + len(scene.nodes.table) + 2
 

@@ -25,7 +25,7 @@ from dagsim.systems.cluster.lane.easy_groups import (
 from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.index import fits_on
 from dagsim.systems.cluster.lane.jit import inner, int64, main
-from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, enough_space, move_on, start
+from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, start, steps
 from dagsim.systems.cluster.lane.placement import choose, count_started, spot
 from dagsim.systems.cluster.lane.state import ENDED, FRESH, PHASE, State
 
@@ -58,7 +58,7 @@ def grown_easy(s: State, b: Easy) -> Easy:
 @main
 def advance_easy(s: State, log: np.recarray, b: Easy) -> bool:
     """Go on until everything is done (False), or the log or the state need more space (True)."""
-    while enough_space(s, log) and b.g.n[GROUPS] < len(b.g.groups):
+    while steps(s, log) and b.g.n[GROUPS] < len(b.g.groups):
         if s.n[PHASE] == DECIDE:
             if not _decide(s, log, b):
                 s.n[PHASE] = MOVE

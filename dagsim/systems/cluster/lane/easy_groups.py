@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dagsim.systems.cluster.lane import state
 from dagsim.systems.cluster.lane.columns import Classes, Work, records, table
 from dagsim.systems.cluster.lane.jit import inner, int64
 from dagsim.systems.cluster.lane.state import State
@@ -76,7 +77,7 @@ def new_groups(work: Work, classes: Classes, rank: int) -> Groups:
     leaf = np.empty(len(group), np.int64)
     leaf[task] = np.arange(len(group)) - np.repeat(members, sizes)
     first, behind = _chains(pairs[:, 0])
-    room = len(pairs) + 64
+    room = len(pairs) + state.SPARE
     groups = records(
         GROUP,
         room,

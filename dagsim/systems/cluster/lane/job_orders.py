@@ -14,7 +14,7 @@ import numpy as np
 from dagsim.systems.cluster.lane.columns import Classes, Work, records, table
 from dagsim.systems.cluster.lane.index import fits_on
 from dagsim.systems.cluster.lane.jit import inner, int64, main
-from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, enough_space, move_on, start
+from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, start, steps
 from dagsim.systems.cluster.lane.placement import choose
 from dagsim.systems.cluster.lane.ranks import upward_rank
 from dagsim.systems.cluster.lane.state import ENDED, FRESH, PHASE, STARTS, State
@@ -60,12 +60,14 @@ def new_job_order(work: Work, classes: Classes, policy: str) -> JobOrder:
 @main
 def advance_jobs(s: State, log: np.recarray, o: JobOrder) -> bool:
     """Go on until everything is done (False), or the log or the state need more space (True)."""
-    while enough_space(s, log):
+    left = steps(s, log)
+    while left > 0:
         if s.n[PHASE] == DECIDE:
             if not _decide(s, log, o):
                 s.n[PHASE] = MOVE
         elif not move_on(s, log):
             return False
+        left = left - 1 if left > 1 else steps(s, log)
     return True
 
 

@@ -41,10 +41,10 @@ __all__ = [
     "SPREAD",
     "STARTED_ROW",
     "alive",
-    "enough_space",
     "move_on",
     "origin_of",
     "start",
+    "steps",
     "stop",
 ]
 
@@ -57,40 +57,32 @@ SPREAD = -2
 
 
 @inner
-def enough_space(s: State, log: np.recarray) -> bool:
-    """Whether the log and the runs have room for all that one more step can add."""
+def steps(s: State, log: np.recarray) -> int:
+    """Count the steps for which there is enough space, whatever they do; up to 64, so that it is not asked for each."""
     nodes = len(s.nodes)
-    spare = len(s.runs) - nodes
-    gpus = s.left.shape[1]
-    return (
-        s.n[ROWS] + nodes + 2 <= len(log)
-        and s.n[ENDS] < spare
-        and s.n[ENDED] < spare
-        and s.n[STARTS] < spare
-        and s.n[HOLDS] + nodes * gpus < len(s.holds)
-    )
+    runs = len(s.runs) - max(s.n[ENDS], s.n[ENDED], s.n[STARTS])
+    holds = len(s.holds) - s.n[HOLDS]
+    return min((len(log) - s.n[ROWS]) // (nodes + 2), runs // nodes, holds // (nodes * s.left.shape[1]), 64)
 
 
 @inner
 def move_on(s: State, log: np.recarray) -> bool:
-    """Settle one thing, or let time pass; False when nothing is left to come."""
-    jobs = len(s.jobs) - 1
-    ends, coming = s.n[ENDS] > 0, s.n[JOBS] < jobs
-    if s.n[PHASE] == SETTLE:
-        if ends and s.ends[0].key == s.now[0]:
-            _finish(s, log)
-        elif coming and s.jobs[s.n[JOBS]].arrival_s <= s.now[0]:
-            _arrive(s, log)
-        else:
-            s.n[PHASE] = DECIDE
-        return True
-    if not (ends or coming):
-        return False
-    if ends:
-        s.now[0] = s.ends[0].key
-    if coming and (not ends or s.jobs[s.n[JOBS]].arrival_s < s.now[0]):
-        s.now[0] = s.jobs[s.n[JOBS]].arrival_s
-    s.n[PHASE] = SETTLE
+    """Settle one thing, after letting time pass if all is decided; False when nothing is left to come."""
+    ends, coming = s.n[ENDS] > 0, s.n[JOBS] < len(s.jobs) - 1
+    if s.n[PHASE] == MOVE:
+        if not (ends or coming):
+            return False
+        if ends:
+            s.now[0] = s.ends[0].key
+        if coming and (not ends or s.jobs[s.n[JOBS]].arrival_s < s.now[0]):
+            s.now[0] = s.jobs[s.n[JOBS]].arrival_s
+        s.n[PHASE] = SETTLE
+    if ends and s.ends[0].key == s.now[0]:
+        _finish(s, log)
+    elif coming and s.jobs[s.n[JOBS]].arrival_s <= s.now[0]:
+        _arrive(s, log)
+    else:
+        s.n[PHASE] = DECIDE
     return True
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dagsim.systems.cluster.lane.index import fits_on
 from dagsim.systems.cluster.lane.jit import inner, int64, main
-from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, SETTLE, enough_space, move_on, origin_of, start
+from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, SETTLE, move_on, origin_of, start, steps
 from dagsim.systems.cluster.lane.las_queue import (
     Queue,
     drop_stale,
@@ -107,7 +107,7 @@ def grown_las(s: State, p: Las) -> Las:
 @main
 def advance_las(s: State, log: np.recarray, p: Las) -> bool:
     """Go on until everything is done (False), or the log or the state need more space (True)."""
-    while enough_space(s, log) and enough_pieces(s) and enough_queue(s, p.q):
+    while steps(s, log) and enough_pieces(s) and enough_queue(s, p.q):
         if s.n[PHASE] == DECIDE:
             if not _decide(s, log, p):
                 s.n[PHASE] = MOVE

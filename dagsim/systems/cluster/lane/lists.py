@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dagsim.systems.cluster.lane.jit import inner, main
-from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, enough_space, move_on, start
+from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, start, steps
 from dagsim.systems.cluster.lane.placement import choose
 from dagsim.systems.cluster.lane.queues import first_task, take_in
 from dagsim.systems.cluster.lane.state import ENDED, PHASE, STARTS, STRICT, State
@@ -21,12 +21,14 @@ __all__ = ["advance_list"]
 @main
 def advance_list(s: State, log: np.recarray) -> bool:
     """Go on until everything is done (False), or the log or the state need more space (True)."""
-    while enough_space(s, log):
+    left = steps(s, log)
+    while left > 0:
         if s.n[PHASE] == DECIDE:
             if not _decide(s, log):
                 s.n[PHASE] = MOVE
         elif not move_on(s, log):
             return False
+        left = left - 1 if left > 1 else steps(s, log)
     return True
 
 

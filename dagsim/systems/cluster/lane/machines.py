@@ -25,7 +25,7 @@ def room_among(s: State, nodes: np.recarray, left: np.ndarray, kind: int, node: 
     """Count the instances that could start if the nodes, and the GPUs that are shared, were in the given state."""
     whole, share = s.classes[kind].whole, s.classes[kind].share
     if whole:
-        count = nodes[node].idle // whole
+        count = nodes[node].idle if whole == 1 else nodes[node].idle // whole
     elif share:
         count = nodes[node].idle * (MICRO // share)
         if nodes[node].partly:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dagsim.systems.cluster.lane import state
 from dagsim.systems.cluster.lane.columns import MICRO, records
 from dagsim.systems.cluster.lane.heap import pop
 from dagsim.systems.cluster.lane.index import sync, tree_of
@@ -72,7 +73,7 @@ def grown_room(s: State, r: Room) -> Room:
 def grown_pieces(s: State) -> State:
     """The same state with space for twice the runs, for more pieces, and for longer queues."""
     s = grown(s)
-    more = max(1024, len(s.origin))
+    more = max(state.SPARE, len(s.origin))
     wider: Any = {
         name: _longer(getattr(s, name), more)
         for name in ("tasks", "todo", "truth", "seconds", "key", "origin", "work_left", "fresh")

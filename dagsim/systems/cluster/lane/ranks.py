@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dagsim.systems.cluster.lane.columns import Classes, Work
-from dagsim.systems.cluster.lane.jit import main
+from dagsim.systems.cluster.lane.jit import int64, main
 
 __all__ = ["gpu_seconds", "ideal_s", "upward_rank", "widths"]
 
@@ -41,8 +41,8 @@ def widths(work: Work, classes: Classes) -> np.ndarray:
 @main
 def _add_longest(order: np.ndarray, tasks: np.recarray, child: np.ndarray, rank: np.ndarray) -> None:
     """Add to every rank the longest of its children's."""
-    for place in range(len(order) - 1, -1, -1):
-        task = order[place]
+    for place in range(len(rank) - 1, -1, -1):
+        task = int64(order[place]) if len(order) else place
         longest = 0.0
         for edge in range(tasks[task].children, tasks[task + 1].children):
             longest = max(longest, rank[child[edge]])

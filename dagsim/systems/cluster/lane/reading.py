@@ -71,7 +71,9 @@ def _work(jobs: list[Job], machines: ClusterState, runtime: Runtime) -> Work:
     graphs = [job.graph for job in jobs]
     children = [len(each) for graph in graphs for each in graph.children]
     child = [base + each for base, graph in zip(bases, graphs, strict=True) for of in graph.children for each in of]
-    order = [base + each for base, graph in zip(bases, graphs, strict=True) for each in graph.order]
+    order = np.array([base + each for base, graph in zip(bases, graphs, strict=True) for each in graph.order], np.int32)
+    if (order[1:] > order[:-1]).all():
+        order = order[:0].copy()
     truth = np.array([*chain.from_iterable(seconds(task, types) for task in tasks)]).reshape(len(tasks), len(types))
     rows = records(
         TASK,
@@ -80,9 +82,8 @@ def _work(jobs: list[Job], machines: ClusterState, runtime: Runtime) -> Work:
         job=np.repeat(np.arange(len(jobs)), sizes),
         kind=[demand.number for demand in demands],
         instances=[task.instances for task in tasks],
-        parents=[len(each) for graph in graphs for each in graph.parents],
     )
-    return Work(_jobs(jobs, first, demands), rows, np.array(child, np.int32), truth, truth, np.array(order, np.int32))
+    return Work(_jobs(jobs, first, demands), rows, np.array(child, np.int32), truth, truth, order)
 
 
 def _jobs(jobs: list[Job], first: np.ndarray, demands: list[DemandClass]) -> Jobs:

@@ -13,7 +13,7 @@ import numpy as np
 from dagsim.systems.cluster.lane.columns import Classes, records
 from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import inner, int64, main
-from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, alive, enough_space, move_on, start
+from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, alive, move_on, start, steps
 from dagsim.systems.cluster.lane.placement import choose
 from dagsim.systems.cluster.lane.preempt import (
     DOOMED,
@@ -90,7 +90,7 @@ def grown_srtf(s: State, p: Srtf) -> Srtf:
 @main
 def advance_srtf(s: State, log: np.recarray, p: Srtf) -> bool:
     """Go on until everything is done (False), or the log or the state need more space (True)."""
-    while enough_space(s, log) and enough_pieces(s):
+    while steps(s, log) and enough_pieces(s):
         if s.n[PHASE] == DECIDE:
             if not _decide(s, log, p):
                 s.n[PHASE] = MOVE

@@ -32,6 +32,7 @@ __all__ = [
     "RUNS_FREE",
     "RUNS_TOP",
     "SLOTS",
+    "SPARE",
     "STARTED",
     "STARTS",
     "STRICT",
@@ -47,6 +48,8 @@ NONE = 1 << 62
 """A score in a tree: no room."""
 RING = 4096
 """The last so many changes of nodes are known; a tree that has missed more is built anew."""
+SPARE = 1024
+"""Runs, pieces and groups beyond the least that there is space for at first."""
 SLOTS = 24
 """Bits of an entry's ``what`` that hold the slot of a run; its number stands above them."""
 
@@ -137,7 +140,7 @@ def new_state(work: Work, classes: Classes, nodes: Nodes, key: np.ndarray, place
     n[PLACEMENT], n[RUNS_FREE], n[HOLDS_FREE] = placement, -1, -1
     trees, leaves = _trees(classes, nodes, placement)
     queues, ready = _queues(work, kinds, key.shape[1])
-    spare = 2 * len(nodes.table) + 1024
+    spare = 2 * len(nodes.table) + SPARE
     jobs, rows = work.jobs, work.rows
     free = nodes.table
     return State(
@@ -152,7 +155,7 @@ def new_state(work: Work, classes: Classes, nodes: Nodes, key: np.ndarray, place
             left=np.diff(jobs.first),
         ),
         tasks=work.tasks,
-        todo=records(TODO, tasks, waiting=rows.instances, unfinished=rows.instances, missing=rows.parents),
+        todo=records(TODO, tasks, waiting=rows.instances, unfinished=rows.instances, missing=_parents(work)),
         child=work.child,
         truth=work.truth,
         seconds=work.seconds,
@@ -197,6 +200,11 @@ def _doubled(array: np.ndarray) -> np.ndarray:
     twice = np.empty(2 * len(array), array.dtype)
     twice[: len(array)] = array
     return twice.view(type(array))
+
+
+def _parents(work: Work) -> np.ndarray:
+    """(n,) int64: how many tasks each waits for."""
+    return np.bincount(work.child, minlength=len(work.truth))
 
 
 def _trees(classes: Classes, nodes: Nodes, placement: int) -> tuple[np.recarray, np.ndarray]:

@@ -8,19 +8,27 @@ import subprocess
 import sys
 from importlib import util
 from pathlib import Path
+from time import process_time
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
+from dagsim.model import Cluster, Job, Kind, Task
+from dagsim.systems.cluster import Estimates
 from dagsim.systems.cluster.lane import jit
+from dagsim.systems.cluster.lane.drive import simulate
+from dagsim.systems.cluster.lane.reading import read
+from dagsim.systems.cluster.lane.scenario import planned
+from dagsim.systems.cluster.models.runtime import Recorded
 
 SCRIPT = Path(__file__).parents[4] / "scripts" / "check_lane.py"
 
 
-def check(cases: int, first: int, **variables: str) -> dict[str, Any]:
+def check(cases: int, first: int, *more: str, **variables: str) -> dict[str, Any]:
     """What the script prints, in a process of its own; warnings are errors there."""
-    argv = [sys.executable, "-W", "error", str(SCRIPT), "--cases", str(cases), "--first", str(first), "--json"]
+    argv = [sys.executable, "-W", "error", str(SCRIPT), "--cases", str(cases), "--first", str(first), *more, "--json"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, **variables})
     assert done.returncode in (0, 1), done.stderr
     return dict(json.loads(done.stdout))
@@ -47,6 +55,31 @@ def test_plain_python_writes_the_kernels_log_byte_for_byte() -> None:
 def test_compiled_it_writes_the_kernels_log_byte_for_byte() -> None:
     found = check(40, 20_000, NUMBA_DISABLE_JIT="0")
     assert found["compiled"] is True
+    assert {kind: result["different"] for kind, result in found["kinds"].items() if result["different"]} == {}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not jit.jitted(), reason="numba is not installed")
+def test_counting_references_nowhere_it_takes_less_than_two_microseconds_per_task() -> None:
+    # Compiled with reference counts it takes 5 to 6 (see lane/jit.py), without them .2 to .5.
+    tasks = 20_000
+    works = np.random.default_rng(1).exponential(100.0, tasks).tolist()
+    jobs = [Job.single(f"j{number}", Task("t", work), 3.0 * number) for number, work in enumerate(works)]
+    scene = read(Cluster.of({"V100": 64}), jobs, Recorded(), Estimates(), 0)
+    simulate(scene, planned("sjf"))
+    begun = process_time()
+    simulate(scene, planned("sjf"))
+    assert (process_time() - begun) / tasks < 2e-6
+
+
+def test_runs_are_stopped_where_a_policy_preempts(script: ModuleType) -> None:
+    for kind in ("srtf", "las"):
+        logs = [script.both(number, kind)[0].log.rows() for number in range(5)]
+        assert sum(int((log["kind"] == Kind.PREEMPTED).sum()) for log in logs) > 20
+
+
+def test_with_too_little_space_it_grows_and_writes_the_same() -> None:
+    found = check(3, 30_000, "--tight", NUMBA_DISABLE_JIT="1")
     assert {kind: result["different"] for kind, result in found["kinds"].items() if result["different"]} == {}
 
 
