@@ -362,10 +362,10 @@ def test_what_a_policy_forks_ends_when_it_expects_it_to() -> None:
 
 
 def test_equal_claims_tie_to_the_last_bit() -> None:
-    """49 * (7 / 49) is not 7 in floating point: of two claims of 7 s the first that came was not the first to go."""
-    works = (49.0, 0.1, 3.0, 161.0, 0.0)
-    jobs = [Job.single(f"j{n}", Task("t", work, estimate=7.0)) for n, work in enumerate(works)]
-    assert len({work * (7.0 / work) for work in works if work}) > 1
+    """49 * (1 / 49) is less than 1 in floating point: of equal claims the first that came was not the first to go."""
+    works = (3.0, 49.0, 98.0, 103.0, 0.0)
+    assert works[1] * (1.0 / works[1]) < works[0] * (1.0 / works[0])
+    jobs = [Job.single(f"j{n}", Task("t", work, estimate=1.0)) for n, work in enumerate(works)]
     schedule = run(gpus(1), jobs, "sjf", estimates=Estimates("predicted"))
     assert [row.job for row in schedule.log if row.kind == Kind.STARTED] == [0, 1, 2, 3, 4]
 
