@@ -57,6 +57,29 @@ def test_rlschedulers_tables_come_out_to_the_digits(data: Path) -> None:
 
 
 @pytest.mark.data
+def test_rlschedulers_published_cells_on_hpc2n_come_out(data: Path) -> None:
+    trace = data / "traces/swf/HPC2N-2002-2.2-cln.swf.gz"
+    found = run("validate_rlscheduler.py", "--trace", trace, "--processors", 240, "--first", 10_000)
+    published = {"bf0": (297.18, 157.71, 118.01), "bf1": (127.38, 122.04, 71.95)}
+    for backfilling, cells in published.items():
+        for score, cell in zip(("FCFS", "SJF", "F1"), cells, strict=True):
+            assert found[backfilling][score] == pytest.approx(cell, abs=0.005 + 1e-6), (backfilling, score)
+
+
+@pytest.mark.data
+def test_fcfs_and_easy_on_ctc_agree_with_a_plain_loop(data: Path) -> None:
+    trace = data / "traces/swf/CTC-SP2-1996-3.1-cln.swf.gz"
+    found, expected = (
+        run(script, "--trace", trace, "--processors", 338) for script in ("validate_swf.py", "batch_loop.py")
+    )
+    for policy in ("fcfs", "easy"):
+        for figure in ("mean_wait_s", "mean_bsld"):
+            assert found[policy][figure] == pytest.approx(expected[policy][figure], rel=1e-12)
+    # A third simulator, all jobs.
+    assert found["fcfs"]["mean_bsld"] == pytest.approx(3667.849484, abs=5e-7)
+
+
+@pytest.mark.data
 def test_workflows_take_their_critical_paths(data: Path) -> None:
     found = run("validate_wfcommons.py", "--traces", data / "traces/wfcommons")
     assert found["files"] == found["same_shape"] == 167

@@ -306,7 +306,7 @@ class ClusterKernel:
         if rejected is not None:
             self._record((_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(rejected)))
             return
-        self._estimates.apply(active, schedule.seed)
+        self._estimates.apply(active, schedule.seed, lambda task: runtime(task, types))
         if self._admission:
             self.applicants[number] = active
         else:

@@ -33,8 +33,8 @@ class Swf(Reader):
 
     ``protocol`` takes the rules of a published evaluation for turning rows into jobs. ``rlscheduler`` (Zhang et al.,
     SC 2020): rows of run time 0 are left out, below 0 means 10 s; processors are the larger of allocated and
-    requested. ``pyss`` (Hebrew University): whole seconds, the run ends at the request, and a row without run time or
-    processors is one processor for one second.
+    requested. ``pyss`` (Hebrew University): whole seconds, the run ends at the request, a row without run time or
+    processors is one processor for one second, and so long lasts what comes without a request.
     """
 
     name = "swf"
@@ -147,8 +147,8 @@ def _rlscheduler(run: float, limit: float, processors: int) -> tuple[float, floa
 
 
 def _pyss(run: float, limit: float, processors: int) -> tuple[float, float, int]:
+    """PYSS takes the min of run and request as it stands, so that a run without a request (-1) lasts one second."""
     if run <= 0 or processors <= 0:
         return 1.0, 1.0, max(processors, 1)
-    run = float(int(run))
-    limit = float(int(limit)) if limit > 0 else run
+    run, limit = float(int(run)), float(int(limit))
     return max(min(run, limit), 1.0), max(run, limit, 1.0), processors

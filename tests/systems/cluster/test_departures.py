@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -135,10 +136,15 @@ def test_a_fork_that_knows_all_sees_the_repairs_too() -> None:
 
 
 def test_fgd_knows_which_gpus_are_free() -> None:
-    """Machines with as many idle GPUs, but others, were taken for the same."""
-    jobs = [Job.single(f"j{n}", Task("t", 1.0 + n % 7, gpus=(0.2, 0.5, 1.0)[n % 3]), n * 0.05) for n in range(400)]
-    schedule = run(gpus(4, 4), jobs, policy="fifo-fit[placement=fgd]")
-    assert sum(row.kind == Kind.COMPLETED for row in schedule.log) == 400
+    """Machines with as many idle GPUs, but others, were taken for the same, and a full GPU was asked to take more."""
+    rng = random.Random(3)
+    jobs, now = [], 0.0
+    for number in range(1000):
+        now += rng.choice((0.0, 0.1, 0.2))
+        task = Task("t", float(rng.randint(1, 9)), gpus=rng.choice((0.2, 0.5, 1.0)))
+        jobs.append(Job.single(f"j{number}", task, now))
+    schedule = run(gpus(8, 8), jobs, policy="fifo-fit[placement=fgd]")
+    assert sum(row.kind == Kind.COMPLETED for row in schedule.log) == 1000
 
 
 def test_energy_saver_takes_the_type_that_has_not_left() -> None:

@@ -91,6 +91,7 @@ PLACEMENTS: dict[str, tuple[str, object, str]] = {
     "short share": ("first", ((0, 1),), r"\(0, 1\) is no Share"),
     "node 99": ("first", (Share(99),), r"there is no node 99; nodes are the integers 0\.\.3"),
     "node -1": ("first", (Share(-1),), "there is no node -1"),
+    "node -4": ("first", (Share(-4),), "there is no node -4"),  # "a", if counted from the end
     "node 1.0": ("first", (Share(1.0),), r"there is no node 1\.0"),  # type: ignore[arg-type]
     "node True": ("first", (Share(True),), "there is no node True"),
     "node None": ("first", (Share(None),), "there is no node None"),  # type: ignore[arg-type]

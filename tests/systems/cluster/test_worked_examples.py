@@ -359,3 +359,26 @@ def test_what_a_policy_forks_ends_when_it_expects_it_to() -> None:
     schedule = ClusterKernel(gpus(1), jobs, estimates=Estimates("predicted")).run(Deciding(decide))
     assert seen[0] == 7
     assert schedule.ended_s == 11
+
+
+def test_equal_claims_tie_to_the_last_bit() -> None:
+    """49 * (1 / 49) is less than 1 in floating point: of equal claims the first that came was not the first to go."""
+    works = (3.0, 49.0, 98.0, 103.0, 0.0)
+    assert works[1] * (1.0 / works[1]) < works[0] * (1.0 / works[0])
+    jobs = [Job.single(f"j{n}", Task("t", work, estimate=1.0)) for n, work in enumerate(works)]
+    schedule = run(gpus(1), jobs, "sjf", estimates=Estimates("predicted"))
+    assert [row.job for row in schedule.log if row.kind == Kind.STARTED] == [0, 1, 2, 3, 4]
+
+
+def test_a_claim_is_scaled_as_work_is() -> None:
+    seen = []
+
+    def decide(view: ClusterView) -> Iterable[Decision]:
+        for task in list(view.ready):
+            seen.append(task.seconds)
+            yield Start(task, (Share(0),))
+
+    cluster = Cluster((Node("a", A100, 2), Node("t", T4, 2)))
+    task = Task("t", 5.0, speeds={"A100-40": 3.0, "T4": 0.7}, estimate=11.0)
+    ClusterKernel(cluster, [Job.single("j", task)], estimates=Estimates("predicted")).run(Deciding(decide))
+    assert seen == [(11.0 / 3.0, 11.0 / 0.7)]

@@ -82,6 +82,15 @@ def test_pyss_ends_runs_at_the_request_in_whole_seconds(read: Reading, samples: 
     assert (five.work, five.estimate, five.instances) == (1, 1, 1)
 
 
+def test_pyss_runs_a_job_without_a_request_for_a_second(read: Reading, tmp_path: Path) -> None:
+    """min(38, -1) = -1, and everything lasts a second: six rows of CTC-SP2 are so (742, 36792, ...)."""
+    (tmp_path / "a.swf").write_text("742 0 0 38 4 -1 -1 -1 -1 -1 1 1 1 -1 1 -1 -1 -1\n")
+    (task,) = read(tmp_path / "a.swf", protocol="pyss").job("742").tasks
+    assert (task.work, task.estimate, task.instances) == (1, 38, 4)
+    (task,) = read(tmp_path / "a.swf").job("742").tasks
+    assert (task.work, task.estimate) == (38, 38)
+
+
 def test_an_unknown_protocol_is_refused(samples: Path) -> None:
     trace = open_trace(samples / "swf" / "sample.swf", options=TraceOptions(protocol="slurm"))
     with pytest.raises(ConfigError, match="it knows rlscheduler, pyss"):

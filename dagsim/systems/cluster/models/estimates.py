@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from math import inf
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from dagsim.errors import ModelError
 from dagsim.model import Task
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.state import JobState
 
-__all__ = ["Estimates"]
+__all__ = ["Estimates", "Seconds"]
+
+Seconds: TypeAlias = Callable[[Task], tuple[float, ...]]
+"""Seconds that one instance of a task takes on each type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +24,8 @@ class Estimates:
 
     ``exact``: the truth. ``noisy``: the truth times a log-normal factor per task with median 1 and ``sigma`` of its
     logarithm, the same on every type. ``predicted``: ``Task.estimate`` instead of ``Task.work`` (a batch system's
-    requested time), scaled alike on every type. ``hidden``: 1 s everywhere, so that every order by duration falls back
-    on first come, first served.
+    requested time), to the last bit what the runtime model makes of it, so that equal claims tie. ``hidden``: 1 s
+    everywhere, so that every order by duration falls back on first come, first served.
 
     Raises:
         ModelError: An unknown kind or a negative sigma; with ``predicted``, at arrival, a task without an estimate.
@@ -38,34 +42,38 @@ class Estimates:
         if not self.sigma >= 0:
             raise ModelError(f"estimates: sigma must be 0 or more, got {self.sigma!r}")
 
-    def apply(self, active: JobState, seed: int) -> None:
-        """Replace the truth on the job's tasks by what policies may know. Depends on nothing but job, number and
-        seed."""
+    def apply(self, active: JobState, seed: int, seconds: Seconds) -> None:
+        """Replace the truth on the job's tasks by what policies may know. Depends on nothing but job, number and seed;
+        ``seconds`` says what a task takes on each type."""
         if self.kind == "exact":
             return
         factors = self._factors(active, seed)
         for task, factor in zip(active.tasks, factors, strict=True):
             if self.kind == "hidden":
                 task.seconds = tuple([s if s == inf else 1.0 for s in task.truth])
+            elif self.kind == "predicted":
+                task.seconds = seconds(_as_claimed(task.task, active.job.id))
             else:
                 task.seconds = tuple([s * factor for s in task.truth])
             task.best_s = task.rank_s = min(task.seconds)
         active.rank()
 
     def _factors(self, active: JobState, seed: int) -> list[float]:
-        """Per task the estimate as a multiple of the truth."""
-        match self.kind:
-            case "noisy":
-                rng = stream(seed, "estimates", active.number)
-                return [float(factor) for factor in rng.lognormal(0.0, self.sigma, len(active.tasks))]
-            case "predicted":
-                return [_claim(entry.task, active.job.id) for entry in active.tasks]
-            case _:
-                return [1.0] * len(active.tasks)
+        """Per task a noisy estimate as a multiple of the truth."""
+        if self.kind != "noisy":
+            return [1.0] * len(active.tasks)
+        rng = stream(seed, "estimates", active.number)
+        return [float(factor) for factor in rng.lognormal(0.0, self.sigma, len(active.tasks))]
 
 
-def _claim(task: Task, job: str) -> float:
-    """The user's estimate as a multiple of the truth."""
+def _as_claimed(task: Task, job: str) -> Task:
+    """The task with the work that its user claims.
+
+    Raises:
+        ModelError: There is no claim, or it is no amount of work.
+    """
     if task.estimate is None:
         raise ModelError(f"estimates 'predicted' need Task.estimate, and task {job}/{task.name} has none")
-    return task.estimate / task.work if task.work else 1.0
+    if not 0 <= task.estimate < inf:
+        raise ModelError(f"estimates 'predicted': the estimate of task {job}/{task.name} is {task.estimate!r}")
+    return replace(task, work=task.estimate)

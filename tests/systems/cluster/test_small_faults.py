@@ -1,0 +1,181 @@
+"""Worked examples in which one small fault of the kernel or of a policy changes the schedule.
+
+Each fault was once put into the code, and no other test saw it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from dagsim.model import (
+    Cluster,
+    Decision,
+    Edge,
+    Job,
+    Kind,
+    Node,
+    Preempt,
+    Share,
+    Start,
+    Task,
+    TaskGraph,
+    Wait,
+    gpu_type,
+)
+from dagsim.model.schedule import Schedule
+from dagsim.systems.cluster import ClusterKernel, Preemption, Uniform
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.view import ClusterView
+
+A100, T4 = gpu_type("A100-40"), gpu_type("T4")
+ONE = Cluster((Node("n", A100, 1),))
+
+
+class Deciding:
+    """A policy that is a function."""
+
+    def __init__(self, decide: Callable[[ClusterView], Iterable[Decision]]) -> None:
+        self.decide = decide
+
+
+def single(name: str, work: float, arrival_s: float = 0.0, **rest: object) -> Job:
+    return Job.single(name, Task("t", work, **rest), arrival_s)  # type: ignore[arg-type]
+
+
+def job(name: str, *works: float, arrival_s: float = 0.0, chained: bool = False) -> Job:
+    tasks = tuple(Task(f"t{index}", work) for index, work in enumerate(works))
+    edges = tuple(Edge(index, index + 1) for index in range(len(works) - 1)) if chained else ()
+    return Job(name, TaskGraph(tasks, edges), arrival_s)
+
+
+def play(cluster: Cluster, jobs: list[Job], policy: str, **models: object) -> Schedule:
+    return ClusterKernel(cluster, jobs, **models).run(POLICIES.create(policy))  # type: ignore[arg-type]
+
+
+def starts(schedule: Schedule) -> list[tuple[float, str, int]]:
+    """When which task of which job started."""
+    return [(row.time_s, schedule.jobs[row.job].id, row.task) for row in schedule.log if row.kind == Kind.STARTED]
+
+
+def ends(schedule: Schedule) -> dict[str, float]:
+    """When which job was completed."""
+    return {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
+
+
+def stopping(stops: dict[float, float]) -> Deciding:
+    """Runs the only task, stops it at each time, and goes on at the time beside it."""
+
+    def decide(view: ClusterView) -> Iterable[Decision]:
+        resting = any(stop <= view.now < again for stop, again in stops.items())
+        if resting and view.running:
+            yield Preempt(next(iter(view.running)))
+        elif view.ready and not resting:
+            yield Start(next(iter(view.ready)), (Share(0),))
+        later = [time_s for times in stops.items() for time_s in times if time_s > view.now]
+        if later:
+            yield Wait(min(later))
+
+    return Deciding(decide)
+
+
+@pytest.mark.parametrize(("mode", "end_s"), [("resume", 12.0), ("restart", 18.0)])
+def test_a_second_preemption_keeps_what_the_first_one_kept(mode: str, end_s: float) -> None:
+    # 10 s: 4 are done by 4, then 2 of the 6 left from 5 to 7, the last 4 from 8 to 12 (or all 10 from 8 to 18).
+    kernel = ClusterKernel(ONE, [single("j", 10.0)], preemption=Preemption(mode))  # type: ignore[arg-type]
+    schedule = kernel.run(stopping({4.0: 5.0, 7.0: 8.0}))
+    assert [row.time_s for row in schedule.log if row.kind == Kind.PREEMPTED] == [4, 7]
+    assert schedule.ended_s == end_s
+
+
+def test_every_instance_gives_its_memory_and_cores_back() -> None:
+    # Three instances run together from 0 to 1 with all 12 GB and 6 cores; the next job needs all of them at once.
+    cluster = Cluster((Node("n", A100, 4, 6, 12),))
+    jobs = [single("three", 1.0, instances=3, memory_gb=4, cpus=2), single("all", 1.0, memory_gb=12, cpus=6)]
+    schedule = play(cluster, jobs, "fifo")
+    assert starts(schedule) == [(0, "three", 0), (1, "all", 0)]
+
+
+def test_a_child_reads_from_each_node_what_ran_there() -> None:
+    # Two instances of the parent on two nodes: of 4 GB the child reads 2 from the other node, at 1 GB/s: 1 + 2 + 1.
+    cluster = Cluster((Node("a", A100, 1), Node("b", A100, 1)))
+    graph = TaskGraph((Task("parent", 1.0, instances=2), Task("child", 1.0)), (Edge(0, 1, 4e9),))
+    assert play(cluster, [Job("j", graph)], "fifo", network=Uniform(1.0)).ended_s == 4
+
+
+def test_each_instance_of_a_child_reads_its_part() -> None:
+    # One of two instances of the child runs beside the parent; the other one reads its half of 4 GB: 1 + 2 + 1.
+    cluster = Cluster((Node("a", A100, 1), Node("b", A100, 1)))
+    graph = TaskGraph((Task("parent", 1.0), Task("child", 1.0, instances=2)), (Edge(0, 1, 4e9),))
+    schedule = play(cluster, [Job("j", graph)], "fifo", network=Uniform(1.0))
+    assert [row.time_s for row in schedule.log if row.kind == Kind.FINISHED] == [1, 2, 4]
+
+
+def test_srpt_work_goes_by_what_is_left() -> None:
+    # At 10 the first job has 1 s of its 11 left, the second one 5: the first goes on.
+    jobs = [job("long", 10.0, 1.0, chained=True), single("short", 5.0, 1.0)]
+    assert ends(play(ONE, jobs, "srpt-work")) == {"long": 11, "short": 16}
+    assert ends(play(ONE, jobs, "sjf-cp")) == {"short": 15, "long": 16}
+
+
+def test_easy_lxf_fills_the_most_slowed_down_in_first() -> None:
+    # Two GPUs; "wide" wants both and waits for 10. One is free from 4: "a" would be slowed down (3 + 5) / 5 by then,
+    # "b" (2 + 1) / 1, so b runs from 4 to 5 and a from 5 to 10.
+    jobs = [
+        single("r", 10.0),
+        single("s", 4.0),
+        single("wide", 1.0, 1.0, gpus=2),
+        single("a", 5.0, 1.0),
+        single("b", 1.0, 2.0),
+    ]
+    schedule = play(Cluster((Node("n", A100, 2),)), jobs, "easy-lxf")
+    assert [(time_s, name) for time_s, name, _ in starts(schedule)] == [
+        (0, "r"),
+        (0, "s"),
+        (4, "b"),
+        (5, "a"),
+        (10, "wide"),
+    ]
+
+
+def test_2d_las_breaks_ties_by_arrival() -> None:
+    # Rounds of 4 s on one GPU: one 0-4, two 4-8; then both have had 4 GPU-seconds, and the older one takes its turn.
+    schedule = play(ONE, [single("one", 8.0), single("two", 8.0)], "2d-las[quantum_s=4]")
+    assert ends(schedule) == {"one": 12, "two": 16}
+
+
+def test_2d_las_counts_gpus() -> None:
+    # One GPU of two for 4 s is less than two for 4 s: at 8 the narrow job goes first although it came last.
+    jobs = [single("wide", 8.0, gpus=2), single("narrow", 8.0)]
+    schedule = play(Cluster((Node("n", A100, 2),)), jobs, "2d-las[quantum_s=4]")
+    # wide 0-4 (8 GPU-s), narrow 4-12 (4, then 8 GPU-s at 12 with 8 s done), wide 12-16.
+    assert ends(schedule) == {"narrow": 12, "wide": 16}
+
+
+@pytest.mark.parametrize(("speed", "start_s", "node"), [(0.5, 1.0, 1), (0.48, 5.0, 0)])
+def test_eft_wait_waits_for_enough_gpus(speed: float, start_s: float, node: int) -> None:
+    # Two A100 are busy until 3 and 5. A task for two of them takes 4 s there: at 1, both are 4 s away, 8 s in all. On
+    # T4 it takes 4 / .5 = 8 s, which is no later, or 4 / .48 = 8.3 s, which is.
+    cluster = Cluster((Node("a", A100, 2), Node("t", T4, 2)))
+    jobs = [
+        single("r", 3.0, gpu_types=("A100-40",)),
+        single("s", 5.0, gpu_types=("A100-40",)),
+        single("x", 4.0, 1.0, gpus=2, speeds={"A100-40": 1.0, "T4": speed}),
+    ]
+    schedule = play(cluster, jobs, "eft-wait")
+    (begun,) = [row for row in schedule.log if row.kind == Kind.STARTED and row.job == 2]
+    assert (begun.time_s, begun.node) == (start_s, node)
+
+
+def test_eft_wait_by_work_takes_the_job_with_the_least_work() -> None:
+    # The shortest task is one of two of 2 s, but its job has 4 s of work, the other one 3.
+    jobs = [job("pair", 2.0, 2.0), single("one", 3.0)]
+    assert ends(play(ONE, jobs, "eft-wait[order=work]")) == {"one": 3, "pair": 7}
+    assert ends(play(ONE, jobs, "eft-wait[order=task]")) == {"pair": 4, "one": 7}
+
+
+def test_eft_wait_by_work_counts_what_is_left() -> None:
+    # "chain" has 6 s, "first" 3: first 0-3, the chain's 5 s 3-8. At 8 it has 1 s left, and "late", of 2 s, waits.
+    jobs = [job("chain", 5.0, 1.0, chained=True), single("first", 3.0), single("late", 2.0, 4.0)]
+    assert ends(play(ONE, jobs, "eft-wait[order=work]")) == {"first": 3, "chain": 9, "late": 11}
