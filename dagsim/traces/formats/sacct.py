@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from math import inf
 from sys import intern
@@ -43,6 +44,7 @@ __all__ = ["Sacct"]
 _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0
+_SHORT = 200  # characters of a list of nodes; longer ones are not remembered
 _MOST_NODES = 1 << 14  # of one job
 
 
@@ -325,10 +327,10 @@ class _Reading:
     def _nodes(self, shown: list[_Attempt]) -> tuple[str, ...]:
         """The nodes that the log names; none where its list cannot be read."""
         try:
-            listed = [hosts(each.node_list, _MOST_NODES) for each in shown]
+            listed = [_hosts(each.node_list) for each in shown]
         except ValueError:
             return ()
-        return tuple([intern(name) for names in listed for name in names])
+        return listed[0] if len(listed) == 1 else tuple([name for names in listed for name in names])
 
     def _task(self, attempts: list[_Attempt], name: str) -> Task:
         last = attempts[-1]
@@ -382,6 +384,16 @@ class _Reading:
 def _order(job: str) -> tuple[tuple[int, ...], str]:
     """Jobs by their numbers, which are given in order of submission, and by those of their array."""
     return tuple([int(digits) for digits in re.findall(r"\d{1,18}", job)[:3]]), job
+
+
+@lru_cache(maxsize=1 << 12)
+def _short_hosts(text: str) -> tuple[str, ...]:
+    """The names of a list, shared by all jobs that ran there."""
+    return tuple([intern(name) for name in hosts(text, _MOST_NODES)])
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    return _short_hosts(text) if len(text) < _SHORT else hosts(text, _MOST_NODES)
 
 
 def _array_tasks(id: str) -> int | None:
