@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 from math import inf
@@ -311,8 +311,9 @@ class _Reading:
         first = components[0][0]
         if len(components) > 1:
             self.report.note("of several components, which need not start together here", self._where(first))
-        names = [f"component-{place}" for place in range(len(components))] if len(components) > 1 else ["job"]
-        tasks = [self._task(each, name) for each, name in zip(components, names, strict=True)]
+        pieces = [piece for attempts in components for piece in self._by_type(attempts)]
+        names = [f"component-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
+        tasks = [self._task(each, name) for each, name in zip(pieces, names, strict=True)]
         shown = components[0][0 if self.options.protocol == "all-attempts" else -1]
         return Job(
             first.base,
@@ -332,13 +333,31 @@ class _Reading:
             return ()
         return listed[0] if len(listed) == 1 else tuple([name for names in listed for name in names])
 
+    def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
+        """A component whose whole nodes are of several GPU types in a part for each, since a gang runs on one type."""
+        last = attempts[-1]
+        given, nodes = last.given, last.nodes
+        if given.gpus > last.asked.gpus and last.asked.given:
+            self.report.note("that hold GPUs they did not request", self._where(last))
+        requested = self.options.demand == "requested" and last.asked.given
+        if requested or given.slices or len(given.types) < 2 or nodes < 2 or given.gpus % nodes:
+            return [attempts]
+        per_node = given.gpus // nodes
+        if sum(size for _, size in given.types) != given.gpus or any(size % per_node for _, size in given.types):
+            return [attempts]
+        self.report.note("on nodes of several GPU types, which need not start together here", self._where(last))
+        parts = []
+        for kind, size in sorted(given.types, key=lambda each: -each[1]):
+            share = size / given.gpus
+            part = Resources(size, ((kind, size),), (), 0, given.cpus * share, given.memory_gb * share)
+            parts.append([*attempts[:-1], replace(last, nodes=size // per_node, given=part)])
+        return parts
+
     def _task(self, attempts: list[_Attempt], name: str) -> Task:
         last = attempts[-1]
         every = self.options.protocol == "all-attempts"
         seconds = sum(each.ran_s for each in attempts) if every else last.ran_s
         taken = last.asked if self.options.demand == "requested" and last.asked.given else last.given
-        if last.given.gpus > last.asked.gpus and last.asked.given:
-            self.report.note("that hold GPUs they did not request", self._where(last))
         instances, gpus = self._shape(taken, last)
         kinds = [site_gpu(kind, self.named) for kind, _ in last.given.types]
         measured_on = kinds[0] if len(kinds) == 1 else None
