@@ -11,7 +11,9 @@ __all__ = ["Algo", "ConfigFile", "Jobs", "Json", "Out", "Plots", "Quiet", "Seed"
 
 Algo = Annotated[
     str | None,
-    typer.Option("--algo", "-a", metavar="NAME", help="Scheduler: name, name\\[param=value] or module:attr."),
+    typer.Option(
+        "--algo", "-a", "--policy", metavar="NAME", help="Scheduler: name, name\\[param=value] or module:attr."
+    ),
 ]
 ConfigFile = Annotated[
     str | None,
