@@ -35,7 +35,9 @@ __all__ = [
 
 Algo = Annotated[
     str | None,
-    typer.Option("--algo", "-a", metavar="NAME", help="Scheduler: name, name\\[param=value] or module:attr."),
+    typer.Option(
+        "--algo", "-a", "--policy", metavar="NAME", help="Scheduler: name, name\\[param=value] or module:attr."
+    ),
 ]
 ConfigFile = Annotated[
     str | None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from dagsim.errors import ConfigError
 from dagsim.model.gpu import GPU_TYPES, canonical
@@ -41,17 +42,24 @@ _PATTERNS = tuple(
 )
 
 
+_SHORT = 500  # characters; a longer name is damage
+
+
 def site_gpu(said: str, named: Mapping[str, str] | None = None) -> str:
     """The catalogue's name of the GPU type that a site calls ``said``; ``said`` itself where there is none.
 
     ``named`` goes first: a site's names, in lower case, and those to use. ``a100`` without a size is the smaller one.
     """
-    plain = said.strip().lower()
-    if named and plain in named:
-        return named[plain]
+    if named and said.strip().lower() in named:
+        return named[said.strip().lower()]
+    return _known(said) if len(said) < _SHORT else said
+
+
+@lru_cache(maxsize=1 << 12)
+def _known(said: str) -> str:
     if canonical(said) in GPU_TYPES:
         return canonical(said)
-    words = plain.replace("_", " ")
+    words = said.strip().lower().replace("_", " ")
     return next((name for pattern, name in _PATTERNS if name in GPU_TYPES and pattern.search(words)), said)
 
 

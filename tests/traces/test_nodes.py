@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
+from traces.formats.damage import damaged
 from typer.testing import CliRunner
 
 from dagsim.cli import app
@@ -218,3 +220,19 @@ def test_the_hand_written_samples_give_what_was_expected_of_them(data: Path) -> 
     assert found["m001"].gpus == (("a100_1g.5gb", 7), ("a100_3g.20gb", 2))
     assert (found["c010"].usable, found["c010"].gpus) == (True, ())
     assert len(nodes(data / "traces" / "intake-samples" / "sinfo-N.txt")) == 3
+
+
+@pytest.mark.parametrize("file", ["scontrol.txt", "scontrol.json", "sinfo.txt", "kubectl.json", "pbsnodes.txt"])
+def test_damage_is_read_over_or_named(tmp_path: Path, file: str) -> None:
+    content = (SAMPLES / file).read_bytes()
+    for seed in range(300):
+        rng = Random(f"{file} {seed}")
+        path = tmp_path / file
+        path.write_bytes(damaged(content, rng))
+        try:
+            grouped(read_nodes(Source(path)), {"gpu": "T4"})
+        except TraceError:
+            pass
+        except Exception as error:
+            error.add_note(f"seed {seed}")
+            raise

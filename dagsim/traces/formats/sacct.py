@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 from math import inf
 from sys import intern
@@ -43,6 +44,7 @@ __all__ = ["Sacct"]
 _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0
+_SHORT = 200  # characters of a list of nodes; longer ones are not remembered
 _MOST_NODES = 1 << 14  # of one job
 
 
@@ -309,8 +311,9 @@ class _Reading:
         first = components[0][0]
         if len(components) > 1:
             self.report.note("of several components, which need not start together here", self._where(first))
-        names = [f"component-{place}" for place in range(len(components))] if len(components) > 1 else ["job"]
-        tasks = [self._task(each, name) for each, name in zip(components, names, strict=True)]
+        pieces = [piece for attempts in components for piece in self._by_type(attempts)]
+        names = [f"component-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
+        tasks = [self._task(each, name) for each, name in zip(pieces, names, strict=True)]
         shown = components[0][0 if self.options.protocol == "all-attempts" else -1]
         return Job(
             first.base,
@@ -325,18 +328,36 @@ class _Reading:
     def _nodes(self, shown: list[_Attempt]) -> tuple[str, ...]:
         """The nodes that the log names; none where its list cannot be read."""
         try:
-            listed = [hosts(each.node_list, _MOST_NODES) for each in shown]
+            listed = [_hosts(each.node_list) for each in shown]
         except ValueError:
             return ()
-        return tuple([intern(name) for names in listed for name in names])
+        return listed[0] if len(listed) == 1 else tuple([name for names in listed for name in names])
+
+    def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
+        """A component whose whole nodes are of several GPU types in a part for each, since a gang runs on one type."""
+        last = attempts[-1]
+        given, nodes = last.given, last.nodes
+        if given.gpus > last.asked.gpus and last.asked.given:
+            self.report.note("that hold GPUs they did not request", self._where(last))
+        requested = self.options.demand == "requested" and last.asked.given
+        if requested or given.slices or len(given.types) < 2 or nodes < 2 or given.gpus % nodes:
+            return [attempts]
+        per_node = given.gpus // nodes
+        if sum(size for _, size in given.types) != given.gpus or any(size % per_node for _, size in given.types):
+            return [attempts]
+        self.report.note("on nodes of several GPU types, which need not start together here", self._where(last))
+        parts = []
+        for kind, size in sorted(given.types, key=lambda each: -each[1]):
+            share = size / given.gpus
+            part = Resources(size, ((kind, size),), (), 0, given.cpus * share, given.memory_gb * share)
+            parts.append([*attempts[:-1], replace(last, nodes=size // per_node, given=part)])
+        return parts
 
     def _task(self, attempts: list[_Attempt], name: str) -> Task:
         last = attempts[-1]
         every = self.options.protocol == "all-attempts"
         seconds = sum(each.ran_s for each in attempts) if every else last.ran_s
         taken = last.asked if self.options.demand == "requested" and last.asked.given else last.given
-        if last.given.gpus > last.asked.gpus and last.asked.given:
-            self.report.note("that hold GPUs they did not request", self._where(last))
         instances, gpus = self._shape(taken, last)
         kinds = [site_gpu(kind, self.named) for kind, _ in last.given.types]
         measured_on = kinds[0] if len(kinds) == 1 else None
@@ -382,6 +403,16 @@ class _Reading:
 def _order(job: str) -> tuple[tuple[int, ...], str]:
     """Jobs by their numbers, which are given in order of submission, and by those of their array."""
     return tuple([int(digits) for digits in re.findall(r"\d{1,18}", job)[:3]]), job
+
+
+@lru_cache(maxsize=1 << 12)
+def _short_hosts(text: str) -> tuple[str, ...]:
+    """The names of a list, shared by all jobs that ran there."""
+    return tuple([intern(name) for name in hosts(text, _MOST_NODES)])
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    return _short_hosts(text) if len(text) < _SHORT else hosts(text, _MOST_NODES)
 
 
 def _array_tasks(id: str) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -30,6 +31,7 @@ __all__ = [
 
 _UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
 _UNITS_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
+_SHORT = 500  # characters; longer texts are not remembered
 _NO_LIMIT_MINUTES = 525_600  # a year: Slurm's limit where partition and user set none
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
 _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(?:\.\d{1,9})?)")
@@ -106,6 +108,12 @@ def resources(text: str) -> Resources:
     Raises:
         Dirty: It is no list of ``name=value``, or a number is impossible.
     """
+    return _resources(text) if len(text) < _SHORT else _resources.__wrapped__(text)
+
+
+@lru_cache(maxsize=1 << 13)
+def _resources(text: str) -> Resources:
+    """Few demands differ, so that each is taken apart once."""
     listed = _pairs(text)
     types: dict[str, int] = {}
     slices: dict[float, int] = {}
@@ -122,7 +130,7 @@ def resources(text: str) -> Resources:
         _count(listed["gres/gpu"]) if "gres/gpu" in listed else named,
         tuple([each for each in types.items() if each[1]]),
         tuple([each for each in slices.items() if each[1]]),
-        sum(_count(value) for name, value in listed.items() if re.match(r"gres/shard(:|$)", name)),
+        sum(_count(value) for name, value in listed.items() if f"{name}:".startswith("gres/shard:")),
         _count(listed.get("cpu", "0")),
         memory_gb(listed.get("mem", "0")),
     )
@@ -148,6 +156,8 @@ def duration_s(text: str, field: str) -> float | None:
     Raises:
         Dirty: It is no duration.
     """
+    if text == "00:00:00":  # the usual suspension
+        return 0.0
     if is_unset(text):
         return None
     found = _DURATION.fullmatch(text.strip())
@@ -186,12 +196,11 @@ def moment_s(text: str, field: str, zone: ZoneInfo | None) -> float | None:
     Raises:
         Dirty: It is no instant.
     """
-    if is_unset(text):
-        return None
     try:
         return _positive(float(text), field)
     except ValueError:
-        pass
+        if is_unset(text):
+            return None
     try:
         moment = datetime.fromisoformat(text.strip())
         if moment.tzinfo is None:
@@ -207,6 +216,8 @@ def state(text: str) -> str:
     Raises:
         Dirty: There is no such state.
     """
+    if text in ENDED:
+        return text
     word = (text.split() or [""])[0].upper()
     if word.endswith("+"):
         found = sorted(name for name in ENDED | NOT_OVER if name.startswith(word[:-1]))

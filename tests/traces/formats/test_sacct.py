@@ -272,6 +272,17 @@ def test_gpus_that_are_not_even_over_the_nodes_are_taken_one_by_one(read: Readin
     assert "whose GPUs are not even over their nodes, taken one by one" in got.noted
 
 
+def test_whole_nodes_of_several_types_are_a_task_for_each(read: Reading, log: Log) -> None:
+    given = "billing=9,cpu=24,gres/gpu:v100=8,gres/gpu:a100=16,gres/gpu=24,mem=3072M,node=3"
+    got = read(log({"NNodes": "3", "ReqTRES": "cpu=3,node=3", "AllocTRES": given}))
+    tasks = [(task.instances, task.gpus, task.cpus, task.memory_gb) for task in got.jobs[0].tasks]
+    assert tasks == [(2, 8, 8, 1), (1, 8, 8, 1)]
+    assert got.noted == {
+        "that hold GPUs they did not request": 1,
+        "on nodes of several GPU types, which need not start together here": 1,
+    }
+
+
 def test_slices_are_shares_where_they_are_wanted(read: Reading, samples: Path) -> None:
     assert read(samples / "sacct" / "jobs.txt", mig=True).job("508").tasks[0].gpus == pytest.approx(2 / 7)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
+from dagsim.config.cluster_file import cluster_yaml
+from dagsim.config.schema import load_config
 from dagsim.metrics import columns
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.model.schedule import Schedule
@@ -14,6 +15,9 @@ from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.traces import open_trace
+from dagsim.traces.nodes import read_nodes
+from dagsim.traces.nodes.groups import grouped
+from dagsim.traces.source import Source
 
 
 def replayed(cluster: Cluster, jobs: list[Job]) -> Schedule:
@@ -56,14 +60,28 @@ def test_what_finds_no_room_starts_late_and_oldest_first() -> None:
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("run", ["multifactor-fairtree-24.11", "multifactor-classic-22.05", "arrays-24.11"])
-def test_a_real_run_of_slurm_is_given_back_to_the_second(data: Path, run: str) -> None:
-    # nodes as scontrol-show-nodes.txt has them
-    a100, v100 = ([Node(f"{kind}00{n}", gpu_type(name), 8, 64, 500) for n in (1, 2)] for kind, name in
-                  (("a", "A100-40"), ("v", "V100-16")))  # fmt: skip
-    jobs = list(open_trace(data / "golden" / "slurm" / run / "sacct-aDX.txt").jobs())
-    schedule = replayed(Cluster((*a100, *v100)), jobs)
-    first = {id: min(start for start, _, _ in runs) for id, runs in starts(schedule).items()}
-    last = {id: max(end for _, end, _ in runs) for id, runs in starts(schedule).items()}
-    assert np.array([first[job.id] - (job.observed_start_s or 0) for job in jobs]) == pytest.approx(0, abs=1e-6)
-    assert [last[job.id] - first[job.id] for job in jobs] == pytest.approx([job.tasks[0].work for job in jobs])
+@pytest.mark.parametrize(
+    "run",
+    [
+        "arrays-24.11",
+        "backfill-nodes-24.11",
+        "backfill-nodes-again-24.11",
+        "multifactor-classic-22.05",
+        "multifactor-fairtree-24.11",
+        "preempt-24.11",
+        "states-22.05",
+        "states-24.11",
+    ],
+)
+def test_a_real_run_of_slurm_is_given_back_to_the_second_on_its_own_nodes(data: Path, tmp_path: Path, run: str) -> None:
+    folder = data / "golden" / "slurm" / run
+    imported = grouped(read_nodes(Source(folder / "scontrol-show-nodes.txt")), {"gpu": "T4"}, keep_all=True)
+    (tmp_path / "cluster.yaml").write_text(cluster_yaml(imported, "own", run))
+    jobs = list(open_trace(folder / "sacct-aDX.txt").jobs())
+    schedule = replayed(load_config(tmp_path / "cluster.yaml").build_cluster(), jobs)
+    found = starts(schedule)
+    first = [min(start for start, _, _ in found[job.id]) for job in jobs]
+    last = [max(end for _, end, _ in found[job.id]) for job in jobs]
+    assert first == [job.observed_start_s for job in jobs]
+    worked = [max(task.work for task in job.tasks) for job in jobs]
+    assert [end - start for start, end in zip(first, last, strict=True)] == worked

@@ -1,0 +1,198 @@
+"""Slurm's multifactor priority: its factors, decayed usage, and fair share over a tree of accounts.
+
+Formulas of the documentation (priority_multifactor, fair_tree, classic_fair_share), with what was measured on Slurm
+22.05.8 and 24.11.5 where that says it more exactly: the decay of a second, unrounded billing, truncated totals. Pure
+functions and one table of usage; no policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, trunc
+from typing import NamedTuple
+
+from dagsim.errors import ConfigError
+
+__all__ = [
+    "Account",
+    "Factors",
+    "ShareTree",
+    "Weights",
+    "age",
+    "billing",
+    "decay_per_second",
+    "job_size",
+    "total",
+    "truncated",
+]
+
+ROOT = "root"
+
+
+class Account(NamedTuple):
+    """A node of the tree: an account, or (``is_user``) the association of a user with one."""
+
+    name: str
+    parent: str | None
+    shares: float
+    is_user: bool = False
+
+
+class Factors(NamedTuple):
+    """What a job's priority is made of, each from 0 to 1."""
+
+    age: float = 0.0
+    assoc: float = 0.0
+    fair_share: float = 0.0
+    job_size: float = 0.0
+    partition: float = 0.0
+    qos: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much each factor counts; ``tres`` by resource (``cpu``, ``mem``, ``gres/gpu``)."""
+
+    age: float = 0.0
+    assoc: float = 0.0
+    fair_share: float = 0.0
+    job_size: float = 0.0
+    partition: float = 0.0
+    qos: float = 0.0
+    tres: Mapping[str, float] = field(default_factory=dict)
+
+
+def total(factors: Factors, weights: Weights, tres: Mapping[str, float], nice: float = 0.0) -> float:
+    """The sum of weights x factors less ``nice``; Slurm keeps it truncated. ``tres``: requested / in the cluster."""
+    weighed: float = sum(getattr(weights, name) * value for name, value in factors._asdict().items())
+    return weighed + sum(weight * tres.get(name, 0.0) for name, weight in weights.tres.items()) - nice
+
+
+def truncated(priority: float) -> int:
+    """The priority as Slurm keeps and shows it."""
+    return max(0, trunc(priority))
+
+
+def age(waited_s: float, max_age_s: float) -> float:
+    """The time since the job became eligible, of the greatest that counts."""
+    return min(1.0, max(0.0, waited_s) / max_age_s)
+
+
+def job_size(
+    nodes: float, cpus: float, all_nodes: float, all_cpus: float, limit_minutes: float, *, small: bool, relative: bool
+) -> float:
+    """How large a job is, or with ``small`` (PriorityFavorSmall) how small; ``relative`` to its limit
+    (SMALL_RELATIVE_TO_TIME)."""
+    if relative:
+        size = max(nodes * all_cpus / all_nodes, cpus) / limit_minutes / all_cpus
+        return 1.0 - size if small else size
+    if small:
+        return ((all_nodes - nodes) / all_nodes + (all_cpus - cpus) / all_cpus) / 2
+    return (nodes / all_nodes + cpus / all_cpus) / 2
+
+
+def billing(amounts: Mapping[str, float], weights: Mapping[str, float], *, largest: bool = False) -> float:
+    """What a second of a job counts as usage: the sum of amount x weight, or the largest (MAX_TRES); not rounded."""
+    terms = [amounts.get(name, 0.0) * weight for name, weight in weights.items()]
+    return (max if largest else sum)(terms) if terms else amounts.get("cpu", 0.0)
+
+
+def decay_per_second(half_life_s: float) -> float:
+    """What a second leaves of past usage: 1 - 0.693 / half-life in Slurm, which is not quite 2^(-1 / half-life)."""
+    return 1.0 - 0.693 / half_life_s if half_life_s else 1.0
+
+
+class ShareTree:
+    """Accounts and users with their shares and their decayed usage."""
+
+    def __init__(self, accounts: Sequence[Account], decay: float) -> None:
+        self.accounts = {each.name: each for each in accounts}
+        self.usage = dict.fromkeys(self.accounts, 0.0)
+        self._decay = decay
+        self._below: dict[str | None, list[str]] = {}
+        for each in accounts:
+            if each.parent is not None and each.parent not in self.accounts:
+                raise ConfigError(f"account {each.name!r}: there is no account {each.parent!r} above it")
+            self._below.setdefault(each.parent, []).append(each.name)
+        if self._below.get(None) != [ROOT]:
+            raise ConfigError(f"one account, {ROOT!r}, must stand above all others")
+        self.users = tuple([each.name for each in accounts if each.is_user])
+
+    def charge(self, user: str, rate: float, seconds: float) -> None:
+        """Add what a job used in ``seconds`` since the last time, to its user and all accounts above."""
+        if seconds < 1:
+            return
+        amount, name = rate * seconds * self._decay**seconds, user
+        while name is not None:
+            self.usage[name] += amount
+            name = self.accounts[name].parent  # type: ignore[assignment]
+
+    def pass_time(self, seconds: float) -> None:
+        """Let all usage decay."""
+        left = self._decay**seconds
+        for name in self.usage:
+            self.usage[name] *= left
+
+    def fair_tree(self) -> dict[str, float]:
+        """The factor of each user by Fair Tree: its rank from the last (1) to the first, over the number of users.
+
+        Siblings go by shares / usage, largest first; users that tie share a rank, accounts that tie are merged.
+        """
+        ranked: list[list[str]] = []
+        self._rank(self._below[ROOT], ranked)
+        factors: dict[str, float] = {}
+        rank = len(self.users)
+        for tied in ranked:
+            factors |= dict.fromkeys(tied, rank / len(self.users))
+            rank -= len(tied)
+        return factors
+
+    def classic(self, damping: float = 1.0) -> dict[str, float]:
+        """The factor of each user by the classic formula, 2^(-(effective usage / shares) / damping).
+
+        By the present usage of all, as the documentation has it; slurmctld takes that of accounts from its last round.
+        """
+        whole = self.usage[ROOT]
+        effective, shares = {ROOT: 1.0}, {ROOT: 1.0}
+        for name in self._from_top():
+            parent = self.accounts[name].parent
+            if parent is None:
+                continue
+            part = self._part(name)
+            shares[name] = part * shares[parent]
+            used = self.usage[name] / whole if whole else 0.0
+            effective[name] = used if parent == ROOT else used + (effective[parent] - used) * part
+        return {
+            user: 2.0 ** (-(effective[user] / shares[user]) / damping) if shares[user] else 0.0 for user in self.users
+        }
+
+    def _rank(self, siblings: Sequence[str], ranked: list[list[str]]) -> None:
+        level = {name: self._level(name) for name in siblings}
+        for value in sorted(set(level.values()), reverse=True):
+            tied = [name for name in siblings if level[name] == value]
+            users = [name for name in tied if self.accounts[name].is_user]
+            if users:
+                ranked.append(users)
+            merged = [child for name in tied if name not in users for child in self._below.get(name, ())]
+            if merged:
+                self._rank(merged, ranked)
+
+    def _level(self, name: str) -> float:
+        """Shares among its siblings over usage among them."""
+        parent = self.accounts[name].parent
+        assert parent is not None
+        above = self.usage[parent]
+        used = self.usage[name] / above if above else 0.0
+        return self._part(name) / used if used else inf
+
+    def _part(self, name: str) -> float:
+        siblings = self._below[self.accounts[name].parent]
+        whole = sum(self.accounts[each].shares for each in siblings)
+        return self.accounts[name].shares / whole if whole else 0.0
+
+    def _from_top(self) -> list[str]:
+        order = [ROOT]
+        for name in order:
+            order += self._below.get(name, [])
+        return order

@@ -1,0 +1,47 @@
+"""scripts/validate_slurm.py on the real runs of Slurm, and on a small log of our own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def validated(folder: Path) -> Any:
+    command = [sys.executable, str(ROOT / "scripts" / "validate_slurm.py"), "--run", str(folder), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, env={"PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_accounting_counts_every_attempt(tmp_path: Path) -> None:
+    (tmp_path / "sacct-aDX.txt").write_bytes((ROOT / "workloads" / "samples" / "sacct" / "jobs.txt").read_bytes())
+    # 500: 2 x 3600, 501_1: 3632, 503: 16 x 600, 505: 300 + 100 + 500, 507: 0, 508: 300 (a slice counts), 510: 990;
+    # 503+1 and 509 hold no GPU; 5 array tasks and 506 never ran
+    found = validated(tmp_path)["accounting"]
+    assert found == {"jobs": 9, "attempts": 11, "attempt_gpu_seconds": 22622, "never_ran": 6}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("run", "rows"), [("multifactor-fairtree-24.11", 150), ("multifactor-classic-22.05", 135)])
+def test_priorities_are_those_that_slurmctld_logged(data: Path, run: str, rows: int) -> None:
+    found = validated(data / "golden" / "slurm" / run)["priorities"]
+    assert (found["rows"], found["wrong_totals"]) == (rows, 0)
+    assert found["worst_factor"] < 1e-5
+    assert found.get("worst_classic_fair_share", 0) < 0.07
+
+
+@pytest.mark.data
+def test_backfill_starts_jobs_in_the_order_of_slurm(data: Path) -> None:
+    first = validated(data / "golden" / "slurm" / "backfill-nodes-24.11")["starts"]
+    assert (first["jobs"], first["order_differs"]) == (25, 0)
+    assert first["worst_gap_s"] <= 6
+    again = validated(data / "golden" / "slurm" / "backfill-nodes-again-24.11")["starts"]
+    assert (again["jobs"], again["order_differs"]) == (23, 1)  # job 1017, where limit and reservation tie
+    assert again["median_gap_s"] <= 5
