@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import torch
 
-from dagsim.agents.policy import Checkpoint
+from dagsim.agents.checkpoint import Checkpoint
 from dagsim.config.schema import Config, load_config
 from dagsim.experiment.runner import write_comparison
 from dagsim.experiment.training.log import read_log
