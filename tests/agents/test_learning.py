@@ -11,6 +11,7 @@ from dagsim.agents.config import (
     AlgorithmSettings,
     D3qnConfig,
     PpoConfig,
+    RainbowConfig,
     ReinforceConfig,
     SacConfig,
     TrainConfig,
@@ -91,9 +92,10 @@ def test_waiting_is_most_of_it_but_not_all() -> None:
         ),
         (ReinforceConfig(sequences=8, replicas=4, lr=2e-2, discount_jcts=(100.0, 100.0)), 80),
         (D3qnConfig(episodes=8, lr=3e-3, updates=20, minibatch=64, n_step=3, discount_jcts=(100.0, 100.0)), 40),
+        (RainbowConfig(episodes=8, lr=3e-3, updates=20, minibatch=64, n_step=3, discount_jcts=(100.0, 100.0)), 40),
         (SacConfig(episodes=8, lr=5e-3, updates=20, minibatch=64, n_step=3, discount_jcts=(100.0, 100.0)), 40),
     ],
-    ids=["ppo", "ppo with a critic", "reinforce", "d3qn", "sac"],
+    ids=["ppo", "ppo with a critic", "reinforce", "d3qn", "rainbow", "sac"],
 )
 def test_the_optimum_is_learned(algorithm: AlgorithmSettings, iterations: int) -> None:
     learns, factory = begun(algorithm)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from dagsim.agents.d3qn import Duelling, follow, q_loss
 from dagsim.agents.ppo import policy_loss
 from dagsim.agents.ragged import Batch, entropy, log_softmax, stack
+from dagsim.agents.rainbow import NoisyLinear, projected
 from dagsim.agents.reinforce import policy_gradient_loss
 from dagsim.agents.replay import Drawn
 from dagsim.agents.sac import actor_loss, critic_loss, temperature_loss
@@ -123,6 +124,23 @@ def test_the_target_network_follows_slowly() -> None:
     target, net = Table(0.0), Table(10.0)
     follow(target, net, 0.1)
     assert target.scores.tolist() == pytest.approx([1.0])
+
+
+def test_a_distribution_is_moved_onto_the_atoms() -> None:
+    # atoms -2, -1, 0; all mass on -1, reward -0.25, discount 0.5: -0.75 is a quarter of the way from 0 to -1
+    log_p = torch.log(torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+    moved = projected(log_p, torch.tensor([-0.25, -9.0]), torch.tensor([0.5, 0.5]), torch.tensor([-2.0, -1.0, 0.0]))
+    assert moved.tolist() == [pytest.approx([0.0, 0.75, 0.25]), [1.0, 0.0, 0.0]]  # beyond the last: all on it
+
+
+def test_noise_is_drawn_and_silenced() -> None:
+    torch.manual_seed(0)
+    layer, inputs = NoisyLinear(3, 2), torch.ones(1, 3)
+    still = layer(inputs)
+    layer.draw(np.random.default_rng(0))
+    assert not torch.allclose(layer(inputs), still)
+    layer.draw(None)
+    assert torch.equal(layer(inputs), still)
 
 
 def test_soft_actor_weighs_every_choice_by_its_probability() -> None:

@@ -252,8 +252,8 @@ class TrainingRun:
 
     def _begin_with(self, learner: Learner, init: Path) -> None:
         agent = Checkpoint.load(init, self.scenario.system)
-        if agent.net != self.train.net:
-            raise RunFolderError(f"{init}: its network is {agent.net}, the configuration asks for {self.train.net}")
+        if agent.net != (wanted := learner.net.settings):
+            raise RunFolderError(f"{init}: its net is {agent.net}, the configuration asks for {wanted}")
         learner.net.load_state_dict(dict(agent.weights))
 
     def _imitate(self, how: WarmStart, learner: Learner, context: LearnerContext) -> None:
@@ -278,6 +278,8 @@ class TrainingRun:
             return None
         train = replace(self.train, net=LinearConfig())
         learner = train.algorithm.build(self._context(InProcessRollouts(self._factory), train))
+        if learner.net.settings != train.net:  # the algorithm brings a net of its own
+            return None
         for iteration in range(count):
             self._tell(Progress("a linear policy", iteration, count))
             learner.iterate(iteration, iteration / count)
