@@ -21,12 +21,12 @@ from statistics import median
 
 import torch
 
-from dagsim.agents.decima_file import load_decima
-from dagsim.agents.decima_net import DecimaNet
-from dagsim.agents.decima_play import DecimaPolicy
-from dagsim.envs.decima import DecimaEnv
+from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, load_agent
+from dagsim.agents.nets.config import DecimaNetConfig
+from dagsim.envs.spark import DecimaEnv
 from dagsim.errors import DagsimError
 from dagsim.systems.spark import SPARK_POLICIES, Dump, Episode, SparkKernel, SparkPolicy, read_dump
+from dagsim.systems.spark.codecs.stages import StagesConfig
 
 __all__ = ["measure"]
 
@@ -58,7 +58,10 @@ def measure(dump: Dump, executors: int, repeats: int, checkpoint: Path | None) -
     """Per way of playing tasks, decisions, CPU-seconds (median) and the two rates."""
     torch.set_num_threads(1)
     env = DecimaEnv(executors, parity=True)
-    agent = DecimaPolicy(DecimaNet()) if checkpoint is None else load_decima(checkpoint)
+    if checkpoint is None:
+        codec, net = StagesConfig(), DecimaNetConfig()
+        blank = Checkpoint("ppo", net, codec, net.build(codec).state_dict(), {}, None, "spark")
+    agent = AgentPolicy(blank) if checkpoint is None else load_agent(checkpoint, system="spark")
     ways: dict[str, Callable[[], tuple[Episode, float]]] = {}
     for policy in POLICIES:
         ways[policy] = lambda name=policy: direct(dump, executors, SPARK_POLICIES.create(name))  # type: ignore[misc]

@@ -23,27 +23,30 @@ import numpy as np
 import torch
 
 from dagsim.agents.config import PpoConfig, TrainConfig
-from dagsim.agents.episode import Episode, play
-from dagsim.agents.field import Ground, Here, sizes_of
-from dagsim.agents.learner import Start, learner
+from dagsim.agents.learner import LearnerContext
+from dagsim.agents.rollouts import InProcessRollouts, play
 from dagsim.config.schema import Config, load_config
-from dagsim.envs.rewards import RewardConfig
+from dagsim.envs.episode import Episode, EpisodeFactory
+from dagsim.envs.rewards import Reward, RewardConfig
 from dagsim.experiment.environment import make_env
-from dagsim.experiment.training.maker import Maker
+from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
 
 
-def kernel(maker: Maker, seeds: range) -> int:
+def kernel(scenario: ClusterScenario, seeds: range) -> int:
     """Decisions of SJF, without a codec."""
-    return sum(maker(seed).run(POLICIES.create("sjf")).log.rows()["kind"].tolist().count(3) for seed in seeds)
+    return sum(scenario.kernel(seed).run(POLICIES.create("sjf")).log.rows()["kind"].tolist().count(3) for seed in seeds)
 
 
-def codec(maker: Maker, seeds: range, reward: RewardConfig | None) -> int:
+def codec(scenario: ClusterScenario, seeds: range, reward: RewardConfig | None) -> int:
     """Random choices on the candidates codec."""
     rng, count = np.random.default_rng(0), 0
     for seed in seeds:
-        episode = Episode(maker(seed), Candidates(), reward)
+        kernel = scenario.kernel(seed)
+        rewarded = None if reward is None else Reward(reward, kernel, scenario.terms)
+        episode = Episode(kernel, Candidates(), rewarded)
         while episode.observation is not None:
             episode.step(int(rng.integers(len(episode.observation.tokens))))
             episode.reward()
@@ -51,12 +54,12 @@ def codec(maker: Maker, seeds: range, reward: RewardConfig | None) -> int:
     return count
 
 
-def network(maker: Maker, seeds: range) -> int:
+def network(scenario: ClusterScenario, seeds: range) -> int:
     """An untrained network plays all episodes side by side."""
     train = TrainConfig()
-    ground = Ground(maker, train.codec, RewardConfig(train.reward))
-    net = Start(train, Here(ground), sizes_of(), 0, 1.0, seeds).net()
-    played = play(net, [ground.episode(seed) for seed in seeds], np.random.default_rng(0))
+    factory = EpisodeFactory(scenario, train.codec, RewardConfig(train.reward))
+    net = LearnerContext(train, InProcessRollouts(factory), 0, 1.0, seeds).net()
+    played = play(net, [factory.episode(seed) for seed in seeds], np.random.default_rng(0))
     return sum(len(steps.choices) for steps in played)
 
 
@@ -86,9 +89,10 @@ def vector(config: Config, steps: int) -> int:
 def ppo(config: Config, iterations: int) -> int:
     """Whole iterations of our PPO."""
     train = TrainConfig(algorithm=PpoConfig(sequences=4))
-    ground = Ground(Maker(config), train.codec, RewardConfig(train.reward))
-    learns = learner(Start(train, Here(ground), sizes_of(), 0, 1500.0, range(1_000_000, 1_001_000)))
-    return int(sum(learns.iterate(number, number / 100)["samples"] for number in range(iterations)))
+    factory = EpisodeFactory(cluster_scenario_of(config), train.codec, RewardConfig(train.reward))
+    context = LearnerContext(train, InProcessRollouts(factory), 0, 1500.0, range(1_000_000, 1_001_000))
+    learner = train.algorithm.build(context)
+    return int(sum(learner.iterate(number, number / 100)["samples"] for number in range(iterations)))
 
 
 def maskable(config: Config, steps: int) -> int:
@@ -118,14 +122,14 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     config = load_config(None, [f"workload={given.workload}"])
-    maker, seeds = Maker(config), range(given.episodes)
-    maker(0)
+    scenario, seeds = cluster_scenario_of(config), range(given.episodes)
+    scenario.kernel(0)
     shaped = RewardConfig({"shaped_job_seconds": 1.0})
     work: dict[str, Callable[[], int]] = {
-        "kernel alone (sjf)": lambda: kernel(maker, seeds),
-        "candidates": lambda: codec(maker, seeds, None),
-        "candidates and reward": lambda: codec(maker, seeds, shaped),
-        "candidates, reward and network": lambda: network(maker, seeds),
+        "kernel alone (sjf)": lambda: kernel(scenario, seeds),
+        "candidates": lambda: codec(scenario, seeds, None),
+        "candidates and reward": lambda: codec(scenario, seeds, shaped),
+        "candidates, reward and network": lambda: network(scenario, seeds),
         **{
             f"Gymnasium, {preset}": lambda preset=preset: environment(config, seeds, preset)  # type: ignore[misc]
             for preset in ("flat", "dict", "candidates", "graph")

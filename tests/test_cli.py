@@ -349,10 +349,9 @@ def wait_for(claim: Any) -> None:
     raise AssertionError("it never came")
 
 
-def test_decima_eval_gives_workload_seeds_and_lines_as_json() -> None:
-    args = ("decima", "eval", "--algo", "fair", "--executors", "5", "--jobs", "3", "--batch", "3", "--seeds", "1,4-5")
-    told = json.loads(fine(*args, "--json").stdout)
-    assert told["seeds"] == [1, 4, 5]
-    assert (told["workload"]["executors"], told["workload"]["batch"]) == (5, 3)
-    assert [line["policy"] for line in told["lines"]] == ["weighted-fair", "fair"]
-    assert len(told["lines"][1]["by_seed_s"]) == 3
+def test_agents_that_come_with_dagsim_run_by_name(tmp_path: Path) -> None:
+    small = ("--seeds", "1", "--no-plots", "--json", "--out", str(tmp_path))
+    for algo, sizes in (("ppo", "workload.count=5"), ("decima", "system.jobs=3")):
+        result = json.loads(fine("eval", "--algo", algo, "--set", sizes, *small).stdout)
+        assert [run["policy"] for run in result["runs"]] == [algo]
+        assert f"-eval-{algo}-s0-" in result["run"]

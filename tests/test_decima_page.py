@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dagsim.experiment.decima_report import policy_of
+from dagsim.experiment.agents import make_policy
+from dagsim.systems.spark.scenario import SparkScenario
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "decima.md").read_text(encoding="utf-8")
@@ -30,4 +31,4 @@ def test_the_figures_are_those_of_the_results(row: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "results" / "decima").glob("*.pt")), ids=lambda path: path.stem)
 def test_the_networks_can_be_loaded(path: Path) -> None:
-    policy_of(f"decima[checkpoint={path}]")
+    make_policy(SparkScenario(), f"decima[checkpoint={path}]")

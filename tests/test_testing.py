@@ -181,8 +181,8 @@ class Counting(Candidates):
 class Undecided(Candidates):
     """Its first choice stands for waiting."""
 
-    def decode(self, view: ClusterView, choice: int) -> Decision | None:
-        return None if choice == 0 else super().decode(view, choice)
+    def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
+        return () if choice == 0 else super().decode(view, choice)
 
 
 def test_a_codec_that_changes_by_being_asked_is_caught() -> None:

@@ -181,14 +181,17 @@ def _brought_up(plain: Mapping[str, Any]) -> dict[str, Any]:
 def _made(registry: Registry[Any], settings: Mapping[str, Any]) -> Any:
     """The settings object that ``_settings`` gave; older files name fields that it never had."""
     cls: Any = registry.get(settings["kind"])
-    known = {field.name for field in fields(cls)}
+    kind = settings["kind"]
+    known = {field.name for field in fields(cls) if field.name != "kind" or field.default == kind}
     return cls(**{name: value for name, value in settings.items() if name in known})
 
 
 def _settings(made: Any) -> dict[str, Any]:
     """The fields of a settings object, with its ``kind``: its name, or where its class stands."""
     cls = type(made)
-    return {"kind": getattr(made, "kind", f"{cls.__module__}:{cls.__qualname__}"), **asdict(made)}
+    path = f"{cls.__module__}:{cls.__qualname__}"
+    kind = getattr(made, "kind", path) if cls.__module__.startswith("dagsim.") else path
+    return {**asdict(made), "kind": kind}
 
 
 def _features(codec: CodecSettings) -> list[str]:

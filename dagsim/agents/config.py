@@ -21,6 +21,7 @@ __all__ = [
     "AlgorithmSettings",
     "D3qnConfig",
     "PpoConfig",
+    "RainbowConfig",
     "ReinforceConfig",
     "SacConfig",
     "TrainConfig",
@@ -209,12 +210,56 @@ class SacConfig:
         return Sac(context)
 
 
+@dataclass(frozen=True, slots=True)
+class RainbowConfig:
+    """Rainbow (Hessel et al. 2018): ``d3qn`` with distributions of returns and noisy layers, which explore by
+    themselves. It brings its own net, as wide as ``net.hidden``."""
+
+    kind: Literal["rainbow"] = "rainbow"
+    episodes: int = 8
+    """Episodes per iteration, each on a job sequence of its own."""
+    lr: float = 5e-4
+    updates: int = 60
+    """Minibatches per iteration."""
+    minibatch: int = 512
+    replay: int = 200_000
+    """Transitions kept."""
+    n_step: int = 8
+    atoms: int = 51
+    """Values that a distribution of returns is spread over."""
+    support: tuple[float, float] = (-6.0, 1.0)
+    """The lowest and the highest of them, in root mean squares of the first returns."""
+    target_rate: float = 0.02
+    """How far the target net follows at each update."""
+    priority: float = 0.6
+    importance: float = 0.4
+    discount_jcts: tuple[float, float] = (0.5, 0.5)
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        _positive("rainbow", episodes=self.episodes, lr=self.lr, updates=self.updates, minibatch=self.minibatch)
+        _positive("rainbow", replay=self.replay, n_step=self.n_step)
+        _fraction("rainbow", target_rate=self.target_rate, priority=self.priority, importance=self.importance)
+        _discount("rainbow", self.discount_jcts)
+        _at_least(self, "atoms", 2)
+        if not self.support[0] < self.support[1]:
+            raise ConfigError(f"rainbow: support must be a low and a higher value, got {self.support!r}")
+
+    def build(self, context: LearnerContext) -> Learner:
+        """The algorithm, ready to begin."""
+        from dagsim.agents.rainbow import Rainbow
+
+        return Rainbow(context)
+
+
 ALGORITHMS: Registry[AlgorithmSettings] = Registry(
     "algorithm",
     [
         Entry("ppo", ".config:PpoConfig", "proximal policy optimisation on whole episodes"),
         Entry("reinforce", ".config:ReinforceConfig", "the policy gradient with input-dependent baselines"),
         Entry("d3qn", ".config:D3qnConfig", "duelling double deep Q-learning with prioritised n-step replay"),
+        Entry("rainbow", ".config:RainbowConfig", "d3qn with distributions of returns and noisy layers"),
         Entry("sac", ".config:SacConfig", "discrete soft actor-critic"),
     ],
     group="dagsim.algorithms",

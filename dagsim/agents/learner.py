@@ -13,7 +13,7 @@ from dagsim.agents.config import TrainConfig
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.rollouts import Rollouts
 
-__all__ = ["Learner", "LearnerContext"]
+__all__ = ["Learner", "LearnerContext", "update_ema"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,13 @@ class LearnerContext:
         from dagsim.agents.nets.layers import Sizes
 
         return Critic(Sizes.of(self.config.codec, "a critic"), getattr(self.config.net, "hidden", 64))
+
+
+def update_ema(mean: ActorNet, net: ActorNet, decay: float) -> None:
+    """Move ``mean`` towards ``net``: an average over the last 1 / (1 - ``decay``) nets or so, which wavers less."""
+    with torch.no_grad():
+        for old, new in zip(mean.parameters(), net.parameters(), strict=True):
+            old.lerp_(new, 1 - decay)
 
 
 class Learner(Protocol):

@@ -73,9 +73,9 @@ def segment_sum(values: Tensor, segment: Tensor, count: int) -> Tensor:
 
 
 def segment_mean(values: Tensor, segment: Tensor, count: int) -> Tensor:
-    """The mean of ``values`` (N,) over each segment: (count,)."""
+    """The mean of ``values`` (N, ...) over each segment: (count, ...)."""
     lengths = torch.bincount(segment, minlength=count)
-    return segment_sum(values, segment, count) / lengths
+    return segment_sum(values, segment, count) / lengths.reshape(-1, *[1] * (values.dim() - 1))
 
 
 def segment_max(values: Tensor, segment: Tensor, count: int) -> Tensor:

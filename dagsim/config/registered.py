@@ -64,7 +64,7 @@ class Registered:
             raise ConfigError(str(error)) from None
         if not isinstance(cls, type) or not is_dataclass(cls):
             raise ConfigError(f"kind {kind!r}: {cls!r} is no dataclass, so it cannot be configured")
-        own = any(field.name == "kind" for field in fields(cls))
+        own = any(field.name == "kind" and field.default == kind for field in fields(cls))
         return _adapter(cls).validate_python(value if own else {k: v for k, v in value.items() if k != "kind"})
 
 

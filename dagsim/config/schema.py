@@ -377,7 +377,8 @@ def plain(value: Any) -> Any:
             names = [field.name for field in fields(value) if field.init]
             own = kind_of(value)
             first = {} if own is None else {"kind": own}
-            return first | {name: plain(getattr(value, name)) for name in sorted(names, key="kind".__ne__)}
+            shown = [name for name in sorted(names, key="kind".__ne__) if name not in first]
+            return first | {name: plain(getattr(value, name)) for name in shown}
     return value
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagsim.errors import ConfigError
-from dagsim.registry import Registry
+from dagsim.registry import Registry, Spec
 from dagsim.systems.seam import Kernel, Term
 
 __all__ = ["Reward", "RewardConfig"]
@@ -17,7 +17,8 @@ __all__ = ["Reward", "RewardConfig"]
 class RewardConfig:
     """A weighted sum of terms to minimise, and a divisor.
 
-    ``terms`` are names of the system's registry, ``module:attr`` or names of entry points, each with its weight.
+    ``terms`` are names of the system's registry (with parameters in brackets), ``module:attr`` or names of entry
+    points, each with its weight.
 
     Raises:
         ConfigError: No terms at all, or a scale that is not positive.
@@ -41,7 +42,7 @@ class RewardConfig:
             UnknownName: There is no such term.
         """
         for name in self.terms:
-            registry.get(name)
+            registry.get(Spec.parse(name).name)
 
 
 class Reward:

@@ -8,20 +8,50 @@ import numpy as np
 import pytest
 import torch
 
-from dagsim.agents.decima_baseline import advantages, differential
-from dagsim.agents.decima_features import JOB, STAGE, observe
-from dagsim.agents.decima_file import load_decima, load_net, save_net
-from dagsim.agents.decima_net import DecimaNet, collate, options
-from dagsim.agents.decima_play import DecimaPolicy, Steps, choose, play, watch
-from dagsim.agents.decima_ppo import DecimaLearner, LearnConfig, imitate, likelihood
-from dagsim.errors import RunFolderError
+from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, load_agent, write_plain
+from dagsim.agents.cloning import clone, imitation
+from dagsim.agents.config import PpoConfig, ReinforceConfig, TrainConfig, WarmStart
+from dagsim.agents.fluid import FluidWitness
+from dagsim.agents.fluid_baseline import differential, fluid_advantages
+from dagsim.agents.learner import LearnerContext
+from dagsim.agents.nets.config import DecimaNetConfig
+from dagsim.agents.nets.decima import DecimaNet
+from dagsim.agents.nets.stages import StageBatch, collate, options
+from dagsim.agents.rollouts import InProcessRollouts, Steps, play
+from dagsim.envs.episode import Episode, EpisodeFactory
+from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.errors import ConfigError, RunFolderError
+from dagsim.systems.cluster.codecs.config import CandidatesConfig
 from dagsim.systems.spark import SPARK_POLICIES, Action, Replay, SparkJob, SparkKernel, sequence, synthetic_profiles
+from dagsim.systems.spark.codecs.features import JOB, STAGE, observe
+from dagsim.systems.spark.codecs.stages import Stages, StagesConfig
+from dagsim.systems.spark.rewards import SPARK_TERMS
+from dagsim.systems.spark.scenario import SparkScenario
 
 POOL = synthetic_profiles()
 
 
 def simulation(seed: int = 0, jobs: int = 5) -> SparkKernel:
     return SparkKernel(10, sequence(POOL, seed, jobs=jobs, batch=jobs), seed=seed)
+
+
+def episode(kernel: SparkKernel, action: Action = "executors") -> Episode:
+    reward = Reward(RewardConfig({"job_seconds": 1.0}), kernel, SPARK_TERMS)
+    return Episode(kernel, Stages(action), reward, witness=FluidWitness(kernel))
+
+
+def played(net: DecimaNet, kernels: list[SparkKernel], rng: np.random.Generator | None) -> list[Steps]:
+    return play(net, [episode(kernel, net.action) for kernel in kernels], rng)
+
+
+def factory(jobs: int = 5, action: Action = "executors") -> EpisodeFactory:
+    scenario = SparkScenario(10, jobs, batch=jobs)
+    return EpisodeFactory(scenario, StagesConfig(action), RewardConfig({"job_seconds": 1.0}))
+
+
+def checkpoint(net: DecimaNet) -> Checkpoint:
+    settings = DecimaNetConfig(net.hidden, net.head)
+    return Checkpoint("ppo", settings, StagesConfig(net.action), net.state_dict(), {"iteration": 3}, None, "spark")
 
 
 def trained(action: Action = "executors") -> DecimaNet:
@@ -73,48 +103,68 @@ def test_a_stage_hears_of_those_below_it() -> None:
 
 def test_what_was_played_has_the_likelihood_that_was_noted() -> None:
     net = trained()
-    (steps,) = play(net, [simulation()], np.random.default_rng(0))
+    (steps,) = played(net, [simulation()], np.random.default_rng(0))
     with torch.no_grad():
-        log_p, spread = likelihood(net, [(steps, at) for at in range(len(steps.seen))])
+        log_p, entropy = net.evaluate(net.stack(steps.observations), np.array(steps.choices))
     assert log_p.numpy() == pytest.approx(steps.log_p, abs=1e-4)
-    assert (spread >= -1e-5).all()
+    assert (entropy >= -1e-5).all()
+
+
+def test_smoothed_cross_entropy_lies_between_the_choice_and_all_of_them() -> None:
+    # one executor, two jobs of one stage: two stages, one number each, so the heads together have two choices
+    net, jobs = trained(), [SparkJob.of(name, [Replay((ms,), ms)]) for name, ms in (("a", 9000.0), ("b", 1000.0))]
+    batch = net.stack([observe(next(SparkKernel(1, jobs).decisions()).graph())])
+    with torch.no_grad():
+        each = [net.cross_entropy(batch, np.array([[stage, 1]])) for stage in (0, 1)]
+        smoothed = net.cross_entropy(batch, np.array([[0, 1]]), 0.2)
+    assert float(smoothed) == pytest.approx(0.8 * float(each[0]) + 0.2 * float(sum(each)) / 2)
+    assert float(each[0]) != pytest.approx(float(each[1]))
 
 
 def test_rewards_add_up_to_minus_all_completion_times() -> None:
-    (steps,) = play(trained(), [simulation()], np.random.default_rng(0))
-    assert -sum(steps.rewards) / 5 == pytest.approx(steps.mean_jct_s)
-    assert len(steps.times_s) == len(steps.rewards) + 1
+    kernel = simulation()
+    (steps,) = played(trained(), [kernel], np.random.default_rng(0))
+    assert -sum(steps.rewards) / 5 == pytest.approx(kernel.episode.mean_jct_s)
+    assert len(steps.times_s) == len(steps.rewards) + 1 == len(steps.notes) + 1
+    assert len(steps.hindsight) == 5
 
 
 def test_played_side_by_side_or_alone_greedy_decides_the_same() -> None:
-    net = trained()
-    together = play(net, [simulation(seed) for seed in range(3)], None)
-    alone = [simulation(seed).run(DecimaPolicy(net)).mean_jct_s for seed in range(3)]
-    assert [steps.mean_jct_s for steps in together] == pytest.approx(alone)
+    net, kernels = trained(), [simulation(seed) for seed in range(3)]
+    played(net, kernels, None)
+    agent = checkpoint(net)
+    alone = [simulation(seed).run(AgentPolicy(agent)).mean_jct_s for seed in range(3)]
+    assert [kernel.episode.mean_jct_s for kernel in kernels] == pytest.approx(alone)
 
 
 def test_sampled_episodes_repeat_with_the_seed() -> None:
-    net = trained()
-    first, again = (simulation().run(DecimaPolicy(net, sampled=True)).mean_jct_s for _ in range(2))
-    assert first == again
+    agent = checkpoint(trained())
+    first, again = (simulation().run(AgentPolicy(agent, sampled=True)).mean_jct_s for _ in range(2))
+    assert first == again != simulation().run(AgentPolicy(agent)).mean_jct_s
 
 
 @pytest.mark.parametrize("action", ["executors", "limit"])
-def test_watching_a_heuristic_gives_its_own_episode(action: Action) -> None:
-    steps = watch(SPARK_POLICIES.create("srpt-cp[cap=3]"), simulation(), action)
-    assert steps.mean_jct_s == simulation().run(SPARK_POLICIES.create("srpt-cp[cap=3]")).mean_jct_s
+def test_the_choices_of_a_heuristic_play_its_own_episode(action: Action) -> None:
+    made = factory(action=action)
+    _, choices = imitation(made, "srpt-cp[cap=3]", [0])
+    again = episode(made.scenario.kernel(0), action)  # type: ignore[arg-type]
+    for choice in choices:
+        again.step(choice)
+    alone = made.scenario.kernel(0)
+    assert isinstance(alone, SparkKernel)
+    assert again.observation is None
+    assert again.now == alone.run(SPARK_POLICIES.create("srpt-cp[cap=3]")).ended_ms / 1000
 
 
 def test_imitation_comes_close_to_its_teacher() -> None:
     torch.manual_seed(0)
-    net, rng = DecimaNet(), np.random.default_rng(0)
-    lessons = [watch(SPARK_POLICIES.create("srpt-cp[cap=3]"), simulation(seed)) for seed in range(6)]
-    assert imitate(net, lessons, rng, epochs=12, lr=5e-3, minibatch=64) < 0.5
-    taught = np.mean([steps.mean_jct_s for steps in play(net, [simulation(100 + seed) for seed in range(4)], None)])
-    teacher = np.mean(
-        [watch(SPARK_POLICIES.create("srpt-cp[cap=3]"), simulation(100 + s)).mean_jct_s for s in range(4)]
-    )
-    assert taught < 1.1 * teacher
+    net, rng, teacher = DecimaNet(), np.random.default_rng(0), "srpt-cp[cap=3]"
+    how = WarmStart(teacher, epochs=12, minibatch=64, lr=5e-3, final_lr=1e-4, smoothing=0.0, max_grad=1.0)
+    assert clone(net, *imitation(factory(), teacher, range(6)), how, rng) < 0.5
+    kernels = [simulation(100 + seed) for seed in range(4)]
+    played(net, kernels, None)
+    own = [simulation(100 + seed).run(SPARK_POLICIES.create(teacher)).mean_jct_s for seed in range(4)]
+    assert np.mean([kernel.episode.mean_jct_s for kernel in kernels]) < 1.1 * np.mean(own)
 
 
 def test_a_limit_is_scored_for_the_job_whichever_stage_is_chosen() -> None:
@@ -131,39 +181,58 @@ def test_a_limit_is_scored_for_the_job_whichever_stage_is_chosen() -> None:
     assert first.std() > 0
 
 
+COMMON = {
+    "advantage": "fluid[horizon=1e7]",
+    "sequences": 1,
+    "replicas": 8,
+    "lr": 0.01,
+    "minibatch": 64,
+    "max_grad": 1.0,
+}
+
+
 @pytest.mark.parametrize("action", ["executors", "limit"])
-@pytest.mark.parametrize("loss", ["ppo", "reinforce"])
-def test_learning_prefers_the_better_of_two_first_choices(loss: str, action: Action) -> None:
+@pytest.mark.parametrize("algorithm", [PpoConfig(target_kl=1.0, **COMMON), ReinforceConfig(**COMMON)])  # type: ignore[arg-type]
+def test_learning_prefers_the_better_of_two_first_choices(
+    algorithm: PpoConfig | ReinforceConfig, action: Action
+) -> None:
     """One executor, one long and one short job: the short one first is better."""
     jobs = [SparkJob.of(name, [Replay((ms,), ms)]) for name, ms in (("long", 50_000.0), ("short", 1_000.0))]
-    torch.manual_seed(0)
-    net, rng = DecimaNet(action=action), np.random.default_rng(0)
-    learner = DecimaLearner(net, LearnConfig(loss=loss, lr=0.01, minibatch=64, target_kl=1.0))  # type: ignore[arg-type]
+    made = factory(action=action)
+    train = TrainConfig(
+        algorithm=algorithm,
+        net=DecimaNetConfig(),
+        codec=made.codec,
+        reward={"job_seconds": 1.0},
+        time_constant_s=(100.0, 100.0),
+    )
+    learner = algorithm.build(LearnerContext(train, InProcessRollouts(made), 0, 1.0, range(9)))
+    net, rng = learner.net, np.random.default_rng(0)
+    assert isinstance(net, DecimaNet)
     for _ in range(15):
-        played = play(net, [SparkKernel(1, jobs) for _ in range(8)], rng)
-        told = learner.learn([played], 100.0, 1e9, 0.0, rng)
-    assert np.isfinite(told["kl"])
-    stages, _, _ = choose(net, [observe(next(SparkKernel(1, jobs).decisions()).graph(), action)], None)
-    assert stages.tolist() == [1]
+        metrics = learner.learn(played(net, [SparkKernel(1, jobs) for _ in range(8)], rng), 0.0, rng, rng)  # type: ignore[attr-defined]
+    assert np.isfinite(metrics["entropy"])
+    choices, _ = net.act(StageBatch.of([observe(next(SparkKernel(1, jobs).decisions()).graph(), action)]), None)
+    assert choices[0, 0] == 1
 
 
 def test_replicas_that_did_the_same_have_no_advantage() -> None:
-    (steps,) = play(trained(), [simulation()], None)
-    assert np.concatenate(advantages([[steps, steps]], 100.0, 50.0)) == pytest.approx(0, abs=1e-6)
+    (steps,) = played(trained(), [simulation()], None)
+    assert np.concatenate(fluid_advantages([[steps, steps]], 100.0, 50.0)) == pytest.approx(0, abs=1e-6)
 
 
 def test_advantage_is_higher_where_less_was_waited() -> None:
     def steps(cost: float) -> Steps:
-        (found,) = play(DecimaNet(), [simulation(jobs=1)], None)
+        (found,) = played(DecimaNet(), [simulation(jobs=1)], None)
         found.rewards = [-cost] * len(found.rewards)
         return found
 
-    good, bad = advantages([[steps(1.0), steps(2.0)]], 100.0, 1e9)
+    good, bad = fluid_advantages([[steps(1.0), steps(2.0)]], 100.0, 1e9)
     assert good[0] > 0 > bad[0]
 
 
 def test_differential_rewards_add_up_to_nothing() -> None:
-    groups = [play(trained(), [simulation(seed), simulation(seed)], np.random.default_rng(seed)) for seed in (0, 1)]
+    groups = [played(trained(), [simulation(seed), simulation(seed)], np.random.default_rng(seed)) for seed in (0, 1)]
     jobs = [-sum(steps.rewards) for group in groups for steps in group]
     span_s = sum(steps.times_s[-1] for group in groups for steps in group)
     first_s, first = groups[0][0].times_s[1] - groups[0][0].times_s[0], groups[0][0].rewards[0]
@@ -174,27 +243,43 @@ def test_differential_rewards_add_up_to_nothing() -> None:
 
 def test_without_discount_what_comes_last_counts_in_full() -> None:
     def steps(last: float) -> Steps:
-        (found,) = play(DecimaNet(), [simulation(jobs=1)], None)
+        (found,) = played(DecimaNet(), [simulation(jobs=1)], None)
         found.rewards = [0.0] * (len(found.rewards) - 1) + [last]
         return found
 
-    short = advantages([[steps(1.0), steps(-1.0)]], 0.1, 1e9)[0][0]
-    whole = advantages([[steps(1.0), steps(-1.0)]], 0.1, 1e9, discounted=False)[0][0]
+    short = fluid_advantages([[steps(1.0), steps(-1.0)]], 0.1, 1e9)[0][0]
+    whole = fluid_advantages([[steps(1.0), steps(-1.0)]], 0.1, 1e9, discounted=False)[0][0]
     assert whole == pytest.approx(2) != short
 
 
 @pytest.mark.parametrize("action", ["executors", "limit"])
-def test_file_brings_back_the_same_decisions(tmp_path: Path, action: Action) -> None:
-    net = trained(action)
-    save_net(net, tmp_path / "net.pt", {"iteration": 3})
-    assert load_net(tmp_path / "net.pt")[1] == {"iteration": 3}
-    assert (
-        simulation().run(load_decima(tmp_path / "net.pt")).mean_jct_s == simulation().run(DecimaPolicy(net)).mean_jct_s
-    )
+def test_a_file_brings_back_the_same_decisions(tmp_path: Path, action: Action) -> None:
+    made = checkpoint(trained(action))
+    made.save(tmp_path / "net.pt")
+    assert Checkpoint.load(tmp_path / "net.pt").about == {"iteration": 3}
+    again = simulation().run(load_agent(tmp_path / "net.pt", system="spark"))
+    assert again.mean_jct_s == simulation().run(AgentPolicy(made)).mean_jct_s
 
 
-def test_damaged_or_missing_file_is_said_in_plain_words(tmp_path: Path) -> None:
-    (tmp_path / "net.pt").write_bytes(b"nothing")
-    for name in ("net.pt", "none.pt"):
-        with pytest.raises(RunFolderError, match=name):
-            load_net(tmp_path / name)
+def test_a_file_of_another_system_codec_or_version_is_refused(tmp_path: Path) -> None:
+    made, path = checkpoint(trained()), tmp_path / "net.pt"
+    made.save(path)
+    with pytest.raises(RunFolderError, match="an agent for the system 'spark', which cannot decide in 'cluster'"):
+        load_agent(path, system="cluster")
+    plain = torch.load(path, weights_only=True)
+    write_plain(path, plain | {"codec_version": 7})
+    with pytest.raises(RunFolderError, match="version 7 of the codec 'stages', which is at version 1 now"):
+        load_agent(path)
+    write_plain(path, plain | {"codec": {"kind": "candidates"}, "system": "cluster"})
+    with pytest.raises(RunFolderError, match="trained on other observations"):
+        load_agent(path)
+    with pytest.raises(ConfigError, match="net 'decima' reads the codec 'stages', not CandidatesConfig"):
+        DecimaNetConfig().build(CandidatesConfig())
+
+
+def test_the_fluid_is_for_spark() -> None:
+    from dagsim.model import Cluster
+    from dagsim.systems.cluster import ClusterKernel
+
+    with pytest.raises(ConfigError, match="is for the system 'spark'"):
+        FluidWitness(ClusterKernel(Cluster.of({"T4": 1}), []))

@@ -8,22 +8,27 @@ import torch
 
 from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.config import (
-    Algorithm,
+    AlgorithmSettings,
     D3qnConfig,
-    NetConfig,
     PpoConfig,
+    RainbowConfig,
     ReinforceConfig,
     SacConfig,
     TrainConfig,
+    WarmStart,
 )
-from dagsim.agents.field import Ground, Here, sizes_of
-from dagsim.agents.learner import Learner, Start, learner
-from dagsim.agents.ragged import log_softmax, sample, stack
+from dagsim.agents.learner import Learner, LearnerContext
+from dagsim.agents.nets import NETS
+from dagsim.agents.nets.actor import ActorNet
+from dagsim.agents.nets.config import NetSettings, ScorerConfig
+from dagsim.agents.rollouts import InProcessRollouts, evaluate_greedy
+from dagsim.envs.episode import EpisodeFactory
 from dagsim.envs.rewards import RewardConfig
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
 
 JUDGED = range(1000, 1016)
 
@@ -44,15 +49,23 @@ def best_jct_s(seed: int) -> float:
     return 10.5 if slower.min() < 2 else 15.0
 
 
-def begun(algorithm: Algorithm, net: NetConfig | None = None) -> tuple[Learner, Ground]:
+class TwoJobs(ClusterScenario):
+    """Other two jobs for every seed."""
+
+    def kernel(self, seed: int, **_: object) -> ClusterKernel:  # type: ignore[override]
+        return two_jobs(seed)
+
+
+def begun(algorithm: AlgorithmSettings, net: NetSettings | None = None) -> tuple[Learner, EpisodeFactory]:
     torch.set_num_threads(1)
-    train = TrainConfig(algorithm=algorithm, net=net or NetConfig(hidden=16))
-    ground = Ground(two_jobs, train.codec, RewardConfig(train.reward))
-    return learner(Start(train, Here(ground), sizes_of(), 1, 15.0, range(900))), ground
+    train = TrainConfig(algorithm=algorithm, net=net or ScorerConfig(hidden=16))
+    scenario = TwoJobs(Cluster.of({"A100-40": 1}), ())
+    factory = EpisodeFactory(scenario, train.codec, RewardConfig(train.reward))
+    return algorithm.build(LearnerContext(train, InProcessRollouts(factory), 1, 15.0, range(900))), factory
 
 
-def jct_s(ground: Ground, net: torch.nn.Module) -> float:
-    return float(np.mean([summarize(done.schedule).jct_s.mean for done in ground.judged(net, JUDGED)]))
+def jct_s(factory: EpisodeFactory, net: ActorNet) -> float:
+    return float(np.mean([summarize(done.schedule).jct_s.mean for done in evaluate_greedy(net, factory, JUDGED)]))
 
 
 BEST_S = float(np.mean([best_jct_s(seed) for seed in JUDGED]))
@@ -79,31 +92,32 @@ def test_waiting_is_most_of_it_but_not_all() -> None:
         ),
         (ReinforceConfig(sequences=8, replicas=4, lr=2e-2, discount_jcts=(100.0, 100.0)), 80),
         (D3qnConfig(episodes=8, lr=3e-3, updates=20, minibatch=64, n_step=3, discount_jcts=(100.0, 100.0)), 40),
+        (RainbowConfig(episodes=8, lr=3e-3, updates=20, minibatch=64, n_step=3, discount_jcts=(100.0, 100.0)), 40),
         (SacConfig(episodes=8, lr=5e-3, updates=20, minibatch=64, n_step=3, discount_jcts=(100.0, 100.0)), 40),
     ],
-    ids=["ppo", "ppo with a critic", "reinforce", "d3qn", "sac"],
+    ids=["ppo", "ppo with a critic", "reinforce", "d3qn", "rainbow", "sac"],
 )
-def test_the_optimum_is_learned(algorithm: Algorithm, iterations: int) -> None:
-    learns, ground = begun(algorithm)
+def test_the_optimum_is_learned(algorithm: AlgorithmSettings, iterations: int) -> None:
+    learns, factory = begun(algorithm)
     for iteration in range(iterations):
         learns.iterate(iteration, iteration / iterations)
-    assert jct_s(ground, learns.net) == pytest.approx(BEST_S)
+    assert jct_s(factory, learns.net) == pytest.approx(BEST_S)
 
 
 @pytest.mark.parametrize("kind", ["attention", "graph", "mlp", "linear"])
 def test_every_network_learns_something(kind: str) -> None:
-    learns, ground = begun(
+    learns, factory = begun(
         PpoConfig(sequences=8, replicas=4, lr=1e-2, minibatch=32, discount_jcts=(100.0, 100.0)),
-        NetConfig(kind=kind, hidden=16, slots=6),  # type: ignore[arg-type]
+        NETS.create(f"{kind}[hidden=16,slots=6]" if kind == "mlp" else f"{kind}[hidden=16]"),
     )
-    before = jct_s(ground, learns.net)
+    before = jct_s(factory, learns.net)
     for iteration in range(30):
         learns.iterate(iteration, iteration / 30)
-    assert jct_s(ground, learns.net) < 0.8 * before
+    assert jct_s(factory, learns.net) < 0.8 * before
 
 
 @pytest.mark.parametrize("algorithm", [PpoConfig(sequences=2, replicas=2), ReinforceConfig(sequences=2, replicas=2)])
-def test_a_resumed_learner_goes_on_bit_for_bit(algorithm: Algorithm) -> None:
+def test_a_resumed_learner_goes_on_bit_for_bit(algorithm: AlgorithmSettings) -> None:
     whole, _ = begun(algorithm)
     half, _ = begun(algorithm)
     for iteration in range(4):
@@ -119,13 +133,11 @@ def test_a_resumed_learner_goes_on_bit_for_bit(algorithm: Algorithm) -> None:
 
 
 def test_a_clone_chooses_as_the_heuristic_does() -> None:
-    learns, ground = begun(PpoConfig())
-    train = TrainConfig(net=NetConfig(hidden=16), warm_start="eft-wait", warm_start_epochs=40)
-    clone(learns.net, train, ground, range(200), 1)
-    observations, choices = imitation(ground, "eft-wait", range(2000, 2040))
-    batch = stack(observations)
-    with torch.no_grad():
-        log_p = log_softmax(learns.net(batch), batch.segment, batch.size).numpy()
-    agree = sample(log_p, batch.first.numpy()) == np.array(choices)
+    learns, factory = begun(PpoConfig())
+    observations, choices = imitation(factory, "eft-wait", range(200))
+    clone(learns.net, observations, choices, WarmStart("eft-wait", epochs=40), np.random.default_rng([1, 3]))
+    observations, choices = imitation(factory, "eft-wait", range(2000, 2040))
+    found, _ = learns.net.act(learns.net.stack(observations), None)
+    agree = found == np.array(choices)
     assert len(choices) > 40
     assert agree.mean() > 0.85

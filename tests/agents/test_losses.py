@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from dagsim.agents.d3qn import Duelling, follow, q_loss
 from dagsim.agents.ppo import policy_loss
-from dagsim.agents.ragged import Batch, stack
+from dagsim.agents.ragged import Batch, entropy, log_softmax, stack
+from dagsim.agents.rainbow import NoisyLinear, projected
 from dagsim.agents.reinforce import policy_gradient_loss
 from dagsim.agents.replay import Drawn
 from dagsim.agents.sac import actor_loss, critic_loss, temperature_loss
@@ -37,12 +38,17 @@ class Table(nn.Module):
         return self.scores[batch.tokens[:, 0].long()]
 
 
+def evaluated(scores: Tensor, choice: int) -> tuple[Tensor, Tensor]:
+    """Log-probability and entropy of one observation's choice."""
+    batch = batch_of(len(scores))
+    log_p = log_softmax(scores, batch.segment, 1)
+    return log_p[choice : choice + 1], entropy(log_p, batch.segment, 1)
+
+
 def ppo_gradient(old_p: float, advantage: float) -> list[float]:
     scores = torch.zeros(2, requires_grad=True)
     update = policy_loss(
-        scores,
-        batch_of(2),
-        torch.tensor([0]),
+        *evaluated(scores, 0),
         torch.tensor([np.log(old_p)]).float(),
         torch.tensor([advantage]),
         0.2,
@@ -67,9 +73,8 @@ def test_ppo_beyond_the_clip_does_not_push_further() -> None:
 
 
 def test_ppo_tells_how_far_the_policy_moved() -> None:
-    update = policy_loss(
-        torch.zeros(2), batch_of(2), torch.tensor([0]), torch.tensor([float(np.log(0.25))]), torch.ones(1), 0.2, 1.0
-    )
+    old_log_p = torch.tensor([float(np.log(0.25))])
+    update = policy_loss(*evaluated(torch.zeros(2), 0), old_log_p, torch.ones(1), 0.2, 1.0)
     assert update.kl == pytest.approx((2 - 1) - np.log(2))
     assert update.clipped == 1.0
     assert float(update.loss) == pytest.approx(-1.2 - np.log(2))  # the clipped surrogate less the entropy
@@ -77,11 +82,9 @@ def test_ppo_tells_how_far_the_policy_moved() -> None:
 
 def test_reinforce_raises_what_did_better() -> None:
     scores = torch.zeros(2, requires_grad=True)
-    loss, spread = policy_gradient_loss(scores, batch_of(2), torch.tensor([1]), torch.tensor([3.0]), 0.0)
-    loss.backward()
+    policy_gradient_loss(*evaluated(scores, 1), torch.tensor([3.0]), 0.0).backward()
     assert scores.grad is not None
     assert scores.grad.tolist() == pytest.approx([1.5, -1.5])  # -A (onehot - p)
-    assert spread.tolist() == pytest.approx([np.log(2)])
 
 
 def drawn(reward: float, discount: float) -> Drawn:
@@ -121,6 +124,23 @@ def test_the_target_network_follows_slowly() -> None:
     target, net = Table(0.0), Table(10.0)
     follow(target, net, 0.1)
     assert target.scores.tolist() == pytest.approx([1.0])
+
+
+def test_a_distribution_is_moved_onto_the_atoms() -> None:
+    # atoms -2, -1, 0; all mass on -1, reward -0.25, discount 0.5: -0.75 is a quarter of the way from 0 to -1
+    log_p = torch.log(torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+    moved = projected(log_p, torch.tensor([-0.25, -9.0]), torch.tensor([0.5, 0.5]), torch.tensor([-2.0, -1.0, 0.0]))
+    assert moved.tolist() == [pytest.approx([0.0, 0.75, 0.25]), [1.0, 0.0, 0.0]]  # beyond the last: all on it
+
+
+def test_noise_is_drawn_and_silenced() -> None:
+    torch.manual_seed(0)
+    layer, inputs = NoisyLinear(3, 2), torch.ones(1, 3)
+    still = layer(inputs)
+    layer.draw(np.random.default_rng(0))
+    assert not torch.allclose(layer(inputs), still)
+    layer.draw(None)
+    assert torch.equal(layer(inputs), still)
 
 
 def test_soft_actor_weighs_every_choice_by_its_probability() -> None:

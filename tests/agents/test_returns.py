@@ -5,9 +5,9 @@ from math import exp, inf
 import numpy as np
 import pytest
 
-from dagsim.agents.episode import Steps
 from dagsim.agents.replay import Replay
-from dagsim.agents.returns import discounts, gae, replica_advantages, returns, typical
+from dagsim.agents.returns import discounts, gae, replica_advantages, return_rms, returns
+from dagsim.agents.rollouts import Steps
 from dagsim.systems.cluster.codecs.codec import Observation
 
 
@@ -24,7 +24,7 @@ def test_the_discount_is_that_of_the_time_that_passes() -> None:
     assert discounts(made, 10.0).tolist() == pytest.approx([exp(-1), 1.0, exp(-3)])
     assert returns(made, inf).tolist() == [-6, -5, -3]
     assert returns(made, 10.0).tolist() == pytest.approx([-1 + exp(-1) * -5, -5, -3])
-    assert typical([made], inf) == pytest.approx(np.sqrt((36 + 25 + 9) / 3))
+    assert return_rms([made], inf) == pytest.approx(np.sqrt((36 + 25 + 9) / 3))
 
 
 def test_a_replica_is_compared_with_the_others_at_equal_time() -> None:

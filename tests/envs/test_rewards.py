@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dagsim.agents.episode import Episode
 from dagsim.config.schema import load_config
-from dagsim.envs.rewards import TERMS, Reward, RewardConfig
-from dagsim.errors import ConfigError
+from dagsim.envs.episode import Episode
+from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.errors import ConfigError, UnknownName
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.metrics import summarize
 from dagsim.metrics.columns import columns
@@ -16,15 +16,16 @@ from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.rewards import TERMS
 
-EVERY = (*TERMS, "shaped_job_seconds")
+EVERY = TERMS.names()
 
 
 def rewarded(policy: str, *settings: str, seed: int = 1, **weights: float) -> tuple[ClusterKernel, list[float], Reward]:
     """A whole simulation, and the reward of each of its steps."""
     config = load_config(None, ["workload=heterogeneous-dag", "workload.count=30", *settings])
     simulation = cluster_scenario_of(config).kernel(seed)
-    reward = Reward(RewardConfig(weights), simulation)
+    reward = Reward(RewardConfig(weights), simulation, TERMS)
     steps, decide = [], POLICIES.create(policy, seed=seed).decide
     conversation = simulation.decisions()
     try:
@@ -68,7 +69,8 @@ def test_shaping_holds_with_preemption_and_failures() -> None:
 def test_every_term_ends_at_its_metric() -> None:
     simulation, steps, reward = rewarded("eft-wait", **dict.fromkeys(EVERY, 1.0))
     schedule = simulation.schedule
-    summary, totals = summarize(schedule), reward._totals
+    summary = summarize(schedule)
+    totals = {name: term.total(simulation.now) for name, term in reward._terms.items()}  # type: ignore[attr-defined]
     jobs = len(schedule.jobs)
     assert totals["job_seconds"] == pytest.approx(jct(schedule).sum())
     assert totals["weighted_job_seconds"] == pytest.approx(
@@ -84,7 +86,8 @@ def test_every_term_ends_at_its_metric() -> None:
 def test_idle_seconds_are_what_utilization_leaves() -> None:
     simulation, _, reward = rewarded("sjf", "workload.arrivals={kind: batch}", idle=1.0)
     summary = summarize(simulation.schedule)
-    assert reward._totals["idle"] == pytest.approx((1 - summary.utilization) * summary.makespan_s)
+    idle_s = reward._terms["idle"].total(simulation.now)  # type: ignore[attr-defined]
+    assert idle_s == pytest.approx((1 - summary.utilization) * summary.makespan_s)
 
 
 def test_one_tenant_alone_is_never_treated_unfairly() -> None:
@@ -102,8 +105,8 @@ def test_terms_are_weighed_scaled_and_logged() -> None:
 
 
 def test_a_wrong_reward_is_refused() -> None:
-    with pytest.raises(ConfigError, match="unknown term 'jobseconds'; did you mean 'job_seconds'"):
-        RewardConfig({"jobseconds": 1.0})
+    with pytest.raises(UnknownName, match="unknown reward term 'jobseconds'; did you mean 'job_seconds'"):
+        RewardConfig({"jobseconds": 1.0}).check(TERMS)
     with pytest.raises(ConfigError, match="at least one term"):
         RewardConfig({})
     with pytest.raises(ConfigError, match="scale must be positive"):

@@ -10,9 +10,9 @@ from gymnasium.utils.env_checker import check_env
 
 from dagsim.config.schema import load_config
 from dagsim.envs.scheduling import SchedulingEnv
-from dagsim.errors import ConfigError
+from dagsim.errors import InputError
 from dagsim.experiment.environment import make_env
-from dagsim.experiment.training.maker import Maker
+from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.metrics import summarize
 from dagsim.systems.cluster.codecs.config import CandidatesConfig
 from dagsim.systems.cluster.policies import POLICIES
@@ -23,7 +23,9 @@ LEVELS = ["job", "task", "task_type", "task_type_par"]
 
 
 def small(**changes: object) -> SchedulingEnv:
-    return make_env("heterogeneous-dag", SMALL, **changes)
+    env = make_env("heterogeneous-dag", SMALL, **changes)
+    assert isinstance(env, SchedulingEnv)
+    return env
 
 
 def played(env: SchedulingEnv, seed: int, legal_only: bool = True) -> tuple[float, dict[str, object]]:
@@ -72,7 +74,7 @@ def test_a_heuristic_through_the_environment_writes_the_same_log(
     policy: str, codec: dict[str, object], level: str
 ) -> None:
     config = load_config(None, ["workload=heterogeneous-dag", "workload.count=25"])
-    direct = Maker(config)(7).run(POLICIES.create(policy))
+    direct = cluster_scenario_of(config).kernel(7).run(POLICIES.create(policy))
     env = make_env(config, slots=4096, level=level, codec=CandidatesConfig(**codec))  # type: ignore[arg-type]
     env.reset(seed=7)
     decide = POLICIES.create(policy).decide
@@ -92,7 +94,7 @@ def test_a_choice_beyond_the_slots_has_no_action() -> None:
     env.reset(seed=7)
     assert env.view is not None
     assert len(env.codec.codec.rows) > 1
-    actions = [env.action_of(env.codec.decode(env.view, row)) for row in range(len(env.codec.codec.rows))]
+    actions = [env.action_of(*env.codec.decode(env.view, row)) for row in range(len(env.codec.codec.rows))]
     assert actions == [0] + [None] * (len(actions) - 1)
     assert env.action_of(None) == 1
 
@@ -177,9 +179,9 @@ def test_wrong_settings_are_refused() -> None:
         ({"observation": "image"}, "observation must be one of flat, dict"),
         ({"slots": 1}, "must be 2 or more"),
         ({"max_steps": 0}, "max_steps must be 1 or more"),
-        ({"reward": {"fun": 1.0}}, "unknown term 'fun'"),
+        ({"reward": {"fun": 1.0}}, "unknown reward term 'fun'"),
     ):
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(InputError, match=told):
             small(**changes)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dagsim.experiment.training.maker import Maker
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, WorkloadError
 from dagsim.experiment.run import evaluate, simulate
+from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.model import Cluster
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, WINDOWS
 from dagsim.systems.cluster.models.runtime import Recorded
@@ -93,5 +93,5 @@ def test_what_does_not_fit_is_said(trace: Path) -> None:
 def test_experiments_and_agents_play_windows(trace: Path) -> None:
     config = load_config(None, [f"workload={{kind: trace, path: {trace}, window: 8}}"])
     assert simulate(config, "sjf", 3).summary.jobs_completed == 8
-    simulation = Maker(config)(TRAIN[0])
+    simulation = cluster_scenario_of(config).kernel(TRAIN[0])
     assert next(simulation.decisions()) is not None

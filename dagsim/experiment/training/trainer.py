@@ -21,13 +21,12 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from dagsim.agents.bounds import ObservationBounds, Recorded
 from dagsim.agents.checkpoint import Checkpoint, read_plain, write_plain
 from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.config import TrainConfig, WarmStart, algorithm_name
-from dagsim.agents.learner import Learner, LearnerContext
+from dagsim.agents.learner import Learner, LearnerContext, update_ema
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.nets.config import LinearConfig
 from dagsim.agents.rollouts import InProcessRollouts, ProcessRollouts, Rollouts, evaluate_greedy, one_thread
@@ -147,7 +146,8 @@ class TrainingRun:
                     break
                 began = perf_counter()
                 metrics = learner.iterate(iteration, progress)
-                self._update_ema(learner.net)
+                if self._judged is not None and self._judged is not learner.net:
+                    update_ema(self._judged, learner.net, train.ema_decay)
                 spent = perf_counter() - began
                 self._samples += metrics["samples"]
                 self._seconds += spent
@@ -174,15 +174,6 @@ class TrainingRun:
         share = iteration / self.train.iterations
         minutes = self.train.minutes
         return share if minutes is None else max(share, self._seconds / 60 / minutes)
-
-    def _update_ema(self, net: ActorNet) -> None:
-        """Move the judged net towards ``net``, where it is an average: over the last 1 / (1 - ``ema_decay``) or so."""
-        assert self._judged is not None
-        if self._judged is net:
-            return
-        with torch.no_grad():
-            for mean, new in zip(self._judged.parameters(), net.parameters(), strict=True):
-                mean.lerp_(new, 1 - self.train.ema_decay)
 
     def _validate(self) -> float:
         """The greedy policy's mean completion time on the validation seeds over the reference's; keeps the best."""
@@ -261,8 +252,8 @@ class TrainingRun:
 
     def _begin_with(self, learner: Learner, init: Path) -> None:
         agent = Checkpoint.load(init, self.scenario.system)
-        if agent.net != self.train.net:
-            raise RunFolderError(f"{init}: its network is {agent.net}, the configuration asks for {self.train.net}")
+        if agent.net != (wanted := learner.net.settings):
+            raise RunFolderError(f"{init}: its net is {agent.net}, the configuration asks for {wanted}")
         learner.net.load_state_dict(dict(agent.weights))
 
     def _imitate(self, how: WarmStart, learner: Learner, context: LearnerContext) -> None:
@@ -287,6 +278,8 @@ class TrainingRun:
             return None
         train = replace(self.train, net=LinearConfig())
         learner = train.algorithm.build(self._context(InProcessRollouts(self._factory), train))
+        if learner.net.settings != train.net:  # the algorithm brings a net of its own
+            return None
         for iteration in range(count):
             self._tell(Progress("a linear policy", iteration, count))
             learner.iterate(iteration, iteration / count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dagsim.agents.decima_fluid import TaskSeconds, fluid_cost
+from dagsim.agents.fluid import TaskSeconds, fluid_cost
 from dagsim.systems.spark import Replay, SparkJob, SparkKernel
 
 LONG = 1e9

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dagsim.agents.ranges import Ranges, Watched, Within
+from dagsim.agents.bounds import Clipped, ObservationBounds, Recorded
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.testing import check_codec
@@ -15,25 +15,25 @@ def observation(*tokens: tuple[float, float], context: tuple[float, ...] = (0.0,
 
 
 def test_values_beyond_the_least_and_the_most_are_taken_for_those() -> None:
-    ranges = Ranges()
-    ranges.widen(observation((1, 5), (3, 4), context=(2,)))
-    ranges.widen(observation((2, 9), context=(7,)))
-    clipped = ranges.clip(observation((0, 4.5), (2.5, 100), context=(-1,)))
+    bounds = ObservationBounds()
+    bounds.widen(observation((1, 5), (3, 4), context=(2,)))
+    bounds.widen(observation((2, 9), context=(7,)))
+    clipped = bounds.clip(observation((0, 4.5), (2.5, 100), context=(-1,)))
     assert clipped.tokens.tolist() == [[1, 4.5], [2.5, 9]]
     assert clipped.context.tolist() == [2]
     assert clipped.tokens.dtype == np.float32
 
 
 def test_what_was_seen_is_shown_as_it_was() -> None:
-    seen, ranges = observation((1, 5), (3, 4)), Ranges()
-    ranges.widen(seen)
-    assert all(np.array_equal(one, other) for one, other in zip(ranges.clip(seen), seen, strict=True))
+    seen, bounds = observation((1, 5), (3, 4)), ObservationBounds()
+    bounds.widen(seen)
+    assert all(np.array_equal(one, other) for one, other in zip(bounds.clip(seen), seen, strict=True))
 
 
-def test_ranges_come_back_from_a_file() -> None:
-    ranges = Ranges()
-    ranges.widen(observation((1, 5), (3, 4)))
-    again = Ranges.of(ranges.to_tensors())
+def test_bounds_come_back_from_a_file() -> None:
+    bounds = ObservationBounds()
+    bounds.widen(observation((1, 5), (3, 4)))
+    again = ObservationBounds.of(bounds.to_tensors())
     assert {name: [limit.tolist() for limit in limits] for name, limits in again.parts.items()} == {
         "tokens": [[1, 4], [3, 5]],
         "context": [[0], [0]],
@@ -42,7 +42,7 @@ def test_ranges_come_back_from_a_file() -> None:
 
 
 def test_wrapped_codecs_are_sound() -> None:
-    ranges = Ranges()
-    check_codec(lambda: Watched(Candidates(), ranges))
-    assert set(ranges.parts) == {"tokens", "context", "gpus"}
-    check_codec(lambda: Within(Candidates(), ranges))
+    bounds = ObservationBounds()
+    check_codec(lambda: Recorded(Candidates(), bounds))
+    assert set(bounds.parts) == {"tokens", "context", "gpus"}
+    check_codec(lambda: Clipped(Candidates(), bounds))

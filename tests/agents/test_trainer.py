@@ -8,14 +8,19 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from dagsim.agents.policy import AgentPolicy, Checkpoint
+from dagsim.agents.checkpoint import AgentPolicy, Checkpoint
+from dagsim.agents.rollouts import evaluate_greedy
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
+from dagsim.envs.episode import EpisodeFactory
+from dagsim.envs.rewards import RewardConfig
 from dagsim.errors import InputError, RunFolderError
 from dagsim.experiment.agents import agent_spec
 from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.run import simulate
+from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.training.log import read_log
-from dagsim.experiment.training.session import Session
+from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.testing import check_policy
 
 TINY = (
@@ -37,7 +42,7 @@ def tiny(*settings: str) -> Config:
 
 def trained(root: Path, config: Config) -> RunFolder:
     folder = RunFolder.create(root, "train", config, argv=[], label="ppo")
-    Session(folder).run()
+    TrainingRun(folder).run()
     return folder
 
 
@@ -54,13 +59,13 @@ def test_a_training_leaves_its_best_agent_and_a_log(folder: RunFolder) -> None:
     agent = Checkpoint.load(folder.path / "best.pt")
     assert agent.about["validation_ratio"] <= min(ratios)
     assert agent.about["reference"] == "sjf"
-    assert agent.ranges is not None
-    assert agent.ranges.parts["tokens"][1].max() > 0
+    assert agent.bounds is not None
+    assert agent.bounds.parts["tokens"][1].max() > 0
 
 
 def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(folder: RunFolder, tmp_path: Path) -> None:
     stopped = RunFolder.create(tmp_path, "train", tiny(), argv=[], label="ppo")
-    session = Session(stopped)
+    session = TrainingRun(stopped)
 
     def stop(progress: object) -> None:
         if getattr(progress, "what", "") == "training" and getattr(progress, "done", 0) == 2:
@@ -71,7 +76,7 @@ def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(folder:
         session.run()
     assert stopped.state == "interrupted"
     assert len(read_log(stopped.path)) == 2
-    Session(RunFolder.open(stopped.path)).run(resume=True)
+    TrainingRun(RunFolder.open(stopped.path)).run(resume=True)
     whole = torch.load(folder.path / "checkpoint.pt", weights_only=True)
     again = torch.load(stopped.path / "checkpoint.pt", weights_only=True)
     for name, value in whole["learner"]["net"].items():
@@ -93,15 +98,10 @@ def test_a_trained_agent_is_a_sound_policy(folder: RunFolder) -> None:
 def test_the_agent_in_a_file_is_the_agent_that_was_judged(folder: RunFolder, tmp_path: Path) -> None:
     # Greedy, all at once in batches or one by one through the registry: the same schedules.
     spec = agent_spec("ppo", folder.path / "best.pt")
-    session = Session(folder)
-    from dagsim.agents.field import Ground
-    from dagsim.envs.rewards import RewardConfig
-    from dagsim.experiment.run import simulate
-    from dagsim.experiment.training.maker import Maker
-
+    session = TrainingRun(folder)
     agent = Checkpoint.load(folder.path / "best.pt")
-    ground = Ground(Maker(folder.config), agent.codec, RewardConfig({"job_seconds": 1.0}))
-    (judged,) = ground.judged(agent.network(), session.validation[:1], agent.within)
+    factory = EpisodeFactory(scenario_of(folder.config), agent.codec, RewardConfig({"job_seconds": 1.0}))
+    (judged,) = evaluate_greedy(agent.network(), factory, session.validation[:1], agent.clipped)
     assert simulate(folder.config, spec, session.validation[0]).schedule.log == judged.schedule.log
 
 
@@ -122,7 +122,7 @@ def test_what_is_no_agent_is_refused_with_the_reason(folder: RunFolder, tmp_path
     shutil.copytree(folder.path, tmp_path / "run")
     (tmp_path / "run" / "checkpoint.pt").write_bytes(b"nonsense")
     with pytest.raises(RunFolderError, match="not a readable checkpoint"):
-        Session(RunFolder.open(tmp_path / "run")).run(resume=True)
+        TrainingRun(RunFolder.open(tmp_path / "run")).run(resume=True)
 
 
 def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +149,6 @@ def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytes
 def test_without_a_training_there_is_no_agent(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no trained sac below"):
         agent_spec("sac", root=tmp_path)
-    with pytest.raises(InputError, match="--checkpoint goes with --algo ppo"):
+    with pytest.raises(InputError, match="--checkpoint goes with --algo decima, ppo"):
         agent_spec("fifo", Path("best.pt"))
     assert agent_spec("fifo") == "fifo"

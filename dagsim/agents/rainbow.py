@@ -1,0 +1,201 @@
+"""Rainbow (Hessel et al. 2018) over ragged choices and in continuous time: double, duelling, n-step, prioritised,
+distributional (C51, Bellemare et al. 2017) and noisy (Fortunato et al. 2018) Q-learning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dagsim.agents.config import RainbowConfig
+from dagsim.agents.d3qn import follow
+from dagsim.agents.learner import LearnerContext
+from dagsim.agents.nets.actor import ScoreNet
+from dagsim.agents.nets.layers import Sizes, mean_rows
+from dagsim.agents.ragged import Batch, sample, segment_mean
+from dagsim.agents.replay import Drawn, Replay
+from dagsim.agents.returns import discounts, return_rms
+from dagsim.systems.seam import CodecSettings
+
+__all__ = ["NoisyLinear", "Rainbow", "RainbowNet", "RainbowNetConfig", "projected", "rainbow_loss"]
+
+_SIGMA = 0.5
+
+
+class NoisyLinear(nn.Module):
+    """A linear layer whose weights carry learned noise, factorised Gaussian; silent until it is drawn."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        bound = inputs**-0.5
+        self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
+        self.weight_sigma = nn.Parameter(torch.full((outputs, inputs), _SIGMA * bound))
+        self.bias_sigma = nn.Parameter(torch.full((outputs,), _SIGMA * bound))
+        self.noise_in: Tensor
+        self.noise_out: Tensor
+        self.register_buffer("noise_in", torch.zeros(inputs))
+        self.register_buffer("noise_out", torch.zeros(outputs))
+
+    def draw(self, rng: np.random.Generator | None) -> None:
+        """New noise, or none at all without ``rng``."""
+        for noise in (self.noise_in, self.noise_out):
+            drawn = np.zeros(len(noise)) if rng is None else rng.normal(size=len(noise))
+            noise.copy_(torch.from_numpy(np.sign(drawn) * np.sqrt(np.abs(drawn))))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        weight = self.weight + self.weight_sigma * torch.outer(self.noise_out, self.noise_in)
+        return nn.functional.linear(inputs, weight, self.bias + self.bias_sigma * self.noise_out)
+
+
+@dataclass(frozen=True, slots=True)
+class RainbowNetConfig:
+    """The net of ``rainbow``, for its checkpoints."""
+
+    hidden: int = 64
+    atoms: int = 51
+    low: float = -6.0
+    high: float = 1.0
+
+    def build(self, codec: CodecSettings) -> RainbowNet:
+        """A new net for the observations of that codec."""
+        return RainbowNet(Sizes.of(codec, "rainbow"), self)
+
+
+class RainbowNet(ScoreNet):
+    """A distribution of the return per row, on ``atoms`` values from ``low`` to ``high``; its score is the mean."""
+
+    def __init__(self, sizes: Sizes, settings: RainbowNetConfig) -> None:
+        super().__init__()
+        hidden, atoms = settings.hidden, settings.atoms
+        self.embed = nn.Sequential(nn.Linear(sizes.tokens, hidden), nn.ReLU())
+        self.around = nn.Linear(hidden + sizes.context, hidden)
+        self.own = nn.Linear(hidden, hidden, bias=False)
+        self.advantage = nn.Sequential(NoisyLinear(hidden, hidden), nn.ReLU(), NoisyLinear(hidden, atoms))
+        self.value = nn.Sequential(NoisyLinear(hidden, hidden), nn.ReLU(), NoisyLinear(hidden, atoms))
+        self.support: Tensor
+        self.register_buffer("support", torch.linspace(settings.low, settings.high, atoms))
+
+    def log_distribution(self, batch: Batch) -> Tensor:
+        """(N, atoms) log-probabilities: V + A - mean of A over the legal choices, atom by atom."""
+        rows = self.embed(batch.tokens)
+        around = self.around(torch.cat([mean_rows(rows, batch), batch.context], dim=1))
+        advantage = self.advantage(torch.relu(self.own(rows) + around[batch.segment]))
+        mean = segment_mean(advantage, batch.segment, batch.size)
+        value = self.value(torch.relu(around))
+        return torch.log_softmax((value - mean)[batch.segment] + advantage, dim=1)
+
+    def forward(self, batch: Batch) -> Tensor:
+        return torch.exp(self.log_distribution(batch)) @ self.support
+
+    def draw_noise(self, rng: np.random.Generator | None) -> None:
+        """New noise in every layer, or none at all without ``rng``."""
+        for layer in (*self.advantage, *self.value):
+            if isinstance(layer, NoisyLinear):
+                layer.draw(rng)
+
+    def act(
+        self, batch: Batch, rng: np.random.Generator | None, explore: float | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The best choice under new noise, which is how it explores; without ``rng`` without noise."""
+        self.draw_noise(rng)
+        return super().act(batch, rng, 0.0 if rng is not None else None)
+
+
+def projected(log_p: Tensor, rewards: Tensor, discounts: Tensor, support: Tensor) -> Tensor:
+    """(B, atoms) the distribution of reward + discount x return, moved onto the atoms (Bellemare et al. 2017,
+    algorithm 1); ``log_p`` (B, atoms) is that of the return."""
+    low, high, atoms = float(support[0]), float(support[-1]), len(support)
+    values = (rewards[:, None] + discounts[:, None] * support).clamp(low, high)
+    place = (values - low) / (high - low) * (atoms - 1)
+    below = place.floor().clamp(0, atoms - 2)
+    share = place - below  # of the atom above
+    p = torch.exp(log_p)
+    moved = torch.zeros_like(p)
+    moved.scatter_add_(1, below.long(), p * (1 - share))
+    moved.scatter_add_(1, below.long() + 1, p * share)
+    return moved
+
+
+def rainbow_loss(net: RainbowNet, target: RainbowNet, drawn: Drawn) -> tuple[Tensor, Tensor]:
+    """The weighted cross entropy to the target's projected distribution, and that of each transition (B,).
+
+    The online net picks the next choice, the target net gives its distribution (double Q-learning).
+    """
+    log_p = net.log_distribution(drawn.batch)[drawn.batch.first + drawn.choices]
+    with torch.no_grad():
+        after = drawn.following
+        picked = sample(net(after).numpy(), after.first.numpy())
+        following = target.log_distribution(after)[after.first + torch.from_numpy(picked)]
+        wanted = projected(following, drawn.rewards, drawn.discounts, target.support)
+    errors = -(wanted * log_p).sum(dim=1)
+    return (drawn.weights * errors).mean(), errors.detach()
+
+
+class Rainbow:
+    """Plays greedily under noise, then learns from replay."""
+
+    def __init__(self, context: LearnerContext) -> None:
+        assert isinstance(context.config.algorithm, RainbowConfig)
+        self.config = config = context.config.algorithm
+        self._context = context
+        torch.manual_seed(context.seed)
+        hidden = getattr(context.config.net, "hidden", 64)
+        settings = RainbowNetConfig(hidden, config.atoms, *config.support)
+        self.net = settings.build(context.config.codec)
+        self.net.settings = settings
+        self._target = deepcopy(self.net)
+        self.optimizer = torch.optim.Adam(self.net.parameters(), config.lr)
+        self._replay = Replay(config.replay, config.priority, config.importance)
+        self._scale = 0.0
+
+    def iterate(self, iteration: int, progress: float) -> dict[str, float]:
+        config, context = self.config, self._context
+        seeds = context.job_seeds(iteration, config.episodes)
+        episodes = context.rollouts.play(self.net, seeds, context.rng_key(iteration))
+        time_s = context.time_constant_s(config.discount_jcts, progress)
+        self._scale = self._scale or return_rms(episodes, time_s)
+        for steps in episodes:
+            self._replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
+        rng = context.rng(iteration, 5)
+        for group in self.optimizer.param_groups:
+            group["lr"] = config.lr * (1 - 0.9 * progress)
+        losses = []
+        for _ in range(config.updates):
+            drawn = self._replay.draw(config.minibatch, rng)
+            self.net.draw_noise(rng)
+            self._target.draw_noise(rng)
+            loss, errors = rainbow_loss(self.net, self._target, drawn)
+            self.optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(self.net.parameters(), 10.0)
+            self.optimizer.step()
+            self._replay.update(drawn.places, errors.numpy())
+            follow(self._target, self.net, config.target_rate)
+            losses.append(float(loss.detach()))
+        return {
+            "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
+            "samples": float(sum(len(steps.choices) for steps in episodes)),
+            "loss": float(np.mean(losses)),
+            "lr": config.lr * (1 - 0.9 * progress),
+        }
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "net": self.net.state_dict(),
+            "target": self._target.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "scale": self._scale,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """The replay is not kept: a resumed training fills it again."""
+        self.net.load_state_dict(state["net"])
+        self._target.load_state_dict(state["target"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self._scale = state["scale"]

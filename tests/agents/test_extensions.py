@@ -1,0 +1,176 @@
+"""A user's own codec, net, reward term and algorithm, named in a configuration, on the command line, in Gymnasium."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.agents.checkpoint import Checkpoint
+from dagsim.cli import app
+from dagsim.config.schema import load_config
+from dagsim.errors import ConfigError
+from dagsim.experiment.run import simulate
+
+MODULE = '''
+"""Extensions of somebody's own."""
+
+from dataclasses import dataclass
+
+from dagsim.agents.config import PpoConfig
+from dagsim.agents.nets.actor import ScoreNet
+from dagsim.agents.nets.layers import Sizes, indifferent
+from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.systems.cluster.codecs.codec import Observation
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """The candidates without context."""
+
+    columns: int = 4
+
+    @property
+    def features(self):
+        tokens, gpus = Candidates.token_features[: self.columns], Candidates.gpu_features
+        return {"tokens": tokens, "context": ("one",), "gpus": gpus}
+
+    def build(self):
+        return NarrowCodec(self.columns)
+
+
+class NarrowCodec:
+    def __init__(self, columns):
+        self.columns, self.inner = columns, Candidates()
+
+    def encode(self, view):
+        seen = self.inner.encode(view)
+        return None if seen is None else Observation(seen.tokens[:, : self.columns], seen.context[:1], seen.gpus)
+
+    def decode(self, view, choice):
+        return self.inner.decode(view, choice)
+
+    def choice_of(self, decisions):
+        return self.inner.choice_of(decisions)
+
+
+@dataclass(frozen=True)
+class OneLayer:
+    """A weight per column."""
+
+    def build(self, codec):
+        return Net(Sizes.of(codec, "OneLayer"))
+
+
+class Net(ScoreNet):
+    def __init__(self, sizes):
+        super().__init__()
+        self.layer = indifferent(sizes.tokens)
+
+    def forward(self, batch):
+        return self.layer(batch.tokens)[:, 0]
+
+
+class Arrivals:
+    """One for every job that arrives."""
+
+    def __init__(self, schedule):
+        self.count = 0
+
+    def take(self, row):
+        self.count += row[0] == 0
+
+    def cost(self, now):
+        count, self.count = self.count, 0
+        return float(count)
+
+
+@dataclass(frozen=True)
+class TwiceConfig(PpoConfig):
+    """PPO whose every iteration counts what it did."""
+
+    def build(self, context):
+        learner = PpoConfig.build(self, context)
+        iterate = learner.iterate
+        learner.iterate = lambda *where: iterate(*where) | {"loss": 42.0}
+        return learner
+'''
+SMALL = (
+    "workload.count=8",
+    "train.algorithm.sequences=1",
+    "train.algorithm.replicas=2",
+    "train.iterations=1",
+    "train.validation_seeds=1",
+    "train.report_seeds=1",
+    "train.reference=sjf",
+    "train.linear_iterations=0",
+)
+OWN = (
+    "train.codec={kind: 'somebodys:Narrow', columns: 5}",
+    "train.net='somebodys:OneLayer'",
+    "train.reward={'somebodys:Arrivals': 1.0}",
+)
+
+
+@pytest.fixture(autouse=True)
+def _somebodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "somebodys.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_own_codec_net_reward_and_algorithm_train_and_decide() -> None:
+    own = ("--algo", "somebodys:TwiceConfig", *(part for each in (*SMALL, *OWN) for part in ("--set", each)))
+    done = CliRunner().invoke(app, ["train", *own, "--no-report", "--json"])
+    assert done.exit_code == 0, done.output
+    run = Path(json.loads(done.stdout)["run"])
+    agent = Checkpoint.load(run / "best.pt")
+    assert (type(agent.codec).__name__, type(agent.net).__name__) == ("Narrow", "OneLayer")
+    assert agent.weights["layer.weight"].shape == (1, 5)
+    rows = (run / "progress.csv").read_text().splitlines()
+    head, row = (line.split(",") for line in rows)
+    values = dict(zip(head, row, strict=True))
+    assert float(values["reward"]) == -8  # a job each
+    assert float(values["loss"]) == 42
+    config = load_config(None, ["workload.count=8"])
+    assert simulate(config, f'ppo[checkpoint="{run / "best.pt"}"]', 1).summary.jobs_completed == 8
+
+
+def test_own_codec_and_reward_in_gymnasium() -> None:
+    env = gymnasium.make(
+        "dagsim.envs:dagsim/Scheduling-v0",
+        config="heterogeneous",
+        settings=["workload.count=4"],
+        codec={"kind": "somebodys:Narrow", "columns": 6},
+        reward={"somebodys:Arrivals": 1.0},
+        reward_scale=1.0,
+    )
+    observation, info = env.reset(seed=1)
+    assert observation["tokens"].shape == (64, 6)
+    total, over = 0.0, False
+    while not over:
+        observation, reward, over, _, info = env.step(int(np.flatnonzero(info["action_mask"])[0]))
+        total += float(reward)
+    assert -4 <= total <= 0
+    env.close()
+
+
+def test_a_part_of_another_system_is_refused() -> None:
+    from dagsim.config.training import check_training
+    from dagsim.experiment.scenario import scenario_of
+
+    for settings, told in (
+        (
+            ["system=spark", "train.codec=candidates"],
+            "'candidates' is a codec of the system.*allowed: stages",
+        ),
+        (["system=spark", "train.reward={idle: 1.0}"], "unknown reward term 'idle'"),
+        (["train.first_jobs=3"], "cannot be shortened"),
+    ):
+        config = load_config(None, settings)
+        with pytest.raises(ConfigError, match=told):
+            check_training(config.training(), scenario_of(config))

@@ -1,0 +1,113 @@
+"""Training on Spark: the same run folder, progress, seeds, resume and report as on the GPU cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from dagsim.agents.checkpoint import Checkpoint
+from dagsim.cli import app
+from dagsim.config.schema import Config, load_config
+from dagsim.errors import ConfigError
+from dagsim.experiment.agents import agent_spec
+from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.training.log import read_log
+from dagsim.experiment.training.trainer import TrainingRun
+from dagsim.systems.spark.scenario import SparkScenario
+
+SMALL = (
+    "system={kind: spark, executors: 5, jobs: 3}",
+    "train.algorithm={kind: ppo, advantage: fluid, sequences: 1, replicas: 2}",
+    "train.iterations=3",
+    "train.validation_seeds=2",
+    "train.report_seeds=2",
+    "train.reference=fair",
+    "train.ema_decay=0.5",
+    "train.time_constant_s=[100.0, 400.0]",
+    "train.warm_start={policy: 'srpt-cp[cap=3]', episodes: 1, epochs: 1}",
+)
+
+
+def small(*settings: str) -> Config:
+    return load_config(None, [*SMALL, *settings])
+
+
+def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(tmp_path: Path) -> None:
+    whole = RunFolder.create(tmp_path / "a", "train", small(), argv=[], label="ppo")
+    TrainingRun(whole).run()
+    stopped = RunFolder.create(tmp_path / "b", "train", small(), argv=[], label="ppo")
+
+    def stop(progress: object) -> None:
+        if getattr(progress, "what", "") == "training":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        TrainingRun(stopped, tell=stop).run()
+    TrainingRun(RunFolder.open(stopped.path)).run(resume=True)
+    states = [torch.load(run.path / "checkpoint.pt", weights_only=True) for run in (whole, stopped)]
+    for part in ("learner", "judged"):
+        one, other = (state[part]["net"] if part == "learner" else state[part] for state in states)
+        assert all(torch.equal(value, other[name]) for name, value in one.items())
+    assert any(not torch.equal(value, states[0]["learner"]["net"][name]) for name, value in states[0]["judged"].items())
+    assert [row["ratio"] for row in read_log(whole.path)] == [row["ratio"] for row in read_log(stopped.path)]
+
+
+def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sets = [part for setting in SMALL for part in ("--set", setting)]
+    found = []
+    for seed in ("1", "2"):
+        done = CliRunner().invoke(app, ["train", *sets, "--iterations", "1", "--seed", seed, "--json"])
+        assert done.exit_code == 0, done.output
+        found.append(json.loads(done.stdout))
+    assert {each["policy"] for each in found[0]["report"]} == {"ppo", "fair", "fifo", "weighted-fair"}
+    agents = [Checkpoint.load(Path(each["run"]) / "best.pt") for each in found]
+    assert {agent.system for agent in agents} == {"spark"}
+    assert any(not torch.equal(value, agents[1].weights[name]) for name, value in agents[0].weights.items())
+    assert agent_spec("ppo", system="spark").startswith('ppo[checkpoint="results/')
+    assert agent_spec("ppo", system="cluster") == "ppo"  # an agent for Spark is none for the cluster
+    evaluated = CliRunner().invoke(
+        app, ["eval", "--algo", "ppo", "--set", SMALL[0], "--seeds", "1", "--no-plots", "--json"]
+    )
+    assert evaluated.exit_code == 0, evaluated.output
+
+
+def test_workers_play_for_spark_too(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "train", small("train.iterations=1"), argv=[])
+    TrainingRun(folder, workers=2).run()
+    assert len(read_log(folder.path)) == 1
+
+
+def test_limits_are_learned_and_kept_in_the_file(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "train", small("train.iterations=1", "train.codec={action: limit}"), argv=[])
+    TrainingRun(folder).run()
+    agent = Checkpoint.load(folder.path / "best.pt", "spark")
+    assert getattr(agent.network(), "action", "") == "limit"
+
+
+def test_minutes_end_a_training(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "train", small("train.minutes=1.0e-6", "train.iterations=50"), argv=[])
+    TrainingRun(folder).run()
+    assert len(read_log(folder.path)) == 1
+
+
+def test_other_algorithms_say_what_they_need(tmp_path: Path) -> None:
+    for algorithm, told in (
+        ("{kind: ppo, advantage: critic}", "a critic reads observations with tokens"),
+        ("d3qn", "d3qn needs a net that scores every choice"),
+    ):
+        folder = RunFolder.create(tmp_path, "train", small(f"train.algorithm={algorithm}"), argv=[])
+        with pytest.raises(ConfigError, match=told):
+            TrainingRun(folder).run()
+
+
+def test_jobs_can_come_from_a_trace() -> None:
+    sample = Path(__file__).parents[2] / "workloads" / "samples" / "alibaba2018" / "batch_task.csv"
+    scenario = SparkScenario(executors=5, jobs=4, trace=str(sample), max_tasks=100)
+    assert all(job.tasks <= 100 for job in scenario.pool)
+    with pytest.raises(ConfigError, match="parity"):
+        SparkScenario(trace="any", parity=True)
