@@ -33,6 +33,7 @@ from dagsim.config.decima import DecimaTraining
 from dagsim.config.errors import explain
 from dagsim.config.registered import Registered, kind_of
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
+from dagsim.files import is_there
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.registry import nearest
@@ -103,7 +104,14 @@ class Group(Section):
     def _whole(self) -> Group:
         if (self.gpu is None) != (self.gpus == 0):
             raise ModelError("gpu (a type) and gpus (how many per node) belong together: give both or neither")
+        for key, most in _MOST.items():
+            if getattr(self, key) > most:
+                raise ModelError(f"{key} must be at most {most:,}, got {getattr(self, key):,}")
         return self
+
+
+_MOST = {"count": 100_000, "gpus": 1_024, "cpus": 1_000_000, "memory_gb": 10_000_000}
+"""More than this in a group of nodes is a slip of the keyboard."""
 
 
 class ClusterSection(Section):
@@ -145,7 +153,7 @@ def _spelled_out(workload: Any) -> Any:
     name, changes = str(workload["preset"]), {key: value for key, value in workload.items() if key != "preset"}
     if name in PRESETS:
         return plain(PRESETS[name].workload) | changes
-    path = Path(name) if Path(name).exists() else shipped("workloads").get(name)
+    path = Path(name) if is_there(name) else shipped("workloads").get(name)
     if path is not None:
         return {"kind": "trace", "path": str(path)} | changes
     hint = nearest(name, PRESETS)
@@ -189,6 +197,13 @@ class Config(Section):
     """Root of all chance."""
     seeds: int = Field(default=10, ge=1)
     """How many times the experiment is run, each time on another workload."""
+
+    @field_validator("seeds")
+    @classmethod
+    def _countable(cls, seeds: int) -> int:
+        if seeds > 1_000_000:
+            raise ConfigError(f"seeds must be at most 1,000,000, got {seeds:,}")
+        return seeds
 
     @after_all(mode="after")
     def _of_one_system(self) -> Config:
