@@ -9,6 +9,7 @@ DagsimError
 │   ├── FetchError                  a published trace that cannot be downloaded, or is not what was published
 │   ├── WorkloadError               a synthetic workload that cannot be made
 │   ├── UnknownName                 no policy, network, reader ... of that name
+│   ├── PluginError                 another package's or a user's own code that cannot be imported
 │   └── RunFolderError              a run folder or checkpoint that is missing, damaged or another's
 └── SimulationError
     ├── IllegalDecision             a policy decided what cannot be: task, time, reason
@@ -26,6 +27,7 @@ __all__ = [
     "IllegalDecision",
     "InputError",
     "ModelError",
+    "PluginError",
     "PolicyFailed",
     "RunFolderError",
     "SimulationError",
@@ -70,6 +72,10 @@ class WorkloadError(InputError):
 
 class UnknownName(InputError):
     """No such policy, network, reader ...; the message suggests the nearest name."""
+
+
+class PluginError(InputError):
+    """Another package's or a user's own code that cannot be imported; the message names it and the exception."""
 
 
 class RunFolderError(InputError):

@@ -15,7 +15,15 @@ try:
 except ImportError:  # not on Windows: nothing is locked there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Lock", "append", "cut", "replaced", "write_text"]
+__all__ = ["Lock", "append", "cut", "is_there", "replaced", "write_text"]
+
+
+def is_there(path: Path | str) -> bool:
+    """There is such a file or folder; there is none where the text cannot be a path at all (too long, say)."""
+    try:
+        return Path(path).exists()
+    except (OSError, ValueError):
+        return False
 
 
 @contextmanager

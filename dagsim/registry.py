@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from dagsim.errors import ConfigError, UnknownName
+from dagsim.errors import ConfigError, PluginError, UnknownName
 from dagsim.scalar import scalar
 
 __all__ = ["Entry", "Registry", "Spec", "attribute", "nearest"]
@@ -123,7 +123,10 @@ class Registry(Generic[T]):
         plugin = self._plugins().get(name)
         if plugin is None:
             raise self._unknown(name)
-        return plugin.load()
+        try:
+            return plugin.load()
+        except Exception as error:
+            raise self._broken(name, _origin(plugin), error) from error
 
     def names(self) -> tuple[str, ...]:
         """All names: built-ins as listed, then registered, then those of other packages."""
@@ -147,10 +150,19 @@ class Registry(Generic[T]):
         except ModuleNotFoundError as error:
             module = name.partition(":")[0]
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise  # the module is there, and lacks something itself
+                raise self._broken(name, "", error) from error  # the module is there, and lacks something itself
             raise UnknownName(f"{self.kind} {name!r}: there is no module {error.name!r}") from None
         except AttributeError as error:
             raise UnknownName(f"{self.kind} {name!r}: {error}") from None
+        except Exception as error:
+            if not all(part.isidentifier() for part in name.replace(":", ".", 1).split(".")):
+                raise UnknownName(f"cannot read {self.kind} {name!r}: expected name or module:attr") from None
+            raise self._broken(name, "", error) from error
+
+    def _broken(self, name: str, origin: str, error: Exception) -> PluginError:
+        """Another's code that cannot be imported."""
+        text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        return PluginError(f"{self.kind} {name!r}{f' ({origin})' if origin else ''} cannot be imported: {text}")
 
     def _arguments(
         self, name: str, target: Callable[..., object], params: dict[str, object], defaults: dict[str, object]
@@ -167,6 +179,11 @@ class Registry(Generic[T]):
                     raise UnknownName(
                         f"{self.kind} {name!r} has no parameter {param!r}{nearest(param, named)}; {allowed}"
                     )
+        for param, value in params.items():
+            kinds = _kinds(named[param].annotation) if param in named else ()
+            if kinds and not any(_KINDS[kind](value) for kind in kinds):
+                wanted = " or ".join(_SAID[kind] for kind in kinds)
+                raise ConfigError(f"{self.kind} {name!r}: {param} must be {wanted}, got {value!r}")
         given = {key: value for key, value in defaults.items() if key in named} | params
         missing = [p.name for p in named.values() if p.default is p.empty and p.name not in given]
         if missing:
@@ -178,6 +195,37 @@ class Registry(Generic[T]):
         names = self.names()
         hint = nearest(name, names) or f"; known: {', '.join(names)}"
         return UnknownName(f"unknown {self.kind} {name!r}{hint}" + (f" ({self.listing})" if self.listing else ""))
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_KINDS: dict[str, Callable[[object], bool]] = {
+    "float": _number,
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "bool": lambda value: isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+    "None": lambda value: value is None,
+    "tuple[float, ...]": lambda value: isinstance(value, tuple) and all(map(_number, value)),
+}
+"""Annotations of parameters that can be checked."""
+
+_SAID = {
+    "float": "a number",
+    "int": "a whole number",
+    "bool": "true or false",
+    "str": "text",
+    "None": "null",
+    "tuple[float, ...]": "numbers in brackets ([1,2])",
+}
+
+
+def _kinds(annotation: object) -> tuple[str, ...]:
+    """The annotations of ``_KINDS`` that one allows; none where it allows anything else, too."""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    parts = tuple(part.strip() for part in text.split("|"))
+    return parts if all(part in _KINDS for part in parts) else ()
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

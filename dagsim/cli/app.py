@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import signal
 import sys
 import traceback
@@ -29,7 +31,9 @@ class _Guarded(typer.core.TyperGroup):
             raise
         except OSError as error:
             named = f"{error.filename}: " if error.filename else ""
-            raise _ended(error, f"{named}{error.strerror or error}", 1) from None
+            raise _ended(
+                error, f"{named}{error.strerror or error}", 2 if error.errno == errno.ENAMETOOLONG else 1
+            ) from None
         except MemoryError as error:
             raise _ended(error, f"not enough memory{f' ({error})' if str(error) else ''}", 1) from None
         except KeyboardInterrupt as stop:
@@ -40,7 +44,8 @@ def _ended(error: Exception, text: str, code: int) -> typer.Exit:
     """The end of the command that an error is, once it is said; with ``DAGSIM_DEBUG=1`` its traceback, too."""
     if os.environ.get("DAGSIM_DEBUG", "0") not in ("", "0"):
         traceback.print_exception(error)
-    typer.echo(f"error: {text}", err=True)
+    short = re.sub(r"\S{400,}", lambda word: f"{word[0][:200]}...{word[0][-100:]}", text)
+    typer.echo(f"error: {short}", err=True)
     return typer.Exit(code)
 
 

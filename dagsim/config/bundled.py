@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from dagsim.errors import ConfigError, UnknownName
+from dagsim.files import is_there
 from dagsim.registry import nearest
+from dagsim.workload.presets import PRESETS
 
 __all__ = ["find_config", "shipped", "summary_of"]
 
@@ -33,16 +35,19 @@ def find_config(text: str) -> Path:
         ConfigError: A folder without a configuration.
     """
     path = Path(text)
-    if path.is_dir():
+    if is_there(path) and path.is_dir():
         if not (path / "config.yaml").is_file():
             raise ConfigError(f"{path}: there is no config.yaml in this folder")
         return path / "config.yaml"
-    if path.exists():
+    if is_there(path):
         return path
     known = shipped("configs")
     if text in known:
         return known[text]
-    raise UnknownName(f"no configuration {text!r}: no such file{nearest(text, known)} (dagsim list configs)")
+    hint = nearest(text, [*known, *PRESETS])
+    if any(f"{name!r}?" in hint for name in set(PRESETS) - set(known)):
+        hint = hint.replace("mean ", "mean the workload: --workload ")
+    raise UnknownName(f"no configuration {text!r}: no such file{hint} (dagsim list configs)")
 
 
 def summary_of(path: Path) -> str:

@@ -32,6 +32,7 @@ from dagsim.config.errors import explain
 from dagsim.config.registered import Registered, kind_of
 from dagsim.config.training import TrainSection, for_system
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
+from dagsim.files import is_there
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.registry import nearest
@@ -121,7 +122,14 @@ class Group(Section):
             raise ModelError(f"hosts: {self.hosts[:80]!r} names {len(self.nodes)} nodes, and count is {self.count}")
         if (self.gpu is None) != (self.gpus == 0):
             raise ModelError("gpu (a type) and gpus (how many per node) belong together: give both or neither")
+        for key, most in _MOST.items():
+            if getattr(self, key) > most:
+                raise ModelError(f"{key} must be at most {most:,}, got {getattr(self, key):,}")
         return self
+
+
+_MOST = {"count": 100_000, "gpus": 1_024, "cpus": 1_000_000, "memory_gb": 10_000_000}
+"""More than this in a group of nodes is a slip of the keyboard."""
 
 
 class ClusterSection(Section):
@@ -170,7 +178,7 @@ def _spelled_out(workload: Any) -> Any:
     name, changes = str(workload["preset"]), {key: value for key, value in workload.items() if key != "preset"}
     if name in PRESETS:
         return plain(PRESETS[name].workload) | changes
-    path = Path(name) if Path(name).exists() else shipped("workloads").get(name)
+    path = Path(name) if is_there(name) else shipped("workloads").get(name)
     if path is not None:
         return {"kind": "trace", "path": str(path)} | changes
     hint = nearest(name, PRESETS)
@@ -219,6 +227,13 @@ class Config(Section):
     def _trained_on_the_system(cls, train: Any, info: ValidationInfo) -> Any:
         system = info.data.get("system")
         return train if train is None or system is None else for_system(train, system.kind)
+
+    @field_validator("seeds")
+    @classmethod
+    def _countable(cls, seeds: int) -> int:
+        if seeds > 1_000_000:
+            raise ConfigError(f"seeds must be at most 1,000,000, got {seeds:,}")
+        return seeds
 
     @after_all(mode="after")
     def _of_one_system(self) -> Config:

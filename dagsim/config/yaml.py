@@ -22,6 +22,9 @@ __all__ = ["Document", "dump", "load", "read"]
 Key: TypeAlias = tuple[str | int, ...]
 """The way to a value: mapping keys and list places from the top."""
 
+_MOST_BYTES = 10_000_000
+_MOST_VALUES = 100_000
+"""Aliases count with all that they stand for: nine lines of them can stand for billions of values."""
 _TEXT = "tag:yaml.org,2002:str"
 
 
@@ -67,8 +70,11 @@ class Document:
         Raises:
             ConfigError: The way leads through what has no such part.
         """
-        if not isinstance(self.value, dict):
+        if self.value is None:
             self.value = {}
+        if not isinstance(self.value, dict):
+            kind = "a list" if isinstance(self.value, list) else repr(self.value)[:60]
+            raise ConfigError(f"{self.place(())}: the file should be a mapping of keys to values, got {kind}")
         holder = self.value
         path: Key = ()
         *way, last = key.split(".")
@@ -95,7 +101,12 @@ def read(path: Path) -> Document:
         ConfigError: It cannot be read, or as ``load``.
     """
     try:
-        return load(path.read_text(encoding="utf-8"), str(path))
+        if path.is_fifo() and path.parts[:2] not in (("/", "dev"), ("/", "proc")):
+            raise ConfigError(f"{path}: is a named pipe, not a file")
+        if path.stat().st_size > _MOST_BYTES:
+            raise ConfigError(f"{path}: has more than {_MOST_BYTES:,} bytes; a configuration is text of a few pages")
+        with path.open(encoding="utf-8") as file:
+            return load(file.read(_MOST_BYTES), str(path))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -154,6 +165,8 @@ _Dumper.add_representer(str, _text)
 
 def _value(node: yaml.Node, path: Key, document: Document, faults: list[str], within: tuple[yaml.Node, ...]) -> Any:
     """The value of ``node``. Notes the places of its parts in ``document``, and what is wrong in ``faults``."""
+    if len(document.values) >= _MOST_VALUES:
+        raise ConfigError(f"{document.source}: more than {_MOST_VALUES:,} values (each use of an alias counts)")
     document.values[path] = place = _place(document.source, node)
     if node in within:
         faults.append(f"{place}: an alias leads back into itself")

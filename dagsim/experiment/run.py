@@ -11,7 +11,7 @@ from traceback import extract_tb
 from typing import Any, NamedTuple
 
 from dagsim.config.schema import Config
-from dagsim.errors import DagsimError, PolicyFailed, UnknownName
+from dagsim.errors import DagsimError, PluginError, PolicyFailed, UnknownName
 from dagsim.experiment.agents import make_policy
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.workers import in_order
@@ -127,7 +127,7 @@ def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) 
 
     Raises:
         InputError: Something cannot be made.
-        PolicyFailed: The code of a policy raised something else.
+        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised something.
     """
     scenario = scenario_of(config)
     scenario.check()
@@ -135,7 +135,7 @@ def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) 
         try:
             with _blamed(policy):
                 made = make_policy(scenario, policy)
-        except PolicyFailed:
+        except (PluginError, PolicyFailed):
             if keep_going:
                 continue
             raise

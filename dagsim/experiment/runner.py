@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from dagsim.config.schema import Config
-from dagsim.errors import InputError, SimulationError
+from dagsim.errors import PluginError, SimulationError
 from dagsim.experiment.folder import RunFolder, RunLine
 from dagsim.experiment.journal import Failure
 from dagsim.experiment.labels import sample_of
@@ -85,7 +85,7 @@ def _outcome(config: Config, keep_going: bool, run: Run, tell: Callable[[int], N
     """A run, ready to be written, in whatever process."""
     try:
         return record_of(simulate(config, run.policy, run.seed, tell))
-    except (SimulationError, InputError) as error:
+    except (SimulationError, PluginError) as error:
         if not keep_going:
             raise
         return Failure(run.policy, run.seed, f"{type(error).__name__}: {error}")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from dagsim.errors import TraceError
+from dagsim.files import is_there
 from dagsim.traces.report import ReadReport
 from dagsim.workload.records import cut
 
@@ -29,6 +30,10 @@ _HEAD_BYTES = 1 << 16
 LINE_BITS = 40  # a row's number is its file's place among the shards, then its line: one int, cheap to carry
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _NO_DATA = ("*.md", "LICENSE*", "README*", "SHA256SUM*", "*.sha256", "*.html", ".*")
+_MOST_MEMBERS = 2_000
+"""More files than this in an archive are looked for one by one for minutes."""
+_FREE_BYTES, _RATIO = 1 << 26, 250
+"""Compressed data may become 64 MB, and then 250 times what it was; traces become some 30 times, a bomb 1,000."""
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError)
 
 
@@ -44,7 +49,7 @@ class Source:
 
     def __init__(self, path: Path | str, member: str | None = None) -> None:
         text = str(path)
-        if member is None and not Path(path).exists():
+        if member is None and not is_there(path):
             for ending in _ARCHIVES:
                 archive, found, inner = text.partition(f"{ending}:")
                 if found:
@@ -229,7 +234,7 @@ class Source:
         with self._raw() as raw:
             stream = cast(BinaryIO, raw)
             if raw.peek(2)[:2] == b"\x1f\x8b":
-                stream = cast(BinaryIO, BufferedReader(gzip.GzipFile(fileobj=raw)))
+                stream = cast(BinaryIO, BufferedReader(_Gunzipped(raw, str(self))))
             try:
                 start = cast(BufferedReader, stream).peek(1024)[:1024]
             except _DAMAGED as error:
@@ -241,10 +246,11 @@ class Source:
     def _raw(self) -> Iterator[BufferedReader]:
         try:
             if self.member is None:
+                _refuse_unending(self.path)
                 with self.path.open("rb") as file:
                     yield file
             else:
-                with tarfile.open(self.path) as archive:
+                with _archive(self.path) as archive:
                     info = next((info for info in archive if info.name == self.member), None)  # stops at the first
                     inner = archive.extractfile(info) if info else None
                     if inner is None:
@@ -259,8 +265,14 @@ class Source:
 
     def _members(self) -> list[str]:
         try:
-            with tarfile.open(self.path) as archive:
-                return [member.name for member in archive if member.isfile()]
+            with _archive(self.path) as archive:
+                names = []
+                for member in archive:
+                    if member.isfile():
+                        names.append(member.name)
+                    if len(names) > _MOST_MEMBERS:
+                        raise TraceError(f"{self.path}: more than {_MOST_MEMBERS:,} files in it; unpack it first")
+                return names
         except FileNotFoundError:
             raise TraceError(f"{self.path}: no such file") from None
         except (*_DAMAGED, OSError) as error:
@@ -281,6 +293,53 @@ class Source:
                 except UnicodeDecodeError:
                     return number
         return number + 1
+
+
+class _Gunzipped(gzip.GzipFile):
+    """Decompressed bytes that are refused where they become far more than any trace does."""
+
+    def __init__(self, packed: BufferedReader, where: str) -> None:
+        super().__init__(fileobj=packed)
+        self._packed, self._where = packed, where
+
+    def read(self, size: int | None = -1) -> bytes:
+        if size is None or size < 0:
+            return b"".join(iter(lambda: self.read(1 << 20), b""))
+        data = super().read(size)
+        if self.tell() > _FREE_BYTES and self.tell() > _RATIO * self._packed.tell():
+            raise TraceError(
+                f"{self._where}: {self._packed.tell():,} compressed bytes become more than {_RATIO} times as many, as "
+                "no trace does; decompress it first if it is one"
+            )
+        return data
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[tarfile.TarFile]:
+    """The archive, compressed or not.
+
+    Raises:
+        OSError, tarfile.TarError: It cannot be read.
+    """
+    _refuse_unending(path)
+    with path.open("rb") as file:
+        if file.peek(2)[:2] == b"\x1f\x8b":
+            with tarfile.open(fileobj=_Gunzipped(file, str(path)), mode="r:") as archive:
+                yield archive
+        else:
+            with tarfile.open(fileobj=file) as archive:
+                yield archive
+
+
+def _refuse_unending(path: Path) -> None:
+    """Refuse pipes and devices: a trace is read more than once, and to its end.
+
+    Raises:
+        TraceError: It is one.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        what = "a named pipe" if path.is_fifo() else "a device or socket"
+        raise TraceError(f"{path}: is {what}; a trace is read more than once: write it to a file first")
 
 
 def _is_data(path: str) -> bool:

@@ -27,6 +27,8 @@ from dagsim.workload.sizes import Columns, Draws, Independent, Sizes
 __all__ = ["Synthetic"]
 
 _CHUNK = 1024  # jobs drawn at once
+_MOST = 10_000_000
+"""More jobs than this are a slip of the keyboard."""
 _KEPT = 10_000  # jobs up to which what was drawn to know the load is kept instead of drawn again
 _PILOT = 32_768  # jobs from which an expected load is estimated
 _BURSTY, _SINGLE, _INDEPENDENT = Bursty(bursts=4, share=0.7, width=0.02), Single(), Independent()
@@ -74,6 +76,8 @@ class Synthetic:
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
+        if self.count > _MOST:
+            raise WorkloadError(f"workload: count must be at most {_MOST:,}, got {self.count:,}")
         if self.count < 1:
             raise WorkloadError(f"workload: count must be at least 1, got {self.count!r}")
         if not 0 < self.load < inf:

@@ -6,7 +6,7 @@ Nothing here touches matplotlib's global settings; figures are drawn by the Agg 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,5 +148,15 @@ def nothing(axes: Axes, text: str) -> None:
 
 def save(drawn: Figure, path: Path) -> Path:
     """Write the figure; equal figures give equal bytes under one version of matplotlib. Returns ``path``."""
-    drawn.savefig(path, metadata={"Software": None} if path.suffix == ".png" else None)
+    if path.suffix != ".png":
+        drawn.savefig(path)
+        return path
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    layout = drawn.get_layout_engine()
+    if layout is not None:
+        layout.execute(drawn)
+        drawn.set_layout_engine("none")
+    canvas: Any = FigureCanvasAgg(drawn)
+    canvas.print_png(path, metadata={"Software": None})  # savefig would draw everything twice
     return path
