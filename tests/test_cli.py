@@ -356,3 +356,24 @@ def test_decima_eval_gives_workload_seeds_and_lines_as_json() -> None:
     assert (told["workload"]["executors"], told["workload"]["batch"]) == (5, 3)
     assert [line["policy"] for line in told["lines"]] == ["weighted-fair", "fair"]
     assert len(told["lines"][1]["by_seed_s"]) == 3
+
+
+def test_one_trace_has_no_interval_and_says_why(tmp_path: Path) -> None:
+    shown = fine("replay", "-t", TRACE, "--algo", "sjf", "--seeds", 3, "--out", tmp_path / "a", "--no-plots").stdout
+    assert "one run: seeds change nothing here" in shown
+    assert "One trace is one sample: no intervals." in shown
+    table = fine("replay", "-t", TRACE, "-a", "sjf", "--reference", "fifo", "--out", tmp_path / "b", "--no-plots")
+    assert "no interval and no verdict" in " ".join(table.stdout.split())
+    refused = dagsim("replay", "-t", TRACE, "-a", "sjf", "--blocks", 5, "--out", tmp_path / "c", "--no-plots")
+    assert "needs 10,000 jobs or more" in refused.output
+
+
+def test_a_trace_is_run_once_unless_seeds_or_windows_are_asked_for(tmp_path: Path) -> None:
+    fine("eval", "-w", TRACE, "--out", tmp_path / "once", "--no-plots")
+    assert len(run_folder(tmp_path / "once").lines()) == 1
+    windows = ("--windows", 2, "--window-jobs", 2)
+    shown = fine("baseline", "-w", TRACE, "-a", "sjf", *windows, "--out", tmp_path / "two", "--no-plots").stdout
+    assert "jobs.csv, windows of 2 jobs, 2 windows" in " ".join(shown.split())
+    assert {line.seed for line in run_folder(tmp_path / "two").lines()} == {4_000_000, 4_000_001}
+    refused = dagsim("eval", "-w", TRACE, "--windows", 100, "--window-jobs", 2, "--out", tmp_path / "no", "--no-plots")
+    assert "would overlap" in refused.output

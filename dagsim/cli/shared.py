@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
@@ -132,24 +133,34 @@ def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Se
     return [Setting("--cluster sized", "cluster", plain(sized(jobs, config.runtime)))]
 
 
-def run_policies(command: str, config: Config, policies: Sequence[str], output: Output) -> None:
-    """Run the policies into a new folder, print what came out, and draw it."""
+def run_policies(
+    command: str, config: Config, policies: Sequence[str], output: Output, blocks: int | None = None
+) -> None:
+    """Run the policies into a new folder, print what came out, and draw it.
+
+    ``blocks`` compares the last policy with the first over so many blocks of the jobs of one run.
+    """
+    from dagsim.experiment.blocks import blocks_of
     from dagsim.experiment.labels import sample_of
     from dagsim.metrics.standings import METHOD, standings
     from dagsim.report.drawing import draw
 
     label = policies[0] if len(policies) == 1 else f"{len(policies)}-policies"
     folder, lines, precise = run_kept(command, config, policies, output, label=label)
+    notes = [] if precise is None else list(precise.notes())
+    over = None if blocks is None else blocks_of(folder, policies[-1], policies[0], blocks)
+    if over is not None:
+        notes.append(f"{policies[-1]} / {policies[0]}, {blocks} blocks of {over.jobs:,} jobs: {over}")
     if output.json_:
-        ranked: dict[str, Any] = {}
+        ranked: dict[str, Any] = {} if over is None else {"blocks": asdict(over)}
         if len(policies) > 1:
             table = standings(lines, sample=sample_of(config))
-            ranked = {"method": METHOD, "standings": [standing.to_dict() for standing in table]}
+            ranked |= {"method": METHOD, "standings": [standing.to_dict() for standing in table]}
         if precise is not None:
             ranked["precision"] = precise.to_dict()
         typer.echo(json.dumps(folder.to_dict() | ranked))
     elif not output.quiet:
-        _print(folder, lines, output, precise.notes() if precise is not None else ())
+        _print(folder, lines, output, notes)
     if output.plots:
         draw(folder)
 
@@ -198,11 +209,14 @@ def run_kept(
 
 def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: Iterable[str] = ()) -> None:
     from dagsim.experiment.labels import sample_of, workload_label
+    from dagsim.metrics.standings import Sample, without_repeats
     from dagsim.report.comparison import comparison_table
     from dagsim.report.tables import summary_table, workload_notes
     from dagsim.report.terminal import show_grid
 
     workload, sample = workload_label(folder.config), sample_of(folder.config)
+    if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
+        lines, notes = shown, (*notes, "one run: seeds change nothing here")
     if len({line.policy for line in lines}) > 1:
         table = comparison_table(lines, workload=workload, sample=sample, wide=output.wide)
     else:
