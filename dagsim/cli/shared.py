@@ -45,6 +45,10 @@ def experiment(
     from dagsim.config.schema import Setting
 
     settings = [*more, *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision)]
+    if what.measure is not None:
+        from dagsim.workload.measure import parse_measure
+
+        settings.append(Setting(f"--measure {what.measure}", "workload.measure", parse_measure(what.measure)))
     if what.system is not None:
         settings.append(Setting(f"--system {what.system}", "system.kind", what.system))
     reading = given(**{f"workload.options.{key}": value for key, value in trace.reading().items()})
