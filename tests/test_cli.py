@@ -47,7 +47,6 @@ def test_eval_prints_a_table_and_leaves_a_run_folder(tmp_path: Path) -> None:
     assert {path.name for path in (folder.path / "plots").iterdir()} == {
         "gantt.png",
         "jct_cdf.png",
-        "priorities.png",
         "timeline.png",
     }
 
