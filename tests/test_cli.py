@@ -47,7 +47,6 @@ def test_eval_prints_a_table_and_leaves_a_run_folder(tmp_path: Path) -> None:
     assert {path.name for path in (folder.path / "plots").iterdir()} == {
         "gantt.png",
         "jct_cdf.png",
-        "priorities.png",
         "timeline.png",
     }
 
@@ -355,3 +354,24 @@ def test_agents_that_come_with_dagsim_run_by_name(tmp_path: Path) -> None:
         result = json.loads(fine("eval", "--algo", algo, "--set", sizes, *small).stdout)
         assert [run["policy"] for run in result["runs"]] == [algo]
         assert f"-eval-{algo}-s0-" in result["run"]
+
+
+def test_one_trace_has_no_interval_and_says_why(tmp_path: Path) -> None:
+    shown = fine("replay", "-t", TRACE, "--algo", "sjf", "--seeds", 3, "--out", tmp_path / "a", "--no-plots").stdout
+    assert "one run: seeds change nothing here" in shown
+    assert "One trace is one sample: no intervals." in shown
+    table = fine("replay", "-t", TRACE, "-a", "sjf", "--reference", "fifo", "--out", tmp_path / "b", "--no-plots")
+    assert "no interval and no verdict" in " ".join(table.stdout.split())
+    refused = dagsim("replay", "-t", TRACE, "-a", "sjf", "--blocks", 5, "--out", tmp_path / "c", "--no-plots")
+    assert "needs 10,000 jobs or more" in refused.output
+
+
+def test_a_trace_is_run_once_unless_seeds_or_windows_are_asked_for(tmp_path: Path) -> None:
+    fine("eval", "-w", TRACE, "--out", tmp_path / "once", "--no-plots")
+    assert len(run_folder(tmp_path / "once").lines()) == 1
+    windows = ("--windows", 2, "--window-jobs", 2)
+    shown = fine("baseline", "-w", TRACE, "-a", "sjf", *windows, "--out", tmp_path / "two", "--no-plots").stdout
+    assert "jobs.csv, windows of 2 jobs, 2 windows" in " ".join(shown.split())
+    assert {line.seed for line in run_folder(tmp_path / "two").lines()} == {4_000_000, 4_000_001}
+    refused = dagsim("eval", "-w", TRACE, "--windows", 100, "--window-jobs", 2, "--out", tmp_path / "no", "--no-plots")
+    assert "would overlap" in refused.output

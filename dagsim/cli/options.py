@@ -107,6 +107,10 @@ class Experiment(NamedTuple):
     seeds: Seeds = None
     seed: Seed = None
     precision: Within = None
+    measure: Annotated[
+        str | None,
+        typer.Option(metavar="FROM:TO", help="Count only these jobs by arrival, as 1000:-1000."),
+    ] = None
 
 
 class Output(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,14 @@ import typer
 from dagsim.cli.app import app
 
 __all__ = ["plot"]
+
+
+class PlotFormat(StrEnum):
+    """File formats of plots."""
+
+    PNG = "png"
+    PDF = "pdf"
+    SVG = "svg"
 
 
 @app.command()
@@ -22,6 +31,7 @@ def plot(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for the plots (default: plots/ in the run folder).")
     ] = None,
+    format_: Annotated[PlotFormat, typer.Option("--format", help="File format of the plots.")] = PlotFormat.PNG,
 ) -> None:
     """Draw a run again: Gantt chart, completion times, utilisation and queue over time, priorities. Of trainings, draw
     the learning curves, with a band over several.
@@ -34,15 +44,15 @@ def plot(
 
     trainings = [run for run in runs if (run / "progress.csv").exists()]
     if trainings and len(trainings) == len(runs):
-        typer.echo(_learning(runs, out))
+        typer.echo(_learning(runs, out, format_))
         return
     if len(runs) > 1:
         raise InputError("plot: several runs are drawn together only if all of them are trainings (dagsim compare)")
-    for path in draw(RunFolder.open(runs[0]), number, out):
+    for path in draw(RunFolder.open(runs[0]), number, out, format_):
         typer.echo(path)
 
 
-def _learning(runs: list[Path], out: Path | None) -> Path:
+def _learning(runs: list[Path], out: Path | None, kind: str) -> Path:
     """Draw the learning curves of trainings."""
     from dagsim.experiment.training.log import read_log
     from dagsim.report.plots import save
@@ -50,4 +60,4 @@ def _learning(runs: list[Path], out: Path | None) -> Path:
 
     folder = out or runs[0] / "plots"
     folder.mkdir(parents=True, exist_ok=True)
-    return save(learning_curves({run.name: read_log(run) for run in runs}), folder / "learning.png")
+    return save(learning_curves({run.name: read_log(run) for run in runs}), folder / f"learning.{kind}")

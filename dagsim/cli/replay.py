@@ -31,10 +31,22 @@ def replay(
     ] = None,
     config: ConfigFile = None,
     set_: Settings = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Runs, each with other randomness on the same jobs.")] = 1,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Runs, each with other randomness on the same jobs (default: 1).")
+    ] = None,
     seed: Seed = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Run this one too, and compare (default with --blocks: fifo)."),
+    ] = None,
+    blocks: Annotated[
+        int | None,
+        typer.Option(min=2, max=100, help="Give the ratio an interval over time, from 5 blocks of the jobs, say."),
+    ] = None,
 ) -> None:
     """Replay a real trace through a scheduler; its format is recognised.
+
+    One trace is one sample: no interval and no verdict, unless it is cut into windows (--windows) or blocks (--blocks).
 
     Example: dagsim replay --trace batch_task.csv.gz --algo sjf --limit 1000
     """
@@ -52,7 +64,13 @@ def replay(
     chosen = experiment(what, reading, algo, more=workload, quiet=output.quiet or output.json_)
     if report is not None:
         _report(chosen, report, quiet=output.quiet or output.json_)
-    run_policies("replay", chosen, (chosen.policy,), output)
+    against = reference or (None if blocks is None else "fifo")
+    if blocks is not None and against == chosen.policy:
+        raise typer.BadParameter(f"--blocks: {against} would be compared with itself; --reference names another")
+    if blocks is not None and chosen.trace().window is not None:
+        raise typer.BadParameter("--blocks: windows have intervals of their own")
+    policies = (chosen.policy,) if against is None else tuple(dict.fromkeys((against, chosen.policy)))
+    run_policies("replay", chosen, policies, output, blocks)
 
 
 def _report(config: Config, path: Path, *, quiet: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
     from dagsim.experiment.folder import RunFolder, RunLine
     from dagsim.experiment.precise import Precise
+    from dagsim.metrics.blocks import OverTime
 
 __all__ = [
     "Kept",
@@ -54,6 +56,10 @@ def experiment(
     from dagsim.config.schema import Setting
 
     settings = [*more, *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision)]
+    if what.measure is not None:
+        from dagsim.workload.measure import parse_measure
+
+        settings.append(Setting(f"--measure {what.measure}", "workload.measure", parse_measure(what.measure)))
     if what.system is not None:
         settings.append(Setting(f"--system {what.system}", "system.kind", what.system))
     reading = given(**{f"workload.options.{key}": value for key, value in trace.reading().items()})
@@ -142,10 +148,16 @@ def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Se
     return [Setting("--cluster sized", "cluster", plain(sized(jobs, config.runtime)))]
 
 
-def run_policies(command: str, config: Config, policies: Sequence[str], output: Output) -> None:
-    """Run the policies into a new folder, print what came out, and draw it; ends with 1 if one of them failed."""
+def run_policies(
+    command: str, config: Config, policies: Sequence[str], output: Output, blocks: int | None = None
+) -> None:
+    """Run the policies into a new folder, print what came out, and draw it; ends with 1 if one of them failed.
+
+    ``blocks`` compares the last policy with the first over so many blocks of the jobs of one run.
+    """
     label = policies[0] if len(policies) == 1 else f"{len(policies)}-policies"
-    _tell(run_kept(command, config, policies, output, label=label), output)
+    plan = None if blocks is None else {"blocks": blocks}
+    _tell(run_kept(command, config, policies, output, label=label, plan=plan), output)
 
 
 def resume_policies(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> None:
@@ -251,11 +263,16 @@ def _run(folder: RunFolder, output: Output) -> Kept:
 def _tell(kept: Kept, output: Output) -> None:
     """Print and draw what came out; ends with 1 if a policy failed."""
     folder, lines, precise = kept
-    failures, several = folder.failures(), len(folder.manifest["policies"]) > 1
+    failures = folder.failures()
+    notes = [] if precise is None else list(precise.notes())
+    over = _over_time(folder)
+    if over is not None:
+        first, last = folder.manifest["policies"][0], folder.manifest["policies"][-1]
+        notes.append(f"{last} / {first}, {len(over.pieces)} blocks of {over.jobs:,} jobs: {over}")
     if output.json_:
-        typer.echo(json.dumps(folder.to_dict() | _ranked(kept, several)))
+        typer.echo(json.dumps(folder.to_dict() | _ranked(kept, over)))
     elif not output.quiet:
-        _print(folder, lines, output, precise.notes() if precise is not None else ())
+        _print(folder, lines, output, notes)
     if output.plots:
         from dagsim.report.drawing import draw
 
@@ -266,15 +283,25 @@ def _tell(kept: Kept, output: Output) -> None:
         raise typer.Exit(1)
 
 
-def _ranked(kept: Kept, several: bool) -> dict[str, Any]:
+def _over_time(folder: RunFolder) -> OverTime | None:
+    """The comparison over blocks of the jobs of one run, where it was asked for."""
+    blocks = (folder.manifest["plan"] or {}).get("blocks")
+    if blocks is None:
+        return None
+    from dagsim.experiment.blocks import blocks_of
+
+    return blocks_of(folder, folder.manifest["policies"][-1], folder.manifest["policies"][0], blocks)
+
+
+def _ranked(kept: Kept, over: OverTime | None) -> dict[str, Any]:
     """The comparison of several policies, and how a precision was reached, for JSON."""
     from dagsim.experiment.labels import sample_of
     from dagsim.metrics.standings import METHOD, standings
 
-    ranked: dict[str, Any] = {}
-    if several:
+    ranked: dict[str, Any] = {} if over is None else {"blocks": asdict(over)}
+    if len(kept.folder.manifest["policies"]) > 1:
         table = standings(kept.lines, sample=sample_of(kept.folder.config))
-        ranked = {"method": METHOD, "standings": [standing.to_dict() for standing in table]}
+        ranked |= {"method": METHOD, "standings": [standing.to_dict() for standing in table]}
     if kept.precise is not None:
         ranked["precision"] = kept.precise.to_dict()
     return ranked
@@ -282,11 +309,14 @@ def _ranked(kept: Kept, several: bool) -> dict[str, Any]:
 
 def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: Iterable[str] = ()) -> None:
     from dagsim.experiment.labels import sample_of, workload_label
+    from dagsim.metrics.standings import Sample, without_repeats
     from dagsim.report.comparison import comparison_table
     from dagsim.report.tables import observed_table, summary_table, workload_notes
     from dagsim.report.terminal import console, show_grid
 
     workload, sample = workload_label(folder.config), sample_of(folder.config)
+    if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
+        lines, notes = shown, (*notes, "one run: seeds change nothing here")
     if len({line.policy for line in lines}) > 1:
         table = comparison_table(lines, workload=workload, sample=sample, wide=output.wide)
     else:

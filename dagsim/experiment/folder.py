@@ -9,8 +9,8 @@
     ├── runs.jsonl        one line per policy and seed: every metric, and where its rows in the tables end
     ├── timing.jsonl      the same lines with what the clock on the wall says
     ├── summary.json      per policy the mean of every metric over the seeds
-    ├── comparison.csv    of several policies: ratios to the first, intervals, win rates
-    ├── failures.jsonl   of several policies: those that failed, and why
+    ├── comparison.csv    of several policies: ratios to the first, intervals, verdicts
+    ├── failures.jsonl    of several policies: those that failed, and why
     ├── jobs.csv.gz       one row per policy, seed and job
     ├── tasks.csv.gz      one row per policy, seed and run of a task
     ├── schedules/        the schedule of each policy and seed: NNN.npy (its log), NNN.json.gz (its jobs)

@@ -119,7 +119,8 @@ def simulate(config: Config, policy: str, seed: int, tell: Callable[[int], None]
     wall_s = perf_counter() - began
     schedule = kernel.schedule
     schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
-    return Result(policy, seed, scenario.facts(kernel), schedule, summarize(schedule), wall_s)
+    measured = config.workload.measure if config.system.kind == "cluster" else None
+    return Result(policy, seed, scenario.facts(kernel), schedule, summarize(schedule, measured=measured), wall_s)
 
 
 def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) -> None:

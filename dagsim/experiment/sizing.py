@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any
 
@@ -26,6 +27,15 @@ _USUAL = {group.gpu: group.count * group.gpus for group in ClusterSection().grou
 """The types of the default cluster with their GPUs, for tasks that any type will do for."""
 
 
+@dataclass(slots=True)
+class _Asked:
+    """The demand of one job."""
+
+    gpu_s: defaultdict[str, float]
+    core_s: float = 0.0
+    gb_s: float = 0.0
+
+
 class Demand:
     """The total demand of jobs, in seconds times GPUs, cores and GB, and the most that a task asks for at once."""
 
@@ -34,6 +44,10 @@ class Demand:
         self._rows: dict[tuple[str, ...], tuple[Any, ...]] = {}
         self.gpu_s: defaultdict[str, float] = defaultdict(float)
         """By GPU type: those a task names, in equal parts, or else the usual ones."""
+        self.gpus_at_once: defaultdict[str, float] = defaultdict(float)
+        """GPUs by type that all jobs hold if none waits, each by its average over its critical path."""
+        self.cores_at_once = self.gb_at_once = 0.0
+        """The same of cores and GB."""
         self.gpus: defaultdict[str, float] = defaultdict(float)
         """GPUs that must be there of a type for the widest gang, which runs on one: the last that its tasks may use."""
         self.core_s = self.gb_s = 0.0
@@ -41,21 +55,30 @@ class Demand:
         """The most that one instance takes."""
         self.gang_cpus = self.gang_gb = 0.0
         """The most that one gang takes."""
-        self.first_s, self.last_s, self.longest_s = inf, 0.0, 0.0
-        """First and last arrival, and the longest critical path."""
+        self.first_s, self.last_s = inf, 0.0
+        """First and last arrival."""
 
     def add(self, job: Job) -> None:
         """Count ``job`` in."""
         self.first_s, self.last_s = min(self.first_s, job.arrival_s), max(self.last_s, job.arrival_s)
-        seconds = [self._add(task) for task in job.graph.tasks]
-        self.longest_s = max(self.longest_s, job.graph.critical_path(seconds))
+        asked = _Asked(defaultdict(float))
+        path_s = job.graph.critical_path([self._add(task, asked) for task in job.graph.tasks])
+        share = 1 / path_s if path_s > 0 else 0.0
+        for name, gpu_s in asked.gpu_s.items():
+            self.gpu_s[name] += gpu_s
+            self.gpus_at_once[name] += gpu_s * share
+        self.core_s += asked.core_s
+        self.cores_at_once += asked.core_s * share
+        self.gb_s += asked.gb_s
+        self.gb_at_once += asked.gb_s * share
 
     @property
     def span_s(self) -> float:
-        """Over which the demand spreads: from first arrival to last, or the longest job, if that takes longer."""
-        return max(self.last_s - self.first_s, self.longest_s)
+        """From first arrival to last."""
+        return self.last_s - self.first_s
 
-    def _add(self, task: Task) -> float:
+    def _add(self, task: Task, asked: _Asked) -> float:
+        """Count the task in ``asked``; its shortest time."""
         names, types, weights = self._row(task)
         seconds = self._runtime.seconds(task, types)
         mean_s = 0.0
@@ -63,13 +86,13 @@ class Demand:
             if each_s < inf:
                 mean_s += weight * each_s
                 if task.gpus:
-                    self.gpu_s[name] += weight * each_s * task.instances * task.gpus
+                    asked.gpu_s[name] += weight * each_s * task.instances * task.gpus
         together = task.instances if task.gang else 1
         if task.gpus:
             self.instance_gpus = max(self.instance_gpus, task.gpus)
             self.gpus[names[-1]] = max(self.gpus[names[-1]], together * task.gpus)
-        self.core_s += mean_s * task.instances * task.cpus
-        self.gb_s += mean_s * task.instances * task.memory_gb
+        asked.core_s += mean_s * task.instances * task.cpus
+        asked.gb_s += mean_s * task.instances * task.memory_gb
         self.instance_cpus = max(self.instance_cpus, task.cpus)
         self.instance_gb = max(self.instance_gb, task.memory_gb)
         self.gang_cpus = max(self.gang_cpus, task.cpus * together)
@@ -101,22 +124,29 @@ def cluster_for(demand: Demand, load: float = LOAD) -> ClusterSection:
     There are nodes of the types that tasks name, and of those of the default cluster for tasks that name none; enough
     for the widest gang; and nodes without GPUs, where those with GPUs have too few cores or too little memory.
 
+    The load is over the time from the first arrival to the last. Where jobs last much longer than that, this would be
+    more than all of them ever use; the cluster is then as large as lets none wait.
+
     Raises:
         ConfigError: That would be more than any cluster has.
     """
-    per_s = 1 / (demand.span_s * load) if demand.span_s else 0.0
+
+    def needed_for(seconds: float, at_once: float) -> float:
+        """Units for the load; never more than all jobs hold at once if none waits."""
+        return min(seconds / (demand.span_s * load), at_once) if demand.span_s > 0 else at_once
+
     gpus = max(_NODE.gpus, _whole(demand.instance_gpus, "GPUs a node"))
     cpus = max(_NODE.cpus, float(_whole(demand.instance_cpus, "cores a node")))
     memory_gb = max(_NODE.memory_gb, float(_whole(demand.instance_gb, "GB a node")))
     node = _NODE.model_copy(update={"cpus": cpus, "memory_gb": memory_gb})
     groups = []
     for name, gpu_s in demand.gpu_s.items():
-        count = max(_whole(max(gpu_s * per_s, demand.gpus[name]) / gpus, "nodes"), 1)
+        count = max(_whole(max(needed_for(gpu_s, demand.gpus_at_once[name]), demand.gpus[name]) / gpus, "nodes"), 1)
         groups.append(node.model_copy(update={"name": name.lower(), "gpu": name, "gpus": gpus, "count": count}))
     there = sum(group.count for group in groups)
     needed = max(
-        demand.core_s * per_s / cpus,
-        demand.gb_s * per_s / memory_gb,
+        needed_for(demand.core_s, demand.cores_at_once) / cpus,
+        needed_for(demand.gb_s, demand.gb_at_once) / memory_gb,
         demand.gang_cpus / cpus,
         demand.gang_gb / memory_gb,
         0 if groups else 1,

@@ -80,8 +80,10 @@ class PerJob(NamedTuple):
         return cls(jct(made), wait(made), bounded_slowdown(made), gpu_s)
 
 
-def job_groups(made: Columns, per_job: PerJob, counted: Flags, of: Sequence[Label]) -> dict[str, JobGroup]:
-    """One group per priority or tenant, in its order; ``counted`` jobs make the distributions."""
+def job_groups(
+    made: Columns, per_job: PerJob, counted: Flags, of: Sequence[Label], measured: Flags
+) -> dict[str, JobGroup]:
+    """One group per priority or tenant of the ``measured`` jobs, in its order; ``counted`` ones make distributions."""
     names = sorted(set(of))
     place = {name: index for index, name in enumerate(names)}
     group = np.fromiter((place[name] for name in of), np.int64, len(of))
@@ -91,6 +93,7 @@ def job_groups(made: Columns, per_job: PerJob, counted: Flags, of: Sequence[Labe
         group[~np.isin(group, smaller_last[:_GROUPS])] = len(names)
         labels.append(_OTHER)
     order = np.argsort(group, kind="stable")
+    order = order[measured[order]]
     present, first = np.unique(group[order], return_index=True)
     return {
         labels[which]: _job_group(made, per_job, counted, members)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite, nan, sqrt
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ __all__ = [
     "mean",
     "not_done",
     "standings",
+    "without_repeats",
 ]
 
 METHOD = "geometric mean of per-seed ratios, Student's t on their logs, Holm over the table"
@@ -77,6 +78,9 @@ class RunMetrics(Protocol):
     def seed(self) -> int: ...
     @property
     def metrics(self) -> Mapping[str, Any]: ...
+
+
+LineT = TypeVar("LineT", bound=RunMetrics)
 
 
 class Mean(NamedTuple):
@@ -216,6 +220,13 @@ def standings(
     ]
 
 
+def without_repeats(lines: Sequence[LineT]) -> list[LineT]:
+    """The lines of the first seed only, if every seed has the same metrics (but for the clock); else all."""
+    first = {line.policy: line for line in reversed(lines)}
+    repeated = all(_but_clock(line) == _but_clock(first[line.policy]) for line in lines)
+    return [line for line in lines if line is first[line.policy]] if repeated else list(lines)
+
+
 def not_done(line: RunMetrics) -> int:
     """Jobs turned away or left unfinished."""
     return int(line.metrics.get("jobs_arrived", 0)) - int(line.metrics.get("jobs_completed", 0))
@@ -266,6 +277,10 @@ def _mean(values: Floats) -> Mean:
 def _plain_mean(lines: Iterable[RunMetrics], metric: str) -> float:
     values = [_number(line.metrics.get(metric)) for line in lines]
     return sum(values) / len(values)
+
+
+def _but_clock(line: RunMetrics) -> dict[str, Any]:
+    return {name: value for name, value in line.metrics.items() if name != "scheduler_us"}
 
 
 def _number(value: Any) -> float:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Literal, NamedTuple, get_type_hints
 
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.metrics.columns import Floats, Source, columns
+from dagsim.metrics.columns import Columns, Flags, Floats, Source, columns
 from dagsim.metrics.energy import DEFAULT_POWER, PowerModel, energy
 from dagsim.metrics.fairness import finish_time_fairness, jain, tenant_gpu_seconds, unfair_share
 from dagsim.metrics.groups import Distribution, GpuGroup, JobGroup, PerJob, gpu_groups, job_groups
@@ -88,18 +88,28 @@ class Summary:
         return dict(_flat(self))
 
 
-def summarize(source: Source, *, unfinished: Unfinished = "refuse", power: PowerModel = DEFAULT_POWER) -> Summary:
+def summarize(
+    source: Source,
+    *,
+    unfinished: Unfinished = "refuse",
+    power: PowerModel = DEFAULT_POWER,
+    measured: tuple[int, int | None] | None = None,
+) -> Summary:
     """Every metric of a schedule, O(n log n) in the rows of its log.
 
     ``unfinished`` says what becomes of jobs that were let in and have not completed: ``"refuse"`` makes every mean over
     jobs NaN, ``"horizon"`` counts them as completed at the end of the log (a lower bound), ``"drop"`` leaves them out
     (which favours schedulers that never finish the long ones).
 
+    ``measured`` counts only jobs ``measured[0]`` to ``measured[1]`` by arrival (a slice); what holds over time (GPUs
+    held, queues, energy, throughput) is then that between the first and the last arrival of these. Makespan, runs,
+    failures and shares of tenants remain those of the whole run.
+
     Raises:
-        InputError: Another value of ``unfinished``.
+        InputError: Another value of ``unfinished``, or no job is measured.
         ModelError: ``power`` does not fit a GPU type of the cluster.
     """
-    made = columns(source)
+    made, chosen = _window(source, measured)
     match unfinished:
         case "refuse":
             seen = made
@@ -109,23 +119,24 @@ def summarize(source: Source, *, unfinished: Unfinished = "refuse", power: Power
             seen = made.without_unfinished()
         case _:
             raise InputError(f"summary: unfinished must be refuse, horizon or drop, got {unfinished!r}")
-    jobs, counted = made.jobs, seen.jobs.accepted
-    completed = int(jobs.finished.sum())
+    jobs, counted = made.jobs, seen.jobs.accepted & chosen
+    completed = int((jobs.finished & chosen).sum())
+    rejected = jobs.rejected[chosen]
     per_job = PerJob.of(seen)
     rho = finish_time_fairness(made if unfinished == "drop" else seen)[counted]
     waiting, drawn = jobs_waiting(made), energy(made, power)
     comparable = completed and np.isfinite(seen.jobs.completed_s[counted]).all()
     return Summary(
         unfinished=unfinished,
-        jobs_arrived=len(jobs),
+        jobs_arrived=int(chosen.sum()),
         jobs_completed=completed,
-        jobs_unfinished=int(jobs.unfinished.sum()),
-        rejected_too_large=int((jobs.rejected == RejectReason.TOO_LARGE).sum()),
-        rejected_no_such_gpu=int((jobs.rejected == RejectReason.NO_SUCH_GPU).sum()),
-        rejected_by_policy=int((jobs.rejected == RejectReason.BY_POLICY).sum()),
-        rejected_no_place=int((jobs.rejected == RejectReason.NO_PLACE).sum()),
-        rejected_too_slow=int((jobs.rejected == RejectReason.TOO_SLOW).sum()),
-        blocking_rate=float((jobs.rejected > 0).sum() / len(jobs)) if len(jobs) else math.nan,
+        jobs_unfinished=int((jobs.unfinished & chosen).sum()),
+        rejected_too_large=int((rejected == RejectReason.TOO_LARGE).sum()),
+        rejected_no_such_gpu=int((rejected == RejectReason.NO_SUCH_GPU).sum()),
+        rejected_by_policy=int((rejected == RejectReason.BY_POLICY).sum()),
+        rejected_no_place=int((rejected == RejectReason.NO_PLACE).sum()),
+        rejected_too_slow=int((rejected == RejectReason.TOO_SLOW).sum()),
+        blocking_rate=float((rejected > 0).mean()) if len(rejected) else math.nan,
         jct_s=Distribution.of(per_job.jct_s[counted]),
         weighted_jct_s=_weighted_mean(per_job.jct_s[counted], jobs.weight[counted]),
         wait_s=Distribution.of(per_job.wait_s[counted]),
@@ -153,12 +164,32 @@ def summarize(source: Source, *, unfinished: Unfinished = "refuse", power: Power
         jain=jain(tenant_gpu_seconds(made).values()),
         rho_worst=float(rho.max()) if len(rho) else math.nan,
         rho_above_one=unfair_share(rho),
-        slo_attainment=slo_attainment(made),
+        slo_attainment=slo_attainment(_due(made, chosen)),
         scheduler_us=1e6 * made.decision_s / made.decisions if made.decisions and made.decision_s else math.nan,
-        by_priority=job_groups(made, per_job, counted, jobs.priority.tolist()),
-        by_tenant=job_groups(made, per_job, counted, jobs.tenant),
+        by_priority=job_groups(made, per_job, counted, jobs.priority.tolist(), chosen),
+        by_tenant=job_groups(made, per_job, counted, jobs.tenant, chosen),
         by_gpu=gpu_groups(made, power),
     )
+
+
+def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[Columns, Flags]:
+    """The columns over the measured stretch of arrivals, and which jobs are in it."""
+    made = columns(source)
+    chosen = np.ones(len(made.jobs), bool)
+    if measured is None:
+        return made, chosen
+    chosen[:] = False
+    chosen[slice(*measured)] = True
+    if not chosen.any():
+        last = "" if measured[1] is None else measured[1]
+        raise InputError(f"measure {measured[0]}:{last}: there are only {len(chosen)} jobs")
+    arrivals = made.jobs.arrival_s[chosen]
+    return replace(made, start_s=float(arrivals.min()), end_s=float(arrivals.max())), chosen
+
+
+def _due(made: Columns, chosen: Flags) -> Columns:
+    """The columns with no deadlines but those of the chosen jobs."""
+    return replace(made, jobs=replace(made.jobs, deadline_s=np.where(chosen, made.jobs.deadline_s, np.nan)))
 
 
 class Term(NamedTuple):

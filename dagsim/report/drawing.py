@@ -11,28 +11,33 @@ from dagsim.experiment.labels import sample_of, workload_label
 from dagsim.experiment.trace_info import TraceInfo
 from dagsim.metrics.standings import RunMetrics, Sample, standings
 from dagsim.report.comparison import metric_name
-from dagsim.report.plots import comparison, draw_all, save, workload
+from dagsim.report.plots import comparison, draw_all, save
+from dagsim.report.plots import workload as workload_figure
 
 __all__ = ["draw", "draw_comparison", "draw_trace"]
 
 
-def draw(folder: RunFolder, number: int | None = None, out: Path | None = None) -> list[Path]:
+def draw(folder: RunFolder, number: int | None = None, out: Path | None = None, kind: str = "png") -> list[Path]:
     """Draw finished run ``number``, by default the first, or, where several policies ran, how they compare.
 
-    The plots go to ``out``, by default ``plots/`` in the folder.
+    The plots go to ``out``, by default ``plots/`` in the folder, as png, pdf or svg files.
 
     Raises:
         InputError: There is no such run.
         RunFolderError: It cannot be read.
     """
     lines, out = folder.lines(), out or folder.path / "plots"
+    workload = workload_label(folder.config)
     if number is None and len({line.policy for line in lines}) > 1:
-        of = folder.config
-        return [draw_comparison(lines, out / "comparison.png", workload=workload_label(of), sample=sample_of(of))]
+        sample = sample_of(folder.config)
+        return [draw_comparison(lines, out / f"comparison.{kind}", workload=workload, sample=sample)]
     chosen = number or 0
     if chosen >= len(lines):
         raise InputError(f"{folder.path}: there is no run {chosen}; finished runs: {len(lines)}, counted from 0")
-    return draw_all(folder.schedule(chosen), out, f"{lines[chosen].policy}, seed {lines[chosen].seed}")
+    run = lines[chosen]
+    schedule = folder.schedule(chosen)
+    n = f"run {chosen + 1} of {len(lines)}, {len(schedule.jobs):,} jobs"
+    return draw_all(schedule, out, run.policy, f"{run.policy}, seed {run.seed}, {workload}: {n}", kind)
 
 
 def draw_comparison(
@@ -59,6 +64,6 @@ def draw_trace(info: TraceInfo, folder: Path) -> Path:
     path = folder / f"trace-{name.partition('.')[0] or 'info'}.png"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return save(workload(info.tally, name), path)
+        return save(workload_figure(info.tally, name), path)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None

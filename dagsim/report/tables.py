@@ -61,6 +61,9 @@ _IF_ANY = (
 )
 """Shown where one is not 0."""
 
+_LOAD = "of every GPU at its own full speed; utilization: GPUs held"
+"""The definition of the offered load (``workload.load``), which a policy reaches if it keeps all GPUs busy."""
+
 _SPREADS = ("tasks_per_job", "depth", "width", "work", "critical_path_s", "instances_per_task", "gpus_per_job")
 
 
@@ -147,7 +150,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     low, high = number(min(loads)), number(max(loads))
     notes = [f"cluster: {of}" for of in dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)]
     if any(loads):
-        notes += [f"offered load: {low if low == high else f'{low} to {high}'}"]
+        notes += [f"offered load: {low if low == high else f'{low} to {high}'} ({_LOAD})"]
     notes += [f"warning: {text}" for text in dict.fromkeys(of["warning"] for of in workloads if of["warning"])][:1]
     if (trace := workloads[0].get("trace")) is not None:
         notes += [f"trace ({trace['format']}): {trace['read']}"]

@@ -17,6 +17,7 @@ from dagsim.traces import Source, Trace, TraceOptions, open_trace, reader, recog
 from dagsim.traces.trace import shifted
 from dagsim.workload.jsonl import read_meta
 from dagsim.workload.load import Runtime, offered_load
+from dagsim.workload.measure import Measure, check_measure
 from dagsim.workload.windows import most_windows, spread_order, spread_windows
 
 __all__ = ["TraceFile"]
@@ -35,6 +36,8 @@ class TraceFile:
     windows: int | None = None
     """Disjoint windows, spread evenly over the whole trace, that experiments run on; left out: as many as there are
     seeds."""
+    measure: Measure | None = None
+    """Jobs by arrival, of each window if there are some, that metrics count, ``[first, last]``; left out: all."""
     kind: Literal["trace"] = "trace"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -42,6 +45,7 @@ class TraceFile:
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 2:
             raise ConfigError(f"window must be 2 jobs or more, or left out, got {self.window!r}")
+        check_measure(self.measure)
         if self.windows is not None and (self.window is None or self.windows < 1):
             raise ConfigError(f"windows must be 1 or more and come with window (jobs of each), got {self.windows!r}")
 

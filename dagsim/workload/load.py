@@ -38,6 +38,8 @@ class Load:
     cpu_load: float
     span_s: float
     jobs: int
+    longest_s: float = 0.0
+    """Seconds that the longest task takes on the fastest GPUs it may use."""
 
     @property
     def offered(self) -> float:
@@ -51,6 +53,11 @@ class Load:
             return None
         if self.offered == inf:
             return "all jobs arrive at once: the offered load has no meaning"
+        if self.longest_s > self.span_s:
+            return (
+                f"the jobs arrive within {self.span_s:,.0f} s, and one takes {self.longest_s:,.0f} s: a burst, of "
+                f"which an offered load of {self.offered:.3g} says little"
+            )
         return (
             f"the offered load {self.offered:.3g} is above 1: while jobs arrive the queue grows whatever the policy, "
             "and mean completion times depend on how many jobs there are"
@@ -71,6 +78,8 @@ class LoadMeter:
         """Seconds for which all GPUs would be busy."""
         self.cpu_s = 0.0
         """Seconds for which all cores would be busy."""
+        self.longest_s = 0.0
+        """Seconds of the longest task."""
         self._runtime = runtime
         self._types = cluster.gpu_types
         self._gpus = [float(sum(node.gpus for node in cluster.nodes if node.gpu == gpu)) for gpu in self._types]
@@ -80,6 +89,8 @@ class LoadMeter:
         """Count ``task`` in. A task that can run nowhere here offers no load: its job will be rejected."""
         if task.gpus or task.cpus:
             seconds = self._runtime.seconds(task, self._types)
+            if self.longest_s < (shortest := min(seconds)) < inf:
+                self.longest_s = shortest
             if task.gpus:
                 self.gpu_s += _busy(task.instances * task.gpus, self._gpus, seconds)
             if task.cpus:
@@ -92,7 +103,7 @@ class LoadMeter:
 
     def over(self, span_s: float, jobs: int) -> Load:
         """The load of what was added, had it arrived over ``span_s``."""
-        return Load(_per(self.gpu_s, span_s), _per(self.cpu_s, span_s), span_s, jobs)
+        return Load(_per(self.gpu_s, span_s), _per(self.cpu_s, span_s), span_s, jobs, self.longest_s)
 
 
 def offered_load(jobs: Iterable[Job], cluster: Cluster, runtime: Runtime) -> Load:

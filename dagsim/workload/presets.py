@@ -1,8 +1,13 @@
-"""Synthetic workloads by name (``dagsim list workloads``): starting points for configurations of your own."""
+"""Synthetic workloads by name (``dagsim list workloads``): starting points for configurations of your own.
+
+Short ones measure a burst: a cluster that starts and ends empty, a fair quantity of its own, but no steady state.
+The ``steady`` ones measure one: arrivals at a constant rate go on to the end, and neither end is counted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from dagsim.workload.alibaba import CPUS, DURATION_S, INSTANCES, Alibaba
@@ -32,12 +37,24 @@ _SHARDS = Independent(work=LogNormal(20.0, 1.0, 1.0, 600.0), instances=Whole(4, 
 _SHARED = Independent(gpus=Choice((0.25, 0.5, 1.0), (0.4, 0.3, 0.3)), instances=Constant(1.0))
 _URGENCY = Choice((0.0, 1.0, 2.0), (0.6, 0.3, 0.1))
 
+_STEADY = Synthetic(20_000, load_is="expected", arrivals=Poisson(), measure=(1000, -1000))
+
 PRESETS: Mapping[str, Preset] = {
-    "heterogeneous": Preset("100 bursty training jobs, gangs of 1 to 8, five measured models, load 0.9", Synthetic()),
-    "heterogeneous-dag": Preset(
-        "the same as DAGs: 15 % single tasks, else 3 to 8 tasks with 1 or 2 parents each", Synthetic(shape=RandomDag())
+    "heterogeneous": Preset(
+        "a burst of 100 training jobs, gangs of 1 to 8, five measured models, load 0.9", Synthetic()
     ),
-    "steady": Preset("1,000 training jobs that arrive as a Poisson process", Synthetic(1000, arrivals=Poisson())),
+    "heterogeneous-dag": Preset(
+        "the same as DAGs: 15 % single tasks, else 3 to 8 tasks of 1 or 2 parents each",
+        Synthetic(shape=RandomDag()),
+    ),
+    "steady": Preset(
+        "20,000 training jobs that arrive as a Poisson process; 1,000 at each end are not counted", _STEADY
+    ),
+    "steady-dag": Preset("the same as DAGs of 3 to 8 tasks, 15 % of one", replace(_STEADY, shape=RandomDag())),
+    "steady-heavy-tailed": Preset(
+        "the same with Pareto-tailed work for a fifth of the jobs, load 0.8",
+        replace(_STEADY, load=0.8, sizes=Independent(work=_MOSTLY_SHORT)),
+    ),
     "diurnal": Preset(
         "2,000 training jobs over some days; afternoons are three times as busy as nights",
         Synthetic(2000, 0.7, arrivals=Diurnal()),
@@ -48,7 +65,7 @@ PRESETS: Mapping[str, Preset] = {
         Synthetic(1000, 0.8, arrivals=Poisson(), sizes=Independent(work=_MOSTLY_SHORT)),
     ),
     "correlated": Preset(
-        "400 bursty jobs: the longer, the more GPUs and the lower the priority", Synthetic(400, sizes=Correlated())
+        "a burst of 400 jobs: the longer, the more GPUs and the lower the priority", Synthetic(400, sizes=Correlated())
     ),
     "deadlines": Preset(
         "300 training jobs of three tenants and three priorities, due after 1.5 to 5 times their ideal time",

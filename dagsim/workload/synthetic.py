@@ -21,6 +21,7 @@ from dagsim.model.streams import stream
 from dagsim.workload.arrivals import Arrivals, Batch, Bursty
 from dagsim.workload.distributions import Distribution
 from dagsim.workload.load import LoadMeter, Runtime
+from dagsim.workload.measure import Measure, check_measure
 from dagsim.workload.shapes import Parents, Shape, Single
 from dagsim.workload.sizes import Columns, Draws, Independent, Sizes
 
@@ -71,6 +72,8 @@ class Synthetic:
     tenants: tuple[str, ...] = ()
     slack: Distribution | None = None
     output_gb: Distribution | None = None
+    measure: Measure | None = None
+    """Jobs by arrival that metrics count, ``[first, last]``; left out: all."""
     kind: Literal["synthetic"] = "synthetic"
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -82,6 +85,7 @@ class Synthetic:
             raise WorkloadError(f"workload: count must be at least 1, got {self.count!r}")
         if not 0 < self.load < inf:
             raise WorkloadError(f"workload: load must be above 0, got {self.load!r}")
+        check_measure(self.measure, self.count)
         if self.load_is not in ("exact", "expected"):
             raise WorkloadError(f"workload: load_is must be exact or expected, got {self.load_is!r}")
 

@@ -159,3 +159,20 @@ def test_columns_give_the_same_summary(random_schedule):
 
 def test_a_distribution_of_one_value_is_that_value():
     assert Distribution.of(np.array([3.0])) == Distribution(3.0, 3.0, 3.0, 3.0)
+
+
+def test_only_measured_jobs_are_counted(made):
+    whole, part = (summarize(three_jobs(made), measured=measured) for measured in (None, (1, 3)))
+    assert (part.jobs_arrived, part.jobs_completed, part.rejected_too_large) == (2, 2, 0)
+    assert part.jct_s.mean == 25.0  # of 10, 30 and 20 s the last two
+    assert {name: group.arrived for name, group in part.by_tenant.items()} == {"ann": 1, "bob": 1}
+    assert part.slo_attainment == 0.0  # bob's deadline; ann's met one is not measured
+    assert part.horizon_s == 10.0  # from the arrival of the second job to that of the third
+    assert part.utilization == pytest.approx((10 + 5) / 20)  # both runs hold a GPU at first, one of them for 5 s
+    assert part.makespan_s == whole.makespan_s
+    assert summarize(three_jobs(made), measured=(0, None)).jct_s == whole.jct_s
+
+
+def test_measuring_no_job_is_refused(made):
+    with pytest.raises(InputError, match="measure 7:: there are only 4 jobs"):
+        summarize(three_jobs(made), measured=(7, None))

@@ -72,3 +72,25 @@ def test_the_offered_load_is_near_what_was_aimed_at(task: Task) -> None:
 def test_a_cluster_that_cannot_be_is_refused(task: Task, what: str) -> None:
     with pytest.raises(ConfigError, match=f"asks for a cluster of .* {what}, and no more than"):
         sized([Job.single("j", task), Job.single("k", Task("t", 1), 5.0)], Recorded())
+
+
+def test_one_long_job_does_not_shrink_the_cluster() -> None:
+    # 200 jobs of 720 s on 2 GPUs in an hour keep 80 busy, one of a day another 24: 115.6 at a load of 0.9.
+    task = Task("t", 720, gpus=2, gpu_types=("V100",))
+    day = Job.single("day", Task("t", 86_400, gpus=1, gpu_types=("V100",)), 3600.0)
+    jobs = [*hourly(task, 200), day]
+    section = sized(jobs, Recorded())
+    assert sum(group.count * group.gpus for group in section.groups) == 120
+    load = offered_load(jobs, Config(cluster=section).build_cluster(), Recorded()).offered
+    assert load == pytest.approx((200 * 1440 + 86_400) / (120 * 3600))
+
+
+def test_a_burst_gets_what_it_uses_at_once_and_no_more() -> None:
+    jobs = [Job.single(str(place), Task("t", 1e6, gpus=1, gpu_types=("T4",)), float(place)) for place in range(6)]
+    section = sized(jobs, Recorded())
+    assert {group.name: group.count for group in section.groups} == {"t4": 1}
+    load = offered_load(jobs, Config(cluster=section).build_cluster(), Recorded())
+    assert load.warning == (
+        "the jobs arrive within 5 s, and one takes 1,000,000 s: a burst, of which "
+        "an offered load of 1.5e+05 says little"
+    )

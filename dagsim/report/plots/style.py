@@ -23,6 +23,7 @@ __all__ = [
     "SHORTEST_S",
     "Unit",
     "dress",
+    "entitle",
     "figure",
     "headline",
     "log_seconds",
@@ -41,6 +42,8 @@ SHORTEST_S = 1e-3
 """Shorter times are drawn as this on a logarithmic axis."""
 
 _DPI = 150
+_DATED = {".png": "Software", ".pdf": "CreationDate", ".svg": "Date"}
+"""What else changes from one writing to the next."""
 
 
 class Unit(NamedTuple):
@@ -114,8 +117,13 @@ def headline(axes: Axes, text: str, note: str = "") -> None:
         axes.set_title(note, loc="right", fontsize=9, color=GREY, pad=10)
 
 
-def log_seconds(axes: Axes, which: Literal["x", "y"], low: float, high: float) -> None:
-    """A logarithmic axis of seconds around ``low`` to ``high``, with ticks at 1 s, 10 s, 1 min, ..., at least two."""
+def entitle(drawn: Figure, text: str) -> None:
+    """A line above the whole figure that says what it is of."""
+    drawn.suptitle(text, x=0.01, ha="left", fontsize=9, color=GREY)
+
+
+def log_seconds(axes: Axes, which: Literal["x", "y"], low: float, high: float, most: int = 8) -> None:
+    """A logarithmic axis of seconds around ``low`` to ``high``, with two to ``most`` ticks at 1 s, 10 s, 1 min, ..."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     axis = axes.xaxis if which == "x" else axes.yaxis
@@ -126,6 +134,7 @@ def log_seconds(axes: Axes, which: Literal["x", "y"], low: float, high: float) -
         first = max((mark for mark in marks if mark <= first), default=first)
         last = min((mark for mark in marks if mark >= last), default=last)
     shown = [mark for mark in marks if first <= mark <= last]
+    shown = shown[:: -(-len(shown) // most)]
     axis.set_major_locator(FixedLocator(shown))
     axis.set_major_formatter(FixedFormatter([marks[mark] for mark in shown]))
     axis.set_minor_locator(NullLocator())
@@ -149,7 +158,10 @@ def nothing(axes: Axes, text: str) -> None:
 def save(drawn: Figure, path: Path) -> Path:
     """Write the figure; equal figures give equal bytes under one version of matplotlib. Returns ``path``."""
     if path.suffix != ".png":
-        drawn.savefig(path)
+        from matplotlib import rc_context
+
+        with rc_context({"svg.hashsalt": "dagsim"}):  # for this file only
+            drawn.savefig(path, metadata={_DATED[path.suffix]: None} if path.suffix in _DATED else None)
         return path
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

@@ -30,6 +30,8 @@ __all__ = ["workload"]
 
 _BINS = 60
 _MOST_BARS = 10
+_MOST_SIGNS = 30
+"""Longer labels altogether would run into each other side by side."""
 
 
 def workload(tally: Tally, name: str) -> Figure:
@@ -63,7 +65,7 @@ def _work(axes: Axes, work: np.ndarray) -> None:
         return
     shown = np.maximum(work, SHORTEST_S)
     _cdf(axes, shown, "", BLUE)
-    log_seconds(axes, "x", float(shown.min()), float(shown.max()))
+    log_seconds(axes, "x", float(shown.min()), float(shown.max()), most=5)
 
 
 def _counts(axes: Axes, instances: np.ndarray) -> None:
@@ -83,6 +85,8 @@ def _bars(axes: Axes, counts: Mapping[str, int]) -> None:
         shown["others"] = sum(counts.values()) - sum(shown.values())
     axes.bar(list(shown), list(shown.values()), color=BLUE, width=0.6)
     axes.set_xlim(-0.6, max(len(shown), 4) - 0.4)
+    if sum(map(len, shown)) > _MOST_SIGNS:
+        axes.tick_params(axis="x", labelrotation=45)
     whole_numbers(axes)
 
 
