@@ -49,7 +49,7 @@ class ObservationBounds:
 
     @classmethod
     def of(cls, tensors: Mapping[str, torch.Tensor]) -> ObservationBounds:
-        """What ``to_tensors`` gave."""
+        """The inverse of ``to_tensors``."""
         return cls({name: (limits[0].numpy(), limits[1].numpy()) for name, limits in tensors.items()})
 
 

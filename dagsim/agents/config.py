@@ -342,7 +342,7 @@ class TrainConfig:
 
     @property
     def cloned(self) -> WarmStart | None:
-        """How a heuristic is imitated first, spelled out; ``None`` if none is."""
+        """The imitation of a heuristic at first, spelled out; ``None`` if none is."""
         return WarmStart(self.warm_start) if isinstance(self.warm_start, str) else self.warm_start
 
 

@@ -67,7 +67,7 @@ class FluidWitness:
         return [self._task_s.left(job) for job in self._kernel.cluster.jobs]
 
     def hindsight(self) -> list[tuple[float, float]]:
-        """When each job came (s), and its executor-seconds."""
+        """The arrival (s) and the executor-seconds of each job."""
         jobs = self._kernel.episode.jobs
         return [(job.arrival_ms / 1000, self._task_s.whole(job)) for job in jobs]
 

@@ -20,7 +20,7 @@ Preset = Literal["flat", "dict", "candidates", "graph"]
 
 @dataclass(frozen=True, slots=True)
 class EnvConfig:
-    """What an action is, what is observed, and when an episode is cut off.
+    """Settings: actions, observations, and the end of episodes.
 
     ``level`` says what is chosen: a ``job`` (its task with the longest path, on the fastest type with room), a
     ``task``, a pair of ``task_type``, or that and how many instances start at once (``task_type_par``: one, half or

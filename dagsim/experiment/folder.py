@@ -129,7 +129,7 @@ class RunFolder:
 
     @property
     def state(self) -> State:
-        """How the run stands, by ``status.json``."""
+        """The state of the run, by ``status.json``."""
         status = _read_json(self.path / "status.json")
         if not isinstance(status, dict) or status.get("state") not in get_args(State):
             raise RunFolderError(f"{self.path / 'status.json'}: its state is none of {', '.join(get_args(State))}")

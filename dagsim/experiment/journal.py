@@ -140,7 +140,7 @@ class Journal:
                 file.unlink(missing_ok=True)
 
     def _written(self) -> dict[str, int]:
-        """How long each file is with the last finished run, and no more."""
+        """The length of each file with the last finished run."""
         if self._ends is None:
             runs, timing = (_whole_lines(self.path / name) for name in (_RUNS, _TIMING))
             runs = runs[: len(timing)]

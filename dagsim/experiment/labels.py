@@ -15,7 +15,7 @@ __all__ = ["sample_of", "workload_label"]
 
 
 def sample_of(config: Config) -> Sample:
-    """What one seed of the experiment is a sample of."""
+    """The sample that one seed of the experiment is."""
     if config.system.kind != "cluster" or not isinstance(config.workload, TraceFile):
         return Sample.SEED
     return Sample.TRACE if config.workload.window is None else Sample.WINDOW

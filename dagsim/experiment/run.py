@@ -41,7 +41,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far an experiment is."""
+    """The progress of an experiment."""
 
     policy: str
     seed: int
@@ -90,7 +90,7 @@ def runs_of(policies: Sequence[str], seeds: Sequence[int]) -> list[Run]:
 
 
 def steps(runs: Sequence[Run], watch: Watch, before: int = 0) -> Callable[[int, int, int], None]:
-    """What ``in_order`` tells, as steps of an experiment of which ``before`` runs were finished already."""
+    """The steps that ``in_order`` tells of; ``before`` runs were finished already."""
 
     def heard(index: int, done: int, jobs: int) -> None:
         watch(Step(*runs[index], before + done, before + len(runs), jobs))
@@ -190,7 +190,7 @@ class Timed:
         self.decisions = 0
 
     def decide(self, view: View) -> Iterator[Any]:
-        """What the policy decides, as it comes.
+        """The decisions of the policy, as they come.
 
         Raises:
             PolicyFailed: The policy raised something that is no error of dagsim.

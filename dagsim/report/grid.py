@@ -15,7 +15,7 @@ __all__ = ["Grid", "Look"]
 
 
 class Look(StrEnum):
-    """What a table is printed as."""
+    """The form that a table is printed in."""
 
     TEXT = "text"
     MARKDOWN = "markdown"

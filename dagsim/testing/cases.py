@@ -73,7 +73,7 @@ class Case:
         return True
 
     def faults(self, make: Callable[[], ClusterPolicy]) -> list[str]:
-        """What is wrong with the schedule under a policy, by its log alone.
+        """The faults of the schedule under a policy, by its log alone.
 
         Raises:
             IllegalDecision, Stalled: As ``drive``.

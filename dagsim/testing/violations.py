@@ -65,7 +65,7 @@ def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
 
 @dataclass(slots=True)
 class _Running:
-    """What the rows of one run have said so far."""
+    """The rows of one run so far, gathered."""
 
     job: int
     task: int
@@ -137,7 +137,7 @@ class _Reading:
                 self.fell_s[row.node] = row.time_s
 
     def close(self, keeps_work: bool, whole: bool) -> None:
-        """What can be said only at the end."""
+        """The checks that wait for the end."""
         if whole:
             left = [job for job in range(len(self.jobs)) if self.state.get(job) not in ("completed", "rejected")]
             if left:
@@ -162,7 +162,7 @@ class _Reading:
                     yield number, index
 
     def fits(self, job: int, task: int) -> bool:
-        """Whether the nodes that are up could hold an instance, of a gang all, if they were empty."""
+        """True if the nodes that are up could hold an instance, of a gang all, if they were empty."""
         asked = self.jobs[job].tasks[task]
         room: Counter[GpuType | None] = Counter()
         for place, node in enumerate(self.nodes):
@@ -326,7 +326,7 @@ class _Reading:
 
 
 def _allows(task: Task, node: Node) -> bool:
-    """Whether the node is of a kind that may run the task."""
+    """True if the node is of a kind that may run the task."""
     if node.gpu is None:
         return not task.gpus and task.gpu_types is None
     return task.gpu_types is None or node.gpu.name in {canonical(name) for name in task.gpu_types}

@@ -118,11 +118,11 @@ class TraceOptions:
             raise ConfigError(f"timezone must be an IANA name like Europe/Berlin, got {self.timezone!r}") from None
 
     def named_gpus(self) -> dict[str, str]:
-        """What ``gpu_names`` says, by the site's names in lower case."""
+        """The entries of ``gpu_names``, by the site's names in lower case."""
         return named_gpus(self.gpu_names)
 
     def mapping(self) -> dict[str, str]:
-        """What ``map`` says: our names of columns, and the file's.
+        """The entries of ``map``: our names of columns, and the file's.
 
         Raises:
             ConfigError: A part is no pair of names, or a name is given twice.

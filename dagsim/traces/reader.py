@@ -36,7 +36,8 @@ class Reader(Protocol):
         ...
 
     def nearly(self, source: Source) -> str | None:
-        """Why the source is not quite of this format, and which command would help; nothing if it is of another."""
+        """The reason why the source is not quite of this format, and which command would help; nothing if it is of
+        another."""
         return None
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:

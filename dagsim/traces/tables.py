@@ -44,11 +44,11 @@ class Table:
         """What the columns are called, in lower case; of JSON lines, the fields of the first."""
 
     def name(self, ours: str) -> str:
-        """What the file calls the column that we call ``ours``."""
+        """The file's name of the column ``ours``."""
         return self._mapping.get(ours, ours)
 
     def has(self, ours: str) -> bool:
-        """Whether there is such a column."""
+        """True if there is such a column."""
         return self.name(ours).lower() in self.names
 
     def check(self, allowed: Sequence[str]) -> None:
@@ -91,7 +91,7 @@ class Table:
 
 
 def likely(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
-    """Which of ``names`` seem to hold what we call ``wanted``: the same name, or one that others use for it."""
+    """The ``names`` that seem to hold what we call ``wanted``: the same name, or one that others use for it."""
     found = {}
     for ours in wanted:
         same = next((name for name in (ours, *_SYNONYMS.get(ours, ())) if name in names), None)

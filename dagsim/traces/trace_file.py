@@ -95,7 +95,7 @@ class TraceFile:
         return replace(self, window=None, windows=None, options=replace(self.options, load=None))
 
     def _place(self, seed: int, jobs: int) -> range:
-        """Where the window of ``seed`` lies in ``jobs`` jobs."""
+        """The place of the window of ``seed`` in ``jobs`` jobs."""
         assert self.window is not None
         part = part_of(seed)
         low, high = (round(fraction * jobs) for fraction in part)

@@ -1,4 +1,4 @@
-"""Which jobs of a run are measured: a stretch of them by arrival; all others run, too, but are not counted."""
+"""Measured jobs of a run: a stretch of them by arrival; all others run, too, but are not counted."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class DecimaNet(ActorNet):
 
     @property
     def _of_stage(self) -> int:
-        """How many of the first columns of an embedding are about the stage."""
+        """The number of first columns of an embedding that are about the stage."""
         return len(STAGE) + self.hidden
 
     def embed(self, graphs: Graphs) -> Tensor:

@@ -49,7 +49,7 @@ _SEQUENCES_PER_SEED = 50_000
 
 
 class Progress(NamedTuple):
-    """How far a training is."""
+    """The progress of a training."""
 
     what: str
     done: int

@@ -58,7 +58,7 @@ def comparison(ranked: Sequence[PolicyResult], metric: str = "mean JCT", workloa
 
 
 def _method(ranked: Sequence[PolicyResult]) -> str:
-    """Which ratios and intervals these are, and of how many seeds."""
+    """The kind of ratios and intervals, and the number of seeds."""
     n = max((each.pair.n for each in ranked if each.pair is not None), default=0)
     if not n or ranked[0].sample is Sample.TRACE:
         return "one trace: ratios without intervals"

@@ -1,4 +1,4 @@
-"""When GPUs are expected to be free, by the estimates of the runs under way."""
+"""Times at which GPUs are expected to be free, by the estimates of the runs under way."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ class ExpectedFree:
         return self._machines.idle_gpus(type_) + ending
 
     def shadow(self, gpus: float, type_: int) -> tuple[float, float]:
-        """When ``gpus`` GPUs of the type are expected to be idle, and how many more are then; everything that ends at
-        that time counts. ``(inf, 0)`` if they never are."""
+        """The time when ``gpus`` GPUs of the type are expected to be idle, and how many more are then; everything that
+        ends at that time counts. ``(inf, 0)`` if they never are."""
         now = self._view.now
         missing = gpus - self._machines.idle_gpus(type_)
         shadow_s = now if missing <= 0 else inf

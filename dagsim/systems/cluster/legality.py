@@ -78,7 +78,7 @@ def stopped(kernel: ClusterKernel, run_id: object) -> Run:
 
 
 def wake_up(now: float, until_s: object) -> float:
-    """When a ``Wait`` ends.
+    """The end of a ``Wait``.
 
     Raises:
         IllegalDecision: That is no time to come.
@@ -106,7 +106,7 @@ def applicant(kernel: ClusterKernel, number: object) -> JobState:
 
 
 def _why_not_ready(kernel: ClusterKernel, task: TaskState) -> str:
-    """Why the task cannot start in this simulation now; empty if it can."""
+    """The reason why the task cannot start in this simulation now; empty if it can."""
     if task in kernel.frontier.ready:
         return ""
     number = task.job.number

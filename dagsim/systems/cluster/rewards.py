@@ -49,7 +49,7 @@ class _PerJob(Accrual):
         self._schedule = schedule
 
     def weight(self, job: int) -> float:
-        """What a second of the job counts."""
+        """The weight of a second of the job."""
         return 1.0
 
     def take(self, row: Row) -> None:

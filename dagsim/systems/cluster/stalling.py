@@ -1,4 +1,4 @@
-"""When and why a simulation has stalled: what waits, and what keeps it from going on."""
+"""Stalled simulations: time and reason: what waits, and what keeps it from going on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAMED = 5
 
 
 def is_hopeless(kernel: ClusterKernel) -> bool:
-    """Whether nothing that waits will ever have room, as nodes have left for good and nobody is to arrive: a policy
+    """True if nothing that waits will ever have room, as nodes have left for good and nobody is to arrive: a policy
     that asks to be woken again and again would do so for ever. Only of a kernel where nothing runs."""
     ready = kernel.frontier.ready
     if kernel._jobs_left or kernel.applicants or not ready:
@@ -28,7 +28,7 @@ def is_hopeless(kernel: ClusterKernel) -> bool:
 
 
 def _could_fit(kernel: ClusterKernel, demand: DemandClass, lasting: list[bool]) -> bool:
-    """Whether the nodes that are or will be up hold an instance, of a gang all of it."""
+    """True if the nodes that are or will be up hold an instance, of a gang all of it."""
     for type_ in demand.types:
         empty = (
             NodeState(machine.index, machine.node, type_)
@@ -61,7 +61,7 @@ def why_stalled(kernel: ClusterKernel) -> str:
 
 
 def _why_stuck(kernel: ClusterKernel, task: TaskState) -> str:
-    """Why there is no room for the task although nothing runs."""
+    """The reason why there is no room for the task although nothing runs."""
     types = task.demand.types
     lasting = kernel.lasting()
     machines = [machine for machine in kernel.machines.list if machine.type in types]

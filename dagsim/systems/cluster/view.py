@@ -95,8 +95,8 @@ class ClusterView:
 
     @property
     def expected_free(self) -> ExpectedFree:
-        """When GPUs are expected to be free: an index shared by all who ask, made when the first one does. Ask for it
-        anew at each decision."""
+        """Times at which GPUs are expected to be free: an index shared by all who ask, made when the first one does.
+        Ask for it anew at each decision."""
         known = self.index(ExpectedFree, lambda: ExpectedFree(self))
         known.refresh()
         return known

@@ -1,4 +1,4 @@
-"""What every placement must obey, whoever made it."""
+"""The rules that every placement obeys, whoever made it."""
 
 from __future__ import annotations
 

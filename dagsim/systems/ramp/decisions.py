@@ -1,4 +1,4 @@
-"""What is decided of a job: how its operations are split, where the pieces go, and in what order all of it runs.
+"""Decisions about a job: how its operations are split, where the pieces go, and in what order all of it runs.
 
 A policy sends a ``Partition``; the kernel's rules make the five values of a ``Plan`` of it. All are frozen, and say
 which job they are for.
@@ -56,7 +56,7 @@ class OpPlacement(NamedTuple):
 
 
 class OpSchedule(NamedTuple):
-    """Which pass operation a server runs first: among those that are ready, the one of the highest rank.
+    """The order of the operations of a server: among those that are ready, the one of the highest rank.
 
     One order per GPU type in use (``ranks[type][pass operation]``).
     """
@@ -66,7 +66,7 @@ class OpSchedule(NamedTuple):
 
 
 class DepPlacement(NamedTuple):
-    """Which channels the job's dependencies take: every one the direct channel of its pair of servers.
+    """The channels of the job's dependencies: every one the direct channel of its pair of servers.
 
     ``channels`` is a bit mask over the topology's channels (its ``route`` numbers them).
     """
@@ -76,7 +76,7 @@ class DepPlacement(NamedTuple):
 
 
 class DepSchedule(NamedTuple):
-    """Which dependency has a channel first: of those that are ready the shortest (SRPT), else the one ready first."""
+    """The order of dependencies on a channel: of those that are ready the shortest (SRPT), else the one ready first."""
 
     job: int
     shortest_first: bool = True

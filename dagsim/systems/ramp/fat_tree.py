@@ -91,7 +91,7 @@ class FatTree:
         return 4 * self.hop_s + size_bytes * self.oversubscription / self.link_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> tuple[int, int]:
-        """How many leaves take part, and the most servers of any one."""
+        """The number of leaves that take part, and the max servers of any one."""
         counts: dict[int, int] = {}
         for server in servers:
             counts[server // self.per_leaf] = counts.get(server // self.per_leaf, 0) + 1

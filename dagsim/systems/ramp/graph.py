@@ -147,7 +147,7 @@ class ComputationGraph:
 
     @property
     def dep_bytes(self) -> float:
-        """What the edges of both passes carry unsplit: each the output of the end it starts from."""
+        """The bytes that the edges of both passes carry unsplit: each the output of the end it starts from."""
         outputs = [op.activation_bytes for op in self.ops]
         return sum(outputs[parent] + outputs[child] for parent, child in self.edges) + outputs[self.last]
 

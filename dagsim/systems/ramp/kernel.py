@@ -28,7 +28,7 @@ __all__ = ["Outcome", "RampKernel", "Running"]
 
 
 class Outcome(NamedTuple):
-    """What became of one job."""
+    """The outcome of one job."""
 
     job: RampJob
     degrees: tuple[int, ...] = ()
@@ -141,7 +141,7 @@ class RampKernel:
         return self._degrees
 
     def outlook(self, degree: int, placer: str | None = None) -> Outlook | None:
-        """Where the job that waits would run at this degree, and for how long; None where it cannot be placed now."""
+        """The place and time of the job that waits at this degree; None where it cannot be placed now."""
         job = self.queued
         parts = self.planner.parts(job.graph, degree)
         placement = self.planner.place(parts, self.occupied, placer)
@@ -287,7 +287,7 @@ class RampKernel:
         return self.planner.place(parts, self.occupied) is not None
 
     def _facts(self, job: RampJob) -> JobFacts:
-        """What stays known of a job; its ideal is the critical path, split as far as can be, with free transfers."""
+        """Facts of a job; its ideal is the critical path, split as far as can be, with free transfers."""
         ideal_s = job.steps * self.planner.shortest_step_s(job.graph)
         deadline_s = job.arrival_s + job.acceptable_s
         gpus = float(min(self.planner.rules.max_degree, self.planner.fabric.servers))

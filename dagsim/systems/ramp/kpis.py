@@ -81,7 +81,7 @@ class JobRow(NamedTuple):
 
 
 def cause(outcome: Outcome) -> str | None:
-    """Why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or ``unfinished`` at the end."""
+    """The reason why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or ``unfinished`` at the end."""
     if outcome.reason is not None:
         return _CAUSES[outcome.reason]
     return "unfinished" if outcome.started and outcome.completed_s is None else None
@@ -191,7 +191,7 @@ def _of_blocked(rows: list[JobRow]) -> dict[str, float]:
 
 
 def _asked(prefix: str) -> dict[str, str]:
-    """What is known of every job, whatever became of it."""
+    """Figures of every job, whatever its outcome."""
     return {
         f"{prefix}_job_sequential_completion_time": "sequential_s",
         f"{prefix}_max_acceptable_job_completion_time": "acceptable_s",
@@ -202,7 +202,7 @@ def _asked(prefix: str) -> dict[str, str]:
 
 
 def _load(rows: list[JobRow]) -> dict[str, float]:
-    """What the jobs bring in bytes over the time to the next arrival."""
+    """The load of the jobs in bytes over the time to the next arrival."""
     rates = [
         (row.demand_memory_bytes + row.demand_dep_bytes) / (following.arrival_s - row.arrival_s)
         for row, following in pairwise(rows)

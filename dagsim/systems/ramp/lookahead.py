@@ -282,7 +282,7 @@ def _inverse(ranks: tuple[int, ...]) -> list[int]:
 
 
 def _of_some(bundle: Bundle, pieces: list[int], of: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """What only some pieces of the source send: arrivals per piece of the target, and the channels."""
+    """The parts that only some pieces of the source send: arrivals per piece of the target, and the channels."""
     counts = [0] * of[bundle.target]
     channels = 0
     for piece in pieces:

@@ -30,7 +30,7 @@ class Memo:
         self.misses = 0
 
     def get(self, key: Hashable) -> Step | None:
-        """What is known for the key."""
+        """The value kept for the key."""
         step = self._steps.get(self._name(key))
         if step is None:
             self.misses += 1

@@ -26,7 +26,7 @@ _KEPT = 100_000
 
 
 class Outlook(NamedTuple):
-    """What one degree would come to for a job now: where it would run, and for how long."""
+    """The outlook of one degree for a job now: its place and its time."""
 
     parts: PartitionedGraph
     placement: OpPlacement
@@ -55,7 +55,7 @@ class Outlook(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """What a job sends over channels in a step, and over how many."""
+    """The traffic of a job in a step, and its channels."""
 
     flow_bytes: float
     channels: int
@@ -190,7 +190,7 @@ class Planner:
         )
 
     def traffic(self, parts: PartitionedGraph, placement: OpPlacement) -> Traffic:
-        """What goes over channels on those servers."""
+        """The traffic over channels on those servers."""
         near = (parts.graph.digest, parts.splits, placement)
         known = self._traffic.get(near)
         if known is None:

@@ -112,7 +112,7 @@ class Ramp:
         return self.latency_s + size_bytes / self.channel_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> tuple[int, int, int]:
-        """How many groups, racks and servers (by their number in a rack) take part."""
+        """The number of groups, racks and servers (by their number in a rack) that take part."""
         places = [self.places[server] for server in servers]
         groups, racks, numbers = (len({place[axis] for place in places}) for axis in range(3))
         return groups, racks, numbers

@@ -12,7 +12,7 @@ __all__ = ["DDLS", "PLAIN", "Rules"]
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How jobs are split, timed, offered and accepted.
+    """Rules for splitting, timing, offering and accepting jobs.
 
     Raises:
         ConfigError: A quantum that is not positive, a degree below 1, or a negative tolerance.

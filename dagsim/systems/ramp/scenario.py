@@ -123,7 +123,7 @@ class RampScenario:
 
     @property
     def planner(self) -> Planner:
-        """What partitions, places and times jobs on this fabric; shared by all kernels of the scenario."""
+        """The planner that partitions, places and times jobs on this fabric; shared by all kernels of the scenario."""
         made: _Made = self._made
         if made.planner is None:
             made.planner = Planner(

@@ -61,7 +61,7 @@ class Switch:
         return self.latency_s + size_bytes / self.link_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> int:
-        """How many take part."""
+        """The number that take part."""
         return len(servers)
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:

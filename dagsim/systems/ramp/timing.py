@@ -1,4 +1,4 @@
-"""What each dependency takes on the servers chosen: nothing on one server, else a transfer or a share in a collective.
+"""The time of each dependency on the servers chosen: nothing on one server, else a transfer or a share in a collective.
 
 The dependencies of an operation that end together form one *bundle*: those to one other operation, at one price.
 """

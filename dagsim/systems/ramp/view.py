@@ -69,7 +69,7 @@ class View:
 
     @property
     def rules(self) -> Rules:
-        """What the model takes for granted."""
+        """The rules of the model."""
         return self._kernel.planner.rules
 
     @property
@@ -78,7 +78,7 @@ class View:
         return self._kernel.remaining_s()
 
     def outlook(self, degree: int, placer: str | None = None) -> Outlook | None:
-        """Where the job would run at this degree, and for how long; None where it cannot be placed now."""
+        """The place where the job would run at this degree, and for how long; None where it cannot be placed now."""
         return self._kernel.outlook(degree, placer)
 
     def stream(self, name: str) -> np.random.Generator:
@@ -87,7 +87,7 @@ class View:
 
 
 class Policy(Protocol):
-    """What decides."""
+    """A policy."""
 
     def decide(self, view: View) -> Iterable[Partition]:
         """One decision for the job that waits; none turns it away."""

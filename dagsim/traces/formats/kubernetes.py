@@ -259,7 +259,7 @@ def _by_slot(pieces: list[Piece]) -> list[list[Piece]]:
 
 
 def _scheduled(source: Source) -> dict[str, float]:
-    """When pods were bound, by their uid, as events say it."""
+    """The times when pods were bound, by their uid, as events say it."""
     found: dict[str, float] = {}
     for file in source.files:
         if not file.matches(*_EVENTS):

@@ -223,7 +223,7 @@ class _Reading:
 
 
 def _chunks(said: Mapping[str, str]) -> list[_Chunk]:
-    """What a job asked for, equal chunks together.
+    """The demand of a job, equal chunks together.
 
     Raises:
         Dirty: A number is impossible.

@@ -240,7 +240,7 @@ def _task(fields: Mapping[str, str], options: TraceOptions) -> Task:
 
 
 def _seconds(fields: Mapping[str, str]) -> float:
-    """How long it ran."""
+    """The time that it ran."""
     said = fields["duration_s"]
     if said:
         return duration_s(said, "duration_s") or 0.0 if ":" in said else number(said, "duration_s")

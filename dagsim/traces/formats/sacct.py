@@ -252,7 +252,7 @@ class _Reading:
                 return row["Account"] or row["User"]
 
     def _ran_s(self, place: int, row: dict[str, str], start_s: float | None, end_s: float | None) -> float:
-        """How long it ran, without suspensions."""
+        """The time that it ran, without suspensions."""
         suspended_s = duration_s(row["Suspended"], "Suspended") or 0.0
         elapsed_s = duration_s(row["ElapsedRaw"], "ElapsedRaw")
         if elapsed_s is None:
@@ -376,7 +376,7 @@ class _Reading:
         )
 
     def _shape(self, taken: Resources, attempt: _Attempt) -> tuple[int, float]:
-        """How many instances of how many GPUs."""
+        """Instances, and GPUs of each."""
         nodes = attempt.nodes
         if taken.slices:
             if not self.options.mig:

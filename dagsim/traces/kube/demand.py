@@ -1,4 +1,4 @@
-"""What a pod asks for: quantities, summed over its containers as the scheduler does."""
+"""The demand of a pod: quantities, summed over its containers as the scheduler does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TYPE_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "c
 
 
 class PodDemand(NamedTuple):
-    """What one pod occupies."""
+    """The resources that one pod occupies."""
 
     gpus: int = 0
     share: float = 0.0

@@ -61,7 +61,7 @@ class Piece:
 
     @classmethod
     def from_text(cls, text: str) -> Piece:
-        """What ``to_text`` wrote."""
+        """The inverse of ``to_text``."""
         values = json.loads(text)
         values[8], values[9] = PodDemand(*values[8]), tuple(values[9])
         return cls(*values)
@@ -198,7 +198,7 @@ def _fate(status: Any) -> str:
 
 
 def _ran(status: Any) -> tuple[float | None, float | None]:
-    """When the first main container started (before any restart), and when the last of them finished."""
+    """The times when the first main container started (before any restart), and when the last of them finished."""
     started: list[float] = []
     finished: list[float] = []
     for container in list_in(status, "containerStatuses"):

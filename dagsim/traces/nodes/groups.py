@@ -35,7 +35,7 @@ class NodeGroup:
 
 @dataclass(slots=True)
 class ImportedCluster:
-    """What became of the nodes."""
+    """The outcome of an import of nodes."""
 
     groups: list[NodeGroup] = field(default_factory=list)
     gpu_types: dict[str, GpuType] = field(default_factory=dict)

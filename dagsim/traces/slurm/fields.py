@@ -76,7 +76,7 @@ NOT_OVER = frozenset(
 
 
 class Resources(NamedTuple):
-    """What a job asked for or was given, over all its nodes."""
+    """The resources that a job asked for or was given, over all its nodes."""
 
     gpus: int = 0
     """Whole GPUs, as ``gres/gpu`` counts them; MIG slices are among them."""
@@ -91,12 +91,12 @@ class Resources(NamedTuple):
 
     @property
     def given(self) -> bool:
-        """Whether anything is listed at all."""
+        """True if anything is listed at all."""
         return self != Resources()
 
 
 def is_unset(text: str) -> bool:
-    """Whether a field says that there is nothing to say."""
+    """True if a field says nothing."""
     return text.strip().lower() in _UNSET
 
 

@@ -61,7 +61,7 @@ _MOST_BITS = 4_000_001
 
 
 def is_json(source: Source) -> bool:
-    """Whether this is what ``sacct --json`` prints."""
+    """True if this is output of ``sacct --json``."""
     head = "\n".join(source.head(1 << 16))
     return head.lstrip().startswith("{") and '"jobs"' in head and '"submission"' in head
 

@@ -36,7 +36,7 @@ EASY = {"easy": BY_ORDER, "easy-sjf": BY_LENGTH, "easy-lxf": BY_SLOWDOWN}
 
 
 class Easy(NamedTuple):
-    """What EASY keeps beside the state."""
+    """State of EASY beside that of the lane."""
 
     g: Groups
     e: Ends
@@ -157,12 +157,12 @@ def _fastest_with_room(s: State, g: Groups, group: int, kind: int) -> int:
 
 @inner
 def _needed(s: State, e: Ends, task: int, head: int, type_: int) -> int:
-    """What a task would take of what ``head`` waits for, if started on the type now."""
+    """The amount that a task would take of what ``head`` waits for, if started on the type now."""
     return _takes(s, e, task, head, type_, spot(s, task, type_))
 
 
 @inner
 def _takes(s: State, e: Ends, task: int, head: int, type_: int, node: int) -> int:
-    """What a task would take there of what ``head`` waits for."""
+    """The amount that a task would take there of what ``head`` waits for."""
     started = count_started(s, task, type_, node)
     return amount(s, e, int64(s.tasks[task].kind), int64(s.tasks[head].kind)) * started

@@ -1,4 +1,5 @@
-"""When GPUs are expected to be free: the runs of each type by their expected ends, and the reservation made of them."""
+"""Times at which GPUs are expected to be free: the runs of each type by their expected ends, and the reservation made
+of them."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ def reservation(s: State, e: Ends, head: int) -> tuple[float, int, int]:
 
 @inner
 def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, int]:
-    """When a type is expected to have as much free as the class needs, and how much more then.
+    """The time when a type is expected to have as much free as the class needs, and how much more then.
 
     GPUs are added up as numbers with fractions, cores in millionths, as the SimPy kernel does.
     """

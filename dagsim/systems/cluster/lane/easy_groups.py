@@ -47,7 +47,7 @@ _SHORTEST_S = 1e-9
 
 
 class Groups(NamedTuple):
-    """What EASY knows of the ready tasks."""
+    """The ready tasks as EASY groups them."""
 
     n: np.ndarray  # (COUNTERS,) int64
     best_s: np.ndarray  # (n,) float64
@@ -188,7 +188,7 @@ def first_of(s: State, g: Groups, group: int, most_s: float) -> int:
 
 @inner
 def before(s: State, g: Groups, one: int, other: int) -> bool:
-    """Whether one task comes before another by the rank, then first come, first served."""
+    """True if one task comes before another by the rank, then first come, first served."""
     mine, its = _rank(s, g, one), _rank(s, g, other)
     return mine < its or (mine == its and one < other)
 

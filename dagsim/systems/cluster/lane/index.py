@@ -1,4 +1,4 @@
-"""Which node next: one tournament tree per demand class and type over the nodes of the type.
+"""The next node: one tournament tree per demand class and type over the nodes of the type.
 
 A leaf is the node's *score*, the smaller the better, ``NONE`` without room. Each inner place holds the smaller of the
 two below it, so the root is the best score and the way down to it, left where both are equal, the first node that has
@@ -26,7 +26,7 @@ def tree_of(s: State, kind: int, type_: int) -> int:
 
 @inner
 def fits_on(s: State, kind: int, type_: int) -> bool:
-    """Whether an instance, or the whole gang, could start on a type now."""
+    """True if an instance, or the whole gang, could start on a type now."""
     if not s.may[kind, type_]:
         return False
     sync(s, kind, type_)
@@ -44,7 +44,7 @@ def has_room(s: State, kind: int, type_: int) -> bool:
 
 @inner
 def pouring(s: State, tree: int) -> int:
-    """Where the tree begins whose order a start over several nodes goes by."""
+    """The beginning of the tree whose order a start over several nodes goes by."""
     by_room = s.n[PLACEMENT] in (BEST, CONSOLIDATE)
     return s.trees[tree].wide if by_room else s.trees[tree].at
 
@@ -108,7 +108,7 @@ def _update(s: State, kind: int, tree: int, node: int) -> None:
 
 @inner
 def _score(s: State, kind: int, node: int, fits: int) -> int:
-    """How early a node comes that has room for ``fits`` instances."""
+    """The rank of a node that has room for ``fits`` instances."""
     placement, gang = s.n[PLACEMENT], s.classes[kind].gang
     if not fits:
         return NONE

@@ -36,17 +36,17 @@ _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
 
 def installed() -> bool:
-    """Whether numba is there at all."""
+    """True if numba is there at all."""
     return numba is not None
 
 
 def jitted() -> bool:
-    """Whether the lane's functions are compiled when they are called."""
+    """True if the lane's functions are compiled when they are called."""
     return numba is not None and not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
 
 
 def is_kept(name: str) -> bool:
-    """Whether a function of that name was compiled before, from the files as they are."""
+    """True if a function of that name was compiled before, from the files as they are."""
     return jitted() and any(Path(_cache_folder()).rglob(f"*.{name}-*.nbc"))
 
 
@@ -75,7 +75,7 @@ def _compiled(function: Function, **options: Any) -> Function:
 
 @cache
 def _cache_folder() -> str:
-    """Where functions compiled from exactly these files are kept."""
+    """The folder of functions compiled from exactly these files."""
     digest = sha256(b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return str(Path(os.environ.get("NUMBA_CACHE_DIR") or Path(caches) / "dagsim") / f"lane-{digest[:16]}")

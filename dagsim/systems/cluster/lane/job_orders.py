@@ -28,7 +28,7 @@ PAIR = table(f8="key second", i8="task")
 
 
 class JobOrder(NamedTuple):
-    """What these orders keep beside the state."""
+    """State of these orders beside that of the lane."""
 
     key_of: np.ndarray  # (1,) int64: one of JOB_ORDERS
     compensated: np.ndarray  # (1,) bool: sums are made as Python 3.12 and later make them
@@ -117,7 +117,7 @@ def _take_in(s: State, o: JobOrder) -> None:
 
 @inner
 def _job_key(s: State, o: JobOrder, job: int) -> float:
-    """What is left of a job."""
+    """The work left of a job."""
     total, lost, longest = 0.0, 0.0, 0.0
     for task in range(s.jobs[job].first, s.jobs[job + 1].first):
         unfinished = int64(s.todo[task].unfinished)
@@ -150,7 +150,7 @@ def _first(s: State, o: JobOrder) -> int:
 
 @inner
 def _before(s: State, o: JobOrder, one: int, other: int) -> bool:
-    """Whether one task comes before another."""
+    """True if one task comes before another."""
     mine, its = o.job_key[s.tasks[one].job], o.job_key[s.tasks[other].job]
     if mine != its:
         return mine < its
@@ -207,7 +207,7 @@ def _sink(o: JobOrder, at: int, held: int, key: float, second: float, task: int)
 
 @inner
 def _in_order(o: JobOrder, place: int, key: float, second: float, task: int) -> bool:
-    """Whether what stands at a place comes before the given task."""
+    """True if what stands at a place comes before the given task."""
     if o.heaps[place].key != key:
         return o.heaps[place].key < key
     if o.heaps[place].second != second:

@@ -23,7 +23,7 @@ _PIECE = 32
 
 
 class Queue(NamedTuple):
-    """What is known of jobs and their tasks; the heaps are those of the state."""
+    """Queues of jobs and their tasks; the heaps are those of the state."""
 
     ready: np.ndarray  # (1,) int64: tasks and pieces of which something waits
     known: np.ndarray  # (J,) bool: the job has a key
@@ -59,7 +59,7 @@ def grown_queue(s: State, q: Queue) -> Queue:
 
 @inner
 def enough_queue(s: State, q: Queue) -> bool:
-    """Whether the heaps have space for everything that waits, three times over."""
+    """True if the heaps have space for everything that waits, three times over."""
     most = 3 * (q.ready[0] + s.n[FRESH])
     for queue in range(len(s.queues)):  # noqa: SIM110 (a generator cannot be compiled)
         if s.queues[queue].held + most > s.queues[queue].most:

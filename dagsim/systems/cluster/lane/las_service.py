@@ -94,5 +94,5 @@ def end_service(s: State, v: Service, run: int) -> None:
 
 @inner
 def _weight(s: State, v: Service, run: int) -> float:
-    """What a second of a run counts."""
+    """The weight of a second of a run."""
     return s.classes[s.tasks[s.runs[run].task].kind].gpus * s.runs[run].count if v.by_gpus[0] else 1.0

@@ -19,7 +19,7 @@ __all__ = ["ORDERS", "Columns", "Order"]
 
 
 class Columns(NamedTuple):
-    """What keys are made of, with the columns that several of them need."""
+    """The columns that keys are made of, with the columns that several of them need."""
 
     work: Work
     classes: Classes

@@ -1,4 +1,4 @@
-"""Where a chosen task goes: the type, and the node or several of them."""
+"""Placement of a chosen task: the type, and the node or several of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the lane can carry out, and why it cannot carry out the rest."""
+"""The scenarios that the lane can carry out, and reasons against the rest."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Plan(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether the lane can carry out a scenario; if not, a sentence that says why."""
+    """The verdict on a scenario: carried out, or a sentence that says why not."""
 
     holds: bool
     why: str = ""

@@ -39,7 +39,7 @@ _SPARE = 64
 
 
 class Srtf(NamedTuple):
-    """What these policies keep beside the state."""
+    """State of these policies beside that of the lane."""
 
     r: Room
     keeps: np.ndarray  # (1,) bool: a preempted run keeps the work it has done

@@ -93,7 +93,7 @@ class RampObservation:
 
 
 class _Fixed(NamedTuple):
-    """What depends on the graph alone."""
+    """The features that depend on the graph alone."""
 
     ops: Floats
     deps: Floats
@@ -122,7 +122,7 @@ class RampCodec:
 
     @property
     def choices(self) -> int:
-        """How many there are: degrees from 0 on."""
+        """The number of choices: degrees from 0 on."""
         return self.max_degree + 1
 
     def encode(self, view: View) -> RampObservation | None:
@@ -170,7 +170,7 @@ class RampCodec:
         return np.array([*ranged, *fixed.means, 1 - view.free / servers, view.running / servers], np.float32)
 
     def _look(self, view: View, degrees: Floats) -> None:
-        """What each degree would come to now."""
+        """The outlook of each degree now."""
         fabric, acceptable_s = view.fabric, view.job.acceptable_s
         for degree in view.degrees[1:]:
             outlook = view.outlook(degree)
@@ -207,7 +207,7 @@ def _largest_left(view: View, taken: int) -> int:
 
 
 def _between(value: float, least: float, most: float) -> float:
-    """Where the value lies from ``least`` (0) to ``most`` (1); 1 where they are equal, as in ddls."""
+    """The position of the value from ``least`` (0) to ``most`` (1); 1 where they are equal, as in ddls."""
     return min(max((value - least) / (most - least), 0.0), 1.0) if most > least else 1.0
 
 

@@ -40,7 +40,7 @@ class Account(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """What a job's priority is made of, each from 0 to 1."""
+    """The factors of a job's priority, each from 0 to 1."""
 
     age: float = 0.0
     assoc: float = 0.0
@@ -52,7 +52,7 @@ class Factors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How much each factor counts; ``tres`` by resource (``cpu``, ``mem``, ``gres/gpu``)."""
+    """The weight of each factor; ``tres`` by resource (``cpu``, ``mem``, ``gres/gpu``)."""
 
     age: float = 0.0
     assoc: float = 0.0
@@ -82,7 +82,7 @@ def age(waited_s: float, max_age_s: float) -> float:
 def job_size(
     nodes: float, cpus: float, all_nodes: float, all_cpus: float, limit_minutes: float, *, small: bool, relative: bool
 ) -> float:
-    """How large a job is, or with ``small`` (PriorityFavorSmall) how small; ``relative`` to its limit
+    """The size factor of a job; with ``small`` (PriorityFavorSmall) smaller jobs have more; ``relative`` to its limit
     (SMALL_RELATIVE_TO_TIME)."""
     if relative:
         size = max(nodes * all_cpus / all_nodes, cpus) / limit_minutes / all_cpus
@@ -93,13 +93,14 @@ def job_size(
 
 
 def billing(amounts: Mapping[str, float], weights: Mapping[str, float], *, largest: bool = False) -> float:
-    """What a second of a job counts as usage: the sum of amount x weight, or the largest (MAX_TRES); not rounded."""
+    """The usage of a second of a job: the sum of amount x weight, or the largest (MAX_TRES); not rounded."""
     terms = [amounts.get(name, 0.0) * weight for name, weight in weights.items()]
     return (max if largest else sum)(terms) if terms else amounts.get("cpu", 0.0)
 
 
 def decay_per_second(half_life_s: float) -> float:
-    """What a second leaves of past usage: 1 - 0.693 / half-life in Slurm, which is not quite 2^(-1 / half-life)."""
+    """The part of past usage that a second leaves: 1 - 0.693 / half-life in Slurm, which is not quite 2^(-1 /
+    half-life)."""
     return 1.0 - 0.693 / half_life_s if half_life_s else 1.0
 
 

@@ -55,7 +55,7 @@ class FairShares:
         return (gpus + (cpus / (total[1] or 1.0) if not gpus else 0.0)) / self._dues[holder]
 
     def note(self, task: TaskState) -> Hashable:
-        """Who the task belongs to; what that holder is due is known from its first task on."""
+        """The holder that the task belongs to; its due is known from its first task on."""
         holder = task.job.job.tenant if self.by == "tenant" else task.job.number
         if holder not in self._dues:
             self._dues[holder] = self.due(task)
@@ -67,8 +67,8 @@ _Entry: TypeAlias = tuple[float, int, int, Hashable]
 
 
 class _Turns:
-    """What each holder's runs hold, and the ready tasks by holder within each demand class; the holders of a class in a
-    heap by ``(share, oldest task)``."""
+    """The resources that each holder's runs hold, and the ready tasks by holder within each demand class; the holders
+    of a class in a heap by ``(share, oldest task)``."""
 
     def __init__(self, shares: FairShares, total: _Amounts) -> None:
         self._shares = shares

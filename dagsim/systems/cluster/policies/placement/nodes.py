@@ -97,7 +97,7 @@ class GpuClustering:
 
 
 class _Alike:
-    """How many runs are under way by node and GPUs asked per instance."""
+    """The number of runs under way by node and GPUs asked per instance."""
 
     def __init__(self) -> None:
         self.runs: Counter[tuple[int, float]] = Counter()
