@@ -1,6 +1,6 @@
 """Rainbow beside D3QN: the same job sequences, net width and number of updates, judged on the same report seeds.
 
-    python scripts/compare_rainbow.py [--seeds 1,2,3] [--iterations 12] [--out results/agents/rainbow.md]
+python scripts/compare_rainbow.py [--seeds 1,2,3] [--iterations 12] [--out results/agents/rainbow.md]
 """
 
 from __future__ import annotations
