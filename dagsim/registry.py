@@ -128,6 +128,10 @@ class Registry(Generic[T]):
         except Exception as error:
             raise self._broken(name, _origin(plugin), error) from error
 
+    def __contains__(self, name: object) -> bool:
+        """True if there is an entry called ``name``."""
+        return name in self._entries or name in self._plugins()
+
     def names(self) -> tuple[str, ...]:
         """All names: built-ins as listed, then registered, then those of other packages."""
         return tuple(entry.name for entry in self.describe())

@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from dagsim.errors import DagsimError
+from dagsim.experiment.agents import make_policy
 from dagsim.metrics import paired
 from dagsim.systems.spark import (
-    SPARK_POLICIES,
     Episode,
     SparkJob,
     SparkKernel,
@@ -30,6 +30,7 @@ from dagsim.systems.spark import (
     sequence,
     synthetic_profiles,
 )
+from dagsim.systems.spark.scenario import SparkScenario
 
 __all__ = ["POLICIES", "WORKLOADS", "compare", "episode"]
 
@@ -65,7 +66,7 @@ def episode(pool: Sequence[SparkJob], workload: str, policy: str, seed: int, par
         simulation = SparkKernel(executors, drawn.jobs, parity=True, draws=drawn.draws, seed=seed)
     else:
         simulation = SparkKernel(executors, sequence(pool, seed, jobs=jobs), seed=seed)
-    return simulation.run(SPARK_POLICIES.create(policy))
+    return simulation.run(make_policy(SparkScenario(), policy))
 
 
 def compare(

@@ -36,12 +36,13 @@ def evaluate(
     if output.resume is not None:
         resume_policies("eval", output, what, trace, algo=algo, checkpoint=checkpoint)
         return
-    from dagsim.experiment.agents import AGENTS, agent_spec
+    from dagsim.experiment.agents import agent_spec, is_agent
+    from dagsim.experiment.scenario import scenario_of
 
     if algo == "decima" and what.config is None and what.system is None:
         what = what._replace(config="spark")
     chosen = experiment(what, trace, algo, quiet=output.quiet or output.json_)
-    if chosen.policy in AGENTS or checkpoint is not None:
+    if checkpoint is not None or is_agent(scenario_of(chosen), chosen.policy):
         policy = agent_spec(chosen.policy, checkpoint, system=chosen.system.kind)
         chosen = chosen.model_copy(update={"policy": policy})
     run_policies("eval", chosen, (chosen.policy,), output)

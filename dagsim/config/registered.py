@@ -11,9 +11,9 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import core_schema
 
 from dagsim.errors import ConfigError, UnknownName
-from dagsim.registry import Registry
+from dagsim.registry import Registry, attribute
 
-__all__ = ["Registered", "kind_of"]
+__all__ = ["Later", "Registered", "kind_of"]
 
 
 class Registered:
@@ -66,6 +66,22 @@ class Registered:
             raise ConfigError(f"kind {kind!r}: {cls!r} is no dataclass, so it cannot be configured")
         own = any(field.name == "kind" and field.default == kind for field in fields(cls))
         return _adapter(cls).validate_python(value if own else {k: v for k, v in value.items() if k != "kind"})
+
+
+class Later:
+    """``Annotated[Any, Later("module:Class")]``: a section whose class is imported when the section is given."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return core_schema.no_info_plain_validator_function(self._validate)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        return handler(_adapter(attribute(self.target)).core_schema)
+
+    def _validate(self, value: Any) -> Any:
+        return _adapter(attribute(self.target)).validate_python(value)
 
 
 @cache

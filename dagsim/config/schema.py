@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -29,8 +29,7 @@ from pydantic import model_validator as after_all
 from dagsim.config import yaml
 from dagsim.config.bundled import shipped
 from dagsim.config.errors import explain
-from dagsim.config.registered import Registered, kind_of
-from dagsim.config.training import TrainSection, for_system
+from dagsim.config.registered import Later, Registered, kind_of
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.files import is_there
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, gpu_type
@@ -48,6 +47,9 @@ from dagsim.traces.hostlists import hosts
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.synthetic import Synthetic
+
+if TYPE_CHECKING:
+    from dagsim.config.training import TrainSection
 
 __all__ = ["ClusterSection", "Config", "Group", "Setting", "config_hash", "dump_config", "json_schema", "load_config"]
 
@@ -213,7 +215,7 @@ class Config(Section):
     """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``)."""
     estimates: Estimates = Estimates()
     """What the policy may know of durations."""
-    train: TrainSection | None = None
+    train: Annotated[Any, Later("dagsim.config.training:TrainSection")] | None = None
     """How ``dagsim train`` trains an agent on all this; left out: by its defaults."""
     seed: int = Field(default=0, ge=0)
     """Root of all chance."""
@@ -226,7 +228,11 @@ class Config(Section):
     @classmethod
     def _trained_on_the_system(cls, train: Any, info: ValidationInfo) -> Any:
         system = info.data.get("system")
-        return train if train is None or system is None else for_system(train, system.kind)
+        if train is None or system is None:
+            return train
+        from dagsim.config.training import for_system
+
+        return for_system(train, system.kind)
 
     @field_validator("seeds")
     @classmethod
@@ -249,7 +255,10 @@ class Config(Section):
 
     def training(self) -> TrainSection:
         """The part ``train``, or the system's defaults."""
-        return self.train or TypeAdapter(TrainSection).validate_python(for_system({}, self.system.kind))
+        from dagsim.config.training import section_for
+
+        section: TrainSection = self.train or section_for(self.system.kind)
+        return section
 
     def trace(self) -> TraceFile:
         """The workload, which must be a trace.
@@ -321,7 +330,7 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
     """
     document = yaml.Document({}, "defaults") if path is None else yaml.read(path)
     for setting in settings:
-        defaults = _defaults(document)
+        defaults = _defaults(document, setting if isinstance(setting, str) else setting.key)
         if isinstance(setting, str):
             document.override(setting, defaults)
         else:
@@ -359,23 +368,25 @@ def _validate(document: yaml.Document) -> Config:
         raise ConfigError(explain(error, document, json_schema())) from None
 
 
-def _defaults(document: yaml.Document) -> Any:
-    """Defaults of the parts that ``document`` leaves out; a workload given by name is made a mapping that has it."""
-    defaults = plain(Config()) | {"train": plain(TrainSection())}
+def _defaults(document: yaml.Document, key: str) -> Any:
+    """Defaults of the parts that ``document`` leaves out, where ``key`` is to be set.
+
+    A workload given by name is made a mapping that has it.
+    """
+    defaults = plain(Config())
+    if key.strip().startswith("train"):
+        from dagsim.config.training import section_for
+
+        system = document.value.get("system") if isinstance(document.value, dict) else None
+        kind = system.get("kind") if isinstance(system, dict) else system
+        defaults["train"] = plain(section_for(kind if isinstance(kind, str) else "cluster"))
     if isinstance(document.value, dict):
-        defaults["train"] = _training_defaults(document.value.get("system"))
         if isinstance(document.value.get("workload"), str):
             document.value["workload"] = {"preset": document.value["workload"]}
         match document.value.get("workload"):
             case {"preset": str(name)} if name in PRESETS:
                 defaults["workload"] = plain(PRESETS[name].workload)
     return defaults
-
-
-def _training_defaults(system: Any) -> Any:
-    kind = system.get("kind") if isinstance(system, dict) else system
-    section = for_system({}, kind if isinstance(kind, str) else "cluster")
-    return plain(TypeAdapter(TrainSection).validate_python(section))
 
 
 def plain(value: Any) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 
+from pydantic import TypeAdapter
+
 from dagsim.agents.config import ALGORITHMS, PpoConfig, TrainConfig
 from dagsim.agents.nets import NETS
 from dagsim.agents.nets.config import ScorerConfig
@@ -16,7 +18,7 @@ from dagsim.systems.cluster.codecs.config import CandidatesConfig
 from dagsim.systems.seam import Scenario
 from dagsim.systems.spark.codecs.stages import StagesConfig
 
-__all__ = ["TrainSection", "check_training", "for_system"]
+__all__ = ["TrainSection", "check_training", "for_system", "section_for"]
 
 _ALL_CODECS: Registry[Any] = Registry(
     "codec",
@@ -53,6 +55,12 @@ class TrainSection(TrainConfig):
     """How the agent sees and decides (``dagsim list codecs``)."""
 
     __pydantic_config__ = {"extra": "forbid"}
+
+
+def section_for(system: str) -> TrainSection:
+    """The section of a configuration that says nothing of it."""
+    section: TrainSection = TypeAdapter(TrainSection).validate_python(for_system({}, system))
+    return section
 
 
 def for_system(section: Any, system: str) -> Any:

@@ -5,20 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dagsim.agents.config import ALGORITHMS
 from dagsim.errors import UnknownName
 from dagsim.registry import Spec
 from dagsim.systems.seam import Policy, Scenario
 
-__all__ = ["AGENTS", "agent_spec", "make_policy", "shipped_agent"]
+__all__ = ["agent_spec", "is_agent", "make_policy", "shipped_agent"]
 
 _SHIPPED = {
     ("cluster", "ppo"): ("ppo.pt", "results/agents/independent-0.9.pt"),
     ("spark", "decima"): ("decima.pt", "results/decima/w2.pt"),
 }
 """The agents that come with dagsim, by system and name: the file in the package, and in a checkout."""
-AGENTS = ("decima", *ALGORITHMS.names())
-"""The names of agents: those of the algorithms that train them, and of the one for Spark that comes with dagsim."""
+
+
+def is_agent(scenario: Scenario, spec: str) -> bool:
+    """True if ``spec`` names a trained agent: by the algorithm that trains it, or ``decima``; policies go first."""
+    name = Spec.parse(spec).name
+    if ":" in name or name in scenario.policies:
+        return False
+    return name in _agents()
+
+
+def _agents() -> tuple[str, ...]:
+    from dagsim.agents.config import ALGORITHMS
+
+    return ("decima", *ALGORITHMS.names())
 
 
 def agent_spec(algo: str, checkpoint: Path | None = None, root: Path = Path("results"), system: str = "cluster") -> str:
@@ -30,9 +41,9 @@ def agent_spec(algo: str, checkpoint: Path | None = None, root: Path = Path("res
     Raises:
         UnknownName: No such agent, or a checkpoint for a policy that is not trained.
     """
-    if algo not in AGENTS:
+    if algo not in _agents():
         if checkpoint is not None:
-            raise UnknownName(f"--checkpoint goes with --algo {', '.join(AGENTS)}, not with {algo!r}")
+            raise UnknownName(f"--checkpoint goes with --algo {', '.join(_agents())}, not with {algo!r}")
         return algo
     if checkpoint is None:
         checkpoint = _newest(algo, root, system)
@@ -53,7 +64,7 @@ def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Polic
         InputError: There is no such policy, or its parameters or its checkpoint are wrong.
     """
     name = Spec.parse(spec).name
-    if name not in AGENTS or name in scenario.policies.names():
+    if not is_agent(scenario, spec):
         made: Policy[Any, Any] = scenario.policies.create(spec, **({} if seed is None else {"seed": seed}))
         return made
     from dagsim.agents.checkpoint import load_agent

@@ -38,13 +38,12 @@ CLUSTER = (
     "train.iterations=3",
 )
 REPLICAS = ("train.algorithm.sequences=2", "train.algorithm.replicas=2")
-REPLAY = ("train.algorithm.episodes=3", "train.algorithm.updates=10", "train.algorithm.minibatch=32")
 SETTINGS = {
     "ppo": (*REPLICAS,),
     "critic": (*REPLICAS, "train.algorithm.advantage=critic"),
     "warm": (*REPLICAS, "train.warm_start={policy: eft-wait, epochs: 2}"),
-    "d3qn": ("train.algorithm.kind=d3qn", *REPLAY),
-    "sac": ("train.algorithm.kind=sac", *REPLAY),
+    "d3qn": ("train.algorithm.kind=d3qn",),
+    "sac": ("train.algorithm.kind=sac",),
 }
 SPARK: dict[str, Any] = {"sequences": 2, "replicas": 3, "minibatch": 64, "lr": 1e-3, "min_lr": 1e-5, "max_grad": 1.0}
 

@@ -147,8 +147,7 @@ preemption: no
             "there is no such key; did you mean 'bandwidth_gb_s'?; allowed: bandwidth_gb_s, kind, latency_s",
             "x.yaml:11:5: disturbances.0.mean_down_s: is missing",
             "x.yaml:12:12: disturbances.1.kind: "
-            "there is no such kind (got 'maintenence'); did you mean 'maintenance'?; "
-            "allowed: node_failures, maintenance",
+            "unknown failure model 'maintenence'; did you mean 'maintenance'? (dagsim list failures)",
             "x.yaml:13:20: estimates.sigma: estimates: sigma must be 0 or more, got -1.0",
             "x.yaml:15:13: preemption: should be a mapping of keys to values (got 'no')",
             "--set seeds=many: seeds: should be a valid integer (got 'many')",

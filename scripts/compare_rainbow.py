@@ -1,0 +1,81 @@
+"""Rainbow beside D3QN: the same job sequences, net width and number of updates, judged on the same report seeds.
+
+python scripts/compare_rainbow.py [--seeds 1,2,3] [--iterations 12] [--out results/agents/rainbow.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from dagsim.agents.checkpoint import Checkpoint
+from dagsim.config.schema import load_config
+from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.training.report import report
+from dagsim.experiment.training.trainer import TrainingRun
+from dagsim.seeds import REPORT, seeds_of
+
+COMMON = (
+    "workload=heterogeneous",
+    "workload.count=30",
+    "workload.load=1.1",
+    "train.reference=eft-wait",
+    "train.validate_every=4",
+    "train.validation_seeds=10",
+)
+LEARNING = ("train.algorithm.updates=40", "train.algorithm.minibatch=256")
+ALGORITHMS = ("d3qn", "rainbow")
+JUDGED = 30
+
+
+def trained(algorithm: str, seed: int, iterations: int, root: Path) -> Checkpoint:
+    """The agent that was best on validation."""
+    settings = (f"train.algorithm.kind={algorithm}", *LEARNING, f"train.iterations={iterations}", f"seed={seed}")
+    folder = RunFolder.create(root, "train", load_config(None, [*COMMON, *settings]), argv=sys.argv, label=algorithm)
+    TrainingRun(folder).run()
+    return Checkpoint.load(folder.path / "best.pt")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--iterations", type=int, default=12)
+    parser.add_argument("--out", type=Path, default=Path("results/agents/rainbow.md"))
+    given = parser.parse_args()
+    seeds = [int(each) for each in given.seeds.split(",")]
+    with tempfile.TemporaryDirectory() as root:
+        agents = {
+            f"{name}, seed {seed}": trained(name, seed, given.iterations, Path(root))
+            for seed in seeds
+            for name in ALGORITHMS
+        }
+    lines = report(load_config(None, COMMON), agents, ("eft-wait", "sjf"), seeds_of(REPORT, JUDGED))
+    jct_s = {
+        policy: np.mean([line.metrics["jct_s.mean"] for line in lines if line.policy == policy])
+        for policy in dict.fromkeys(line.policy for line in lines)
+    }
+    command = f"python scripts/compare_rainbow.py --seeds {given.seeds} --iterations {given.iterations}"
+    text = [
+        "# Rainbow beside D3QN",
+        "",
+        f"Made by `{command}`: 30 independent jobs at load 1.1, {given.iterations} iterations of 8 episodes and 40",
+        f"updates, the best on 10 validation seeds, mean completion time on n = {JUDGED} report seeds.",
+        "So short a training shows that both learn, not which of them ends up better.",
+        "",
+        "| policy | mean JCT (s) | of `eft-wait` |",
+        "| --- | --- | --- |",
+        *(f"| {policy} | {value:,.0f} | {value / jct_s['eft-wait']:.3f} |" for policy, value in jct_s.items()),
+    ]
+    for name in ALGORITHMS:
+        ratios = [value / jct_s["eft-wait"] for policy, value in jct_s.items() if policy.startswith(f"{name},")]
+        text.append(f"| {name}, mean of {len(ratios)} seeds (sd {np.std(ratios):.3f}) | | {np.mean(ratios):.3f} |")
+    given.out.write_text("\n".join(text) + "\n", encoding="utf-8")
+    print("\n".join(text))
+
+
+if __name__ == "__main__":
+    main()
