@@ -79,6 +79,8 @@ def test_compare_ranks_runs_on_the_same_jobs(tmp_path: Path) -> None:
     assert table.read_text().startswith("policy,best,mean,mean_low,")
     assert picture.stat().st_size > 1000
     assert "ratio: to fifo, geometric mean" in " ".join(fine("compare", *runs, "--reference", "fifo").stdout.split())
+    assert "precision of sjf: 2 seeds; 18 more" in fine("compare", *runs, "--precision", "2%").stdout
+    assert "\\begin{tabular}{lrrrrl}" in fine("compare", *runs, "--table", "latex").stdout
     unknown = dagsim("compare", *runs, "--metric", "jct_s.meen")
     assert unknown.exit_code == 2
     assert "there is no metric 'jct_s.meen'; did you mean 'jct_s.mean'?" in unknown.stderr

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import Json, TableLook, Wide
+from dagsim.cli.options import Json, TableLook, Wide, fraction
 from dagsim.report.grid import Look
 
 __all__ = ["compare"]
@@ -24,6 +24,10 @@ def compare(
     metric: Annotated[str, typer.Option(help="What to rank by.")] = "jct_s.mean",
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV, too.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios with their intervals.")] = None,
+    precision: Annotated[
+        float | None,
+        typer.Option(metavar="2%", parser=fraction, help="Say how many seeds intervals so narrow would need."),
+    ] = None,
     json_: Json = False,
     wide: Wide = False,
     table: TableLook = Look.TEXT,
@@ -35,7 +39,9 @@ def compare(
     from dagsim.experiment.folder import RunFolder
     from dagsim.experiment.labels import sample_of, workload_label
     from dagsim.experiment.pairing import paired
+    from dagsim.experiment.precise import looks_at
     from dagsim.experiment.runner import write_comparison
+    from dagsim.metrics.precision import Precision
     from dagsim.metrics.standings import METHOD, standings
     from dagsim.report.comparison import comparison_table
     from dagsim.report.drawing import draw_comparison
@@ -56,5 +62,8 @@ def compare(
         return
     found = comparison_table(lines, reference, metric, workload=workload, sample=sample, wide=wide)
     show_grid(found, table, wide=wide)
+    if precision is not None:
+        for name, look in looks_at(lines, Precision(precision), metric, reference).items():
+            typer.echo(f"precision of {name}: {look}")
     for difference in differences:
         typer.echo(f"differs: {difference}")

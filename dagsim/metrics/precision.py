@@ -48,6 +48,8 @@ class Look:
 
     def __str__(self) -> str:
         match self.ending:
+            case Ending.GOES_ON if not isfinite(self.half_width):
+                return f"{self.n} seeds; {self.more} more before the first look"
             case Ending.GOES_ON:
                 return f"+-{100 * self.half_width:.1f} % after {self.n} seeds; {self.more} more"
             case Ending.ENOUGH:

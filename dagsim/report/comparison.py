@@ -55,11 +55,13 @@ def comparison_table(
     title = ", ".join([f"{len(ranked)} policies", *([workload] if workload else []), units])
     unit = {term.name: term.unit for term in glossary()}.get(metric, "")
     left = any(standing.not_done for standing in ranked)
-    heads = ["policy", f"{metric_name(metric)}\n({unit or '-'})", "ratio", "95 % interval"]
-    heads += ["won", "verdict"]
+    both = sample is Sample.WINDOW and not wide
+    heads = ["policy", f"{metric_name(metric)}\n({unit or '-'})", "ratio", "95 % interval", "won", "verdict"]
+    if both:
+        heads[1:4] = ["ratio", "95 % interval", "of the\nmedian"]
     rows = []
     for group in _merged(ranked, wide=wide):
-        cells = [_name(group, wide=wide), *_cells(group[0])]
+        cells = [_name(group, wide=wide), *_cells(group[0], both=both)]
         if wide:
             cells += _wide_cells(group[0])
         if left:
@@ -118,7 +120,18 @@ def _name(group: Sequence[PolicyResult], *, wide: bool) -> str:
     return "\n= ".join(names if wide else [wrapped(name, _NAME) for name in names])
 
 
-def _cells(standing: PolicyResult) -> list[str]:
+def _cells(standing: PolicyResult, *, both: bool) -> list[str]:
+    """Mean, ratio, its interval, wins and verdict; ``both``: the median's interval, too, instead of the mean."""
+    cells = _plain_cells(standing)
+    if both:
+        pair = standing.pair
+        known = pair is not None and not standing.is_reference
+        median = interval(pair.median_low, pair.median_high, factor) if pair is not None and known else "-"
+        cells[:3] = [cells[1], cells[2].replace(" ", ""), median.replace(" ", "")]
+    return cells
+
+
+def _plain_cells(standing: PolicyResult) -> list[str]:
     pair = standing.pair
     value = short(standing.mean.value)
     if pair is None:
@@ -155,7 +168,10 @@ def _notes(ranked: Sequence[PolicyResult], sample: Sample, n: int) -> Iterator[s
     if n < ENOUGH_SEEDS:
         yield f"too few {sample}s for a verdict: {n} of {ENOUGH_SEEDS}."
     elif sample is Sample.WINDOW and n < ENOUGH_WINDOWS:
-        yield f"Intervals are approximate: fewer than {ENOUGH_WINDOWS} windows of a real trace (docs/statistics.md)."
+        yield (
+            f"Intervals of the ratio are approximate below {ENOUGH_WINDOWS} windows of a real trace; those of the "
+            "median ratio are exact (docs/statistics.md)."
+        )
     if any(each.pair is not None and each.pair.is_decided_by_few and each.verdict for each in ranked):
         yield f"! a few {sample}s decide (docs/statistics.md)."
     missing = [each.policy for each in ranked if each.pair is None]
