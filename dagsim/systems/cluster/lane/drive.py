@@ -71,12 +71,12 @@ def warm() -> None:
 
 
 def is_warm(policy: str) -> bool:
-    """Whether what a policy needs was compiled before."""
+    """Say whether what a policy needs was compiled before."""
     return jit.is_kept(_family(planned(policy).policy))
 
 
 def pays(policy: str, tasks: int) -> bool:
-    """Whether the lane takes less time than the kernel for so many tasks, compilation included."""
+    """Say whether the lane takes less time than the kernel for so many tasks, compilation included."""
     return jit.jitted() and tasks >= (_PAYS_WARM if is_warm(policy) else _PAYS_COLD)
 
 

@@ -188,7 +188,7 @@ def first_of(s: State, g: Groups, group: int, most_s: float) -> int:
 
 @inner
 def before(s: State, g: Groups, one: int, other: int) -> bool:
-    """Whether one task comes before another by the rank, then first come, first served."""
+    """Say whether one task comes before another by the rank, then first come, first served."""
     mine, its = _rank(s, g, one), _rank(s, g, other)
     return mine < its or (mine == its and one < other)
 

@@ -26,7 +26,7 @@ def tree_of(s: State, kind: int, type_: int) -> int:
 
 @inner
 def fits_on(s: State, kind: int, type_: int) -> bool:
-    """Whether an instance, or the whole gang, could start on a type now."""
+    """Say whether an instance, or the whole gang, could start on a type now."""
     if not s.may[kind, type_]:
         return False
     sync(s, kind, type_)

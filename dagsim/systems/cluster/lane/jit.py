@@ -36,17 +36,17 @@ _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
 
 def installed() -> bool:
-    """Whether numba is there at all."""
+    """Say whether numba is there at all."""
     return numba is not None
 
 
 def jitted() -> bool:
-    """Whether the lane's functions are compiled when they are called."""
+    """Say whether the lane's functions are compiled when they are called."""
     return numba is not None and not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
 
 
 def is_kept(name: str) -> bool:
-    """Whether a function of that name was compiled before, from the files as they are."""
+    """Say whether a function of that name was compiled before, from the files as they are."""
     return jitted() and any(Path(_cache_folder()).rglob(f"*.{name}-*.nbc"))
 
 

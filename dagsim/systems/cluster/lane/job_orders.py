@@ -150,7 +150,7 @@ def _first(s: State, o: JobOrder) -> int:
 
 @inner
 def _before(s: State, o: JobOrder, one: int, other: int) -> bool:
-    """Whether one task comes before another."""
+    """Say whether one task comes before another."""
     mine, its = o.job_key[s.tasks[one].job], o.job_key[s.tasks[other].job]
     if mine != its:
         return mine < its
@@ -207,7 +207,7 @@ def _sink(o: JobOrder, at: int, held: int, key: float, second: float, task: int)
 
 @inner
 def _in_order(o: JobOrder, place: int, key: float, second: float, task: int) -> bool:
-    """Whether what stands at a place comes before the given task."""
+    """Say whether what stands at a place comes before the given task."""
     if o.heaps[place].key != key:
         return o.heaps[place].key < key
     if o.heaps[place].second != second:

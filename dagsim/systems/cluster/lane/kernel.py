@@ -88,7 +88,7 @@ def move_on(s: State, log: np.recarray) -> bool:
 
 @inner
 def alive(s: State, entry: int) -> bool:
-    """Whether the run of an entry (its number and slot) is still under way."""
+    """Say whether the run of an entry (its number and slot) is still under way."""
     return s.runs[entry & ((1 << SLOTS) - 1)].number == entry >> SLOTS
 
 

@@ -123,7 +123,7 @@ def advance_las(s: State, log: np.recarray, p: Las) -> bool:
 
 @inner
 def _wakes_first(s: State, p: Las) -> bool:
-    """Whether a round is the next thing to come, before any end or arrival."""
+    """Say whether a round is the next thing to come, before any end or arrival."""
     coming = s.n[JOBS] < len(s.jobs) - 1
     if s.n[ENDS] and s.ends[0].key <= p.t[WAKE]:
         return False
@@ -296,7 +296,7 @@ def _first(s: State, p: Las, that_fits: bool) -> int:
 
 @inner
 def _fits(s: State, kind: int) -> bool:
-    """Whether a demand class has room anywhere."""
+    """Say whether a demand class has room anywhere."""
     for type_ in range(len(s.types)):  # noqa: SIM110 (a generator cannot be compiled)
         if fits_on(s, kind, type_):
             return True
@@ -320,7 +320,7 @@ def _sink(s: State, p: Las, place: int, held: int) -> None:
 
 @inner
 def _ranks_first(s: State, p: Las, one: int, other: int) -> bool:
-    """Whether one run ranks before another."""
+    """Say whether one run ranks before another."""
     if p.standing[one] != p.standing[other]:
         return p.standing[one] < p.standing[other]
     mine, its = origin_of(s, s.runs[one].task), origin_of(s, s.runs[other].task)

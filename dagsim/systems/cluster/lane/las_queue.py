@@ -59,7 +59,7 @@ def grown_queue(s: State, q: Queue) -> Queue:
 
 @inner
 def enough_queue(s: State, q: Queue) -> bool:
-    """Whether the heaps have space for everything that waits, three times over."""
+    """Say whether the heaps have space for everything that waits, three times over."""
     most = 3 * (q.ready[0] + s.n[FRESH])
     for queue in range(len(s.queues)):  # noqa: SIM110 (a generator cannot be compiled)
         if s.queues[queue].held + most > s.queues[queue].most:

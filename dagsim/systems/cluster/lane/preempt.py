@@ -94,7 +94,7 @@ def _longer(array: np.ndarray, more: int) -> np.ndarray:
 
 @inner
 def enough_pieces(s: State) -> bool:
-    """Whether there is space for one more piece, and for all that is ready in the queues."""
+    """Say whether there is space for one more piece, and for all that is ready in the queues."""
     if s.n[PIECES] >= len(s.origin):
         return False
     if s.n[FRESH]:
@@ -225,7 +225,7 @@ def _recount(s: State, r: Room, kind: int, run: int) -> int:
 
 @inner
 def _is_on(s: State, run: int, node: int) -> bool:
-    """Whether a run holds something on a node."""
+    """Say whether a run holds something on a node."""
     hold = s.runs[run].first
     while hold >= 0:
         if s.holds[hold].node == node:

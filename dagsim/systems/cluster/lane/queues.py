@@ -55,7 +55,7 @@ def first_task(s: State, that_fits: bool) -> tuple[int, int]:
 
 @inner
 def _fits(s: State, queue: int, width: int) -> bool:
-    """Whether the tasks of a queue fit somewhere they may go."""
+    """Say whether the tasks of a queue fit somewhere they may go."""
     types = len(s.types)
     for type_ in range(types):  # noqa: SIM110 (a generator cannot be compiled)
         if (width == 1 or type_ == queue % width) and fits_on(s, queue // width, type_):

@@ -53,7 +53,7 @@ class Plan(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Whether the lane can carry out a scenario; if not, a sentence that says why."""
+    """Say whether the lane can carry out a scenario; if not, a sentence that says why."""
 
     holds: bool
     why: str = ""
