@@ -124,7 +124,7 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
 
 
 def equal(one: Schedule, other: Schedule) -> bool:
-    """Whether two schedules are the same in every byte, and their metrics with them."""
+    """Say whether two schedules are the same in every byte, and their metrics with them."""
     same = one.log == other.log and one.jobs == other.jobs and one.ended_s == other.ended_s and one.seed == other.seed
     return same and repr(summarize(one)) == repr(summarize(other))
 

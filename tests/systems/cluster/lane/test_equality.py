@@ -44,8 +44,9 @@ def script() -> ModuleType:
     return module
 
 
+@pytest.mark.timeout(600)
 def test_plain_python_writes_the_kernels_log_byte_for_byte() -> None:
-    found = check(10, 10_000, NUMBA_DISABLE_JIT="1")
+    found = check(6, 10_000, NUMBA_DISABLE_JIT="1")
     assert found["compiled"] is False
     assert {kind: result["different"] for kind, result in found["kinds"].items() if result["different"]} == {}
 
@@ -78,8 +79,9 @@ def test_runs_are_stopped_where_a_policy_preempts(script: ModuleType) -> None:
         assert sum(int((log["kind"] == Kind.PREEMPTED).sum()) for log in logs) > 20
 
 
+@pytest.mark.timeout(600)
 def test_with_too_little_space_it_grows_and_writes_the_same() -> None:
-    found = check(3, 30_000, "--tight", NUMBA_DISABLE_JIT="1")
+    found = check(2, 30_000, "--tight", NUMBA_DISABLE_JIT="1")
     assert {kind: result["different"] for kind, result in found["kinds"].items() if result["different"]} == {}
 
 
