@@ -68,8 +68,10 @@ def test_what_nobody_can_mean_is_refused(arguments: list[str], text: str, tmp_pa
     refused(dagsim("eval", *TINY[: 0 if "--set" in arguments else 4], "--out", tmp_path, *arguments), text)
 
 
-def test_lists_of_thresholds_are_taken() -> None:
-    told = dagsim("eval", *TINY, "--algo", "tiresias[thresholds=[3250,7200]]", "--quiet", "--no-plots", "--out", "/tmp")
+def test_lists_of_thresholds_are_taken(tmp_path: Path) -> None:
+    told = dagsim(
+        "eval", *TINY, "--algo", "tiresias[thresholds=[3250,7200]]", "--quiet", "--no-plots", "--out", tmp_path
+    )
     assert told.exit_code == 0, told.output
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dagsim import registry
-from dagsim.errors import ConfigError, UnknownName
+from dagsim.errors import ConfigError, PluginError, UnknownName
 from dagsim.registry import Entry, Registry, Spec
 
 
@@ -127,7 +127,7 @@ def test_what_a_users_module_lacks_is_not_mistaken_for_the_module(
 ) -> None:
     (tmp_path / "needs_more.py").write_text("import not_installed_anywhere\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
+    with pytest.raises(PluginError, match=r"cannot be imported: ModuleNotFoundError: .*not_installed_anywhere"):
         orders().create("needs_more:Mine")
 
 

@@ -8,7 +8,6 @@ from typing import Literal, TypeAlias
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.files import is_there
 from dagsim.registry import nearest
-from dagsim.workload.presets import PRESETS
 
 __all__ = ["find_config", "shipped", "summary_of"]
 
@@ -44,6 +43,8 @@ def find_config(text: str) -> Path:
     known = shipped("configs")
     if text in known:
         return known[text]
+    from dagsim.workload.presets import PRESETS
+
     hint = nearest(text, [*known, *PRESETS])
     if any(f"{name!r}?" in hint for name in set(PRESETS) - set(known)):
         hint = hint.replace("mean ", "mean the workload: --workload ")

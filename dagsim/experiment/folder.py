@@ -22,6 +22,7 @@ that was not (what a clock says aside). The line in ``runs.jsonl`` is written la
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
@@ -32,6 +33,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, Literal, TypeAlias, get_args
 
 from dagsim.config.schema import Config, config_hash, dump_config, load_config
@@ -88,18 +90,23 @@ class RunFolder:
         ran = tuple(seeds or experiment_seeds(config))
         trace = config.trace_path()
         name = f"{created:%Y%m%dT%H%M%SZ}-{command}-{_slug(label or config.policy)}-s{config.seed}-{digest[:6]}"
+        unfinished = root / f".{name}.{os.getpid()}.part"
+        facts = manifest(command, created, digest, ran, trace) | {"policies": list(policies), "plan": dict(plan or {})}
+        folder = cls(unfinished, config, facts)
         try:
-            path = _fresh(root, name)
-            facts = manifest(command, created, digest, ran, trace)
-            folder = cls(path, config, facts | {"policies": list(policies), "plan": dict(plan or {})})
+            (unfinished / "schedules").mkdir(parents=True)
             folder.claim()
-            (path / "schedules").mkdir()
-            _write(path / "config.yaml", dump_config(config))
-            _write(path / "command.txt", shlex.join(argv) + "\n")
-            _write(path / "manifest.json", _json(folder.manifest))
+            _write(unfinished / "config.yaml", dump_config(config))
+            _write(unfinished / "command.txt", shlex.join(argv) + "\n")
+            _write(unfinished / "manifest.json", _json(facts))
             folder.mark("running")
+            folder.path = _renamed(unfinished, root / name)
         except OSError as error:
+            with suppress(OSError):
+                rmtree(unfinished)
             raise RunFolderError(f"{root}: cannot be written to: {error.strerror}") from None
+        folder.journal = Journal(folder.path)
+        folder._lock.path = folder.path / "lock"
         return folder
 
     @classmethod
@@ -322,18 +329,19 @@ def _means(rows: list[Metrics]) -> dict[str, float | None]:
     return means
 
 
-def _fresh(root: Path, name: str) -> Path:
-    """A new folder below ``root`` called ``name``, numbered if there is one already."""
-    root.mkdir(parents=True, exist_ok=True)
+def _renamed(folder: Path, wanted: Path) -> Path:
+    """Give the folder the name that is ``wanted``, numbered if there is such a folder already; returns its new path."""
     number = 1
     while True:
-        path = root / (name if number == 1 else f"{name}-{number}")
+        path = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
         try:
-            path.mkdir()
-        except FileExistsError:
-            number += 1
-        else:
-            return path
+            if not path.exists():
+                folder.rename(path)
+                return path
+        except OSError as error:  # made by somebody else meanwhile
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        number += 1
 
 
 def _slug(text: str) -> str:

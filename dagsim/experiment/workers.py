@@ -96,11 +96,11 @@ class _Pool(Generic[Item, Outcome]):
     workers: list[_Worker] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        context = get_context("spawn")
+        context, work = get_context("spawn"), pickle.dumps(self.work)
         with _signals_blocked(), _one_thread(), _no_main():
             for _ in range(self.count):
                 ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs, self.work, self.telling), daemon=True)
+                process = context.Process(target=_serve, args=(theirs, work, self.telling), daemon=True)
                 process.start()
                 theirs.close()
                 self.workers.append(_Worker(process, ours))
@@ -170,9 +170,10 @@ class _Pool(Generic[Item, Outcome]):
         return kind, value
 
 
-def _serve(pipe: Connection, work: Work[Any, Any], telling: bool) -> None:
-    """A worker's life: it ends when the pipe does, or at once when its parent is gone."""
+def _serve(pipe: Connection, pickled: bytes, telling: bool) -> None:
+    """A worker's life: it ends when the pipe does, or at once when its parent is gone, also while it starts up."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    work: Work[Any, Any] = pickle.loads(pickled)  # imports all that it needs
     tell: Callable[[int], None] = (lambda count: pipe.send(("count", count))) if telling else (lambda count: None)
     with suppress(EOFError, ConnectionError):
         pipe.send(("ready", None))
