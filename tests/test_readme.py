@@ -39,9 +39,9 @@ def test_python_runs_as_printed(code: str, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_policy_of_the_readme_runs_by_its_module(tmp_path: Path) -> None:
-    code = next(code for code in blocks("python") if "FewestInstancesFirst" in code)
+    code = next(code for code in blocks("python") if "ShortestFirst" in code)
     (tmp_path / "my_module.py").write_text(code.partition("\n\nprint(")[0], encoding="utf-8")
-    argv = [sys.executable, "-m", "dagsim", "eval", "--algo", "my_module:FewestInstancesFirst", "--seeds", "1"]
+    argv = [sys.executable, "-m", "dagsim", "eval", "--algo", "my_module:ShortestFirst", "--seeds", "1"]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
