@@ -25,8 +25,9 @@ from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, load_agent
 from dagsim.agents.nets.config import DecimaNetConfig
 from dagsim.envs.spark import DecimaEnv
 from dagsim.errors import DagsimError
-from dagsim.systems.spark import SPARK_POLICIES, Dump, Episode, SparkKernel, SparkPolicy, read_dump
+from dagsim.systems.spark import SPARK_POLICIES, Dump, Episode, SparkPolicy, read_dump
 from dagsim.systems.spark.codecs.stages import StagesConfig
+from dagsim.systems.spark.scenario import SparkScenario
 
 __all__ = ["measure"]
 
@@ -38,7 +39,8 @@ def direct(dump: Dump, executors: int, policy: SparkPolicy) -> tuple[Episode, fl
     gc.collect()
     begun = time.process_time()
     delay_ms = 2000.0 if dump.moving_delay_ms is None else dump.moving_delay_ms
-    simulation = SparkKernel(executors, dump.jobs, moving_delay_ms=delay_ms, parity=True)
+    scenario = SparkScenario(executors, moving_delay_s=delay_ms / 1000, parity=True)
+    simulation = scenario.kernel(0, record=False, jobs=dump.jobs)
     done = simulation.run(policy)
     return done, time.process_time() - begun
 

@@ -33,9 +33,9 @@ from dagsim.systems.ramp import (
     Planner,
     Ramp,
     RampJob,
-    RampKernel,
     read_graph,
 )
+from dagsim.systems.ramp.scenario import RampScenario
 
 __all__ = ["cold_decisions", "episodes", "look_aheads"]
 
@@ -102,7 +102,7 @@ def episodes(jobs: list[RampJob], repeats: int) -> dict[str, dict[str, float]]:
         for _ in range(repeats):
             memo = Memo()
             for times in (cold, warm):
-                kernel = RampKernel(jobs, fresh(memo), horizon_s=1e6)
+                kernel = RampScenario(horizon_s=1e6).planned_by(fresh(memo)).kernel(0, jobs=jobs)
                 times.append(spent_s(lambda: kernel.run(RAMP_POLICIES.create(policy))))  # noqa: B023
             blocked = sum(outcome.completed_s is None for outcome in kernel.outcomes)
         found[policy] = {

@@ -24,10 +24,7 @@ from dagsim.metrics import paired
 from dagsim.systems.spark import (
     Episode,
     SparkJob,
-    SparkKernel,
-    parity_sequence,
     read_profiles,
-    sequence,
     synthetic_profiles,
 )
 from dagsim.systems.spark.scenario import SparkScenario
@@ -61,12 +58,8 @@ REFERENCE = "fair"
 def episode(pool: Sequence[SparkJob], workload: str, policy: str, seed: int, parity: bool) -> Episode:
     """One episode: with spark-sched-sim's rules, jobs and random stream, or with ours."""
     executors, jobs = WORKLOADS[workload]
-    if parity:
-        drawn = parity_sequence(pool, seed, jobs)
-        simulation = SparkKernel(executors, drawn.jobs, parity=True, draws=drawn.draws, seed=seed)
-    else:
-        simulation = SparkKernel(executors, sequence(pool, seed, jobs=jobs), seed=seed)
-    return simulation.run(make_policy(SparkScenario(), policy))
+    scenario = SparkScenario(executors, jobs, parity=parity).drawing_from(pool)
+    return scenario.kernel(seed, record=False).run(make_policy(scenario, policy))
 
 
 def compare(

@@ -20,7 +20,7 @@ import json
 import sys
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,21 +29,15 @@ from dagsim.files import write_text
 from dagsim.metrics.intervals import ratio_of_means
 from dagsim.model import gpu_type
 from dagsim.systems.ramp import (
-    DDLS,
-    PLAIN,
     RAMP_POLICIES,
     ComputationGraph,
-    Fabric,
-    Planner,
-    Ramp,
-    RampKernel,
-    RampWorkload,
     read_graphs,
 )
 from dagsim.systems.ramp.gpus import costed
 from dagsim.systems.ramp.kpis import kpis
+from dagsim.systems.ramp.scenario import RampScenario
 
-__all__ = ["Setting", "compare", "made"]
+__all__ = ["compare", "made"]
 
 MODELS = ("alexnet", "gnmt", "resnet18", "squeezenet1_0", "vgg16")
 POLICIES = (
@@ -63,39 +57,26 @@ MIXED = ("A100-80",) * 16 + ("V100-32",) * 8 + ("T4",) * 8
 """Two communication groups of A100s, one of V100s and one of T4s."""
 
 
-class Setting(NamedTuple):
-    """What kernels are made of."""
-
-    workload: RampWorkload
-    planner: Planner
-    horizon_s: float
-
-    def kernel(self, seed: int) -> RampKernel:
-        """A kernel at the start of an episode; equal seeds, equal jobs."""
-        return RampKernel(self.workload.draw(seed), self.planner, horizon_s=self.horizon_s, seed=seed)
-
-
-def made(setting: str, graphs: dict[str, ComputationGraph], beta: str, placer: str) -> Setting:
-    """The setting of that name.
+def made(setting: str, graphs: dict[str, ComputationGraph], beta: str, placer: str) -> RampScenario:
+    """The scenario of the setting of that name.
 
     Raises:
         InputError: There is none.
     """
     known = tuple(graphs.values())
+    common: dict[str, Any] = {"jobs": 1001, "beta": beta, "placer": placer}
     match setting:
         case "ddls":
-            planner = Planner(Fabric(Ramp(ddls=True)), DDLS.but(remembered=False), placer=placer)
-            return Setting(RampWorkload(known, 1001, beta, 1000.0), planner, 1e6)
+            found = RampScenario(ddls=True, rules={"remembered": False}, gap_s=1000.0, horizon_s=1e6, **common)
         case "plain":
-            return Setting(RampWorkload(known, 1001, beta, 1.0), Planner(Fabric(Ramp()), PLAIN, placer=placer), 1e3)
+            found = RampScenario(horizon_s=1000.0, **common)
         case "mixed":
-            types = tuple(map(gpu_type, MIXED))
-            distinct = tuple(dict.fromkeys(types))
+            distinct = tuple(map(gpu_type, dict.fromkeys(MIXED)))
             known = tuple(costed(graph, distinct[0], distinct) for graph in known)
-            planner = Planner(Fabric(Ramp(), types), PLAIN, placer=placer)
-            return Setting(RampWorkload(known, 1001, beta, 1.0), planner, 1e3)
+            found = RampScenario(gpus=MIXED, horizon_s=1000.0, **common)
         case _:
             raise InputError(f"unknown setting {setting!r}; allowed: ddls, plain, mixed")
+    return found.drawing_from(known)
 
 
 def compare(

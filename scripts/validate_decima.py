@@ -23,11 +23,10 @@ from dagsim.systems.spark import (
     SPARK_POLICIES,
     Episode,
     SparkJob,
-    SparkKernel,
-    parity_sequence,
     read_dump,
     read_profiles,
 )
+from dagsim.systems.spark.scenario import SparkScenario
 
 __all__ = ["POLICIES", "STOCHASTIC", "largest_difference", "replay", "stochastic"]
 
@@ -45,21 +44,18 @@ def replay(path: Path, executors: int | None = None) -> dict[str, Episode]:
     if count is None:
         raise TraceError(f"{path}: the file does not name its number of executors; give --executors")
     delay_ms = 2000.0 if dump.moving_delay_ms is None else dump.moving_delay_ms
+    scenario = SparkScenario(count, moving_delay_s=delay_ms / 1000, parity=True)
     return {
-        name: SparkKernel(count, dump.jobs, moving_delay_ms=delay_ms, parity=True).run(SPARK_POLICIES.create(name))
-        for name in POLICIES
+        name: scenario.kernel(0, record=False, jobs=dump.jobs).run(SPARK_POLICIES.create(name)) for name in POLICIES
     }
 
 
 def stochastic(profiles: Sequence[SparkJob], policy: str, workload: str, seeds: Sequence[int] = SEEDS) -> list[float]:
     """Mean completion time (s) for every seed, with spark-sched-sim's random stream."""
     executors, jobs = STOCHASTIC[workload]
-    means = []
-    for seed in seeds:
-        drawn = parity_sequence(profiles, seed, jobs)
-        simulation = SparkKernel(executors, drawn.jobs, parity=True, draws=drawn.draws)
-        means.append(simulation.run(SPARK_POLICIES.create(policy)).mean_jct_s)
-    return means
+    scenario = SparkScenario(executors, jobs, parity=True).drawing_from(profiles)
+    runs = (scenario.kernel(seed, record=False).run(SPARK_POLICIES.create(policy)) for seed in seeds)
+    return [episode.mean_jct_s for episode in runs]
 
 
 def largest_difference(episode: Episode, expected_s: Sequence[float]) -> float:

@@ -26,11 +26,12 @@ from typing import Any, NamedTuple
 
 from dagsim.errors import DagsimError, IllegalDecision, InputError
 from dagsim.model import RejectReason
-from dagsim.systems.ramp import DDLS, Fabric, Outcome, Partition, Planner, Ramp, RampJob, RampKernel, View
+from dagsim.systems.ramp import DDLS, Fabric, Outcome, Partition, Planner, Ramp, RampJob, View
 from dagsim.systems.ramp.detail import deps, pieces
 from dagsim.systems.ramp.graph import ComputationGraph
 from dagsim.systems.ramp.policies.fixed import Constant
 from dagsim.systems.ramp.readers import read_graph, read_graphs
+from dagsim.systems.ramp.scenario import RampScenario
 from dagsim.systems.ramp.schedules import srpt
 
 __all__ = ["constant_degrees", "episode", "golden", "job"]
@@ -92,7 +93,7 @@ def episode(said: dict[str, Any], graphs: dict[str, ComputationGraph], plans: Pl
         RampJob(str(number), graphs[row["model"]], row["time_arrived"], row["beta"], steps)
         for number, row in enumerate(said["jobs"])
     ]
-    kernel = RampKernel(jobs, plans, horizon_s=config["sim_time"])
+    kernel = RampScenario(horizon_s=config["sim_time"]).planned_by(plans).kernel(0, jobs=jobs)
     kernel.run(Replay(row["action"] for row in said["jobs"]))
     found = [_row(outcome) for outcome in kernel.outcomes]
     never = {"mask": None, "status": "not_decided", "cause": None, "jct_s": None}
@@ -186,7 +187,7 @@ def constant_degrees(streams: Path, graphs: Path) -> dict[str, dict[str, float]]
             rows = _load(path)["jobs"]
             known = read_graphs(graphs, tuple(sorted({row[1] for row in rows})), "s")
             jobs = [RampJob(str(number), known[row[1]], row[0], row[2], STEPS) for number, row in enumerate(rows)]
-            kernel = RampKernel(jobs, plans, horizon_s=1e6)
+            kernel = RampScenario(horizon_s=1e6).planned_by(plans).kernel(0, jobs=jobs)
             kernel.run(Constant(degree))
             done = sum(outcome.completed_s is not None for outcome in kernel.outcomes)
             decided = sum(bool(outcome.degrees) for outcome in kernel.outcomes)

@@ -163,6 +163,12 @@ class RampScenario:
         made._made.graphs = list(pool)
         return made
 
+    def planned_by(self, planner: Planner) -> RampScenario:
+        """This scenario with a planner of one's own, with its fabric and rules."""
+        made = replace(self)
+        made._made.planner = planner
+        return made
+
     def kernel(
         self,
         seed: int,

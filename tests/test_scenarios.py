@@ -1,0 +1,59 @@
+"""Kernels are built by scenarios only, and one seed gives one log, whoever asks."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import dagsim
+from dagsim.config.schema import Config, load_config
+from dagsim.envs.config import EnvConfig
+from dagsim.experiment.environment import make_env
+from dagsim.experiment.run import simulate
+from dagsim.experiment.scenario import scenario_of
+from dagsim.model.schedule import Schedule
+from dagsim.systems.seam import drive
+
+ROOT = Path(dagsim.__file__).parent.parent
+KERNELS = {"ClusterKernel", "SparkKernel", "RampKernel"}
+BUILDERS = {
+    "dagsim/systems/cluster/scenario.py",
+    "dagsim/systems/spark/scenario.py",
+    "dagsim/systems/ramp/scenario.py",
+    "dagsim/systems/ramp/kernel.py",  # its fork
+}
+
+
+def test_only_scenarios_build_kernels() -> None:
+    found = set()
+    for folder in ("dagsim", "scripts"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KERNELS:
+                    found.add(str(path.relative_to(ROOT)))
+    assert found == BUILDERS
+
+
+def through_gymnasium(config: Config, seed: int) -> Schedule:
+    """The same jobs, played by a heuristic through the environment."""
+    env = make_env(config, env=EnvConfig(slots=256))
+    env.reset(seed=seed)
+    policy = scenario_of(config).policies.create("sjf")
+    while env.view is not None:
+        action = env.action_of(next(iter(policy.decide(env.view)), None))
+        assert action is not None
+        env.step(action)
+    assert env.simulation is not None
+    return env.simulation.schedule
+
+
+def test_a_traces_outages_hit_everybody_who_asks() -> None:
+    """Training and Gymnasium once ran without the outages that heuristics in the same table suffered."""
+    sample = ROOT / "workloads" / "samples" / "google2011"
+    trace = f"workload={{kind: trace, path: {sample}}}"
+    config = load_config(None, [trace, "cluster={name: trace, from_trace: true}"])
+    scenario = scenario_of(config)
+    asked = drive(scenario.kernel(3), scenario.policies.create("sjf"))
+    assert len(asked.log) > 0
+    assert asked.log == simulate(config, "sjf", 3).schedule.log == through_gymnasium(config, 3).log
+    assert {"DOWN", "UP"} & {row.kind.name for row in asked.log}  # type: ignore[attr-defined]
