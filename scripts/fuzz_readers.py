@@ -38,7 +38,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=2000, help="cases per format")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--format", choices=sorted(READERS), action="append", help="only this one; repeatable")
+    parser.add_argument("--format", choices=sorted(READERS.names()), action="append", help="only this one; repeatable")
     parser.add_argument("--seconds", type=float, default=5.0, help="limit of a case")
     parser.add_argument("--memory-mb", type=int, default=512, help="what cases may take on top of what is loaded")
     parser.add_argument("--faults", type=int, default=5, help="shown per format; the rest is counted")
@@ -46,7 +46,7 @@ def main() -> int:
     _limit_memory(given.memory_mb)
     signal.signal(signal.SIGALRM, _hangs)
     original, faults = ROOT / "workloads" / "samples", 0
-    for format_ in given.format or READERS:
+    for format_ in given.format or READERS.names():
         mine = [sample for sample in SAMPLES if sample.format == format_]
         outcomes: Counter[str] = Counter()
         slowest, started = 0.0, time.perf_counter()

@@ -37,7 +37,7 @@ def reader_table() -> Iterator[str]:
     """The lines of a Markdown table of all trace formats."""
     yield "| `--format` | what it reads | its own options |"
     yield "| --- | --- | --- |"
-    for name in sorted(READERS):
+    for name in sorted(READERS.names()):
         made = reader(name)
         options = ", ".join(f"`{option}`" for option in sorted(made.uses))
         yield f"| `{name}` | {made.summary} | {options} |"

@@ -72,7 +72,7 @@ def _configs() -> Listing:
 def _readers() -> Listing:
     from dagsim.traces import READERS, reader
 
-    return Listing(("format", "what it reads"), [(name, reader(name).summary) for name in READERS])
+    return Listing(("format", "what it reads"), [(name, reader(name).summary) for name in READERS.names()])
 
 
 def _traces() -> Listing:
@@ -93,12 +93,19 @@ LISTINGS: Mapping[str, Callable[[], Listing]] = {
     "systems": _registry("dagsim.systems:SYSTEMS", "system"),
     "policies": _registry(f"{_CLUSTER}.policies:POLICIES", "policy"),
     "spark-policies": _registry("dagsim.systems.spark.policies:SPARK_POLICIES", "policy"),
+    "ramp-policies": _registry("dagsim.systems.ramp.policies:RAMP_POLICIES", "policy"),
     "placements": _registry(f"{_CLUSTER}.policies:PLACEMENT_RULES", "placement"),
     "networks": _registry(f"{_CLUSTER}.network:NETWORKS", "network"),
     "setups": _registry(f"{_CLUSTER}.models:SETUPS", "set-up"),
     "runtimes": _registry(f"{_CLUSTER}.models:RUNTIMES", "runtime"),
     "failures": _registry(f"{_CLUSTER}.models:FAILURE_MODELS", "failure model"),
     "codecs": _registry(f"{_CLUSTER}.codecs:CODECS", "codec"),
+    "spark-codecs": _registry("dagsim.systems.spark.codecs:SPARK_CODECS", "codec"),
+    "rewards": _registry(f"{_CLUSTER}.rewards:TERMS", "reward term"),
+    "spark-rewards": _registry("dagsim.systems.spark.rewards:SPARK_TERMS", "reward term"),
+    "nets": _registry("dagsim.agents.nets:NETS", "net"),
+    "algorithms": _registry("dagsim.agents.config:ALGORITHMS", "algorithm"),
+    "advantages": _registry("dagsim.agents.advantages:ADVANTAGES", "estimator of advantages"),
     "gpus": _gpus,
     "workloads": _workloads,
     "configs": _configs,

@@ -6,11 +6,10 @@ are asked for, and ``trace.report`` counts what was read and dropped.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
 
-from dagsim.errors import ConfigError, TraceError, UnknownName
+from dagsim.errors import ConfigError, TraceError
+from dagsim.registry import Entry, Registry
 from dagsim.traces.options import COMMON_OPTIONS, TraceOptions
 from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
@@ -30,31 +29,37 @@ __all__ = [
     "recognise",
 ]
 
-READERS: dict[str, str] = {
-    "alibaba2017": "dagsim.traces.formats.alibaba2017:Alibaba2017",
-    "alibaba2018": "dagsim.traces.formats.alibaba2018:Alibaba2018",
-    "dax": "dagsim.traces.formats.dax:Dax",
-    "gavel": "dagsim.traces.formats.gavel:Gavel",
-    "google2011": "dagsim.traces.formats.google2011:Google2011",
-    "google2019": "dagsim.traces.formats.google2019:Google2019",
-    "helios": "dagsim.traces.formats.helios:Helios",
-    "itp": "dagsim.traces.formats.itp:Itp",
-    "jsonl": "dagsim.traces.formats.jsonl:JsonLines",
-    "kubernetes": "dagsim.traces.formats.kubernetes:Kubernetes",
-    "openb2023": "dagsim.traces.formats.openb2023:Openb2023",
-    "pai2020": "dagsim.traces.formats.pai2020:Pai2020",
-    "pbs": "dagsim.traces.formats.pbs:Pbs",
-    "philly": "dagsim.traces.formats.philly:Philly",
-    "pipedream": "dagsim.traces.formats.pipedream:PipeDream",
-    "plain": "dagsim.traces.formats.plain:Plain",
-    "sacct": "dagsim.traces.formats.sacct:Sacct",
-    "stg": "dagsim.traces.formats.stg:Stg",
-    "swf": "dagsim.traces.formats.swf:Swf",
-    "tiresias": "dagsim.traces.formats.tiresias:Tiresias",
-    "tpch": "dagsim.traces.formats.tpch:Tpch",
-    "wfcommons": "dagsim.traces.formats.wfcommons:WfCommons",
-}
-"""Every format by name, as ``module:class``; imported when first needed."""
+READERS: Registry[Reader] = Registry(
+    "trace format",
+    [
+        Entry("alibaba2017", ".alibaba2017:Alibaba2017"),
+        Entry("alibaba2018", ".alibaba2018:Alibaba2018"),
+        Entry("dax", ".dax:Dax"),
+        Entry("gavel", ".gavel:Gavel"),
+        Entry("google2011", ".google2011:Google2011"),
+        Entry("google2019", ".google2019:Google2019"),
+        Entry("helios", ".helios:Helios"),
+        Entry("itp", ".itp:Itp"),
+        Entry("jsonl", ".jsonl:JsonLines"),
+        Entry("kubernetes", ".kubernetes:Kubernetes"),
+        Entry("openb2023", ".openb2023:Openb2023"),
+        Entry("pai2020", ".pai2020:Pai2020"),
+        Entry("pbs", ".pbs:Pbs"),
+        Entry("philly", ".philly:Philly"),
+        Entry("pipedream", ".pipedream:PipeDream"),
+        Entry("plain", ".plain:Plain"),
+        Entry("sacct", ".sacct:Sacct"),
+        Entry("stg", ".stg:Stg"),
+        Entry("swf", ".swf:Swf"),
+        Entry("tiresias", ".tiresias:Tiresias"),
+        Entry("tpch", ".tpch:Tpch"),
+        Entry("wfcommons", ".wfcommons:WfCommons"),
+    ],
+    group="dagsim.readers",
+    listing="dagsim list readers",
+    home="dagsim.traces.formats",
+)
+"""Every format by name; imported when first needed."""
 
 _AS_IT_IS = TraceOptions()
 
@@ -65,13 +70,7 @@ def reader(name: str) -> Reader:
     Raises:
         UnknownName: No such format; the message suggests the nearest.
     """
-    if name not in READERS:
-        near = get_close_matches(name, READERS, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(READERS))}"
-        raise UnknownName(f"unknown trace format {name!r}; {hint}")
-    module, _, attribute = READERS[name].partition(":")
-    made: Reader = getattr(import_module(module), attribute)()
-    return made
+    return READERS.create(name)
 
 
 def recognise(path: Path | str) -> str:
@@ -82,16 +81,16 @@ def recognise(path: Path | str) -> str:
     """
     source = Source(path)
     source.head()  # a file that cannot be read at all is no matter of its format
-    names = [name for name in sorted(READERS) if reader(name).recognises(source)]
+    names = [name for name in sorted(READERS.names()) if reader(name).recognises(source)]
     if len(names) == 1:
         return names[0]
     if names:
         raise TraceError(f"{source}: could be any of the formats {', '.join(names)}; name one (--format)")
-    hints = [hint for name in sorted(READERS) if (hint := reader(name).nearly(source))]
+    hints = [hint for name in sorted(READERS.names()) if (hint := reader(name).nearly(source))]
     if hints:
         raise TraceError(f"{source}: not recognised; {'; or '.join(hints)}")
     raise TraceError(
-        f"{source}: not recognised as any known format; name one of {', '.join(sorted(READERS))} (--format)"
+        f"{source}: not recognised as any known format; name one of {', '.join(sorted(READERS.names()))} (--format)"
     )
 
 

@@ -39,7 +39,7 @@ def test_hours_are_those_of_the_trace(tmp_path: Path) -> None:
     assert info.workload.arrivals_by_hour[2] == 2
 
 
-@pytest.mark.parametrize("format", sorted(READERS))
+@pytest.mark.parametrize("format", sorted(READERS.names()))
 def test_every_format_is_described_and_drawn(format: str, tmp_path: Path) -> None:
     info = trace_info(TraceFile(str(_sample(format)), format), Recorded())
     assert draw_trace(info, tmp_path).stat().st_size > 10_000

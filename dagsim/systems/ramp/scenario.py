@@ -28,9 +28,12 @@ from dagsim.systems.ramp.rules import DDLS, PLAIN, Rules
 from dagsim.systems.ramp.topology import TOPOLOGIES
 from dagsim.systems.ramp.view import Policy
 from dagsim.systems.ramp.workload import RampWorkload
-from dagsim.systems.seam import Kernel
+from dagsim.systems.seam import Kernel, Term
 
 __all__ = ["RampScenario"]
+
+RAMP_TERMS: Registry[Term] = Registry("RAMP reward term", group="dagsim.ramp_rewards")
+"""Every reward term of RAMP by name."""
 
 _MADE_UP_SEED = 20_220_617
 _DDLS = "ddls=true"
@@ -120,6 +123,11 @@ class RampScenario:
     def codecs(self) -> Registry[Any]:
         """The codecs for RAMP."""
         return RAMP_CODECS
+
+    @property
+    def terms(self) -> Registry[Term]:
+        """The reward terms of RAMP; there are none yet."""
+        return RAMP_TERMS
 
     @property
     def planner(self) -> Planner:

@@ -25,7 +25,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_every_reader_is_named_as_it_is_listed_and_says_what_it_reads() -> None:
-    for name in READERS:
+    for name in READERS.names():
         made = reader(name)
         assert made.name == name
         assert made.summary
@@ -34,7 +34,7 @@ def test_every_reader_is_named_as_it_is_listed_and_says_what_it_reads() -> None:
 
 def test_no_file_of_the_samples_is_of_two_formats(samples: Path) -> None:
     for path in sorted(file for file in samples.rglob("*") if file.is_file()):
-        names = [name for name in READERS if reader(name).recognises(Source(path))]
+        names = [name for name in READERS.names() if reader(name).recognises(Source(path))]
         assert len(names) <= 1, f"{path}: {names}"
 
 
