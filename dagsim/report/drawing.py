@@ -11,9 +11,10 @@ from dagsim.experiment.labels import sample_of, workload_label
 from dagsim.experiment.trace_info import TraceInfo
 from dagsim.metrics.standings import RunMetrics, Sample, standings
 from dagsim.report.comparison import metric_name
+from dagsim.report.perfetto import write_perfetto
 from dagsim.report.plots import comparison, draw_all, save, workload
 
-__all__ = ["draw", "draw_comparison", "draw_trace"]
+__all__ = ["draw", "draw_comparison", "draw_perfetto", "draw_trace"]
 
 
 def draw(folder: RunFolder, number: int | None = None, out: Path | None = None) -> list[Path]:
@@ -30,9 +31,25 @@ def draw(folder: RunFolder, number: int | None = None, out: Path | None = None) 
         of = folder.config
         return [draw_comparison(lines, out / "comparison.png", workload=workload_label(of), sample=sample_of(of))]
     chosen = number or 0
-    if chosen >= len(lines):
-        raise InputError(f"{folder.path}: there is no run {chosen}; finished runs: {len(lines)}, counted from 0")
-    return draw_all(folder.schedule(chosen), out, f"{lines[chosen].policy}, seed {lines[chosen].seed}")
+    return draw_all(folder.schedule(chosen), out, _title(folder, chosen))
+
+
+def draw_perfetto(folder: RunFolder, path: Path, number: int = 0) -> Path:
+    """Write finished run ``number`` as a trace for ui.perfetto.dev.
+
+    Raises:
+        InputError: There is no such run, or the file cannot be written.
+        RunFolderError: The run cannot be read.
+    """
+    title = _title(folder, number)
+    return write_perfetto(folder.schedule(number), path, title)
+
+
+def _title(folder: RunFolder, number: int) -> str:
+    lines = folder.lines()
+    if number >= len(lines):
+        raise InputError(f"{folder.path}: there is no run {number}; finished runs: {len(lines)}, counted from 0")
+    return f"{lines[number].policy}, seed {lines[number].seed}"
 
 
 def draw_comparison(
