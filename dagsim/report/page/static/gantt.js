@@ -206,7 +206,7 @@ class Gantt {
       if (!nodes.count[node] || middle < last + 13) return;
       pen.fillText(clipped(pen, name, x - 8), x - 6, middle); last = middle;
     });
-    const step = roundStep((this.to - this.from) / Math.max(wide / 110, 1));
+    const step = roundStep((this.to - this.from) / Math.max(wide / 85, 1));
     pen.textAlign = "center";
     for (let at = Math.ceil(this.from / step) * step; at <= this.to; at += step) {
       const place = x + (at - this.from) / (this.to - this.from) * wide;

@@ -23,11 +23,14 @@
     const box = document.createElement("div");
     box.className = "curve";
     place.append(box);
-    const axis = {stroke: () => look("--ink"), grid: {stroke: () => look("--line"), width: 1}, ticks: {stroke: () => look("--line")}};
+    const decades = (_, ticks) => ticks.map(tick => Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-6 ? tick : null);
+    const lines = {stroke: () => look("--line"), width: 1}, axis = {stroke: () => look("--ink"), grid: lines, ticks: lines};
+    const along = log ? {label, labelSize: 22, space: 45, filter: decades, grid: {...lines, filter: decades}, ticks: {...lines, filter: decades}, values: (_, ticks) => ticks.map(tick => tick === null ? "" : +tick.toPrecision(3))}
+      : {space: 90, incrs: STEPS, values: (_, ticks) => ticks.map(seconds)};
     const drawn = new uPlot({
       title, width: Math.max(place.clientWidth > 900 && !log ? place.clientWidth : box.clientWidth, 200), height: log ? 260 : 200,
       scales: {x: {time: false, distr: log ? 3 : 1, log: 10}, y: fraction ? {range: [0, 1.02]} : {range: (_, low, high) => [0, (high || 1) * 1.06]}},
-      axes: [{...axis, label, labelSize: 22, values: (_, ticks) => ticks.map(tick => tick === null ? "" : log ? +tick.toPrecision(3) : seconds(tick)), space: log ? 45 : 90, filter: log ? (_, ticks) => ticks.map(tick => Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-6 ? tick : null) : undefined},
+      axes: [{...axis, ...along},
         {...axis, size: 64, label: unit, labelSize: 18, values: (_, ticks) => ticks.map(tick => tick.toLocaleString("en"))}],
       series: [{label: label.replace(/ \(.*/, ""), value: (_, value) => value == null ? "-" : log ? value.toPrecision(4) : seconds(value)},
         ...series.map(([name], index) => ({label: name, stroke: COLOURS[index % 6], width: 1.8, dash: DASHES[Math.floor(index / 6) % 3], value: (_, value) => value == null ? "-" : (+value.toPrecision(4)).toLocaleString("en")}))],
