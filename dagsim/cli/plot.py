@@ -32,6 +32,10 @@ def plot(
         Path | None, typer.Option("--out", "-o", help="Folder for the plots (default: plots/ in the run folder).")
     ] = None,
     format_: Annotated[PlotFormat, typer.Option("--format", help="File format of the plots.")] = PlotFormat.PNG,
+    perfetto: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev instead: .json.gz or .json."),
+    ] = None,
 ) -> None:
     """Draw a run again: Gantt chart, completion times, utilisation and queue over time, priorities. Of trainings, draw
     the learning curves, with a band over several.
@@ -40,8 +44,13 @@ def plot(
     """
     from dagsim.errors import InputError
     from dagsim.experiment.folder import RunFolder
-    from dagsim.report.drawing import draw
+    from dagsim.report.drawing import draw, draw_perfetto
 
+    if perfetto is not None:
+        if len(runs) > 1:
+            raise InputError("plot: --perfetto takes one run folder")
+        typer.echo(draw_perfetto(RunFolder.open(runs[0]), perfetto, number or 0))
+        return
     trainings = [run for run in runs if (run / "progress.csv").exists()]
     if trainings and len(trainings) == len(runs):
         typer.echo(_learning(runs, out, format_))

@@ -6,7 +6,7 @@ They take a ``Schedule`` or, where several are wanted, its ``columns``, which ar
 from dagsim.metrics.blocks import OverTime, over_time
 from dagsim.metrics.columns import Columns, columns
 from dagsim.metrics.compare import Paired, paired, paired_by_seed
-from dagsim.metrics.energy import Energy, PowerModel, Watts, energy, job_energy_j
+from dagsim.metrics.energy import Energy, PowerModel, Watts, energy, job_energy_j, watts
 from dagsim.metrics.fairness import finish_time_fairness, isolated_s, jain, tenant_gpu_seconds, unfair_share
 from dagsim.metrics.groups import Distribution, GpuGroup, JobGroup
 from dagsim.metrics.jct import (
@@ -97,4 +97,5 @@ __all__ = [
     "unfair_share",
     "utilization_by_type",
     "wait",
+    "watts",
 ]

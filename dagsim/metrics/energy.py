@@ -14,10 +14,11 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.metrics.columns import Floats, Source, columns, total
+from dagsim.metrics.steps import Steps
 from dagsim.metrics.utilization import gpu_seconds, node_types
 from dagsim.model import GpuType
 
-__all__ = ["DEFAULT_POWER", "Energy", "PowerModel", "Watts", "energy", "job_energy_j"]
+__all__ = ["DEFAULT_POWER", "Energy", "PowerModel", "Watts", "energy", "job_energy_j", "watts"]
 
 _J_PER_KWH = 3.6e6
 
@@ -116,6 +117,22 @@ def job_energy_j(source: Source, power: PowerModel = DEFAULT_POWER) -> Floats:
     busy_w = np.append(_table(types, power)[1], 0.0)  # the last entry serves CPU machines, type -1
     drawn = made.runs.gpu_s * busy_w[type_of[made.runs.node]]
     return total(made.runs.job, drawn, len(made.jobs))
+
+
+def watts(source: Source, power: PowerModel = DEFAULT_POWER) -> Steps:
+    """The watts that all GPUs draw over the window; their integral is the energy in joules. O(n log n) in the runs."""
+    made = columns(source)
+    types, type_of = node_types(made.cluster)
+    idle_w, busy_w = (np.append(each, 0.0) for each in _table(types, power))  # the last entry serves CPU machines
+    runs, outages = made.runs, made.outages
+    idle = idle_w[type_of] * np.array([node.gpus for node in made.cluster.nodes], float)
+    held = runs.held * (busy_w - idle_w)[type_of[runs.node]]
+    return Steps.of(
+        np.concatenate(([made.start_s], runs.start_s, outages.start_s)),
+        np.concatenate(([made.end_s], runs.end_s, outages.end_s)),
+        np.concatenate(([idle.sum()], held, -idle[outages.node])),
+        window=(made.start_s, made.end_s),
+    )
 
 
 def _table(types: tuple[GpuType, ...], power: PowerModel) -> tuple[Floats, Floats]:

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.folder import RunFolder, RunLine
 from dagsim.experiment.labels import sample_of, workload_label
 from dagsim.experiment.trace_info import TraceInfo
 from dagsim.metrics.standings import RunMetrics, Sample, standings
 from dagsim.report.comparison import metric_name
+from dagsim.report.perfetto import write_perfetto
 from dagsim.report.plots import comparison, draw_all, save
 from dagsim.report.plots import workload as workload_figure
 
-__all__ = ["draw", "draw_comparison", "draw_trace"]
+__all__ = ["draw", "draw_comparison", "draw_perfetto", "draw_trace"]
 
 
 def draw(folder: RunFolder, number: int | None = None, out: Path | None = None, kind: str = "png") -> list[Path]:
@@ -32,12 +33,28 @@ def draw(folder: RunFolder, number: int | None = None, out: Path | None = None, 
         sample = sample_of(folder.config)
         return [draw_comparison(lines, out / f"comparison.{kind}", workload=workload, sample=sample)]
     chosen = number or 0
-    if chosen >= len(lines):
-        raise InputError(f"{folder.path}: there is no run {chosen}; finished runs: {len(lines)}, counted from 0")
-    run = lines[chosen]
+    run = _line(folder, chosen)
     schedule = folder.schedule(chosen)
     n = f"run {chosen + 1} of {len(lines)}, {len(schedule.jobs):,} jobs"
     return draw_all(schedule, out, run.policy, f"{run.policy}, seed {run.seed}, {workload}: {n}", kind)
+
+
+def draw_perfetto(folder: RunFolder, path: Path, number: int = 0) -> Path:
+    """Write finished run ``number`` as a trace for ui.perfetto.dev.
+
+    Raises:
+        InputError: There is no such run, or the file cannot be written.
+        RunFolderError: The run cannot be read.
+    """
+    run = _line(folder, number)
+    return write_perfetto(folder.schedule(number), path, f"{run.policy}, seed {run.seed}")
+
+
+def _line(folder: RunFolder, number: int) -> RunLine:
+    lines = folder.lines()
+    if number >= len(lines):
+        raise InputError(f"{folder.path}: there is no run {number}; finished runs: {len(lines)}, counted from 0")
+    return lines[number]
 
 
 def draw_comparison(

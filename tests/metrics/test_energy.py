@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import ModelError
-from dagsim.metrics import Columns, PowerModel, Watts, energy, job_energy_j
+from dagsim.metrics import Columns, PowerModel, Watts, energy, job_energy_j, watts
 from dagsim.model import Cluster, gpu_type
 from dagsim.model.schedule import Schedule
 
@@ -76,3 +76,10 @@ def test_the_energy_of_the_jobs_is_the_allocated_energy(made):
 def test_an_impossible_power_model_is_refused(faulty, named):
     with pytest.raises(ModelError, match=named):
         faulty()
+
+
+def test_the_watts_add_up_to_the_energy():
+    from dagsim import simulate
+
+    schedule = simulate("heterogeneous", seed=2).schedule
+    assert watts(schedule).integral() == pytest.approx(energy(schedule).total_j, rel=1e-9)

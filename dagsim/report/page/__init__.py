@@ -1,0 +1,5 @@
+"""The report of runs as one HTML file that opens from disk and asks for nothing."""
+
+from dagsim.report.page.document import write_page
+
+__all__ = ["write_page"]

@@ -1,0 +1,122 @@
+"""The page itself: sections, data and scripts, sealed against everything from outside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+import dagsim
+from dagsim.errors import InputError
+from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.labels import workload_label
+from dagsim.metrics.columns import Columns, columns
+from dagsim.report.page import sections
+from dagsim.report.page.charts import chart_of, distributions
+from dagsim.report.page.chosen import Chosen, choose
+from dagsim.report.page.markup import element
+from dagsim.report.page.packing import Packer
+
+__all__ = ["page", "write_page"]
+
+_STYLES = ("uPlot.min.css", "page.css")
+_SCRIPTS = ("uPlot.iife.min.js", "gantt.js", "page.js")
+
+
+def write_page(folders: Sequence[RunFolder], path: Path) -> Path:
+    """Write the report of the runs to ``path``, one file of HTML; returns it.
+
+    Raises:
+        InputError: No run is finished, or the file cannot be written.
+        RunFolderError: A run cannot be read.
+    """
+    text = page(folders)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    return path
+
+
+def page(folders: Sequence[RunFolder]) -> str:
+    """The report of the runs as HTML; equal folders give equal text.
+
+    Raises:
+        InputError: No run is finished.
+        RunFolderError: A run cannot be read.
+    """
+    chosen = choose(folders)
+    packer, charts, tables = Packer(), [], []
+    made_of: dict[str, Columns] = {}
+    for run in chosen.drawn:
+        schedule = run.folder.schedule(run.number)
+        made = made_of[run.line.policy] = columns(schedule)
+        charts.append({"name": run.name, **chart_of(made, schedule, packer)})
+        tables.append(_run_section(len(tables), run.name, sections.run_tables(made)))
+    data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
+    title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
+    return _document(title, _body(title, chosen, folders, "".join(tables)), data)
+
+
+def _body(title: str, chosen: Chosen, folders: Sequence[RunFolder], tables: str) -> str:
+    first, *rest = sections.verdict(chosen)
+    verdict = element("p", first, class_="verdict") + "".join(element("p", line) for line in rest)
+    real = sections.observed(chosen)
+    names = "".join(element("option", run.name, value=str(place)) for place, run in enumerate(chosen.drawn))
+    drawn = ", ".join(dict.fromkeys(f"seed {run.line.seed}" for run in chosen.drawn))
+    of_drawn = element("p", f"Jobs of the runs drawn ({drawn}).", class_="note")
+    return "".join(
+        [
+            f"<header>{element('h1', title)}{verdict}</header><main>",
+            _section("Results", sections.results(chosen)),
+            _section("Settings and warnings", sections.settings(chosen, folders)),
+            _section("Observed and simulated", real) if real else "",
+            f'<div class="bar"><label>Run <select id="run">{names}</select></label></div>',
+            _static("charts.html"),
+            _section("Distributions", of_drawn + '<div id="distributions"></div>'),
+            f"<section><h2>Jobs</h2>{tables}</section>",
+            _section("How to repeat it", sections.repeat(folders)),
+            f"</main><footer>{element('p', f'Made by dagsim {dagsim.__version__}. Curves: uPlot (MIT).')}</footer>",
+        ]
+    )
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section>{element('h2', title)}{content}</section>"
+
+
+def _run_section(place: int, name: str, content: str) -> str:
+    return f'<div class="of-run" data-run="{place}">{element("h3", name)}{content}</div>'
+
+
+def _document(title: str, body: str, data: str) -> str:
+    style, scripts = "\n".join(map(_static, _STYLES)), [_static(name) for name in _SCRIPTS]
+    allowed = (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"style-src {_hash(style)}; script-src {' '.join(map(_hash, scripts))}"
+    )
+    return "".join(
+        [
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{escape(allowed)}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            f"{element('title', title)}<style>{style}</style></head><body>{body}",
+            f'<script type="application/octet-stream" id="data">{data}</script>',
+            *(f"<script>{script}</script>" for script in scripts),
+            "</body></html>\n",
+        ]
+    )
+
+
+def _static(name: str) -> str:
+    return files("dagsim.report.page").joinpath("static", name).read_text(encoding="utf-8").strip("\n")
+
+
+def _hash(text: str) -> str:
+    """The text as Content-Security-Policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,185 @@
+"""The parts of a page that are text and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dagsim.config.schema import dump_config
+from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.labels import sample_of, workload_label
+from dagsim.metrics.columns import Columns
+from dagsim.metrics.groups import JobGroup, PerJob, job_groups
+from dagsim.metrics.standings import PolicyResult, Sample, standings
+from dagsim.report.comparison import comparison_table, metric_name
+from dagsim.report.grid import Grid
+from dagsim.report.numbers import factor, interval, number, short
+from dagsim.report.page.chosen import MOST_DRAWN, Chosen
+from dagsim.report.page.markup import details, element, notes, table
+from dagsim.report.page.waits import worst_waits
+from dagsim.report.tables import summary_table, workload_notes
+
+__all__ = ["observed", "repeat", "results", "run_tables", "settings", "verdict"]
+
+_SIZES = (
+    (0.0, "0 GPUs"), (0.999, "under 1 GPU"), (1.0, "1 GPU"), (4.0, "2-4 GPUs"), (8.0, "5-8 GPUs"),
+    (32.0, "9-32 GPUs"), (np.inf, "over 32 GPUs"),
+)  # fmt: skip
+"""The most GPUs of each class of jobs, and its name."""
+_GROUP_HEADS = (
+    *("", "jobs", "completed", "turned\naway", "unfinished", "mean JCT\n(s)", "p95 JCT\n(s)"),
+    *("mean wait\n(s)", "p95 wait\n(s)", "bounded\nslowdown", "GPU-hours"),
+)
+_METRIC = "jct_s.mean"
+
+
+def verdict(chosen: Chosen) -> list[str]:
+    """The answer in a sentence per policy: which is better, by how much, and how sure that is."""
+    config, lines = chosen.runs[0].folder.config, chosen.lines
+    if not chosen.comparable:
+        policies = list(dict.fromkeys(line.policy for line in lines))
+        means = [_mean_of([line.metrics.get(_METRIC) for line in lines if line.policy == name]) for name in policies]
+        return [
+            f"{name}: {metric_name(_METRIC)} {f'{number(mean)} s' if isfinite(mean) else 'not known: unfinished jobs'}."
+            for name, mean in zip(policies, means, strict=True)
+        ]
+    ranked = standings(lines, _METRIC, None, sample_of(config))
+    reference = next(each.policy for each in ranked if each.is_reference)
+    told = [_sentence(each, reference) for each in ranked if not each.is_reference]
+    return told or [f"{reference}: nothing to compare it with."]
+
+
+def _sentence(standing: PolicyResult, reference: str) -> str:
+    if standing.pair is None:
+        return f"{standing.policy} against {reference}: {standing.words}."
+    pair = standing.pair
+    bounds = interval(pair.low, pair.high, factor)
+    sure = f" (95 % interval {bounds})" if standing.sample is not Sample.TRACE and bounds != "-" else ""
+    ratio = f"{metric_name(_METRIC)} {factor(pair.ratio)} times that of {reference}{sure}"
+    return f"{standing.policy}: {ratio}: {standing.words}."
+
+
+def results(chosen: Chosen) -> str:
+    """The table of all policies, or of each one over its seeds."""
+    config = chosen.runs[0].folder.config
+    label, sample = workload_label(config), sample_of(config)
+    if chosen.comparable:
+        return table(comparison_table(chosen.lines, workload=label, sample=sample, wide=True))
+    parts = []
+    for policy in dict.fromkeys(line.policy for line in chosen.lines):
+        runs = [run for run in chosen.runs if run.line.policy == policy]
+        of = runs[0].folder.config
+        grid = summary_table([run.line for run in runs], workload=workload_label(of), sample=sample_of(of))
+        parts.append(table(grid))
+    return "".join(parts)
+
+
+def settings(chosen: Chosen, folders: Iterable[RunFolder]) -> str:
+    """What the reader of a trace assumed and warned of, the load, and the configurations."""
+    told: list[str] = []
+    for folder in folders:
+        mine = [run.line.workload for run in chosen.runs if run.folder is folder]
+        if mine:
+            told += workload_notes([{"gpu_load": None, "cpu_load": None, "warning": None} | each for each in mine])
+    policies = {line.policy for line in chosen.lines}
+    if len(policies) > MOST_DRAWN:
+        told.append(f"drawn below: the first run of the first {MOST_DRAWN} of {len(policies)} policies")
+    text = "".join(element("li", line) for line in dict.fromkeys((*chosen.remarks, *told)))
+    configurations = "".join(
+        details(f"Configuration of {folder.path.name}", dump_config(folder.config)) for folder in folders
+    )
+    return f"<ul>{text}</ul>{configurations}"
+
+
+def observed(chosen: Chosen) -> str:
+    """Waits on the real cluster beside those of the simulation, where a trace has them; else nothing."""
+    parts = []
+    for run in chosen.drawn:
+        waits = run.line.workload.get("observed")
+        if waits:
+            parts.append(table(_observed_grid(run.name, waits)))
+    return "".join(parts)
+
+
+def _observed_grid(name: str, waits: Mapping[str, Any]) -> Grid:
+    groups = {"all jobs": waits["total"]} | waits["by_size"]
+    if len(waits["by_tenant"]) > 1:
+        groups |= {f"tenant {tenant or '(none)'}": pair for tenant, pair in waits["by_tenant"].items()}
+    rows = [
+        (
+            label,
+            f"{pair['jobs']:,}",
+            *(number(value) for side in ("observed_s", "simulated_s") for value in pair[side].values()),
+            number(pair["difference_s"]),
+        )
+        for label, pair in groups.items()
+    ]
+    sides = [f"{side}\n{what}" for side in ("observed", "simulated") for what in ("mean", "median", "p95")]
+    left = waits["left_out"]
+    told = (f"{left:,} jobs left out: not observed, or not started here",) if left else ()
+    return Grid(f"{name}: observed and simulated waits in s", ("", "jobs", *sides, "difference\nof means"), rows, told)
+
+
+def run_tables(made: Columns) -> str:
+    """Of one run: results per tenant and size, and the jobs that waited longest."""
+    per_job = PerJob.of(made)
+    counted = made.jobs.finished
+    size = np.searchsorted([most for most, _ in _SIZES], made.jobs.gpus).astype(float).tolist()
+    sizes = {_SIZES[int(key)][1]: group for key, group in job_groups(made, per_job, counted, size).items()}
+    parts = []
+    if len(set(made.jobs.tenant)) > 1:
+        tenants = job_groups(made, per_job, counted, made.jobs.tenant)
+        named = {name or "(none)": group for name, group in tenants.items()}
+        parts.append(table(_group_grid("By tenant", named)))
+    parts.append(table(_group_grid("By size: the most GPUs that a task of the job asks for", sizes)))
+    parts.append(table(worst_waits(made)))
+    return "".join(parts)
+
+
+def _group_grid(title: str, groups: Mapping[str, JobGroup]) -> Grid:
+    rows = []
+    for name, group in groups.items():
+        counts = (group.arrived, group.completed, group.rejected, group.unfinished)
+        times = (group.jct_s.mean, group.jct_s.p95, group.wait_s.mean, group.wait_s.p95, group.bounded_slowdown.mean)
+        rows.append((name, *(f"{count:,}" for count in counts), *map(short, times), short(group.gpu_hours)))
+    return Grid(title, _GROUP_HEADS, rows, ("Times and slowdowns are of the completed jobs.",))
+
+
+def repeat(folders: Iterable[RunFolder]) -> str:
+    """The commands that made the runs, and the hashes of what went in."""
+    parts = []
+    for folder in folders:
+        parts.append(element("h3", folder.path.name) + _typed(_command(folder.path)))
+        parts.append(notes(_hashes(folder.manifest)))
+    return "".join(parts)
+
+
+def _typed(text: str) -> str:
+    """A command, as it is typed."""
+    return f'<pre tabindex="0">{element("code", text)}</pre>'
+
+
+def _command(path: Path) -> str:
+    try:
+        return (path / "command.txt").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return "(command.txt is missing)"
+
+
+def _hashes(manifest: Mapping[str, Any]) -> Iterator[str]:
+    yield f"configuration, SHA-256: {manifest['config_sha256']}"
+    if (trace := manifest.get("trace")) is not None:
+        yield f"trace {trace['path']}, SHA-256: {trace['sha256']}"
+    if manifest.get("git_commit"):
+        yield f"dagsim, commit: {manifest['git_commit']}"
+    versions = ", ".join(f"{name} {version}" for name, version in manifest.get("versions", {}).items())
+    yield f"created {manifest.get('created')}; Python {manifest.get('python')}; {versions}"
+
+
+def _mean_of(values: list[Any]) -> float:
+    numbers = [float(value) for value in values if value is not None]
+    return sum(numbers) / len(numbers) if len(numbers) == len(values) else float("nan")

@@ -1,0 +1,79 @@
+"use strict";
+// Unpacks the data of the page and joins charts and controls.
+(async () => {
+  const $ = id => document.getElementById(id);
+  const failed = error => { $("told").textContent = `The charts cannot be drawn: ${error.message || error}. The tables are complete.`; };
+
+  async function unpack() {
+    const packed = Uint8Array.from(atob($("data").textContent), sign => sign.charCodeAt(0));
+    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const bytes = await new Response(stream).arrayBuffer();
+    const length = new DataView(bytes).getUint32(0, true), start = 4 + length;
+    const {facts, arrays} = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 4, length)));
+    const kinds = {Float64Array, Float32Array, Int32Array, Uint8Array};
+    const views = arrays.map(([kind, offset, count]) => new kinds[kind](bytes, start + offset, count));
+    return {facts, views};
+  }
+
+  const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#56B4E9", "#D55E00", "#CC79A7"], DASHES = [[], [6, 3], [2, 2]];
+  const look = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  let plots = [];
+
+  function plot(place, title, label, x, series, {log = false, unit = "", fraction = false}) {
+    const box = document.createElement("div");
+    box.className = "curve";
+    place.append(box);
+    const decades = (_, ticks) => ticks.map(tick => Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-6 ? tick : null);
+    const lines = {stroke: () => look("--line"), width: 1}, axis = {stroke: () => look("--ink"), grid: lines, ticks: lines};
+    const along = log ? {label, labelSize: 22, space: 45, filter: decades, grid: {...lines, filter: decades}, ticks: {...lines, filter: decades}, values: (_, ticks) => ticks.map(tick => tick === null ? "" : +tick.toPrecision(3))}
+      : {space: 90, incrs: STEPS, values: (_, ticks) => ticks.map(seconds)};
+    const drawn = new uPlot({
+      title, width: Math.max(place.clientWidth > 900 && !log ? place.clientWidth : box.clientWidth, 200), height: log ? 260 : 200,
+      scales: {x: {time: false, distr: log ? 3 : 1, log: 10}, y: fraction ? {range: [0, 1.02]} : {range: (_, low, high) => [0, (high || 1) * 1.06]}},
+      axes: [{...axis, ...along},
+        {...axis, size: 64, label: unit, labelSize: 18, values: (_, ticks) => ticks.map(tick => tick.toLocaleString("en"))}],
+      series: [{label: label.replace(/ \(.*/, ""), value: (_, value) => value == null ? "-" : log ? value.toPrecision(4) : seconds(value)},
+        ...series.map(([name], index) => ({label: name, stroke: COLOURS[index % 6], width: 1.8, dash: DASHES[Math.floor(index / 6) % 3], value: (_, value) => value == null ? "-" : (+value.toPrecision(4)).toLocaleString("en")}))],
+      cursor: {drag: {x: true, y: false}},
+    }, [x, ...series.map(([, values]) => values)], box);
+    plots.push([drawn, box]);
+    return drawn;
+  }
+
+  try {
+    const {facts, views} = await unpack();
+    const filled = value => Object.fromEntries(Object.entries(value).map(([key, each]) => [key, typeof each === "number" && key !== "height" ? views[each] : each]));
+    const runs = facts.runs.map(run => ({...run, nodes: filled(run.nodes), jobs: filled(run.jobs), outages: filled(run.outages),
+      bars: Object.fromEntries(Object.entries(run.bars).map(([key, each]) => [key, typeof each === "number" ? views[each] : each]))}));
+    const gantt = new Gantt($("gantt"), $("told"), $("legend"));
+
+    function choose(place) {
+      const run = runs[place];
+      $("curves").replaceChildren();
+      plots = plots.filter(([, box]) => box.isConnected);
+      gantt.show(run);
+      for (const curve of run.curves) plot($("curves"), curve.title, "time", views[curve.x], curve.series.map(([name, at]) => [name, views[at]]), {unit: curve.unit});
+      document.querySelectorAll(".of-run").forEach(each => { each.hidden = each.dataset.run !== String(place); });
+      $("search").value = "";
+    }
+
+    for (const figure of Object.values(facts.distributions)) {
+      if (figure.series.length) plot($("distributions"), figure.label.replace(/ \(.*/, ""), figure.label, views[figure.x], figure.series.map(([name, at]) => [name, views[at]]), {log: true, unit: "share of jobs within", fraction: true});
+    }
+    $("run").addEventListener("change", e => choose(+e.target.value));
+    $("colour").addEventListener("change", e => { gantt.colourBy = e.target.value; gantt.draw(); });
+    $("search").addEventListener("input", e => {
+      const count = gantt.search(e.target.value.trim());
+      $("told").textContent = e.target.value.trim() ? `${count.toLocaleString("en")} ${count === 1 ? "job" : "jobs"} found` : "\u00a0";
+    });
+    $("search").addEventListener("keydown", e => { if (e.key === "Enter") gantt.showFound(); });
+    $("zoom-to").addEventListener("click", () => gantt.showFound());
+    $("zoom-in").addEventListener("click", () => gantt.zoom(0.5));
+    $("zoom-out").addEventListener("click", () => gantt.zoom(2));
+    $("reset").addEventListener("click", () => gantt.reset());
+    addEventListener("resize", () => plots.forEach(([drawn, box]) => drawn.setSize({width: Math.max(box.clientWidth, 200), height: drawn.height})));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.forEach(([drawn]) => drawn.redraw()));
+    choose(0);
+    requestAnimationFrame(() => requestAnimationFrame(() => { document.documentElement.dataset.drawn = performance.now().toFixed(0); }));
+  } catch (error) { failed(error); throw error; }
+})();

@@ -1,0 +1,207 @@
+"""A schedule as Chrome trace events, which ui.perfetto.dev and chrome://tracing open.
+
+A process per node, a thread per GPU; runs that share a GPU, and runs without one, get threads of their own, since
+slices of one thread must not overlap. Counters show the queue, the GPUs and the watts. There are no arrows along the
+edges of a job: a run folder does not keep them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import heapq
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.errors import InputError
+from dagsim.metrics.columns import Columns, Floats, Ints, Source, columns
+from dagsim.metrics.energy import DEFAULT_POWER, PowerModel, watts
+from dagsim.metrics.queues import jobs_running, jobs_waiting
+from dagsim.metrics.steps import Steps
+from dagsim.metrics.utilization import gpus_held, gpus_up
+from dagsim.model import Kind
+from dagsim.report.plots.lanes import bars_of, lanes_of
+
+__all__ = ["trace_events", "write_perfetto"]
+
+Event = dict[str, Any]
+
+_CLUSTER = 1
+"""The process of the counters; process 0 is the kernel's to Perfetto."""
+_OUTAGES = 0
+"""The thread of a node's outages."""
+_CPU = -1
+"""The slot of runs without a GPU."""
+_ENDINGS = (".json", ".json.gz")
+_OUTCOMES = {int(Kind.FINISHED): "finished", int(Kind.PREEMPTED): "preempted", int(Kind.FAILED): "failed"}
+
+
+class _Thread(NamedTuple):
+    """A thread of a node: its slot (a GPU, or ``_CPU``), and 0 for whole GPUs, from 1 on for shares."""
+
+    node: int
+    slot: int
+    share: int
+
+
+def write_perfetto(source: Source, path: Path, title: str = "", power: PowerModel = DEFAULT_POWER) -> Path:
+    """Write the events to ``path`` (.json or .json.gz); equal schedules give equal bytes.
+
+    Raises:
+        InputError: The name ends otherwise, or the file cannot be written.
+    """
+    if not path.name.endswith(_ENDINGS):
+        raise InputError(f"{path}: a trace for Perfetto is a file {' or '.join(_ENDINGS)}")
+    whole = {
+        "traceEvents": list(trace_events(source, power)),
+        "displayTimeUnit": "ms",
+        "otherData": {"made by": "dagsim", "run": title},
+    }
+    data = json.dumps(whole, separators=(",", ":"), allow_nan=False).encode()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(data, 6, mtime=0) if path.suffix == ".gz" else data)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None
+    return path
+
+
+def trace_events(source: Source, power: PowerModel = DEFAULT_POWER) -> Iterator[Event]:
+    """The events, times in whole microseconds; names of processes and threads first."""
+    made = columns(source)
+    entries, threads = _placed(made)
+    numbers = _numbered(threads)
+    yield from _names(made, numbers)
+    yield from _slices(made, entries, [numbers[thread] for thread in threads])
+    yield from _outages(made)
+    yield from _counter("jobs", waiting=jobs_waiting(made), running=jobs_running(made))
+    if made.cluster.gpus:
+        yield from _counter("GPUs", held=gpus_held(made), up=gpus_up(made))
+        yield from _counter("watts", GPUs=watts(made, power))
+
+
+def _placed(made: Columns) -> tuple[list[int], list[_Thread]]:
+    """Each slice: the entry of ``Runs`` it shows, in order of start, and its thread."""
+    runs, lanes = made.runs, lanes_of(made)
+    bars = bars_of(made, lanes)
+    top = bars.top - lanes.first[runs.node[bars.run]]
+    first = np.floor(top + 1e-9).astype(np.int64)
+    count = np.maximum(np.rint(bars.bottom - bars.top).astype(np.int64), 1)
+    without = np.setdiff1d(np.flatnonzero(runs.end_s > runs.start_s), bars.run)
+    entry = np.concatenate((np.repeat(bars.run, count), without))
+    offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    slot = np.concatenate((np.repeat(first, count) + offset, np.full(len(without), _CPU)))
+    if not made.cluster.gpus:
+        slot[:] = _CPU
+    order = np.lexsort((slot, entry, runs.start_s[entry]))
+    entry, slot = entry[order], slot[order]
+    shared = (runs.held[entry] < np.bitwise_count(runs.gpus[entry])) | (slot == _CPU)
+    return entry.tolist(), _apart(made, entry, slot, shared)
+
+
+def _apart(made: Columns, entry: Ints, slot: Ints, shared: np.ndarray) -> list[_Thread]:
+    """Threads on which no two slices overlap: the lowest that is free, from share 1 on where it is shared."""
+    runs = made.runs
+    start, end = _microseconds(runs.start_s[entry]), _microseconds(runs.end_s[entry])
+    node, lowest = runs.node[entry].tolist(), shared.astype(np.int64).tolist()
+    busy: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
+    free: dict[tuple[int, int, int], list[int]] = {}
+    opened: dict[tuple[int, int, int], int] = {}
+    threads = []
+    for place, (where, gpu, low) in enumerate(zip(node, slot.tolist(), lowest, strict=True)):
+        key = (where, gpu, low)
+        running, idle = busy.setdefault(key, []), free.setdefault(key, [])
+        while running and running[0][0] <= start[place]:
+            heapq.heappush(idle, heapq.heappop(running)[1])
+        if not idle:
+            opened[key] = opened.get(key, 0) + 1
+            idle.append(opened[key] - 1)
+        share = heapq.heappop(idle)
+        heapq.heappush(running, (end[place], share))
+        threads.append(_Thread(where, gpu, low + share))
+    return threads
+
+
+def _numbered(threads: list[_Thread]) -> dict[_Thread, int]:
+    """A number per thread, from 1 on within each node: GPUs in order, each before its shares, those without last."""
+    numbers: dict[_Thread, int] = {}
+    last: dict[int, int] = {}
+    for thread in sorted(set(threads), key=lambda each: (each.node, each.slot == _CPU, each.slot, each.share)):
+        last[thread.node] = numbers[thread] = last.get(thread.node, _OUTAGES) + 1
+    return numbers
+
+
+def _names(made: Columns, numbers: dict[_Thread, int]) -> Iterator[Event]:
+    yield _name("process_name", _CLUSTER, 0, f"{made.cluster.name} (all nodes)")
+    for place, node in enumerate(made.cluster.nodes):
+        kind = f"{node.gpus} x {node.gpu.name}" if node.gpu else "CPUs"
+        yield _name("process_name", _process(place), 0, f"{node.name} ({kind})")
+    for node_down in np.unique(made.outages.node).tolist():
+        yield _name("thread_name", _process(node_down), _OUTAGES, "outages")
+    for thread, number in numbers.items():
+        yield _name("thread_name", _process(thread.node), number, _title(thread))
+
+
+def _title(thread: _Thread) -> str:
+    if thread.slot == _CPU:
+        return f"no GPU, run {thread.share}"
+    return f"GPU {thread.slot}" + (f", share {thread.share}" if thread.share else "")
+
+
+def _name(kind: str, process: int, thread: int, name: str) -> Event:
+    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _slices(made: Columns, entries: list[int], threads: list[int]) -> Iterator[Event]:
+    runs, jobs = made.runs, made.jobs
+    starts, ends = _microseconds(runs.start_s), _microseconds(runs.end_s)
+    job, node, outcome = runs.job.tolist(), runs.node.tolist(), runs.outcome.tolist()
+    task, held, number = runs.task.tolist(), runs.held.tolist(), runs.run.tolist()
+    set_up_s = np.nan_to_num(runs.computing_s - runs.start_s).tolist()
+    for entry, thread in zip(entries, threads, strict=True):
+        whose, where = job[entry], {"pid": _process(node[entry]), "tid": thread}
+        known = {"job": jobs.ids[whose], "task": task[entry], "run": number[entry], "GPUs": held[entry]}
+        known |= {"tenant": jobs.tenant[whose], "outcome": _OUTCOMES.get(outcome[entry], "still running")}
+        if set_up_s[entry] > 0:
+            known["set-up, s"] = set_up_s[entry]
+        span = {"ts": starts[entry], "dur": ends[entry] - starts[entry]}
+        yield {"ph": "X", "name": jobs.ids[whose], "cat": "run", **span, **where, "args": known}
+        if outcome[entry] in (Kind.PREEMPTED, Kind.FAILED):
+            name = _OUTCOMES[outcome[entry]]
+            yield {"ph": "i", "s": "t", "name": name, "cat": name, "ts": ends[entry], **where}
+
+
+def _outages(made: Columns) -> Iterator[Event]:
+    """Slices on one thread per node; a node that goes down while it is down stays down."""
+    outages = made.outages
+    order = np.lexsort((outages.start_s, outages.node))
+    reached: dict[int, int] = {}
+    starts, ends = _microseconds(outages.start_s[order]), _microseconds(outages.end_s[order])
+    for node, start, end in zip(outages.node[order].tolist(), starts, ends, strict=True):
+        start = max(start, reached.get(node, start))
+        if end >= start:
+            reached[node] = end
+            span = {"ts": start, "dur": end - start, "pid": _process(node), "tid": _OUTAGES}
+            yield {"ph": "X", "name": "node down", "cat": "outage", **span, "args": {}}
+
+
+def _counter(name: str, **values: Steps) -> Iterator[Event]:
+    """One event at each moment at which any of the values changes, with all of them."""
+    times = np.unique(np.concatenate([steps.time_s for steps in values.values()]))
+    known = {key: steps.value[np.searchsorted(steps.time_s, times, "right") - 1] for key, steps in values.items()}
+    rows = zip(*(value.tolist() for value in known.values()), strict=True)
+    for at, row in zip(_microseconds(times), rows, strict=True):
+        yield {"ph": "C", "name": name, "pid": _CLUSTER, "ts": at, "args": dict(zip(known, row, strict=True))}
+
+
+def _process(node: int) -> int:
+    return _CLUSTER + 1 + node
+
+
+def _microseconds(time_s: Floats) -> list[int]:
+    """Whole microseconds: rounding keeps the order, so that what touched still touches and nothing overlaps."""
+    rounded: list[int] = np.rint(time_s * 1e6).astype(np.int64).tolist()
+    return rounded
