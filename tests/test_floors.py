@@ -155,3 +155,26 @@ def test_start_up_loads_nothing_heavy(statement: str, heavy: set[str]) -> None:
     script = f"{statement}\nimport sys; print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert not heavy & set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "others"),
+    [
+        (
+            "['eval', '--algo', 'sjf', '--seeds', '1', '--no-plots']",
+            ("agents", "envs", "systems.spark", "systems.ramp"),
+        ),
+        ("['eval', '--system', 'ramp', '--algo', 'max', '--seeds', '1', '--no-plots']", ("agents", "systems.spark")),
+    ],
+    ids=["cluster", "ramp"],
+)
+def test_a_run_loads_no_other_system_and_no_agents(arguments: str, others: tuple[str, ...], tmp_path: Path) -> None:
+    script = (
+        f"from dagsim.cli import app; app({arguments}, standalone_mode=False)\n"
+        "import sys; print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    loaded = done.stderr.split()
+    assert "dagsim.systems.seam" in loaded
+    assert not [name for name in loaded for other in others if f"{name}.".startswith(f"dagsim.{other}.")]
+    assert not {"torch", "gymnasium", "pandas", "matplotlib"} & set(loaded)
