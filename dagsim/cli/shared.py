@@ -32,7 +32,10 @@ __all__ = [
 
 
 def configured(
-    file: str | None, settings: Iterable[str] | None, given: Iterable[Setting] = (), workload: str | None = None
+    file: str | None,
+    settings: Iterable[str | Setting] | None,
+    given: Iterable[Setting] = (),
+    workload: str | None = None,
 ) -> Config:
     """The configuration in ``file``, with another workload, then ``--set``, then the other options."""
     from dagsim.config.bundled import find_config
@@ -60,8 +63,9 @@ def experiment(
         from dagsim.workload.measure import parse_measure
 
         settings.append(Setting(f"--measure {what.measure}", "workload.measure", parse_measure(what.measure)))
-    if what.system is not None:
-        settings.append(Setting(f"--system {what.system}", "system.kind", what.system))
+    if what.system is not None:  # before --set, whose keys may be the system's
+        system = Setting(f"--system {what.system}", "system.kind", what.system)
+        what = what._replace(set_=[system, *(what.set_ or ())])  # type: ignore[list-item]
     reading = given(**{f"workload.options.{key}": value for key, value in trace.reading().items()})
     if trace.format_ is not None and not more:
         reading.append(Setting(f"--format {trace.format_}", "workload.format", trace.format_))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import ConfigFile, Jobs, Json, Quiet, Seed, Settings
-from dagsim.cli.shared import configured, given
+from dagsim.cli.options import ConfigFile, Experiment, Jobs, Json, Quiet, Seed, Settings, System, TraceFlags
+from dagsim.cli.shared import experiment, given
 
 if TYPE_CHECKING:
     from dagsim.experiment.folder import RunFolder
@@ -30,6 +30,7 @@ def train(
     workload: Jobs = None,
     config: ConfigFile = None,
     set_: Settings = None,
+    system: System = None,
     seed: Seed = None,
     iterations: Annotated[int | None, typer.Option(min=1, help="How long to train (default: as configured).")] = None,
     resume: Annotated[
@@ -61,11 +62,13 @@ def train(
     from dagsim.report.plots.style import save
     from dagsim.report.terminal import console, training_progress
 
+    what = Experiment(workload, config, set_, system, seed=seed)
     if resume is not None:
+        _refuse_beside_resume(what, algo=algo, iterations=iterations, init=init)
         folder = RunFolder.open(resume)
     else:
-        options = {"train.algorithm.kind": algo, "train.iterations": iterations, "seed": seed}
-        chosen = configured(config, set_, given(**options), workload)
+        more = given(**{"train.algorithm.kind": algo, "train.iterations": iterations})
+        chosen = experiment(what, TraceFlags(), more=more, quiet=quiet or json_)
         label = algorithm_name(chosen.training().algorithm)
         folder = RunFolder.create(out, "train", chosen, argv=["dagsim", *sys.argv[1:]], label=label)
     try:
@@ -96,3 +99,13 @@ def train(
 def _interrupted(folder: RunFolder) -> None:
     typer.echo(f"interrupted; go on with: dagsim train --resume {folder.path}", err=True)
     raise typer.Exit(130) from None
+
+
+def _refuse_beside_resume(what: Experiment, **options: object) -> None:
+    """Raise where an option stands beside ``--resume`` that the training was configured with."""
+    from dagsim.errors import InputError
+
+    wrong = [name for name, value in {**what._asdict(), **options}.items() if value not in (None, [])]
+    if wrong:
+        names = ", ".join(f"--{name.strip('_')}" for name in wrong)
+        raise InputError(f"--resume goes on as the training was configured; leave out {names}")

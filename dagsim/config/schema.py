@@ -224,6 +224,16 @@ class Config(Section):
     precision: float | None = Field(default=None, gt=0, lt=1)
     """Add seeds until the intervals of the ratios reach at most this fraction to either side; left out: ``seeds``."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_today(cls, document: Any) -> Any:
+        if isinstance(document, dict) and "decima" in document:
+            raise ConfigError(
+                "decima: this key of older versions is now system: {kind: spark, ...} and train: "
+                "(dagsim config show --config train/decima; docs/decima.md)"
+            )
+        return document
+
     @field_validator("train", mode="before")
     @classmethod
     def _trained_on_the_system(cls, train: Any, info: ValidationInfo) -> Any:
