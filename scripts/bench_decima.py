@@ -25,7 +25,7 @@ from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, load_agent
 from dagsim.agents.nets.config import DecimaNetConfig
 from dagsim.envs.spark import DecimaEnv
 from dagsim.errors import DagsimError
-from dagsim.systems.spark import SPARK_POLICIES, Dump, Episode, SparkPolicy, read_dump
+from dagsim.systems.spark import SPARK_POLICIES, Dump, SparkEpisode, SparkPolicy, read_dump
 from dagsim.systems.spark.codecs.stages import StagesConfig
 from dagsim.systems.spark.scenario import SparkScenario
 
@@ -34,7 +34,7 @@ __all__ = ["measure"]
 POLICIES = ("fair", "fifo")
 
 
-def direct(dump: Dump, executors: int, policy: SparkPolicy) -> tuple[Episode, float]:
+def direct(dump: Dump, executors: int, policy: SparkPolicy) -> tuple[SparkEpisode, float]:
     """One episode and the CPU-seconds it took."""
     gc.collect()
     begun = time.process_time()
@@ -45,7 +45,7 @@ def direct(dump: Dump, executors: int, policy: SparkPolicy) -> tuple[Episode, fl
     return done, time.process_time() - begun
 
 
-def through_environment(env: DecimaEnv, dump: Dump, policy: SparkPolicy) -> tuple[Episode, float]:
+def through_environment(env: DecimaEnv, dump: Dump, policy: SparkPolicy) -> tuple[SparkEpisode, float]:
     """One episode step by step, every observation made, and the CPU-seconds it took."""
     gc.collect()
     begun = time.process_time()
@@ -64,7 +64,7 @@ def measure(dump: Dump, executors: int, repeats: int, checkpoint: Path | None) -
         codec, net = StagesConfig(), DecimaNetConfig()
         blank = Checkpoint("ppo", net, codec, net.build(codec).state_dict(), {}, None, "spark")
     agent = AgentPolicy(blank) if checkpoint is None else load_agent(checkpoint, system="spark")
-    ways: dict[str, Callable[[], tuple[Episode, float]]] = {}
+    ways: dict[str, Callable[[], tuple[SparkEpisode, float]]] = {}
     for policy in POLICIES:
         ways[policy] = lambda name=policy: direct(dump, executors, SPARK_POLICIES.create(name))  # type: ignore[misc]
         ways[f"{policy} through the environment"] = lambda name=policy: through_environment(  # type: ignore[misc]
@@ -72,7 +72,7 @@ def measure(dump: Dump, executors: int, repeats: int, checkpoint: Path | None) -
         )
     ways["decima"] = lambda: direct(dump, executors, agent)
     spent: dict[str, list[float]] = {way: [] for way in ways}
-    last: dict[str, Episode] = {}
+    last: dict[str, SparkEpisode] = {}
     for _ in range(repeats):
         for way, play in ways.items():
             last[way], cpu_s = play()

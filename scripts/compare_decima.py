@@ -22,7 +22,7 @@ from dagsim.errors import DagsimError
 from dagsim.experiment.agents import make_policy
 from dagsim.metrics import paired
 from dagsim.systems.spark import (
-    Episode,
+    SparkEpisode,
     SparkJob,
     read_profiles,
     synthetic_profiles,
@@ -55,7 +55,7 @@ SEEDS = (1234, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 REFERENCE = "fair"
 
 
-def episode(pool: Sequence[SparkJob], workload: str, policy: str, seed: int, parity: bool) -> Episode:
+def episode(pool: Sequence[SparkJob], workload: str, policy: str, seed: int, parity: bool) -> SparkEpisode:
     """One episode: with spark-sched-sim's rules, jobs and random stream, or with ours."""
     executors, jobs = WORKLOADS[workload]
     scenario = SparkScenario(executors, jobs, parity=parity).drawing_from(pool)

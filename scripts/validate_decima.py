@@ -21,7 +21,7 @@ from statistics import fmean
 from dagsim.errors import DagsimError, TraceError
 from dagsim.systems.spark import (
     SPARK_POLICIES,
-    Episode,
+    SparkEpisode,
     SparkJob,
     read_dump,
     read_profiles,
@@ -37,7 +37,7 @@ STOCHASTIC = {"W1": (10, 50), "W2": (50, 200)}
 """Executors and jobs."""
 
 
-def replay(path: Path, executors: int | None = None) -> dict[str, Episode]:
+def replay(path: Path, executors: int | None = None) -> dict[str, SparkEpisode]:
     """Both policies on a workload file; ``executors`` where the file does not name them (it goes before the file)."""
     dump = read_dump(path)
     count = executors if executors is not None else dump.executors
@@ -58,7 +58,7 @@ def stochastic(profiles: Sequence[SparkJob], policy: str, workload: str, seeds: 
     return [episode.mean_jct_s for episode in runs]
 
 
-def largest_difference(episode: Episode, expected_s: Sequence[float]) -> float:
+def largest_difference(episode: SparkEpisode, expected_s: Sequence[float]) -> float:
     """Over all jobs; infinite where their numbers differ."""
     found = by_id(episode)
     if len(found) != len(expected_s):
@@ -75,7 +75,7 @@ def read_expected(path: Path) -> dict[str, list[float]]:
         raise TraceError(f"{path}: no completion times ({type(error).__name__}: {error})") from None
 
 
-def by_id(episode: Episode) -> list[float]:
+def by_id(episode: SparkEpisode) -> list[float]:
     """Completion times (s) by number of the job, where the ids are numbers; else in order of arrival."""
     found = {job.job.id: jct_s for job, jct_s in zip(episode.jobs, episode.jct_s.tolist(), strict=True)}
     if all(id.isdecimal() for id in found):

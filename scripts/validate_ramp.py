@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 
 from dagsim.errors import DagsimError, IllegalDecision, InputError
 from dagsim.model import RejectReason
-from dagsim.systems.ramp import DDLS, Fabric, Outcome, Partition, Planner, Ramp, RampJob, View
+from dagsim.systems.ramp import DDLS, Fabric, JobOutcome, Partition, Planner, Ramp, RampJob, RampView
 from dagsim.systems.ramp.detail import deps, pieces
 from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.policies.fixed import Constant
+from dagsim.systems.ramp.policies.fixed import ConstantDegree
 from dagsim.systems.ramp.readers import read_graph, read_graphs
 from dagsim.systems.ramp.scenario import RampScenario
 from dagsim.systems.ramp.schedules import srpt
@@ -78,7 +78,7 @@ class Replay:
     def __init__(self, actions: Iterable[int]) -> None:
         self._actions = iter(actions)
 
-    def decide(self, view: View) -> Iterable[Partition]:
+    def decide(self, view: RampView) -> Iterable[Partition]:
         """The next recorded degree."""
         return (Partition(view.number, next(self._actions)),)
 
@@ -100,7 +100,7 @@ def episode(said: dict[str, Any], graphs: dict[str, ComputationGraph], plans: Pl
     return {"jobs": found + [never] * (len(jobs) - len(found))}
 
 
-def _row(outcome: Outcome) -> dict[str, Any]:
+def _row(outcome: JobOutcome) -> dict[str, Any]:
     if not outcome.degrees:
         return {"mask": None, "status": "not_decided", "cause": None, "jct_s": None}
     row: dict[str, Any] = {"mask": list(outcome.degrees), "status": "blocked", "cause": None, "jct_s": None}
@@ -188,7 +188,7 @@ def constant_degrees(streams: Path, graphs: Path) -> dict[str, dict[str, float]]
             known = read_graphs(graphs, tuple(sorted({row[1] for row in rows})), "s")
             jobs = [RampJob(str(number), known[row[1]], row[0], row[2], STEPS) for number, row in enumerate(rows)]
             kernel = RampScenario(horizon_s=1e6).planned_by(plans).kernel(0, jobs=jobs)
-            kernel.run(Constant(degree))
+            kernel.run(ConstantDegree(degree))
             done = sum(outcome.completed_s is not None for outcome in kernel.outcomes)
             decided = sum(bool(outcome.degrees) for outcome in kernel.outcomes)
             rates.append((decided - done) / len(kernel.outcomes))

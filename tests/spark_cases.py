@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from dagsim.systems.spark import Commit, Replay, SparkJob, SparkView
+from dagsim.systems.spark import Commit, RecordedDurations, SparkJob, SparkView
 
 __all__ = ["Anything", "random_jobs"]
 
@@ -18,7 +18,7 @@ def random_jobs(seed: int, jobs: int = 12, stages: int = 6, tasks: int = 9) -> l
         durations = []
         for _ in range(count):
             ms = tuple(float(rng.choice((0, 10, 10, 20, 50))) for _ in range(rng.randint(1, tasks)))
-            durations.append(Replay(ms, 10.0))
+            durations.append(RecordedDurations(ms, 10.0))
         edges = [(parent, child) for child in range(count) for parent in range(child) if rng.random() < 0.4]
         made.append(SparkJob.of(str(number), durations, edges, now_ms))
         now_ms += rng.choice((0, 0, 30, 100))

@@ -303,7 +303,7 @@ def test_the_shipped_schema_is_the_present_one() -> None:
         (["plot", "none"], "error: none: no such run folder"),
         (["config", "check", "none.yaml"], "error: no configuration 'none.yaml': no such file"),
         (["workload", "info", "none"], "error: --workload none: workload: no workload 'none'"),
-        (["list", "polices"], "'polices' is not one of"),
+        (["list", "polices"], "there is no list 'polices'; did you mean"),
     ],
 )
 def test_wrong_input_ends_with_2_and_says_what_is_wrong(arguments: list[str], message: str) -> None:

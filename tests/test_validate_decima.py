@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dagsim.systems.spark import Replay, SparkJob, write_dump
+from dagsim.systems.spark import RecordedDurations, SparkJob, write_dump
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
@@ -23,7 +23,10 @@ def done(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 def workload(tmp_path: Path) -> Path:
     """Two jobs on one executor: 2 s travel and 1 + 1 s, then 2 s travel and 0.5 s."""
     path = tmp_path / "w.json.gz"
-    jobs = [SparkJob.of("0", [Replay((1000.0, 1000.0), 1)]), SparkJob.of("1", [Replay((500.0,), 1)])]
+    jobs = [
+        SparkJob.of("0", [RecordedDurations((1000.0, 1000.0), 1)]),
+        SparkJob.of("1", [RecordedDurations((500.0,), 1)]),
+    ]
     write_dump(path, jobs, 1)
     return path
 

@@ -14,7 +14,7 @@ from dagsim.agents.fluid_baseline import differential, fluid_advantages
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.actor import Observations
 from dagsim.agents.returns import gae, replica_advantages, returns
-from dagsim.agents.rollouts import Steps
+from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.envs.episode import WitnessFactory
 from dagsim.errors import ConfigError
 from dagsim.registry import Entry, Registry
@@ -29,7 +29,7 @@ class Estimator(Protocol):
     """Makes what must be noted while an episode is played; ``None``: nothing."""
 
     def estimate(
-        self, episodes: Sequence[Steps], store: Observations, time_constant_s: float, rng: np.random.Generator
+        self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, float]]:
         """(T,) float64 advantages of all choices, end to end, and metrics for the log."""
         ...
@@ -62,7 +62,7 @@ class ReplicaAdvantages(_Stateless):
         self._replicas = _at_least_two(replicas, "replicas")
 
     def estimate(
-        self, episodes: Sequence[Steps], store: Observations, time_constant_s: float, rng: np.random.Generator
+        self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, float]]:
         groups = _groups(episodes, self._replicas)
         return np.concatenate([each for group in groups for each in replica_advantages(group, time_constant_s)]), {}
@@ -84,7 +84,7 @@ class FluidAdvantages(_Stateless):
         self._horizon, self._differential = horizon, differential
 
     def estimate(
-        self, episodes: Sequence[Steps], store: Observations, time_constant_s: float, rng: np.random.Generator
+        self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, float]]:
         groups = _groups(episodes, self._replicas)
         if self._differential:
@@ -114,7 +114,7 @@ class CriticAdvantages:
         """Values are in this unit, so that they are about 1."""
 
     def estimate(
-        self, episodes: Sequence[Steps], store: Observations, time_constant_s: float, rng: np.random.Generator
+        self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, float]]:
         everything, critic = np.arange(len(store)), self.critic
         targets = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
@@ -164,7 +164,7 @@ ADVANTAGES: Registry[Estimator] = Registry(
 """Every estimator by name, made with the ``context`` and the settings of the algorithm that it names as parameters."""
 
 
-def _groups(episodes: Sequence[Steps], replicas: int) -> list[Sequence[Steps]]:
+def _groups(episodes: Sequence[EpisodeSteps], replicas: int) -> list[Sequence[EpisodeSteps]]:
     """The replicas of each job sequence."""
     return [episodes[begin : begin + replicas] for begin in range(0, len(episodes), replicas)]
 

@@ -18,7 +18,7 @@ import torch
 from dagsim.systems.cluster.codecs.codec import Floats32, Observation
 from dagsim.systems.seam import Codec
 
-__all__ = ["Clipped", "ObservationBounds", "Recorded"]
+__all__ = ["BoundsRecorder", "Clipped", "ObservationBounds"]
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class _Wrapped:
         return getattr(self.codec, name)
 
 
-class Recorded(_Wrapped):
+class BoundsRecorder(_Wrapped):
     """Widens ``bounds`` by all that the codec shows."""
 
     def encode(self, view: Any) -> Observation | None:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from dagsim.agents.config import D3qnConfig
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.actor import scoring
-from dagsim.agents.ragged import Batch, sample, segment_sum
-from dagsim.agents.replay import Drawn, Replay
+from dagsim.agents.ragged import ObservationBatch, sample, segment_sum
+from dagsim.agents.replay import Drawn, ReplayBuffer
 from dagsim.agents.returns import discounts, return_rms
 
 __all__ = ["D3qn", "Duelling", "q_loss"]
@@ -28,7 +28,7 @@ class Duelling(nn.Module):
         self.advantage = advantage
         self.value = value
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: ObservationBatch) -> Tensor:
         advantage = self.advantage(batch)
         lengths = segment_sum(torch.ones_like(advantage), batch.segment, batch.size)
         mean = segment_sum(advantage, batch.segment, batch.size) / lengths
@@ -64,7 +64,7 @@ class D3qn:
         self._q = Duelling(self.net, self._value)
         self._target = deepcopy(self._q)
         self.optimizer = torch.optim.Adam(self._q.parameters(), self.config.lr)
-        self._replay = Replay(self.config.replay, self.config.priority, self.config.importance)
+        self._replay = ReplayBuffer(self.config.replay, self.config.priority, self.config.importance)
         self._scale = 0.0
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from dagsim.errors import ConfigError
 from dagsim.systems.seam import Kernel
-from dagsim.systems.spark import Replay, SparkJobState, SparkKernel, StageState
+from dagsim.systems.spark import RecordedDurations, SparkJobState, SparkKernel, StageState
 from dagsim.systems.spark.waves import SAME, bracket
 
 __all__ = ["FluidWitness", "TaskSeconds", "fluid_cost"]
@@ -36,7 +36,7 @@ class TaskSeconds(dict[StageState, float]):
 
     def __missing__(self, stage: StageState) -> float:
         durations = stage.job.job.durations[stage.index]
-        samples = durations.ms if isinstance(durations, Replay) else durations.at[self._level][SAME]
+        samples = durations.ms if isinstance(durations, RecordedDurations) else durations.at[self._level][SAME]
         self[stage] = fmean(samples) / 1000
         return self[stage]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dagsim.agents.fluid import fluid_cost
 from dagsim.agents.returns import returns
-from dagsim.agents.rollouts import Steps
+from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.systems.spark.codecs.features import StageObservation
 
 __all__ = ["backlog", "differential", "fluid_advantages"]
@@ -40,7 +40,7 @@ def backlog(observation: StageObservation, time_constant_s: float) -> np.ndarray
 
 
 def fluid_advantages(
-    groups: Sequence[Sequence[Steps]], time_constant_s: float, horizon_s: float, *, discounted: bool = True
+    groups: Sequence[Sequence[EpisodeSteps]], time_constant_s: float, horizon_s: float, *, discounted: bool = True
 ) -> list[np.ndarray]:
     """(T_i,) float64 per episode, in order: by how much its decisions were better than those of the other replicas.
 
@@ -69,7 +69,7 @@ def fluid_advantages(
     return [_spread(steps, value, discount_s, horizon_s) for steps, value in zip(episodes, values, strict=True)]
 
 
-def differential(groups: Sequence[Sequence[Steps]]) -> None:
+def differential(groups: Sequence[Sequence[EpisodeSteps]]) -> None:
     """Take the mean number of jobs, over all of ``groups``, from every second's reward (Mao et al. 2019, appendix B): a
     return then tells by how much its future is better than usual, without any discount."""
     everything = [steps for group in groups for steps in group]
@@ -78,7 +78,7 @@ def differential(groups: Sequence[Sequence[Steps]]) -> None:
         steps.rewards = (np.asarray(steps.rewards) - rate * np.diff(steps.times_s)).tolist()
 
 
-def _left(steps: Steps, time_constant_s: float) -> np.ndarray:
+def _left(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
     """(T, 7) the work that is left in each state: the backlog, and its cost as a fluid."""
     rows = []
     for observation, now_s, left_s in zip(steps.observations, steps.times_s, steps.notes, strict=False):
@@ -87,14 +87,14 @@ def _left(steps: Steps, time_constant_s: float) -> np.ndarray:
     return np.stack(rows)
 
 
-def _at(times: np.ndarray, steps: Steps, curves: np.ndarray) -> np.ndarray:
+def _at(times: np.ndarray, steps: EpisodeSteps, curves: np.ndarray) -> np.ndarray:
     """(T, C) the columns of ``curves`` at ``times``; 0 after the end of the episode."""
     own = np.asarray(steps.times_s)
     padded = np.vstack([curves, np.zeros((1, curves.shape[1]))])
     return np.stack([np.interp(times, own, column) for column in padded.T], axis=1)
 
 
-def _spread(steps: Steps, values: np.ndarray, time_constant_s: float, horizon_s: float) -> np.ndarray:
+def _spread(steps: EpisodeSteps, values: np.ndarray, time_constant_s: float, horizon_s: float) -> np.ndarray:
     elapsed = np.diff(steps.times_s)
     gamma, kept = np.exp(-elapsed / time_constant_s), np.exp(-elapsed / horizon_s)
     delta = (np.asarray(steps.rewards) + gamma * np.append(values[1:], 0.0) - values).tolist()

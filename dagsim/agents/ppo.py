@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dagsim.agents.advantages import ADVANTAGES
 from dagsim.agents.config import PpoConfig
 from dagsim.agents.learner import LearnerContext
-from dagsim.agents.rollouts import Steps, choices_of
+from dagsim.agents.rollouts import EpisodeSteps, choices_of
 
 __all__ = ["Ppo", "Update", "normalized", "policy_loss"]
 
@@ -80,7 +80,7 @@ class Ppo:
 
     def learn(
         self,
-        episodes: Sequence[Steps],
+        episodes: Sequence[EpisodeSteps],
         progress: float,
         rng: np.random.Generator,
         critic_rng: np.random.Generator,

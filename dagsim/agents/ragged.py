@@ -11,10 +11,20 @@ from torch import Tensor
 
 from dagsim.systems.cluster.codecs.codec import Observation
 
-__all__ = ["Batch", "Store", "entropy", "log_softmax", "sample", "segment_max", "segment_mean", "segment_sum", "stack"]
+__all__ = [
+    "ObservationBatch",
+    "Store",
+    "entropy",
+    "log_softmax",
+    "sample",
+    "segment_max",
+    "segment_mean",
+    "segment_sum",
+    "stack",
+]
 
 
-class Batch(NamedTuple):
+class ObservationBatch(NamedTuple):
     """``B`` observations with ``N`` rows in all."""
 
     tokens: Tensor  # (N, F) float32
@@ -48,12 +58,12 @@ class Store:
         free: np.ndarray = self.lengths > 1
         return free
 
-    def batch(self, picked: np.ndarray) -> Batch:
+    def batch(self, picked: np.ndarray) -> ObservationBatch:
         """The observations numbered ``picked`` (int64), in that order."""
         lengths = self.lengths[picked]
         first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
         rows = np.arange(lengths.sum()) - np.repeat(first - self._offsets[picked], lengths)
-        return Batch(
+        return ObservationBatch(
             torch.from_numpy(self._tokens[rows]),
             torch.from_numpy(self._context[picked]),
             torch.from_numpy(self._gpus[picked]),
@@ -62,7 +72,7 @@ class Store:
         )
 
 
-def stack(observations: Sequence[Observation]) -> Batch:
+def stack(observations: Sequence[Observation]) -> ObservationBatch:
     """All of them as one batch."""
     return Store(observations).batch(np.arange(len(observations)))
 

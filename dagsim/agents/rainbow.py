@@ -17,8 +17,8 @@ from dagsim.agents.d3qn import follow
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.actor import ScoreNet
 from dagsim.agents.nets.layers import Sizes, mean_rows
-from dagsim.agents.ragged import Batch, sample, segment_mean
-from dagsim.agents.replay import Drawn, Replay
+from dagsim.agents.ragged import ObservationBatch, sample, segment_mean
+from dagsim.agents.replay import Drawn, ReplayBuffer
 from dagsim.agents.returns import discounts, return_rms
 from dagsim.systems.seam import CodecSettings
 
@@ -81,7 +81,7 @@ class RainbowNet(ScoreNet):
         self.support: Tensor
         self.register_buffer("support", torch.linspace(settings.low, settings.high, atoms))
 
-    def log_distribution(self, batch: Batch) -> Tensor:
+    def log_distribution(self, batch: ObservationBatch) -> Tensor:
         """(N, atoms) log-probabilities: V + A - mean of A over the legal choices, atom by atom."""
         rows = self.embed(batch.tokens)
         around = self.around(torch.cat([mean_rows(rows, batch), batch.context], dim=1))
@@ -90,7 +90,7 @@ class RainbowNet(ScoreNet):
         value = self.value(torch.relu(around))
         return torch.log_softmax((value - mean)[batch.segment] + advantage, dim=1)
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: ObservationBatch) -> Tensor:
         return torch.exp(self.log_distribution(batch)) @ self.support
 
     def draw_noise(self, rng: np.random.Generator | None) -> None:
@@ -100,7 +100,7 @@ class RainbowNet(ScoreNet):
                 layer.draw(rng)
 
     def act(
-        self, batch: Batch, rng: np.random.Generator | None, explore: float | None = None
+        self, batch: ObservationBatch, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """The best choice under new noise, which is how it explores; without ``rng`` without noise."""
         self.draw_noise(rng)
@@ -151,7 +151,7 @@ class Rainbow:
         self.net.settings = settings
         self._target = deepcopy(self.net)
         self.optimizer = torch.optim.Adam(self.net.parameters(), config.lr)
-        self._replay = Replay(config.replay, config.priority, config.importance)
+        self._replay = ReplayBuffer(config.replay, config.priority, config.importance)
         self._scale = 0.0
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:

@@ -14,7 +14,7 @@ from dagsim.agents.advantages import ADVANTAGES
 from dagsim.agents.config import ReinforceConfig
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.ppo import normalized
-from dagsim.agents.rollouts import Steps, choices_of
+from dagsim.agents.rollouts import EpisodeSteps, choices_of
 
 __all__ = ["Reinforce", "policy_gradient_loss"]
 
@@ -57,7 +57,7 @@ class Reinforce:
 
     def learn(
         self,
-        episodes: Sequence[Steps],
+        episodes: Sequence[EpisodeSteps],
         progress: float,
         rng: np.random.Generator,
         critic_rng: np.random.Generator,

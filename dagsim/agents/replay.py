@@ -8,28 +8,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dagsim.agents.ragged import Batch, Store
-from dagsim.agents.rollouts import Steps
+from dagsim.agents.ragged import ObservationBatch, Store
+from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.systems.cluster.codecs.codec import Observation
 
-__all__ = ["Drawn", "Replay"]
+__all__ = ["Drawn", "ReplayBuffer"]
 
 
 class Drawn(NamedTuple):
     """A minibatch of transitions."""
 
-    batch: Batch
+    batch: ObservationBatch
     """Where the choice was made."""
     choices: Tensor  # (B,) int64
     rewards: Tensor  # (B,) float32: discounted over the n steps
-    following: Batch
+    following: ObservationBatch
     """Where it led; of an episode that ended, any observation."""
     discounts: Tensor  # (B,) float32: of what follows; 0 where the episode ended
     weights: Tensor  # (B,) float32: importance weights, at most 1
     places: np.ndarray  # (B,) int64: for ``update``
 
 
-class Replay:
+class ReplayBuffer:
     """The last ``capacity`` transitions. Drawn with probability proportional to priority ** ``priority`` (Schaul et al.
     2016), new ones with the largest priority seen; ``priority`` 0 draws uniformly. O(capacity) per draw, by a
     cumulative sum in NumPy."""
@@ -45,7 +45,7 @@ class Replay:
     def __len__(self) -> int:
         return len(self._from)
 
-    def add(self, steps: Steps, discounts: np.ndarray, n_step: int, scale: float) -> None:
+    def add(self, steps: EpisodeSteps, discounts: np.ndarray, n_step: int, scale: float) -> None:
         """Take in an episode; rewards are divided by ``scale``, ``discounts`` (T,) are as ``returns.discounts`` gives
         them."""
         count = len(steps.choices)

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dagsim.agents.rollouts import Steps
+from dagsim.agents.rollouts import EpisodeSteps
 
 __all__ = ["discounts", "gae", "replica_advantages", "return_rms", "returns"]
 
 
-def discounts(steps: Steps, time_constant_s: float) -> np.ndarray:
+def discounts(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
     """(T,) float64: exp(-seconds to the next choice / ``time_constant_s``) for each step (a semi-Markov process)."""
     return np.exp(-np.diff(steps.times_s) / time_constant_s)
 
 
-def returns(steps: Steps, time_constant_s: float) -> np.ndarray:
+def returns(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
     """(T,) float64: the discounted reward from each step to the end of the episode."""
     gamma = discounts(steps, time_constant_s)
     following = np.zeros(len(steps.rewards) + 1)
@@ -25,13 +25,13 @@ def returns(steps: Steps, time_constant_s: float) -> np.ndarray:
     return following[:-1]
 
 
-def return_rms(episodes: Sequence[Steps], time_constant_s: float) -> float:
+def return_rms(episodes: Sequence[EpisodeSteps], time_constant_s: float) -> float:
     """The root mean square of all returns: the unit of values, so that they are about 1."""
     everything = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
     return float(np.sqrt(np.mean(everything**2))) + 1e-9
 
 
-def replica_advantages(replicas: Sequence[Steps], time_constant_s: float) -> list[np.ndarray]:
+def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float) -> list[np.ndarray]:
     """(T_i,) float64 each: the return of every step less the mean return of the other replicas at the same time.
 
     All replicas saw the same job sequence, so its luck cancels (input-dependent baseline, Mao et al., ICLR 2019,
@@ -47,7 +47,7 @@ def replica_advantages(replicas: Sequence[Steps], time_constant_s: float) -> lis
     return advantages
 
 
-def gae(steps: Steps, values: np.ndarray, time_constant_s: float, lambda_: float) -> np.ndarray:
+def gae(steps: EpisodeSteps, values: np.ndarray, time_constant_s: float, lambda_: float) -> np.ndarray:
     """(T,) float64: generalised advantage estimates (Schulman et al. 2016, equation 16) with ``values`` (T,) of the
     observations; the episode has ended, so what follows it is worth 0."""
     gamma = discounts(steps, time_constant_s)

@@ -18,10 +18,10 @@ from dagsim.envs.episode import Episode, EpisodeFactory, WitnessFactory
 from dagsim.systems.seam import Codec, Kernel
 
 __all__ = [
+    "EpisodeSteps",
     "InProcessRollouts",
     "ProcessRollouts",
     "Rollouts",
-    "Steps",
     "choices_of",
     "evaluate_greedy",
     "one_thread",
@@ -30,7 +30,7 @@ __all__ = [
 
 
 @dataclass(slots=True)
-class Steps:
+class EpisodeSteps:
     """One episode, choice by choice."""
 
     observations: list[Any] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Steps:
     """What it noted at the end."""
 
 
-def choices_of(episodes: Sequence[Steps]) -> np.ndarray:
+def choices_of(episodes: Sequence[EpisodeSteps]) -> np.ndarray:
     """(T,) or (T, heads) int64: the choices of all episodes, end to end."""
     return np.array([choice for steps in episodes for choice in steps.choices], np.int64)
 
@@ -60,12 +60,12 @@ def play(
     *,
     explore: float | None = None,
     keep: bool = True,
-) -> list[Steps]:
+) -> list[EpisodeSteps]:
     """Play all episodes to their ends in lock-step, one pass of the net for all of them at a time.
 
     ``rng`` and ``explore`` are those of ``ActorNet.act``. Without ``keep`` only the simulations remain.
     """
-    played = [Steps() for _ in episodes]
+    played = [EpisodeSteps() for _ in episodes]
     live = [number for number, episode in enumerate(episodes) if episode.observation is not None]
     while live:
         batch = net.stack([episodes[number].observation for number in live])
@@ -123,7 +123,7 @@ class Rollouts(Protocol):
         explore: float | None = None,
         jobs: int | None = None,
         witness: WitnessFactory | None = None,
-    ) -> list[Steps]:
+    ) -> list[EpisodeSteps]:
         """An episode per entry of ``seeds``, in that order; ``rng_key`` seeds the choices, ``explore`` is that of
         ``ActorNet.act``, ``jobs`` and ``witness`` those of ``EpisodeFactory.episode``."""
         ...
@@ -144,7 +144,7 @@ class InProcessRollouts:
         explore: float | None = None,
         jobs: int | None = None,
         witness: WitnessFactory | None = None,
-    ) -> list[Steps]:
+    ) -> list[EpisodeSteps]:
         episodes = [self.factory.episode(seed, jobs, witness) for seed in seeds]
         return play(net, episodes, np.random.default_rng(list(rng_key)), explore=explore)
 
@@ -174,7 +174,7 @@ class ProcessRollouts:
         explore: float | None = None,
         jobs: int | None = None,
         witness: WitnessFactory | None = None,
-    ) -> list[Steps]:
+    ) -> list[EpisodeSteps]:
         weights = {name: value.numpy() for name, value in net.state_dict().items()}
         share = -(-len(seeds) // self._count)
         parts = [seeds[begin : begin + share] for begin in range(0, len(seeds), share)]
@@ -201,7 +201,7 @@ def _play(
     witness: WitnessFactory | None,
     seeds: Sequence[int],
     rng_key: Sequence[int],
-) -> list[Steps]:
+) -> list[EpisodeSteps]:
     net = settings.build(_rollouts.factory.codec)
     net.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
     return _rollouts.play(net, seeds, rng_key, explore=explore, jobs=jobs, witness=witness)

@@ -14,8 +14,8 @@ from dagsim.agents.config import SacConfig
 from dagsim.agents.d3qn import Duelling, follow
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.actor import scoring
-from dagsim.agents.ragged import Batch, entropy, log_softmax, segment_sum
-from dagsim.agents.replay import Drawn, Replay
+from dagsim.agents.ragged import ObservationBatch, entropy, log_softmax, segment_sum
+from dagsim.agents.replay import Drawn, ReplayBuffer
 from dagsim.agents.returns import discounts, return_rms
 
 __all__ = ["Sac", "actor_loss", "critic_loss", "temperature_loss"]
@@ -26,7 +26,7 @@ def critic_loss(q: nn.Module, drawn: Drawn, target: Tensor) -> Tensor:
     return nn.functional.mse_loss(q(drawn.batch)[drawn.batch.first + drawn.choices], target)
 
 
-def actor_loss(scores: Tensor, batch: Batch, q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+def actor_loss(scores: Tensor, batch: ObservationBatch, q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """Mean over observations of the expectation, over legal choices, of temperature x log p - Q (equation 12); and the
     entropy (B,)."""
     log_p = log_softmax(scores, batch.segment, batch.size)
@@ -57,7 +57,7 @@ class Sac:
             torch.optim.Adam(self._q.parameters(), self.config.lr),
             torch.optim.Adam([self._log_temperature], self.config.lr),
         ]
-        self._replay = Replay(self.config.replay)
+        self._replay = ReplayBuffer(self.config.replay)
         self._scale = 0.0
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:

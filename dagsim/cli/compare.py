@@ -10,7 +10,7 @@ import typer
 
 from dagsim.cli.app import app
 from dagsim.cli.options import Json, TableLook, Wide, fraction
-from dagsim.report.grid import Look
+from dagsim.report.grid import TableFormat
 
 __all__ = ["compare"]
 
@@ -30,7 +30,7 @@ def compare(
     ] = None,
     json_: Json = False,
     wide: Wide = False,
-    table: TableLook = Look.TEXT,
+    table: TableLook = TableFormat.TEXT,
 ) -> None:
     """Compare finished runs, paired by seed: ratios to a reference with 95 % intervals, and a verdict on each.
 

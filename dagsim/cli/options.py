@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
-from dagsim.report.grid import Look
+from dagsim.report.grid import TableFormat
 
 __all__ = [
     "Algo",
@@ -69,7 +69,7 @@ Resume = Annotated[
 ]
 
 Wide = Annotated[bool, typer.Option("--wide", help="Print every column, also where they need more than 80.")]
-TableLook = Annotated[Look, typer.Option("--table", help="Print tables as text, Markdown or LaTeX.")]
+TableLook = Annotated[TableFormat, typer.Option("--table", help="Print tables as text, Markdown or LaTeX.")]
 
 
 def fraction(text: str) -> float:
@@ -121,7 +121,7 @@ class Output(NamedTuple):
     json_: Json = False
     quiet: Quiet = False
     wide: Wide = False
-    table: TableLook = Look.TEXT
+    table: TableLook = TableFormat.TEXT
     workers: Workers = None
     resume: Resume = None
 
@@ -270,7 +270,9 @@ class TraceFlags(NamedTuple):
 
     def reading(self) -> dict[str, Any]:
         """The options of the reading that were given, by the field of ``TraceOptions`` that each sets."""
-        given = {key.rstrip("_"): value for key, value in self._asdict().items() if value not in (None, False)}
+        given = {
+            key.rstrip("_"): value for key, value in self._asdict().items() if value is not None and value is not False
+        }
         return {key: value for key, value in given.items() if key not in _NOT_READING}
 
 

@@ -27,7 +27,7 @@ from dagsim.cli.options import (
     spread,
 )
 from dagsim.cli.shared import experiment, resume_kept, run_kept
-from dagsim.report.grid import Look
+from dagsim.report.grid import TableFormat
 
 __all__ = ["tune"]
 
@@ -55,7 +55,7 @@ def tune(
     json_: Json = False,
     quiet: Quiet = False,
     wide: Wide = False,
-    table: TableLook = Look.TEXT,
+    table: TableLook = TableFormat.TEXT,
     workers: Workers = None,
     resume: Resume = None,
 ) -> None:

@@ -51,7 +51,16 @@ from dagsim.workload.synthetic import Synthetic
 if TYPE_CHECKING:
     from dagsim.config.training import TrainSection
 
-__all__ = ["ClusterSection", "Config", "Group", "Setting", "config_hash", "dump_config", "json_schema", "load_config"]
+__all__ = [
+    "ClusterSection",
+    "Config",
+    "NodeGroup",
+    "Setting",
+    "config_hash",
+    "dump_config",
+    "json_schema",
+    "load_config",
+]
 
 
 _CLUSTER_ONLY = (
@@ -77,7 +86,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-class Group(Section):
+class NodeGroup(Section):
     """``count`` equal nodes, called ``<name>-0``, ``<name>-1`` ..."""
 
     name: str
@@ -119,7 +128,7 @@ class Group(Section):
         return tuple([f"{self.name}-{index}" for index in range(self.count)])
 
     @after_all(mode="after")
-    def _whole(self) -> Group:
+    def _whole(self) -> NodeGroup:
         if self.hosts is not None and len(self.nodes) != self.count:
             raise ModelError(f"hosts: {self.hosts[:80]!r} names {len(self.nodes)} nodes, and count is {self.count}")
         if (self.gpu is None) != (self.gpus == 0):
@@ -140,10 +149,10 @@ class ClusterSection(Section):
     name: str = "cluster"
     from_trace: bool = False
     """The machines that the workload, a trace, lists itself, also when they come and leave; ``groups`` stay empty."""
-    groups: tuple[Group, ...] = (
-        Group(name="a100-40", gpu="A100-40", gpus=8, cpus=96, memory_gb=1024),
-        Group(name="v100-16", gpu="V100-16", gpus=8, cpus=96, memory_gb=1024),
-        Group(name="t4", count=2, gpu="T4", gpus=8, cpus=96, memory_gb=1024),
+    groups: tuple[NodeGroup, ...] = (
+        NodeGroup(name="a100-40", gpu="A100-40", gpus=8, cpus=96, memory_gb=1024),
+        NodeGroup(name="v100-16", gpu="V100-16", gpus=8, cpus=96, memory_gb=1024),
+        NodeGroup(name="t4", count=2, gpu="T4", gpus=8, cpus=96, memory_gb=1024),
     )
 
     @model_validator(mode="before")

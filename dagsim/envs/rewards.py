@@ -8,7 +8,7 @@ from typing import Any
 
 from dagsim.errors import ConfigError
 from dagsim.registry import Registry, Spec
-from dagsim.systems.seam import Kernel, Term
+from dagsim.systems.seam import Kernel, RewardTerm
 
 __all__ = ["Reward", "RewardConfig"]
 
@@ -35,7 +35,7 @@ class RewardConfig:
         if not self.scale > 0:
             raise ConfigError(f"reward: scale must be positive, got {self.scale!r}")
 
-    def check(self, registry: Registry[Term]) -> None:
+    def check(self, registry: Registry[RewardTerm]) -> None:
         """Look up every term.
 
         Raises:
@@ -48,7 +48,7 @@ class RewardConfig:
 class Reward:
     """The reward of one simulation, step by step. Rewards add up to minus the cost of the whole, whatever the steps."""
 
-    def __init__(self, config: RewardConfig, kernel: Kernel[Any, Any], registry: Registry[Term]) -> None:
+    def __init__(self, config: RewardConfig, kernel: Kernel[Any, Any], registry: Registry[RewardTerm]) -> None:
         self.config = config
         self.last: dict[str, float] = dict.fromkeys(config.terms, 0.0)
         """What each term (times its weight, over the scale) took off the last reward."""

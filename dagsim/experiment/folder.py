@@ -40,7 +40,7 @@ from dagsim.config.schema import Config, config_hash, dump_config, load_config
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.journal import Failure, Journal, Metrics, RunLine
 from dagsim.experiment.manifest import READABLE, SCHEMA, file_hash, manifest
-from dagsim.experiment.record import CLOCKED, Record, record_of
+from dagsim.experiment.record import CLOCKED, RunRecord, record_of
 from dagsim.experiment.run import Result, experiment_seeds
 from dagsim.experiment.scenario import scenario_of
 from dagsim.files import Lock, replaced
@@ -202,13 +202,13 @@ class RunFolder:
         if state != "running":
             self._lock.release()
 
-    def add(self, result: Result | Record) -> None:
+    def add(self, result: Result | RunRecord) -> None:
         """Append a finished run to the tables and keep its schedule: all of it, or nothing.
 
         Raises:
             RunFolderError: It cannot be written.
         """
-        record = result if isinstance(result, Record) else record_of(result)
+        record = result if isinstance(result, RunRecord) else record_of(result)
         try:
             self.journal.add(record)
         except OSError as error:

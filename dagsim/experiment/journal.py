@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from dagsim.errors import RunFolderError
-from dagsim.experiment.record import CLOCKED, TABLES, Record
+from dagsim.experiment.record import CLOCKED, TABLES, RunRecord
 from dagsim.files import append, cut
 
 __all__ = ["Failure", "Journal", "Metrics", "RunLine"]
@@ -77,7 +77,7 @@ class Journal:
         except (TypeError, KeyError) as error:
             raise RunFolderError(f"{self.path / _FAILURES}: not of this version ({error})") from None
 
-    def add(self, record: Record) -> None:
+    def add(self, record: RunRecord) -> None:
         """Write a finished run, its line last.
 
         Raises:

@@ -12,7 +12,7 @@ from dagsim.metrics import jobs_table, runs_table, to_csv
 from dagsim.model import JobFacts
 from dagsim.model.schedule import Schedule
 
-__all__ = ["CLOCKED", "TABLES", "Record", "record_of"]
+__all__ = ["CLOCKED", "TABLES", "RunRecord", "record_of"]
 
 CLOCKED = "scheduler_us"
 """The one metric that a clock says, so that it is never the same twice; it is kept apart from the others."""
@@ -21,7 +21,7 @@ TABLES = ("jobs.csv.gz", "tasks.csv.gz")
 """The tables that hold the rows of all runs, each run a piece of its own."""
 
 
-class Record(NamedTuple):
+class RunRecord(NamedTuple):
     """A finished run, ready to be written; made in any process, written by one."""
 
     policy: str
@@ -38,7 +38,7 @@ class Record(NamedTuple):
     jobs: bytes
 
 
-def record_of(result: Result) -> Record:
+def record_of(result: Result) -> RunRecord:
     """Everything that is written of a result; equal results give equal bytes, times of the clock aside."""
     schedule = result.schedule
     who = {"policy": result.policy, "seed": result.seed}
@@ -50,7 +50,7 @@ def record_of(result: Result) -> Record:
         CLOCKED: metrics.pop(CLOCKED),
     }
     tables = [_csv(who, table) for table in (jobs_table(schedule), runs_table(schedule))]
-    return Record(
+    return RunRecord(
         result.policy,
         result.seed,
         who | {"workload": dict(result.workload), "metrics": metrics},

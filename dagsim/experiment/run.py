@@ -22,7 +22,17 @@ from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.seam import Conversation, Policy, View, decisions_of
 from dagsim.traces.trace_file import TraceFile
 
-__all__ = ["Result", "Run", "Step", "Timed", "check", "evaluate", "experiment_seeds", "replicate_seeds", "simulate"]
+__all__ = [
+    "PolicyRun",
+    "Result",
+    "RunProgress",
+    "Timed",
+    "check",
+    "evaluate",
+    "experiment_seeds",
+    "replicate_seeds",
+    "simulate",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +50,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RunProgress:
     """The progress of an experiment."""
 
     policy: str
@@ -53,10 +63,10 @@ class Step:
     """Jobs that arrived in the run under way."""
 
 
-Watch = Callable[[Step], None]
+Watch = Callable[[RunProgress], None]
 
 
-class Run(NamedTuple):
+class PolicyRun(NamedTuple):
     """One policy on one seed, still to be run."""
 
     policy: str
@@ -84,21 +94,21 @@ def evaluate(
     yield from in_order(partial(_simulated, config), runs, workers, heard)
 
 
-def runs_of(policies: Sequence[str], seeds: Sequence[int]) -> list[Run]:
+def runs_of(policies: Sequence[str], seeds: Sequence[int]) -> list[PolicyRun]:
     """The runs of an experiment in their order: seed after seed."""
-    return [Run(policy, seed) for seed in seeds for policy in policies]
+    return [PolicyRun(policy, seed) for seed in seeds for policy in policies]
 
 
-def steps(runs: Sequence[Run], watch: Watch, before: int = 0) -> Callable[[int, int, int], None]:
+def steps(runs: Sequence[PolicyRun], watch: Watch, before: int = 0) -> Callable[[int, int, int], None]:
     """The steps that ``in_order`` tells of; ``before`` runs were finished already."""
 
     def heard(index: int, done: int, jobs: int) -> None:
-        watch(Step(*runs[index], before + done, before + len(runs), jobs))
+        watch(RunProgress(*runs[index], before + done, before + len(runs), jobs))
 
     return heard
 
 
-def _simulated(config: Config, run: Run, tell: Callable[[int], None]) -> Result:
+def _simulated(config: Config, run: PolicyRun, tell: Callable[[int], None]) -> Result:
     return simulate(config, run.policy, run.seed, tell)
 
 

@@ -11,8 +11,8 @@ from dagsim.errors import PluginError, SimulationError
 from dagsim.experiment.folder import RunFolder, RunLine
 from dagsim.experiment.journal import Failure
 from dagsim.experiment.labels import sample_of
-from dagsim.experiment.record import Record, record_of
-from dagsim.experiment.run import Run, Watch, experiment_seeds, runs_of, simulate, steps
+from dagsim.experiment.record import RunRecord, record_of
+from dagsim.experiment.run import PolicyRun, Watch, experiment_seeds, runs_of, simulate, steps
 from dagsim.experiment.stopping import Stops
 from dagsim.experiment.workers import in_order
 from dagsim.files import write_text
@@ -69,7 +69,7 @@ def _run(
     there = {(line.policy, line.seed) for line in folder.lines()}
     todo = [run for run in runs_of(policies, seeds or experiment_seeds(config)) if run not in there]
     failed: set[str] = set()
-    work: Callable[[Run, Callable[[int], None]], Record | Failure] = partial(_outcome, config, keep_going)
+    work: Callable[[PolicyRun, Callable[[int], None]], RunRecord | Failure] = partial(_outcome, config, keep_going)
     heard = None if watch is None else steps(todo, watch, len(there))
     for outcome in in_order(work, todo, workers, heard, lambda run: run.policy not in failed):
         stops.hold()
@@ -81,7 +81,7 @@ def _run(
         stops.release()
 
 
-def _outcome(config: Config, keep_going: bool, run: Run, tell: Callable[[int], None]) -> Record | Failure:
+def _outcome(config: Config, keep_going: bool, run: PolicyRun, tell: Callable[[int], None]) -> RunRecord | Failure:
     """A run, ready to be written, in whatever process."""
     try:
         return record_of(simulate(config, run.policy, run.seed, tell))

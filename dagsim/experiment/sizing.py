@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any
 
-from dagsim.config.schema import ClusterSection, Group
+from dagsim.config.schema import ClusterSection, NodeGroup
 from dagsim.errors import ConfigError
 from dagsim.model import GPU_TYPES, Job, Task
 from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.models.runtime import Runtime
 
-__all__ = ["LOAD", "Demand", "cluster_for", "sized"]
+__all__ = ["LOAD", "TotalDemand", "cluster_for", "sized"]
 
 LOAD = 0.9
 """The offered load that a cluster is made for."""
 
-_NODE = Group(name="node", gpus=8, gpu="T4", cpus=96.0, memory_gb=1024.0)
+_NODE = NodeGroup(name="node", gpus=8, gpu="T4", cpus=96.0, memory_gb=1024.0)
 """A node of any type, larger where an instance needs more."""
 _MOST = {"nodes": 100_000, "GPUs a node": 1_024, "cores a node": 1_000_000, "GB a node": 10_000_000}
 """More than this is no cluster, but a damaged field of the trace."""
@@ -36,7 +36,7 @@ class _Asked:
     gb_s: float = 0.0
 
 
-class Demand:
+class TotalDemand:
     """The total demand of jobs, in seconds times GPUs, cores and GB, and the most that a task asks for at once."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -112,13 +112,13 @@ class Demand:
 
 def sized(jobs: Iterable[Job], runtime: Runtime, load: float = LOAD) -> ClusterSection:
     """The cluster to which ``jobs`` offer ``load`` (``cluster_for``)."""
-    demand = Demand(runtime)
+    demand = TotalDemand(runtime)
     for job in jobs:
         demand.add(job)
     return cluster_for(demand, load)
 
 
-def cluster_for(demand: Demand, load: float = LOAD) -> ClusterSection:
+def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     """The least cluster of 8-GPU nodes (of 96-core nodes, if no job needs a GPU) for which ``demand`` is a ``load``.
 
     There are nodes of the types that tasks name, and of those of the default cluster for tasks that name none; enough

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagsim.config.schema import Config
-from dagsim.experiment.sizing import Demand, cluster_for
+from dagsim.experiment.sizing import TotalDemand, cluster_for
 from dagsim.model import GPU_TYPES, Job
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.traces import Trace
-from dagsim.traces.published import Published, published
+from dagsim.traces.published import PublishedFigure, published
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.info import Tally, WorkloadInfo
 
@@ -29,7 +29,7 @@ class TraceInfo:
     """Its own machines, or the cluster to which its jobs would offer a load of 0.9."""
     own: bool
     """Whether they are its own."""
-    comparison: tuple[tuple[Published, float], ...]
+    comparison: tuple[tuple[PublishedFigure, float], ...]
     """What was published, and the same of this file."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def trace_info(file: TraceFile, runtime: Runtime, watch: Callable[[Iterable[Job]
     trace = file.as_recorded()
     own = file.machines() if file.lists_machines() else None
     types = own.gpu_types if own else (None, *GPU_TYPES.values())
-    tally, demand = Tally(types, runtime, own), Demand(runtime)
+    tally, demand = Tally(types, runtime, own), TotalDemand(runtime)
     for job in watch(trace.jobs()):
         tally.origin_s = trace.meta["origin_s"]
         tally.add(job)
@@ -76,7 +76,7 @@ def trace_info(file: TraceFile, runtime: Runtime, watch: Callable[[Iterable[Job]
 
 
 def _value(info: WorkloadInfo, statistic: str) -> float:
-    """The statistic that ``Published`` names."""
+    """The statistic that ``PublishedFigure`` names."""
     if statistic == "gpu_hours":
         return info.gpu_work / 3600
     value: Any = info

@@ -4,7 +4,7 @@ They take a ``Schedule`` or, where several are wanted, its ``columns``, which ar
 """
 
 from dagsim.metrics.blocks import OverTime, over_time
-from dagsim.metrics.columns import Columns, columns
+from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.metrics.compare import Paired, paired, paired_by_seed
 from dagsim.metrics.energy import Energy, PowerModel, Watts, energy, job_energy_j, watts
 from dagsim.metrics.fairness import finish_time_fairness, isolated_s, jain, tenant_gpu_seconds, unfair_share
@@ -39,7 +39,6 @@ from dagsim.metrics.utilization import (
 from dagsim.metrics.verdict import Verdict, compared, holm
 
 __all__ = [
-    "Columns",
     "Distribution",
     "Energy",
     "GpuGroup",
@@ -49,6 +48,7 @@ __all__ = [
     "Paired",
     "PowerModel",
     "Precision",
+    "ScheduleColumns",
     "Steps",
     "Summary",
     "Verdict",

@@ -14,7 +14,19 @@ from numpy.typing import NDArray
 from dagsim.model import Cluster, Kind
 from dagsim.model.schedule import Schedule
 
-__all__ = ["Columns", "Flags", "Floats", "Ints", "Jobs", "Outages", "Phases", "Runs", "Source", "columns", "total"]
+__all__ = [
+    "Flags",
+    "Floats",
+    "Ints",
+    "JobColumns",
+    "NodeOutages",
+    "Phases",
+    "RunColumns",
+    "ScheduleColumns",
+    "Source",
+    "columns",
+    "total",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -25,7 +37,7 @@ _STILL_RUNNING = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Jobs:
+class JobColumns:
     """One entry per job that arrived, in the order of ``Record.job``."""
 
     ids: tuple[str, ...]
@@ -63,7 +75,7 @@ class Jobs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Runs:
+class RunColumns:
     """One entry per run and node, in order of start; fields named as in ``Record`` mean the same."""
 
     run: Ints
@@ -98,7 +110,7 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Outages:
+class NodeOutages:
     """One entry per time a node was down; ``end_s`` is the end of the log where it never came back."""
 
     node: Ints
@@ -110,8 +122,8 @@ class Outages:
 class Phases:
     """The life of every accepted job, cut where a run of it started or ended.
 
-    In each piece ``running`` entries of ``Runs`` ran. The pieces are longer than 0 s and cover a job's time in the
-    system without gap or overlap.
+    In each piece ``running`` entries of ``RunColumns`` ran. The pieces are longer than 0 s and cover the time of a job
+    in the system without gap or overlap.
     """
 
     job: Ints
@@ -121,13 +133,13 @@ class Phases:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class ScheduleColumns:
     """A schedule's columns, and the window, ``start_s`` to ``end_s``, of capacity, queues and energy."""
 
     cluster: Cluster
-    jobs: Jobs
-    runs: Runs
-    outages: Outages
+    jobs: JobColumns
+    runs: RunColumns
+    outages: NodeOutages
     phases: Phases
     start_s: float
     end_s: float
@@ -138,7 +150,7 @@ class Columns:
     decisions: int
 
     @classmethod
-    def of(cls, schedule: Schedule, *, start_s: float | None = None, end_s: float | None = None) -> Columns:
+    def of(cls, schedule: Schedule, *, start_s: float | None = None, end_s: float | None = None) -> ScheduleColumns:
         """Unroll ``schedule``, O(n log n) in its rows. The window is first arrival to end of log, unless given."""
         rows = schedule.log.rows()
         jobs = _jobs(schedule, rows)
@@ -170,24 +182,24 @@ class Columns:
         """The part of each interval that lies in the window, in seconds."""
         return np.clip(end_s, self.start_s, self.end_s) - np.clip(start_s, self.start_s, self.end_s)
 
-    def at_horizon(self) -> Columns:
+    def at_horizon(self) -> ScheduleColumns:
         """These columns as if every unfinished job completed where the log ends: a lower bound of its JCT."""
         completed_s = np.where(self.jobs.unfinished, self.log_end_s, self.jobs.completed_s)
         return replace(self, jobs=replace(self.jobs, completed_s=completed_s))
 
-    def without_unfinished(self) -> Columns:
+    def without_unfinished(self) -> ScheduleColumns:
         """These columns as if every unfinished job had been turned away (reason -1)."""
         rejected = np.where(self.jobs.unfinished, -1, self.jobs.rejected)
         return replace(self, jobs=replace(self.jobs, rejected=rejected))
 
 
-Source: TypeAlias = Schedule | Columns
+Source: TypeAlias = Schedule | ScheduleColumns
 """What metrics take: a schedule, or its columns where several metrics are wanted (they are then made only once)."""
 
 
-def columns(source: Source) -> Columns:
+def columns(source: Source) -> ScheduleColumns:
     """The columns of ``source``; columns are returned as they are."""
-    return source if isinstance(source, Columns) else Columns.of(source)
+    return source if isinstance(source, ScheduleColumns) else ScheduleColumns.of(source)
 
 
 def total(keys: Ints, weight: Floats, count: int) -> Floats:
@@ -195,14 +207,14 @@ def total(keys: Ints, weight: Floats, count: int) -> Floats:
     return np.bincount(keys, weights=weight, minlength=count).astype(np.float64, copy=False)
 
 
-def _last_s(schedule: Schedule, rows: np.ndarray, jobs: Jobs) -> float:
+def _last_s(schedule: Schedule, rows: np.ndarray, jobs: JobColumns) -> float:
     """Repairs and other records after the last job is done do not prolong the schedule."""
     if len(jobs) and not jobs.unfinished.any():
         return float(rows["time_s"][rows["kind"] <= Kind.COMPLETED].max(initial=0.0))
     return max(float(rows["time_s"].max(initial=0.0)), schedule.ended_s)
 
 
-def _jobs(schedule: Schedule, rows: np.ndarray) -> Jobs:
+def _jobs(schedule: Schedule, rows: np.ndarray) -> JobColumns:
     facts = schedule.jobs
     count = len(facts)
     completed_s, rejected = np.full(count, np.nan), np.zeros(count, np.int64)
@@ -210,7 +222,7 @@ def _jobs(schedule: Schedule, rows: np.ndarray) -> Jobs:
     completed_s[completed["job"]] = completed["time_s"]
     turned_away = rows[rows["kind"] == Kind.REJECTED]
     rejected[turned_away["job"]] = turned_away["value"].astype(np.int64)
-    return Jobs(
+    return JobColumns(
         ids=tuple([job.id for job in facts]),
         arrival_s=np.array([job.arrival_s for job in facts], float),
         completed_s=completed_s,
@@ -225,14 +237,14 @@ def _jobs(schedule: Schedule, rows: np.ndarray) -> Jobs:
     )
 
 
-def _runs(rows: np.ndarray, nodes: int, log_end_s: float) -> Runs:
+def _runs(rows: np.ndarray, nodes: int, log_end_s: float) -> RunColumns:
     started = rows[rows["kind"] == Kind.STARTED]
     ended = rows[np.isin(rows["kind"], _ENDS)]
     computing = rows[rows["kind"] == Kind.COMPUTING]
     key = started["run"] * nodes + started["node"]
     end = _pair(key, ended["run"] * nodes + ended["node"])
     computes = _pair(key, computing["run"] * nodes + computing["node"])
-    return Runs(
+    return RunColumns(
         run=np.ascontiguousarray(started["run"]),
         job=started["job"].astype(np.int64),
         task=started["task"].astype(np.int64),
@@ -247,13 +259,13 @@ def _runs(rows: np.ndarray, nodes: int, log_end_s: float) -> Runs:
     )
 
 
-def _outages(rows: np.ndarray, log_end_s: float) -> Outages:
+def _outages(rows: np.ndarray, log_end_s: float) -> NodeOutages:
     down, up = rows[rows["kind"] == Kind.DOWN], rows[rows["kind"] == Kind.UP]
     end_s = _look_up(up["time_s"], _pair(down["node"], up["node"]), log_end_s)
-    return Outages(down["node"].astype(np.int64), np.ascontiguousarray(down["time_s"]), end_s)
+    return NodeOutages(down["node"].astype(np.int64), np.ascontiguousarray(down["time_s"]), end_s)
 
 
-def _phases(rows: np.ndarray, jobs: Jobs, log_end_s: float) -> Phases:
+def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
     change = np.zeros(Kind.UP + 1, np.int64)
     change[Kind.STARTED] = 1
     change[list(_ENDS)] = -1

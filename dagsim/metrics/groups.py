@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, TypeVar
 
 import numpy as np
 
-from dagsim.metrics.columns import Columns, Flags, Floats, Ints, total
+from dagsim.metrics.columns import Flags, Floats, Ints, ScheduleColumns, total
 from dagsim.metrics.energy import PowerModel, energy
 from dagsim.metrics.jct import bounded_slowdown, jct, wait
 from dagsim.metrics.utilization import gpu_seconds, utilization_by_type
@@ -74,14 +74,14 @@ class PerJob(NamedTuple):
     gpu_s: Floats
 
     @classmethod
-    def of(cls, made: Columns) -> PerJob:
+    def of(cls, made: ScheduleColumns) -> PerJob:
         """Those of all jobs that arrived."""
         gpu_s = total(made.runs.job, made.runs.gpu_s, len(made.jobs))
         return cls(jct(made), wait(made), bounded_slowdown(made), gpu_s)
 
 
 def job_groups(
-    made: Columns, per_job: PerJob, counted: Flags, of: Sequence[Label], measured: Flags
+    made: ScheduleColumns, per_job: PerJob, counted: Flags, of: Sequence[Label], measured: Flags
 ) -> dict[str, JobGroup]:
     """One group per priority or tenant of the ``measured`` jobs, in its order; ``counted`` ones make distributions."""
     names = sorted(set(of))
@@ -101,7 +101,7 @@ def job_groups(
     }
 
 
-def gpu_groups(made: Columns, power: PowerModel) -> dict[str, GpuGroup]:
+def gpu_groups(made: ScheduleColumns, power: PowerModel) -> dict[str, GpuGroup]:
     """One group per GPU type, in node order."""
     by_type_kwh = energy(made, power).by_type_kwh
     spent, utilization = gpu_seconds(made), utilization_by_type(made)
@@ -115,7 +115,7 @@ def _label(name: float | str) -> str:
     return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
 
 
-def _job_group(made: Columns, per_job: PerJob, counted: Flags, members: Ints) -> JobGroup:
+def _job_group(made: ScheduleColumns, per_job: PerJob, counted: Flags, members: Ints) -> JobGroup:
     jobs, chosen = made.jobs, members[counted[members]]
     return JobGroup(
         arrived=len(members),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dagsim.metrics.columns import Columns, Floats, Source, columns, total
+from dagsim.metrics.columns import Floats, ScheduleColumns, Source, columns, total
 
 __all__ = [
     "bounded_slowdown",
@@ -84,7 +84,7 @@ def throughput(source: Source) -> float:
     return float(3600.0 * count / made.horizon_s) if made.horizon_s > 0 else float("nan")
 
 
-def _in_phase(made: Columns, *, waiting: bool) -> Floats:
+def _in_phase(made: ScheduleColumns, *, waiting: bool) -> Floats:
     phases = made.phases
     chosen = (phases.running == 0) == waiting
     length = phases.end_s[chosen] - phases.start_s[chosen]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.metrics.columns import Columns, Floats, Ints, Source, columns
+from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns
 
 __all__ = ["ObservedWaits", "WaitPair", "Waits", "observed_against_simulated"]
 
@@ -86,7 +86,7 @@ def observed_against_simulated(
     )
 
 
-def _first_start_s(made: Columns) -> Floats:
+def _first_start_s(made: ScheduleColumns) -> Floats:
     first = np.full(len(made.jobs), np.inf)
     np.minimum.at(first, made.runs.job, made.runs.start_s)
     first[np.isinf(first)] = np.nan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dagsim.metrics.columns import Columns, Source, columns
+from dagsim.metrics.columns import ScheduleColumns, Source, columns
 from dagsim.metrics.steps import Steps
 
 __all__ = ["jobs_in_system", "jobs_running", "jobs_waiting", "littles_law", "present"]
@@ -36,7 +36,7 @@ def littles_law(source: Source) -> tuple[float, float]:
     return present(made, 0.0, made.log_end_s).integral(), sum_jct_s
 
 
-def present(made: Columns, start_s: float, end_s: float) -> Steps:
+def present(made: ScheduleColumns, start_s: float, end_s: float) -> Steps:
     """``jobs_in_system`` over any stretch of time."""
     jobs = made.at_horizon().jobs
     accepted = jobs.accepted

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple, get_type_hints
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.metrics.columns import Columns, Flags, Floats, Source, columns
+from dagsim.metrics.columns import Flags, Floats, ScheduleColumns, Source, columns
 from dagsim.metrics.energy import DEFAULT_POWER, PowerModel, energy
 from dagsim.metrics.fairness import finish_time_fairness, jain, tenant_gpu_seconds, unfair_share
 from dagsim.metrics.groups import Distribution, GpuGroup, JobGroup, PerJob, gpu_groups, job_groups
@@ -25,7 +25,7 @@ from dagsim.metrics.utilization import (
 )
 from dagsim.model import RejectReason
 
-__all__ = ["Summary", "Term", "Unfinished", "glossary", "summarize"]
+__all__ = ["MetricTerm", "Summary", "Unfinished", "glossary", "summarize"]
 
 Unfinished = Literal["refuse", "horizon", "drop"]
 
@@ -172,7 +172,7 @@ def summarize(
     )
 
 
-def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[Columns, Flags]:
+def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[ScheduleColumns, Flags]:
     """The columns over the measured stretch of arrivals, and which jobs are in it."""
     made = columns(source)
     chosen = np.ones(len(made.jobs), bool)
@@ -187,12 +187,12 @@ def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[Co
     return replace(made, start_s=float(arrivals.min()), end_s=float(arrivals.max())), chosen
 
 
-def _due(made: Columns, chosen: Flags) -> Columns:
+def _due(made: ScheduleColumns, chosen: Flags) -> ScheduleColumns:
     """The columns with no deadlines but those of the chosen jobs."""
     return replace(made, jobs=replace(made.jobs, deadline_s=np.where(chosen, made.jobs.deadline_s, np.nan)))
 
 
-class Term(NamedTuple):
+class MetricTerm(NamedTuple):
     """One line of the glossary."""
 
     name: str
@@ -200,7 +200,7 @@ class Term(NamedTuple):
     meaning: str
 
 
-def glossary() -> list[Term]:
+def glossary() -> list[MetricTerm]:
     """Every key of ``Summary.to_dict`` with its unit and meaning, in order; groups once, as ``priority[...]``."""
     return list(_terms(Summary))
 
@@ -208,18 +208,18 @@ def glossary() -> list[Term]:
 _GROUP_OF = {"by_priority": ("priority", JobGroup), "by_tenant": ("tenant", JobGroup), "by_gpu": ("gpu", GpuGroup)}
 
 
-def _terms(of: type) -> Iterator[Term]:
+def _terms(of: type) -> Iterator[MetricTerm]:
     for name, hint in get_type_hints(of, include_extras=True).items():
         unit, meaning = hint.__metadata__
         if name in _GROUP_OF:
             label, group = _GROUP_OF[name]
             for term in _terms(group):
-                yield Term(f"{label}[...].{term.name}", term.unit, f"{meaning}: {term.meaning}")
+                yield MetricTerm(f"{label}[...].{term.name}", term.unit, f"{meaning}: {term.meaning}")
         elif hint.__origin__ is Distribution:
             for part in _terms(Distribution):
-                yield Term(f"{name}.{part.name}", unit, f"{part.meaning} of: {meaning}")
+                yield MetricTerm(f"{name}.{part.name}", unit, f"{part.meaning} of: {meaning}")
         else:
-            yield Term(name, unit, meaning)
+            yield MetricTerm(name, unit, meaning)
 
 
 def _flat(of: Summary | JobGroup | GpuGroup) -> Iterator[tuple[str, int | float | str | None]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dagsim.metrics.columns import Columns, Ints, Source, columns, total
+from dagsim.metrics.columns import Ints, ScheduleColumns, Source, columns, total
 from dagsim.metrics.jct import bounded_slowdown, jct, running, slowdown, wait
 from dagsim.model import Kind, RejectReason
 from dagsim.model.schedule import Schedule
@@ -120,7 +120,7 @@ def _places(mask: int) -> str:
     return ";".join(str(bit) for bit in range(mask.bit_length()) if mask >> bit & 1)
 
 
-def _runs_that(made: Columns, outcome: Kind) -> Ints:
+def _runs_that(made: ScheduleColumns, outcome: Kind) -> Ints:
     """Per job, how many of its runs ended so; a run that spans nodes counts once."""
     ended = made.runs.outcome == outcome
     _, first = np.unique(made.runs.run[ended], return_index=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dagsim.metrics.columns import Columns, Floats, Ints, Source, columns, total
+from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns, total
 from dagsim.metrics.steps import Steps
 from dagsim.model import Cluster, GpuType
 
@@ -110,7 +110,7 @@ def node_types(cluster: Cluster) -> tuple[tuple[GpuType, ...], Ints]:
     return types, np.array([place[node.gpu.name] if node.gpu else -1 for node in cluster.nodes])
 
 
-def _nodes_of(made: Columns, gpu_type: str | None) -> np.ndarray:
+def _nodes_of(made: ScheduleColumns, gpu_type: str | None) -> np.ndarray:
     """The nodes that have GPUs of the type, or any."""
     return np.array([node.gpu is not None and gpu_type in (None, node.gpu.name) for node in made.cluster.nodes])
 

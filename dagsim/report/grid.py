@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Grid", "Look"]
+__all__ = ["Grid", "TableFormat"]
 
 
-class Look(StrEnum):
+class TableFormat(StrEnum):
     """The form that a table is printed in."""
 
     TEXT = "text"
@@ -71,9 +71,9 @@ class Grid:
             ]
         )
 
-    def shown(self, look: Look) -> str:
+    def shown(self, look: TableFormat) -> str:
         """As Markdown or LaTeX."""
-        return self.latex() if look is Look.LATEX else self.markdown()
+        return self.latex() if look is TableFormat.LATEX else self.markdown()
 
     def _is_text(self, place: int) -> bool:
         return place in self.texts

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.metrics.columns import Columns, Floats, Ints, Source, columns
+from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns
 from dagsim.metrics.energy import DEFAULT_POWER, PowerModel, watts
 from dagsim.metrics.queues import jobs_running, jobs_waiting
 from dagsim.metrics.steps import Steps
@@ -83,7 +83,7 @@ def trace_events(source: Source, power: PowerModel = DEFAULT_POWER) -> Iterator[
         yield from _counter("watts", GPUs=watts(made, power))
 
 
-def _placed(made: Columns) -> tuple[list[int], list[_Thread]]:
+def _placed(made: ScheduleColumns) -> tuple[list[int], list[_Thread]]:
     """Each slice: the entry of ``Runs`` it shows, in order of start, and its thread."""
     runs, lanes = made.runs, lanes_of(made)
     bars = bars_of(made, lanes)
@@ -102,7 +102,7 @@ def _placed(made: Columns) -> tuple[list[int], list[_Thread]]:
     return entry.tolist(), _apart(made, entry, slot, shared)
 
 
-def _apart(made: Columns, entry: Ints, slot: Ints, shared: np.ndarray) -> list[_Thread]:
+def _apart(made: ScheduleColumns, entry: Ints, slot: Ints, shared: np.ndarray) -> list[_Thread]:
     """Threads on which no two slices overlap: the lowest that is free, from share 1 on where it is shared."""
     runs = made.runs
     start, end = _microseconds(runs.start_s[entry]), _microseconds(runs.end_s[entry])
@@ -134,7 +134,7 @@ def _numbered(threads: list[_Thread]) -> dict[_Thread, int]:
     return numbers
 
 
-def _names(made: Columns, numbers: dict[_Thread, int]) -> Iterator[Event]:
+def _names(made: ScheduleColumns, numbers: dict[_Thread, int]) -> Iterator[Event]:
     yield _name("process_name", _CLUSTER, 0, f"{made.cluster.name} (all nodes)")
     for place, node in enumerate(made.cluster.nodes):
         kind = f"{node.gpus} x {node.gpu.name}" if node.gpu else "CPUs"
@@ -155,7 +155,7 @@ def _name(kind: str, process: int, thread: int, name: str) -> Event:
     return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
 
 
-def _slices(made: Columns, entries: list[int], threads: list[int]) -> Iterator[Event]:
+def _slices(made: ScheduleColumns, entries: list[int], threads: list[int]) -> Iterator[Event]:
     runs, jobs = made.runs, made.jobs
     starts, ends = _microseconds(runs.start_s), _microseconds(runs.end_s)
     job, node, outcome = runs.job.tolist(), runs.node.tolist(), runs.outcome.tolist()
@@ -174,7 +174,7 @@ def _slices(made: Columns, entries: list[int], threads: list[int]) -> Iterator[E
             yield {"ph": "i", "s": "t", "name": name, "cat": name, "ts": ends[entry], **where}
 
 
-def _outages(made: Columns) -> Iterator[Event]:
+def _outages(made: ScheduleColumns) -> Iterator[Event]:
     """Slices on one thread per node; a node that goes down while it is down stays down."""
     outages = made.outages
     order = np.lexsort((outages.start_s, outages.node))

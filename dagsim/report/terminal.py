@@ -22,8 +22,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from dagsim.experiment.run import Step, Watch
-from dagsim.report.grid import Grid, Look
+from dagsim.experiment.run import RunProgress, Watch
+from dagsim.report.grid import Grid, TableFormat
 
 if TYPE_CHECKING:
     from dagsim.experiment.training.trainer import Progress as TrainingProgress
@@ -41,9 +41,9 @@ def console(*, wide: bool = False) -> Console:
     return Console(width=_WIDE if wide else None if sys.stdout.isatty() else _WIDTH)
 
 
-def show_grid(grid: Grid, look: Look = Look.TEXT, *, wide: bool = False) -> None:
+def show_grid(grid: Grid, look: TableFormat = TableFormat.TEXT, *, wide: bool = False) -> None:
     """Print a table as text, Markdown or LaTeX."""
-    if look is Look.TEXT:
+    if look is TableFormat.TEXT:
         console(wide=wide).print(grid)
     else:
         print(grid.shown(look))
@@ -70,7 +70,7 @@ def progress(wanted: bool) -> Iterator[Watch | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting", total=None)
 
-        def watch(step: Step) -> None:
+        def watch(step: RunProgress) -> None:
             jobs = f", {step.jobs:,} jobs" if step.jobs else ""
             text = f"{step.policy}, seed {step.seed}{jobs}"
             bar.update(task, description=text, completed=step.done, total=step.runs)

@@ -26,8 +26,8 @@ __all__ = [
     "Conversation",
     "Kernel",
     "Policy",
+    "RewardTerm",
     "Scenario",
-    "Term",
     "View",
     "decisions_of",
     "drive",
@@ -120,7 +120,7 @@ class CodecSettings(Protocol):
         ...
 
 
-class Term(Protocol):
+class RewardTerm(Protocol):
     """A cost that accrues in one simulation.
 
     A term that also has ``take(row)`` is given every new row of the log before it is asked.
@@ -159,7 +159,7 @@ class Scenario(Protocol):
         ...
 
     @property
-    def terms(self) -> Registry[Term]:
+    def terms(self) -> Registry[RewardTerm]:
         """The reward terms of this system by name."""
         ...
 

@@ -20,7 +20,7 @@ from dagsim.testing.cases import Case, crowd, random_case
 from dagsim.testing.violations import as_recorded, violations
 
 if TYPE_CHECKING:  # gymnasium comes with it
-    from dagsim.systems.cluster.codecs.codec import Codec, Observation
+    from dagsim.systems.cluster.codecs.codec import ClusterCodec, Observation
 
 __all__ = [
     "chain",
@@ -155,7 +155,7 @@ def _check_repetition(case: Case, make: Callable[[], ClusterPolicy], where: str)
     assert not found, f"a deep copy of the policy does not go on in a fork: {found[0]} {where}"
 
 
-def check_codec(make: Callable[[], Codec], workloads: int = 4) -> None:
+def check_codec(make: Callable[[], ClusterCodec], workloads: int = 4) -> None:
     """Raise unless the codecs that ``make`` makes are sound on the work of ``check_policy`` under random choices.
 
     Arrays must have the columns that the codec names, in float32 and finite; encoding twice must give the same; every
@@ -199,7 +199,7 @@ def check_network(network: Network, workloads: int = 4) -> None:
         assert fork.run(policy).log == first.log, f"a fork differs from the simulation it was made of {where}"
 
 
-def _play(codec: Codec, jobs: list[Job], seed: int, where: str) -> Schedule:
+def _play(codec: ClusterCodec, jobs: list[Job], seed: int, where: str) -> Schedule:
     """A simulation in which every choice is drawn uniformly."""
     rng = stream(seed, "check_codec")
     simulation = ClusterScenario(_CLUSTER, jobs).kernel(0)
@@ -218,7 +218,7 @@ def _play(codec: Codec, jobs: list[Job], seed: int, where: str) -> Schedule:
     return simulation.schedule
 
 
-def _check_observation(codec: Codec, seen: Observation, again: Observation | None, where: str) -> None:
+def _check_observation(codec: ClusterCodec, seen: Observation, again: Observation | None, where: str) -> None:
     names = {"tokens": codec.token_features, "context": codec.context_features, "gpus": codec.gpu_features}
     assert len(seen.tokens), f"nothing to choose from: encode should have returned None {where}"
     assert again is not None, f"encoding twice gives no choices the second time {where}"

@@ -11,12 +11,12 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from dagsim.errors import UnknownName
-from dagsim.traces.remote import Published, Remote
+from dagsim.traces.remote import PublishedTrace, Remote
 
 __all__ = ["CATALOGUE", "published_trace"]
 
 
-def published_trace(name: str) -> Published:
+def published_trace(name: str) -> PublishedTrace:
     """The published trace called ``name``.
 
     Raises:
@@ -85,14 +85,14 @@ def _shards(table: str, measured: tuple[tuple[int, str], ...]) -> tuple[Remote, 
     )
 
 
-def _archived(title: str, folder: str, log: str, size: int | None = None, sha256: str | None = None) -> Published:
+def _archived(title: str, folder: str, log: str, size: int | None = None, sha256: str | None = None) -> PublishedTrace:
     """A log of the Parallel Workloads Archive."""
     file = Remote(f"{_ARCHIVE}/{folder}/{log}.swf.gz", size, sha256)
-    return Published(title, "swf", f"{_ARCHIVE}/{folder}/", _PWA_TERMS, (file,), file.name)
+    return PublishedTrace(title, "swf", f"{_ARCHIVE}/{folder}/", _PWA_TERMS, (file,), file.name)
 
 
-CATALOGUE: dict[str, Published] = {
-    "alibaba2017": Published(
+CATALOGUE: dict[str, PublishedTrace] = {
+    "alibaba2017": PublishedTrace(
         "Alibaba cluster-trace-v2017: 12 hours, 12,951 batch jobs without edges",
         "alibaba2017",
         "https://github.com/alibaba/clusterdata",
@@ -100,7 +100,7 @@ CATALOGUE: dict[str, Published] = {
         (Remote(f"{_ALIBABA}/v2017Traces/alibaba-trace-2017.tar.gz"),),
         "alibaba-trace-2017.tar.gz",
     ),
-    "alibaba2018": Published(
+    "alibaba2018": PublishedTrace(
         "Alibaba cluster-trace-v2018: 8 days of batch jobs, most of them DAGs, and the machines",
         "alibaba2018",
         "https://github.com/alibaba/clusterdata",
@@ -114,7 +114,7 @@ CATALOGUE: dict[str, Published] = {
         ),
         "batch_task.tar.gz",
     ),
-    "pai2020": Published(
+    "pai2020": PublishedTrace(
         "Alibaba PAI cluster-trace-gpu-v2020: 2 months on 6,500 GPUs",
         "pai2020",
         "https://github.com/alibaba/clusterdata",
@@ -143,7 +143,7 @@ CATALOGUE: dict[str, Published] = {
             ),
         ),
     ),
-    "openb2023": Published(
+    "openb2023": PublishedTrace(
         "Alibaba cluster-trace-gpu-v2023 (openb): 8,152 pods, 1,523 nodes",
         "openb2023",
         "https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023/csv",
@@ -162,7 +162,7 @@ CATALOGUE: dict[str, Published] = {
         ),
         "openb_pod_list_default.csv",
     ),
-    "google2011": Published(
+    "google2011": PublishedTrace(
         "Google ClusterData2011_2: the first 18 hours (13 of 500 shards) and the machines",
         "google2011",
         "https://github.com/google/cluster-data",
@@ -176,13 +176,13 @@ CATALOGUE: dict[str, Published] = {
             ),
         ),
     ),
-    "google2019": Published(
+    "google2019": PublishedTrace(
         "Google ClusterData2019 (v3): 8 cells",
         "google2019",
         "BigQuery, project google.com:google-cluster-data, datasets clusterdata_2019_a to _h",
         "CC BY 4.0",
     ),
-    "philly": Published(
+    "philly": PublishedTrace(
         "Microsoft Philly 2017: the official job log and machine list",
         "philly",
         "https://github.com/msr-fiddle/philly-traces",
@@ -196,7 +196,7 @@ CATALOGUE: dict[str, Published] = {
         ),
         "trace-data.tar.gz",
     ),
-    "helios": Published(
+    "helios": PublishedTrace(
         "SenseTime Helios 2020: four clusters",
         "helios",
         "https://github.com/S-Lab-System-Group/HeliosData",
@@ -204,7 +204,7 @@ CATALOGUE: dict[str, Published] = {
         (Remote("https://github.com/S-Lab-System-Group/HeliosData/raw/HEAD/data.zip"),),
         after="unzip data.zip; the trace of a cluster is its folder, data/Venus say",
     ),
-    "itp": Published(
+    "itp": PublishedTrace(
         "Microsoft ITP 2021: 69,351 jobs on ten clusters",
         "itp",
         "https://github.com/microsoft/elasticflow-traces/tree/main/data",
@@ -218,7 +218,7 @@ CATALOGUE: dict[str, Published] = {
         ),
         "raw-traces.tar.gz",
     ),
-    "itp-elasticflow": Published(
+    "itp-elasticflow": PublishedTrace(
         "The ITP clusters with the models and deadlines of ElasticFlow",
         "itp",
         "https://github.com/microsoft/elasticflow-traces/tree/main/data",
@@ -232,7 +232,7 @@ CATALOGUE: dict[str, Published] = {
         ),
         "elasticflow-traces.tar.gz",
     ),
-    "gavel": Published(
+    "gavel": PublishedTrace(
         "Gavel's list for its physical cluster: 100 jobs at once (minimize_makespan)",
         "gavel",
         "https://github.com/stanford-futuredata/gavel",
@@ -246,7 +246,7 @@ CATALOGUE: dict[str, Published] = {
         ),
         "minimize_makespan.trace",
     ),
-    "shockwave": Published(
+    "shockwave": PublishedTrace(
         "Shockwave's 120 jobs with batch sizes that change",
         "gavel",
         "https://github.com/uw-mad-dash/shockwave",
@@ -262,7 +262,7 @@ CATALOGUE: dict[str, Published] = {
         ),
         "shockwave_120.trace",
     ),
-    "tiresias": Published(
+    "tiresias": PublishedTrace(
         "Tiresias' 60 jobs",
         "tiresias",
         "https://github.com/SymbioticLab/Tiresias",
@@ -312,31 +312,31 @@ CATALOGUE: dict[str, Published] = {
     "lcg": _archived("LHC Computing Grid 2005: 188,041 jobs of one processor", "l_lcg", "LCG-2005-1"),
     "metacentrum": _archived("MetaCentrum 2009: 103,656 jobs", "l_metacentrum", "METACENTRUM-2009-2"),
     "ricc": _archived("RIKEN RICC 2010: 447,794 jobs", "l_ricc", "RICC-2010-2"),
-    "wfcommons": Published(
+    "wfcommons": PublishedTrace(
         "WfCommons WfInstances: real executions of scientific workflows",
         "wfcommons",
         "https://github.com/wfcommons/WfInstances",
         "LGPL-3.0",
     ),
-    "dax": Published(
+    "dax": PublishedTrace(
         "Pegasus workflow gallery: synthetic workflows of 24 to 1,000 jobs",
         "dax",
         "https://confluence.pegasus.isi.edu/display/pegasus/WorkflowGenerator",
         "no licence stated",
     ),
-    "stg": Published(
+    "stg": PublishedTrace(
         "Standard Task Graph set with optimal makespans",
         "stg",
         "http://www.kasahara.cs.waseda.ac.jp/schedule/",
         "freely distributed; cite Tobita and Kasahara 2002",
     ),
-    "pipedream": Published(
+    "pipedream": PublishedTrace(
         "PipeDream's profiles of 14 networks (profiler/*/profiles/*/graph.txt)",
         "pipedream",
         "https://github.com/msr-fiddle/pipedream",
         "MIT",
     ),
-    "tpch": Published(
+    "tpch": PublishedTrace(
         "Decima's TPC-H profiles: 154 Spark queries",
         "tpch",
         "https://github.com/hongzimao/decima-sim",

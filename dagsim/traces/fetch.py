@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dagsim.errors import FetchError
 from dagsim.traces.download import Answer, ask
-from dagsim.traces.remote import Published, Remote
+from dagsim.traces.remote import PublishedTrace, Remote
 
 __all__ = ["Fetched", "Watch", "fetch", "fetch_file"]
 
@@ -38,7 +38,7 @@ class Fetched:
     downloaded: bool  # False if it was there already
 
 
-def fetch(trace: Published, into: Path, watch: Watch | None = None) -> tuple[Fetched, ...]:
+def fetch(trace: PublishedTrace, into: Path, watch: Watch | None = None) -> tuple[Fetched, ...]:
     """All files of ``trace``, below the folder ``into``; those that are there already are verified, not fetched again.
 
     Raises:

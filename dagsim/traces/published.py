@@ -5,10 +5,10 @@ from __future__ import annotations
 from fnmatch import fnmatch
 from typing import NamedTuple
 
-__all__ = ["PUBLISHED", "Published", "published"]
+__all__ = ["PUBLISHED", "PublishedFigure", "published"]
 
 
-class Published(NamedTuple):
+class PublishedFigure(NamedTuple):
     """A published figure of a whole trace."""
 
     format: str
@@ -26,10 +26,12 @@ _HELIOS = "HeliosArtifact, helios_cluster_summary.csv"
 _ITP = "README of the ElasticFlow traces"
 
 PUBLISHED = (
-    Published("alibaba2018", "*", "jobs", 4_201_014, _ERDOS),
-    Published("alibaba2018", "*", "tasks", 14_295_731, f"{_ERDOS} (rows)"),
+    PublishedFigure("alibaba2018", "*", "jobs", 4_201_014, _ERDOS),
+    PublishedFigure("alibaba2018", "*", "tasks", 14_295_731, f"{_ERDOS} (rows)"),
     *(
-        Published("alibaba2018", "*", f"{name}.{level}", value, _SPAR + ("; end - start" if name == "work" else ""))
+        PublishedFigure(
+            "alibaba2018", "*", f"{name}.{level}", value, _SPAR + ("; end - start" if name == "work" else "")
+        )
         for name, levels in {
             "tasks_per_job": {"mean": 3.385, "p50": 2, "p75": 4, "p90": 7, "p95": 11, "p99": 20},
             "depth": {"mean": 2.425},
@@ -38,18 +40,18 @@ PUBLISHED = (
         }.items()
         for level, value in levels.items()
     ),
-    Published("google2011", "*", "jobs", 672_074, "Reiss, Wilkes and Hellerstein 2011"),
-    Published("helios", "*earth*", "jobs", 872_886, _HELIOS),
-    Published("helios", "*saturn*", "jobs", 1_753_078, _HELIOS),
-    Published("helios", "*uranus*", "jobs", 490_309, _HELIOS),
-    Published("helios", "*venus*", "jobs", 246_708, _HELIOS),
-    Published("itp", "*", "jobs", 69_351, _ITP),
-    Published("itp", "*", "gpu_hours", 1_632_719.7, _ITP),
-    Published("openb2023", "*default*", "jobs", 8_152, "Weng et al., ATC 2023 (the default list)"),
-    Published("philly", "*", "jobs", 117_325, "README of philly-traces; Jeon et al., ATC 2019"),
+    PublishedFigure("google2011", "*", "jobs", 672_074, "Reiss, Wilkes and Hellerstein 2011"),
+    PublishedFigure("helios", "*earth*", "jobs", 872_886, _HELIOS),
+    PublishedFigure("helios", "*saturn*", "jobs", 1_753_078, _HELIOS),
+    PublishedFigure("helios", "*uranus*", "jobs", 490_309, _HELIOS),
+    PublishedFigure("helios", "*venus*", "jobs", 246_708, _HELIOS),
+    PublishedFigure("itp", "*", "jobs", 69_351, _ITP),
+    PublishedFigure("itp", "*", "gpu_hours", 1_632_719.7, _ITP),
+    PublishedFigure("openb2023", "*default*", "jobs", 8_152, "Weng et al., ATC 2023 (the default list)"),
+    PublishedFigure("philly", "*", "jobs", 117_325, "README of philly-traces; Jeon et al., ATC 2019"),
 )
 
 
-def published(format: str, path: str) -> list[Published]:
+def published(format: str, path: str) -> list[PublishedFigure]:
     """Published figures of the trace at ``path``."""
     return [each for each in PUBLISHED if each.format == format and fnmatch(path.lower(), each.path)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Published", "Remote"]
+__all__ = ["PublishedTrace", "Remote"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Remote:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedTrace:
     """A trace as its publisher ships it; one without files can only be had by hand, from its ``page``."""
 
     title: str

@@ -16,7 +16,7 @@ from dagsim.seeds import REPORT, VALIDATION, WINDOWS, part_of
 from dagsim.traces import Source, Trace, TraceOptions, open_trace, reader, recognise
 from dagsim.traces.trace import shifted
 from dagsim.workload.jsonl import read_meta
-from dagsim.workload.load import Runtime, offered_load
+from dagsim.workload.load import WorkRuntime, offered_load
 from dagsim.workload.measure import Measure, check_measure
 from dagsim.workload.windows import most_windows, spread_order, spread_windows
 
@@ -49,7 +49,7 @@ class TraceFile:
         if self.windows is not None and (self.window is None or self.windows < 1):
             raise ConfigError(f"windows must be 1 or more and come with window (jobs of each), got {self.windows!r}")
 
-    def open(self, cluster: Cluster, runtime: Runtime) -> Trace:
+    def open(self, cluster: Cluster, runtime: WorkRuntime) -> Trace:
         """The trace, its arrivals scaled to the load asked for (which costs a first reading).
 
         Raises:
@@ -62,7 +62,7 @@ class TraceFile:
             options = replace(options, load=None, time_scale=scale)
         return open_trace(self.path, name, options)
 
-    def window_of(self, seed: int, cluster: Cluster, runtime: Runtime) -> Iterator[Job]:
+    def window_of(self, seed: int, cluster: Cluster, runtime: WorkRuntime) -> Iterator[Job]:
         """The jobs of the window of ``seed``, the first at 0 s, their arrivals scaled to the load asked for.
 
         Windows of experiments (``WINDOWS``) and of reports are disjoint; those of validation as long as there are
@@ -168,11 +168,11 @@ class TraceFile:
             return name, self.options
         return name, replace(self.options, reference_gpu=None)  # the runtime model takes the seconds as measured on it
 
-    def _offered(self, cluster: Cluster, runtime: Runtime) -> float:
+    def _offered(self, cluster: Cluster, runtime: WorkRuntime) -> float:
         """The load that the jobs offer as they are."""
         return self._offered_by(self.as_recorded().jobs(), cluster, runtime)
 
-    def _offered_by(self, jobs: Iterable[Job], cluster: Cluster, runtime: Runtime) -> float:
+    def _offered_by(self, jobs: Iterable[Job], cluster: Cluster, runtime: WorkRuntime) -> float:
         offered = offered_load(jobs, cluster, runtime).offered
         if not 0 < offered < inf:
             raise WorkloadError(f"{self.path}: its jobs offer a load of {offered:g}, which cannot be scaled")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.model import Cluster, GpuType, Job, TaskGraph
-from dagsim.workload.load import Load, LoadMeter, Runtime
+from dagsim.workload.load import Load, LoadMeter, WorkRuntime
 
 __all__ = ["Spread", "Tally", "WorkloadInfo", "workload_info"]
 
@@ -89,7 +89,9 @@ class WorkloadInfo:
         return plain
 
 
-def workload_info(jobs: Iterable[Job], cluster: Cluster | None = None, runtime: Runtime | None = None) -> WorkloadInfo:
+def workload_info(
+    jobs: Iterable[Job], cluster: Cluster | None = None, runtime: WorkRuntime | None = None
+) -> WorkloadInfo:
     """Statistics of ``jobs``, with load and critical paths where a cluster and a runtime model are given.
 
     One pass; keeps a few numbers per job and per task.
@@ -107,7 +109,7 @@ class Tally:
     """
 
     def __init__(
-        self, types: tuple[GpuType | None, ...] = (), runtime: Runtime | None = None, cluster: Cluster | None = None
+        self, types: tuple[GpuType | None, ...] = (), runtime: WorkRuntime | None = None, cluster: Cluster | None = None
     ) -> None:
         self.runtime, self.types = runtime, types
         self.meter = None if cluster is None or runtime is None else LoadMeter(cluster, runtime)

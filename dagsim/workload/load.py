@@ -19,10 +19,10 @@ from typing import Protocol
 
 from dagsim.model import Cluster, GpuType, Job, Task
 
-__all__ = ["Load", "LoadMeter", "Runtime", "offered_load"]
+__all__ = ["Load", "LoadMeter", "WorkRuntime", "offered_load"]
 
 
-class Runtime(Protocol):
+class WorkRuntime(Protocol):
     """The part of a runtime model that workloads need (``dagsim.systems.cluster.models.runtime``)."""
 
     def seconds(self, task: Task, gpus: tuple[GpuType | None, ...]) -> tuple[float, ...]:
@@ -73,7 +73,7 @@ class Load:
 class LoadMeter:
     """Adds up for how long tasks would keep the whole cluster busy. Costs about 2 microseconds a task."""
 
-    def __init__(self, cluster: Cluster, runtime: Runtime) -> None:
+    def __init__(self, cluster: Cluster, runtime: WorkRuntime) -> None:
         self.gpu_s = 0.0
         """Seconds for which all GPUs would be busy."""
         self.cpu_s = 0.0
@@ -106,7 +106,7 @@ class LoadMeter:
         return Load(_per(self.gpu_s, span_s), _per(self.cpu_s, span_s), span_s, jobs, self.longest_s)
 
 
-def offered_load(jobs: Iterable[Job], cluster: Cluster, runtime: Runtime) -> Load:
+def offered_load(jobs: Iterable[Job], cluster: Cluster, runtime: WorkRuntime) -> Load:
     """The load that ``jobs`` offer to ``cluster``."""
     meter = LoadMeter(cluster, runtime)
     first, last, count = inf, 0.0, 0

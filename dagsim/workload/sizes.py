@@ -25,7 +25,7 @@ from dagsim.workload.distributions import (
 )
 from dagsim.workload.tagged_union import TaggedUnion
 
-__all__ = ["MEASURED_MODELS", "Columns", "Correlated", "Draws", "Independent", "Sizes"]
+__all__ = ["MEASURED_MODELS", "Correlated", "Draws", "Independent", "SizeColumns", "Sizes"]
 
 Draws: TypeAlias = Callable[[str], np.random.Generator]
 
@@ -42,7 +42,7 @@ _ONE, _NONE = Constant(1.0), Constant(0.0)
 _FORBID = {"extra": "forbid"}
 
 
-class Columns(NamedTuple):
+class SizeColumns(NamedTuple):
     """Drawn sizes, an entry per task, and what is the same for all; ``priority`` only where sizes decide on it."""
 
     work: list[float]
@@ -82,9 +82,9 @@ class Independent:
 
     __pydantic_config__ = _FORBID
 
-    def draw(self, rng: Draws, tasks: int) -> Columns:
+    def draw(self, rng: Draws, tasks: int) -> SizeColumns:
         work = _sizes("work", self.work, rng, tasks)
-        return Columns(
+        return SizeColumns(
             work.tolist(),
             _counts(_sizes("instances", self.instances, rng, tasks)),
             _sizes("gpus", self.gpus, rng, tasks).tolist(),
@@ -130,7 +130,7 @@ class Correlated:
             if not getattr(self, name) >= 1:
                 raise WorkloadError(f"sizes correlated: {name} must be at least 1, got {getattr(self, name)!r}")
 
-    def draw(self, rng: Draws, tasks: int) -> Columns:
+    def draw(self, rng: Draws, tasks: int) -> SizeColumns:
         work = _sizes("work", self.work, rng, tasks)
         part = np.minimum(work / self.longest, 1.0)
         wide = 1 + np.floor(part**0.6 * (self.most_gpus - 1))
@@ -141,7 +141,7 @@ class Correlated:
         priority = np.rint(self.priority_follows * urgent + (1 - self.priority_follows) * any_priority)
         ones, zeros = [1.0] * tasks, [0.0] * tasks
         models = _models(self.models, rng, tasks)
-        return Columns(work.tolist(), _counts(gpus), ones, zeros, zeros, models, [None] * tasks, priority.tolist())
+        return SizeColumns(work.tolist(), _counts(gpus), ones, zeros, zeros, models, [None] * tasks, priority.tolist())
 
 
 Sizes: TypeAlias = Annotated[Independent | Correlated, TaggedUnion("independent")]

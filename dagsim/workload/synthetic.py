@@ -20,10 +20,10 @@ from dagsim.model import Cluster, Edge, Job, Task, TaskGraph
 from dagsim.model.streams import stream
 from dagsim.workload.arrivals import Arrivals, Batch, Bursty
 from dagsim.workload.distributions import Distribution
-from dagsim.workload.load import LoadMeter, Runtime
+from dagsim.workload.load import LoadMeter, WorkRuntime
 from dagsim.workload.measure import Measure, check_measure
 from dagsim.workload.shapes import Parents, Shape, Single
-from dagsim.workload.sizes import Columns, Draws, Independent, Sizes
+from dagsim.workload.sizes import Draws, Independent, SizeColumns, Sizes
 
 __all__ = ["Synthetic"]
 
@@ -89,7 +89,7 @@ class Synthetic:
         if self.load_is not in ("exact", "expected"):
             raise WorkloadError(f"workload: load_is must be exact or expected, got {self.load_is!r}")
 
-    def jobs(self, cluster: Cluster, runtime: Runtime, seed: int = 0) -> Iterator[Job]:
+    def jobs(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> Iterator[Job]:
         """The jobs under ``seed`` in order of arrival, made as they are asked for.
 
         Knowing the exact load takes a pass over all tasks before the first job.
@@ -106,7 +106,7 @@ class Synthetic:
                 deadline_s = arrival_s + draft.slack * ideal_s if ideal_s < inf else None
             yield Job(f"job-{number}", graph, arrival_s, draft.priority, draft.tenant, deadline_s)
 
-    def _times(self, cluster: Cluster, runtime: Runtime, seed: int, kept: list[_Draft] | None) -> np.ndarray:
+    def _times(self, cluster: Cluster, runtime: WorkRuntime, seed: int, kept: list[_Draft] | None) -> np.ndarray:
         """Arrival times that offer the load asked for."""
         if isinstance(self.arrivals, Batch):
             return np.zeros(self.count)
@@ -155,7 +155,7 @@ def _streams(seed: int, prefix: str = "") -> Draws:
     return cache(lambda name: stream(seed, prefix + name))
 
 
-def _tasks(columns: Columns, shapes: list[Parents]) -> list[Task]:
+def _tasks(columns: SizeColumns, shapes: list[Parents]) -> list[Task]:
     gang, gpu_types = columns.gang, columns.gpu_types
     names = [name for shape in shapes for name in _names(len(shape))]
     return [
@@ -164,7 +164,7 @@ def _tasks(columns: Columns, shapes: list[Parents]) -> list[Task]:
     ]
 
 
-def _expected_s(workload: Synthetic, cluster: Cluster, runtime: Runtime) -> float:
+def _expected_s(workload: Synthetic, cluster: Cluster, runtime: WorkRuntime) -> float:
     """Seconds for which an average job keeps the cluster busy; remembered where the runtime model can be a key."""
     if isinstance(runtime, Hashable):
         return _piloted_s(workload, cluster, runtime)
@@ -172,11 +172,11 @@ def _expected_s(workload: Synthetic, cluster: Cluster, runtime: Runtime) -> floa
 
 
 @lru_cache(maxsize=16)
-def _piloted_s(workload: Synthetic, cluster: Cluster, runtime: Runtime) -> float:
+def _piloted_s(workload: Synthetic, cluster: Cluster, runtime: WorkRuntime) -> float:
     return _busy_s(workload._drafts(_streams(0, "pilot/"), _PILOT), cluster, runtime) / _PILOT
 
 
-def _busy_s(drafts: Iterable[_Draft], cluster: Cluster, runtime: Runtime) -> float:
+def _busy_s(drafts: Iterable[_Draft], cluster: Cluster, runtime: WorkRuntime) -> float:
     meter = LoadMeter(cluster, runtime)
     for draft in drafts:
         for task in draft.tasks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dagsim.agents.bounds import Clipped, ObservationBounds, Recorded
+from dagsim.agents.bounds import BoundsRecorder, Clipped, ObservationBounds
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.testing import check_codec
@@ -43,6 +43,6 @@ def test_bounds_come_back_from_a_file() -> None:
 
 def test_wrapped_codecs_are_sound() -> None:
     bounds = ObservationBounds()
-    check_codec(lambda: Recorded(Candidates(), bounds))
+    check_codec(lambda: BoundsRecorder(Candidates(), bounds))
     assert set(bounds.parts) == {"tokens", "context", "gpus"}
     check_codec(lambda: Clipped(Candidates(), bounds))

@@ -17,12 +17,20 @@ from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.config import DecimaNetConfig
 from dagsim.agents.nets.decima import DecimaNet
 from dagsim.agents.nets.stages import StageBatch, collate, options
-from dagsim.agents.rollouts import InProcessRollouts, Steps, play
+from dagsim.agents.rollouts import EpisodeSteps, InProcessRollouts, play
 from dagsim.envs.episode import Episode, EpisodeFactory
 from dagsim.envs.rewards import Reward, RewardConfig
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.systems.cluster.codecs.config import CandidatesConfig
-from dagsim.systems.spark import SPARK_POLICIES, Action, Replay, SparkJob, SparkKernel, sequence, synthetic_profiles
+from dagsim.systems.spark import (
+    SPARK_POLICIES,
+    Action,
+    RecordedDurations,
+    SparkJob,
+    SparkKernel,
+    sequence,
+    synthetic_profiles,
+)
 from dagsim.systems.spark.codecs.features import JOB, STAGE, observe
 from dagsim.systems.spark.codecs.stages import Stages, StagesConfig
 from dagsim.systems.spark.rewards import SPARK_TERMS
@@ -40,7 +48,7 @@ def episode(kernel: SparkKernel, action: Action = "executors") -> Episode:
     return Episode(kernel, Stages(action), reward, witness=FluidWitness(kernel))
 
 
-def played(net: DecimaNet, kernels: list[SparkKernel], rng: np.random.Generator | None) -> list[Steps]:
+def played(net: DecimaNet, kernels: list[SparkKernel], rng: np.random.Generator | None) -> list[EpisodeSteps]:
     return play(net, [episode(kernel, net.action) for kernel in kernels], rng)
 
 
@@ -66,7 +74,7 @@ def trained(action: Action = "executors") -> DecimaNet:
 def test_path_is_the_longest_sum_of_work_to_the_sink() -> None:
     # 0 -> 1 -> 3 and 0 -> 2 -> 3; work 1, 4, 2, 1 s: paths 1+4+1 = 6, 4+1 = 5, 2+1 = 3, 1; the longest is 6
     lengths = (1000.0, 4000.0, 2000.0, 1000.0)
-    diamond = SparkJob.of("d", [Replay((ms,), ms) for ms in lengths], [(0, 1), (0, 2), (1, 3), (2, 3)])
+    diamond = SparkJob.of("d", [RecordedDurations((ms,), ms) for ms in lengths], [(0, 1), (0, 2), (1, 3), (2, 3)])
     seen = observe(next(SparkKernel(1, [diamond]).decisions()).graph())
     paths = np.expm1(8 * seen.stages[:, STAGE.index("path")])
     assert paths == pytest.approx([6, 5, 3, 1], rel=1e-5)
@@ -89,7 +97,9 @@ def test_observations_do_not_change_each_other_in_a_batch() -> None:
 
 def test_a_stage_hears_of_those_below_it() -> None:
     def chain(last_ms: float) -> SparkJob:
-        return SparkJob.of("c", [Replay((1000.0,), 1000.0), Replay((last_ms,), last_ms)], [(0, 1)])
+        return SparkJob.of(
+            "c", [RecordedDurations((1000.0,), 1000.0), RecordedDurations((last_ms,), last_ms)], [(0, 1)]
+        )
 
     net = trained()
     found = []
@@ -112,7 +122,10 @@ def test_what_was_played_has_the_likelihood_that_was_noted() -> None:
 
 def test_smoothed_cross_entropy_lies_between_the_choice_and_all_of_them() -> None:
     # one executor, two jobs of one stage: two stages, one number each, so the heads together have two choices
-    net, jobs = trained(), [SparkJob.of(name, [Replay((ms,), ms)]) for name, ms in (("a", 9000.0), ("b", 1000.0))]
+    net, jobs = (
+        trained(),
+        [SparkJob.of(name, [RecordedDurations((ms,), ms)]) for name, ms in (("a", 9000.0), ("b", 1000.0))],
+    )
     batch = net.stack([observe(next(SparkKernel(1, jobs).decisions()).graph())])
     with torch.no_grad():
         each = [net.cross_entropy(batch, np.array([[stage, 1]])) for stage in (0, 1)]
@@ -169,7 +182,7 @@ def test_imitation_comes_close_to_its_teacher() -> None:
 
 def test_a_limit_is_scored_for_the_job_whichever_stage_is_chosen() -> None:
     # two stages of one job: 3 and 8 tasks; 6 executors, of which the job has none: limits 1 to 6 for both
-    job = SparkJob.of("j", [Replay((1000.0,) * 3, 1000.0), Replay((2000.0,) * 8, 2000.0)])
+    job = SparkJob.of("j", [RecordedDurations((1000.0,) * 3, 1000.0), RecordedDurations((2000.0,) * 8, 2000.0)])
     graph = next(SparkKernel(6, [job]).decisions()).graph()
     assert observe(graph).most.tolist() == [3, 6]
     seen = observe(graph, "limit")
@@ -197,7 +210,7 @@ def test_learning_prefers_the_better_of_two_first_choices(
     algorithm: PpoConfig | ReinforceConfig, action: Action
 ) -> None:
     """One executor, one long and one short job: the short one first is better."""
-    jobs = [SparkJob.of(name, [Replay((ms,), ms)]) for name, ms in (("long", 50_000.0), ("short", 1_000.0))]
+    jobs = [SparkJob.of(name, [RecordedDurations((ms,), ms)]) for name, ms in (("long", 50_000.0), ("short", 1_000.0))]
     made = factory(action=action)
     train = TrainConfig(
         algorithm=algorithm,
@@ -222,7 +235,7 @@ def test_replicas_that_did_the_same_have_no_advantage() -> None:
 
 
 def test_advantage_is_higher_where_less_was_waited() -> None:
-    def steps(cost: float) -> Steps:
+    def steps(cost: float) -> EpisodeSteps:
         (found,) = played(DecimaNet(), [simulation(jobs=1)], None)
         found.rewards = [-cost] * len(found.rewards)
         return found
@@ -242,7 +255,7 @@ def test_differential_rewards_add_up_to_nothing() -> None:
 
 
 def test_without_discount_what_comes_last_counts_in_full() -> None:
-    def steps(last: float) -> Steps:
+    def steps(last: float) -> EpisodeSteps:
         (found,) = played(DecimaNet(), [simulation(jobs=1)], None)
         found.rewards = [0.0] * (len(found.rewards) - 1) + [last]
         return found

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dagsim.agents.fluid import TaskSeconds, fluid_cost
-from dagsim.systems.spark import Replay, SparkJob, SparkKernel
+from dagsim.systems.spark import RecordedDurations, SparkJob, SparkKernel
 
 LONG = 1e9
 """A time constant (s) that discounts nothing."""
@@ -35,7 +35,7 @@ def test_nothing_counts_beyond_four_time_constants() -> None:
 
 def test_a_task_that_runs_is_half_done() -> None:
     # 3 tasks of 2 s: on one executor one runs and two are to come: 2 * 2 + 1 = 5 s
-    simulation = SparkKernel(1, [SparkJob.of("j", [Replay((2000.0,) * 3, 2000.0)])])
+    simulation = SparkKernel(1, [SparkJob.of("j", [RecordedDurations((2000.0,) * 3, 2000.0)])])
     conversation = simulation.decisions()
     view = next(conversation)
     (job,) = view.jobs

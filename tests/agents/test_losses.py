@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dagsim.agents.d3qn import Duelling, follow, q_loss
 from dagsim.agents.ppo import policy_loss
-from dagsim.agents.ragged import Batch, entropy, log_softmax, stack
+from dagsim.agents.ragged import ObservationBatch, entropy, log_softmax, stack
 from dagsim.agents.rainbow import NoisyLinear, projected
 from dagsim.agents.reinforce import policy_gradient_loss
 from dagsim.agents.replay import Drawn
@@ -17,7 +17,7 @@ from dagsim.agents.sac import actor_loss, critic_loss, temperature_loss
 from dagsim.systems.cluster.codecs.codec import Observation
 
 
-def batch_of(*rows: int) -> Batch:
+def batch_of(*rows: int) -> ObservationBatch:
     """Observations whose tokens are 0, 1, 2 ... down the batch."""
     begin, made = 0, []
     for count in rows:
@@ -34,7 +34,7 @@ class Table(nn.Module):
         super().__init__()
         self.scores = nn.Parameter(torch.tensor(scores))
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: ObservationBatch) -> Tensor:
         return self.scores[batch.tokens[:, 0].long()]
 
 
@@ -113,7 +113,7 @@ def test_an_episode_that_ended_is_worth_its_reward() -> None:
 
 def test_advantages_of_the_legal_choices_average_to_nothing() -> None:
     class Constant(nn.Module):
-        def forward(self, batch: Batch) -> Tensor:
+        def forward(self, batch: ObservationBatch) -> Tensor:
             return torch.tensor([10.0, 20.0])
 
     q = Duelling(Table(1.0, 3.0, 7.0), Constant())  # type: ignore[arg-type]

@@ -5,18 +5,18 @@ from math import exp, inf
 import numpy as np
 import pytest
 
-from dagsim.agents.replay import Replay
+from dagsim.agents.replay import ReplayBuffer
 from dagsim.agents.returns import discounts, gae, replica_advantages, return_rms, returns
-from dagsim.agents.rollouts import Steps
+from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.systems.cluster.codecs.codec import Observation
 
 
-def steps(times: list[float], rewards: list[float]) -> Steps:
+def steps(times: list[float], rewards: list[float]) -> EpisodeSteps:
     seen = [
         Observation(np.full((2, 1), t, np.float32), np.zeros(1, np.float32), np.zeros((1, 1), np.float32))
         for t in times[:-1]
     ]
-    return Steps(seen, [0] * len(rewards), [0.0] * len(rewards), times, rewards)
+    return EpisodeSteps(seen, [0] * len(rewards), [0.0] * len(rewards), times, rewards)
 
 
 def test_the_discount_is_that_of_the_time_that_passes() -> None:
@@ -51,7 +51,7 @@ def test_gae_lies_between_one_step_and_all() -> None:
 
 def test_replay_keeps_discounted_sums_over_n_steps() -> None:
     made = steps([0.0, 1.0, 2.0, 3.0], [-1.0, -2.0, -4.0])
-    replay = Replay(100)
+    replay = ReplayBuffer(100)
     replay.add(made, np.array([0.5, 0.5, 0.5]), n_step=2, scale=2.0)
     drawn = replay.draw(500, np.random.default_rng(0))
     found = {
@@ -65,7 +65,7 @@ def test_replay_keeps_discounted_sums_over_n_steps() -> None:
 
 
 def test_replay_forgets_the_oldest_and_prefers_large_errors() -> None:
-    replay = Replay(2, priority=1.0, importance=1.0)
+    replay = ReplayBuffer(2, priority=1.0, importance=1.0)
     replay.add(steps([0.0, 1.0, 2.0, 3.0], [-1.0, -2.0, -4.0]), np.ones(3), 1, 1.0)
     assert len(replay) == 2
     replay.update(np.array([0, 1]), np.array([0.0, 0.999]))

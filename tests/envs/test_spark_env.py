@@ -15,7 +15,7 @@ from dagsim.errors import ConfigError, IllegalDecision, InputError
 from dagsim.systems.spark import (
     SPARK_POLICIES,
     ExecutorType,
-    Replay,
+    RecordedDurations,
     SparkJob,
     SparkKernel,
     SparkView,
@@ -151,7 +151,7 @@ def test_executors_may_be_of_several_speeds() -> None:
     # one task of 8 s, one executor that is 4 times as fast as the other, and goes first: 2 s of work and 2 s of travel
     types = (ExecutorType("t4", 1), ExecutorType("a100", 1, speed=4.0))
     env = DecimaEnv(types, 1, pool=POOL)
-    env.reset(seed=1, options={"jobs": [SparkJob.of("j", [Replay((8000.0,), 8000.0)])]})
+    env.reset(seed=1, options={"jobs": [SparkJob.of("j", [RecordedDurations((8000.0,), 8000.0)])]})
     _, _, terminated, _, info = env.step(np.array([0, 0]))
     assert terminated
     assert info["mean_jct_s"] == 4.0
@@ -181,7 +181,7 @@ def test_heuristic_by_limits_is_the_heuristic(policy: str) -> None:
 
 def test_limit_counts_what_the_job_has() -> None:
     # 6 executors, 2 jobs of one stage with 9 tasks: limit 4 gives the first 4; then limit 2 gives the second the rest
-    jobs = [SparkJob.of(name, [Replay((1000.0,) * 9, 1000.0)]) for name in "ab"]
+    jobs = [SparkJob.of(name, [RecordedDurations((1000.0,) * 9, 1000.0)]) for name in "ab"]
     env = DecimaEnv(6, 2, pool=POOL, action="limit")
     seen, info = env.reset(seed=1, options={"jobs": jobs})
     assert seen["number_mask"].tolist() == [1] * 6

@@ -7,7 +7,7 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import InputError, ModelError, TraceError, UnknownName
-from dagsim.experiment.run import Step, Timed, check, evaluate, replicate_seeds, simulate
+from dagsim.experiment.run import RunProgress, Timed, check, evaluate, replicate_seeds, simulate
 from dagsim.model import Decision, Job, Start, Task
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.view import ClusterView
@@ -56,7 +56,7 @@ def test_the_offered_load_is_told() -> None:
 
 
 def test_progress_is_told_at_the_start_of_each_run_and_now_and_then() -> None:
-    steps: list[Step] = []
+    steps: list[RunProgress] = []
     config = load_config(None, [*SMALL, "workload.count=1100", "seeds=1"])
     list(evaluate(config, ("fifo", "sjf"), steps.append))
     assert [(step.policy, step.done, step.runs, step.jobs) for step in steps] == [

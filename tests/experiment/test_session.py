@@ -9,13 +9,13 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import Step
+from dagsim.experiment.run import RunProgress
 from dagsim.experiment.runner import run_into
 
 CONFIG = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "workload.count=5", "seeds=4"])
 
 
-def at_run(number: int, act: Callable[[], None]) -> Callable[[Step], None]:
+def at_run(number: int, act: Callable[[], None]) -> Callable[[RunProgress], None]:
     return lambda step: act() if step.done == number else None
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dagsim.metrics import Columns, columns
+from dagsim.metrics import ScheduleColumns, columns
 from dagsim.model import Cluster, Kind
 from dagsim.model.schedule import Schedule
 
@@ -89,7 +89,7 @@ def test_an_empty_schedule_has_empty_columns():
 
 
 def test_a_window_can_be_given(made):
-    unrolled = Columns.of(Schedule(TWO_NODES), start_s=5.0, end_s=25.0)
+    unrolled = ScheduleColumns.of(Schedule(TWO_NODES), start_s=5.0, end_s=25.0)
     assert unrolled.horizon_s == 20.0
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import ModelError
-from dagsim.metrics import Columns, PowerModel, Watts, energy, job_energy_j, watts
+from dagsim.metrics import PowerModel, ScheduleColumns, Watts, energy, job_energy_j, watts
 from dagsim.model import Cluster, gpu_type
 from dagsim.model.schedule import Schedule
 
@@ -20,7 +20,7 @@ def test_busy_watts_are_a_fraction_of_the_tdp():
 
 @pytest.mark.parametrize(("gpu", "seconds"), [("T4", 86400.0), ("A100-40", 7.3), ("V100-16", 1e7)])
 def test_an_idle_cluster_draws_exactly_its_idle_watts(gpu, seconds):
-    unrolled = Columns.of(Schedule(Cluster.of({gpu: 24})), start_s=0.0, end_s=seconds)
+    unrolled = ScheduleColumns.of(Schedule(Cluster.of({gpu: 24})), start_s=0.0, end_s=seconds)
     drawn = energy(unrolled)
     assert drawn.idle_kwh == 24 * seconds * gpu_type(gpu).idle_watts / 3.6e6
     assert drawn.allocated_kwh == 0.0

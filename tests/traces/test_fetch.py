@@ -18,7 +18,7 @@ from dagsim.traces import READERS
 from dagsim.traces import fetch as fetching
 from dagsim.traces.catalogue import CATALOGUE, published_trace
 from dagsim.traces.fetch import fetch, fetch_file
-from dagsim.traces.remote import Published, Remote
+from dagsim.traces.remote import PublishedTrace, Remote
 
 CONTENT = b"".join(b"%d,1,2.5,T4\n" % number for number in range(60_000))  # 0.9 MB: several reads
 HALF = len(CONTENT) // 2
@@ -262,7 +262,7 @@ class TestCommand:
     @pytest.fixture(autouse=True)
     def _table(self, publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:
         files = (remote(publisher), Remote(publisher.url("more.csv"), path="parts/more.csv"))
-        made = Published("A trace", "plain", "http://a.page", "CC0", files, "trace.csv")
+        made = PublishedTrace("A trace", "plain", "http://a.page", "CC0", files, "trace.csv")
         monkeypatch.setitem(CATALOGUE, "made", made)
 
     def test_it_says_what_was_verified_and_what_comes_next(self, tmp_path: Path) -> None:

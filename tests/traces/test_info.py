@@ -49,7 +49,7 @@ def test_every_format_is_described_and_drawn(format: str, tmp_path: Path) -> Non
 def _sample(format: str) -> Path:
     """The first sample file of the format, or the folder, where its files belong together."""
     folder = SAMPLES / format
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = sorted((path for path in folder.rglob("*") if path.is_file()), key=lambda path: (len(path.parts), path))
     return next((path for path in files if reader(format).recognises(Source(path))), folder)
 
 

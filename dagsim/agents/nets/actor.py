@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dagsim.agents.ragged import Batch, Store, entropy, log_softmax, sample, segment_mean, stack
+from dagsim.agents.ragged import ObservationBatch, Store, entropy, log_softmax, sample, segment_mean, stack
 from dagsim.errors import ConfigError
 
 __all__ = ["ActorNet", "Observations", "ScoreNet", "scoring"]
@@ -69,11 +69,11 @@ class ScoreNet(ActorNet):
     def store(self, observations: Sequence[Any]) -> Store:
         return Store(observations)
 
-    def stack(self, observations: Sequence[Any]) -> Batch:
+    def stack(self, observations: Sequence[Any]) -> ObservationBatch:
         return stack(observations)
 
     def act(
-        self, batch: Batch, rng: np.random.Generator | None, explore: float | None = None
+        self, batch: ObservationBatch, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         with torch.no_grad():
             log_p = log_softmax(self(batch), batch.segment, batch.size).numpy()
@@ -84,11 +84,11 @@ class ScoreNet(ActorNet):
             chosen = np.where(rng.random(len(chosen)) < explore, anything, chosen)
         return chosen, log_p[first + chosen]
 
-    def evaluate(self, batch: Batch, choices: np.ndarray) -> tuple[Tensor, Tensor]:
+    def evaluate(self, batch: ObservationBatch, choices: np.ndarray) -> tuple[Tensor, Tensor]:
         log_p = log_softmax(self(batch), batch.segment, batch.size)
         return log_p[batch.first + torch.from_numpy(choices)], entropy(log_p, batch.segment, batch.size)
 
-    def cross_entropy(self, batch: Batch, choices: np.ndarray, smoothing: float = 0.0) -> Tensor:
+    def cross_entropy(self, batch: ObservationBatch, choices: np.ndarray, smoothing: float = 0.0) -> Tensor:
         log_p = log_softmax(self(batch), batch.segment, batch.size)
         own = log_p[batch.first + torch.from_numpy(choices)]
         return (

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dagsim.agents.nets.actor import ScoreNet
 from dagsim.agents.nets.layers import Sizes, indifferent, mean_rows
-from dagsim.agents.ragged import Batch
+from dagsim.agents.ragged import ObservationBatch
 
 __all__ = ["Attention"]
 
@@ -25,7 +25,7 @@ class Attention(ScoreNet):
         self.own = nn.Linear(2 * hidden, hidden, bias=False)
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), indifferent(hidden))
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: ObservationBatch) -> Tensor:
         rows = self.embed(batch.tokens)  # (N, H)
         keys, values = self.key(batch.gpus)[batch.segment], self.value(batch.gpus)[batch.segment]  # (N, g, H)
         weights = torch.softmax((keys @ self.query(rows)[:, :, None])[:, :, 0] / keys.shape[2] ** 0.5, dim=1)  # (N, g)

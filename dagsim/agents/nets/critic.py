@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.agents.nets.layers import Sizes, indifferent, mean_rows
-from dagsim.agents.ragged import Batch
+from dagsim.agents.ragged import ObservationBatch
 
 __all__ = ["Critic"]
 
@@ -25,6 +25,6 @@ class Critic(nn.Module):
             indifferent(hidden),
         )
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: ObservationBatch) -> Tensor:
         around = mean_rows(self.embed(batch.tokens), batch)
         return self.value(torch.cat([around, batch.context], dim=1))[:, 0]  # type: ignore[no-any-return]

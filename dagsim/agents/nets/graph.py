@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dagsim.agents.nets.actor import ScoreNet
 from dagsim.agents.nets.layers import Sizes, indifferent, mean_rows
-from dagsim.agents.ragged import Batch, segment_sum
+from dagsim.agents.ragged import ObservationBatch, segment_sum
 
 __all__ = ["Graph"]
 
@@ -30,7 +30,7 @@ class Graph(ScoreNet):
         self.own = nn.Linear(hidden, hidden, bias=False)
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), indifferent(hidden))
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: ObservationBatch) -> Tensor:
         rows, types = self.embed(batch.tokens), self.embed_type(batch.gpus)  # (N, H), (B, g, H)
         difference = batch.tokens[:, None, -batch.gpus.shape[2] :] - batch.gpus[batch.segment]  # (N, g, D)
         edges = (difference.abs().amax(dim=2) < 1e-6).float() * (batch.tokens[:, :1] == 0)  # (N, g)

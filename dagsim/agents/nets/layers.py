@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dagsim.agents.ragged import Batch, segment_sum
+from dagsim.agents.ragged import ObservationBatch, segment_sum
 from dagsim.errors import ConfigError
 from dagsim.systems.seam import CodecSettings
 
@@ -37,7 +37,7 @@ class Sizes(NamedTuple):
         return cls(*(len(features[name]) for name in cls._fields))
 
 
-def mean_rows(rows: Tensor, batch: Batch) -> Tensor:
+def mean_rows(rows: Tensor, batch: ObservationBatch) -> Tensor:
     """(B, H) the mean of the rows (N, H) of each observation."""
     lengths = segment_sum(torch.ones(len(rows)), batch.segment, batch.size)
     return segment_sum(rows, batch.segment, batch.size) / lengths[:, None]

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from dagsim.agents.nets.actor import ScoreNet
 from dagsim.agents.nets.layers import Sizes, indifferent
-from dagsim.agents.ragged import Batch
+from dagsim.agents.ragged import ObservationBatch
 
 __all__ = ["Linear"]
 
@@ -18,5 +18,5 @@ class Linear(ScoreNet):
         super().__init__()
         self.score = indifferent(sizes.tokens)
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: ObservationBatch) -> Tensor:
         return self.score(batch.tokens)[:, 0]  # type: ignore[no-any-return]

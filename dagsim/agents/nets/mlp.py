@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dagsim.agents.nets.actor import ScoreNet
 from dagsim.agents.nets.layers import Sizes, indifferent
-from dagsim.agents.ragged import Batch
+from dagsim.agents.ragged import ObservationBatch
 
 __all__ = ["Mlp"]
 
@@ -27,7 +27,7 @@ class Mlp(ScoreNet):
             indifferent(4 * hidden, slots),
         )
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: ObservationBatch) -> Tensor:
         count, rows = batch.size, torch.arange(len(batch.segment))
         place = rows - batch.first[batch.segment]
         last = torch.cat([batch.first[1:], torch.tensor([len(rows)])])[batch.segment] - 1 == rows

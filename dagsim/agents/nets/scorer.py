@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dagsim.agents.nets.actor import ScoreNet
 from dagsim.agents.nets.layers import Sizes, indifferent, mean_rows
-from dagsim.agents.ragged import Batch
+from dagsim.agents.ragged import ObservationBatch
 
 __all__ = ["Scorer"]
 
@@ -23,7 +23,7 @@ class Scorer(ScoreNet):
         self.own = nn.Linear(hidden, hidden, bias=False)
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), indifferent(hidden))
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: ObservationBatch) -> Tensor:
         rows = self.embed(batch.tokens)  # (N, H)
         around = self.around(torch.cat([mean_rows(rows, batch), batch.context], dim=1))  # (B, H)
         return self.score(self.own(rows) + around[batch.segment])[:, 0]  # type: ignore[no-any-return]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.agents.bounds import ObservationBounds, Recorded
+from dagsim.agents.bounds import BoundsRecorder, ObservationBounds
 from dagsim.agents.checkpoint import Checkpoint, read_plain, write_plain
 from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.config import TrainConfig, WarmStart, algorithm_name
@@ -180,7 +180,7 @@ class TrainingRun:
         assert self._judged is not None
         bounded = getattr(self.train.codec, "bounded", False)
         bounds = ObservationBounds() if bounded else None
-        wrap = None if bounds is None else partial(Recorded, bounds=bounds)
+        wrap = None if bounds is None else partial(BoundsRecorder, bounds=bounds)
         kernels = evaluate_greedy(self._judged, self._factory, self.validation, wrap)
         jct_s = float(np.mean([summarize(kernel.schedule).jct_s.mean for kernel in kernels]))
         ratio = jct_s / self._reference_jct_s if np.isfinite(jct_s) else float("inf")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.metrics.columns import Columns, Floats
+from dagsim.metrics.columns import Floats, ScheduleColumns
 from dagsim.metrics.energy import watts
 from dagsim.metrics.jct import bounded_slowdown, jct, wait
 from dagsim.metrics.queues import jobs_running, jobs_waiting
@@ -29,7 +29,7 @@ _SHORTEST_S = 0.1
 _ENDS = {int(Kind.FINISHED): 0, int(Kind.PREEMPTED): 1, int(Kind.FAILED): 2, -1: 3}
 
 
-def chart_of(made: Columns, schedule: Schedule, packer: Packer) -> dict[str, Any]:
+def chart_of(made: ScheduleColumns, schedule: Schedule, packer: Packer) -> dict[str, Any]:
     """The facts of the Gantt chart and the curves of one run; its arrays go to the packer."""
     types, _ = node_types(made.cluster)
     return {
@@ -44,7 +44,7 @@ def chart_of(made: Columns, schedule: Schedule, packer: Packer) -> dict[str, Any
     }
 
 
-def distributions(runs: Mapping[str, Columns], packer: Packer) -> dict[str, Any]:
+def distributions(runs: Mapping[str, ScheduleColumns], packer: Packer) -> dict[str, Any]:
     """Per figure the share of the jobs let in that stay within each of some values, a curve per named run.
 
     A job that is unfinished stays within none, so that its curve ends below 1.
@@ -72,7 +72,7 @@ def _shares(values: Mapping[str, Floats], accepted: Mapping[str, int], packer: P
     return {"x": packer.add(x, "f8"), "series": series}
 
 
-def _nodes(made: Columns, packer: Packer) -> dict[str, Any]:
+def _nodes(made: ScheduleColumns, packer: Packer) -> dict[str, Any]:
     lanes, (_, type_of) = lanes_of(made), node_types(made.cluster)
     return {
         "names": [node.name for node in made.cluster.nodes],
@@ -84,7 +84,7 @@ def _nodes(made: Columns, packer: Packer) -> dict[str, Any]:
     }
 
 
-def _jobs(made: Columns, packer: Packer) -> dict[str, Any]:
+def _jobs(made: ScheduleColumns, packer: Packer) -> dict[str, Any]:
     jobs = made.jobs
     tenants = sorted(set(jobs.tenant))
     place = {name: index for index, name in enumerate(tenants)}
@@ -101,7 +101,7 @@ def _jobs(made: Columns, packer: Packer) -> dict[str, Any]:
     }
 
 
-def _bars(made: Columns, schedule: Schedule, packer: Packer) -> dict[str, Any]:
+def _bars(made: ScheduleColumns, schedule: Schedule, packer: Packer) -> dict[str, Any]:
     runs, bars = made.runs, bars_of(made, lanes_of(made))
     order = np.argsort(runs.start_s[bars.run], kind="stable")
     entry, top, bottom = bars.run[order], bars.top[order], bars.bottom[order]
@@ -133,7 +133,7 @@ def _task_names(schedule: Schedule, job: list[int], task: list[int]) -> tuple[li
     return list(places), found
 
 
-def _outages(made: Columns, packer: Packer) -> dict[str, Any]:
+def _outages(made: ScheduleColumns, packer: Packer) -> dict[str, Any]:
     outages = made.outages
     return {
         "node": packer.add(outages.node, "i4"),
@@ -142,7 +142,7 @@ def _outages(made: Columns, packer: Packer) -> dict[str, Any]:
     }
 
 
-def _curves(made: Columns, packer: Packer) -> list[dict[str, Any]]:
+def _curves(made: ScheduleColumns, packer: Packer) -> list[dict[str, Any]]:
     if not made.horizon_s > 0:
         return []
     curves = [("Jobs", "jobs", {"waiting": jobs_waiting(made), "running": jobs_running(made)})]

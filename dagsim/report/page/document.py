@@ -13,7 +13,7 @@ import dagsim
 from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.labels import workload_label
-from dagsim.metrics.columns import Columns, columns
+from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.report.page import sections
 from dagsim.report.page.charts import chart_of, distributions
 from dagsim.report.page.chosen import Chosen, choose
@@ -51,7 +51,7 @@ def page(folders: Sequence[RunFolder]) -> str:
     """
     chosen = choose(folders)
     packer, charts, tables = Packer(), [], []
-    made_of: dict[str, Columns] = {}
+    made_of: dict[str, ScheduleColumns] = {}
     for run in chosen.drawn:
         schedule = run.folder.schedule(run.number)
         made = made_of[run.line.policy] = columns(schedule)

@@ -12,7 +12,7 @@ import numpy as np
 from dagsim.config.schema import dump_config
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.labels import sample_of, workload_label
-from dagsim.metrics.columns import Columns
+from dagsim.metrics.columns import ScheduleColumns
 from dagsim.metrics.groups import JobGroup, PerJob, job_groups
 from dagsim.metrics.standings import PolicyResult, Sample, standings
 from dagsim.report.comparison import comparison_table, metric_name
@@ -124,7 +124,7 @@ def _observed_grid(name: str, waits: Mapping[str, Any]) -> Grid:
     return Grid(f"{name}: observed and simulated waits in s", ("", "jobs", *sides, "difference\nof means"), rows, told)
 
 
-def run_tables(made: Columns) -> str:
+def run_tables(made: ScheduleColumns) -> str:
     """Of one run: results per tenant and size, and the jobs that waited longest."""
     per_job = PerJob.of(made)
     counted = made.jobs.finished

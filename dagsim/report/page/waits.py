@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dagsim.metrics.columns import Columns, Floats, Ints
+from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.metrics.jct import wait
 from dagsim.metrics.utilization import gpus_held
 from dagsim.model import Kind
@@ -19,7 +19,7 @@ _HEADS = (
 )
 
 
-def worst_waits(made: Columns, count: int = 20) -> Grid:
+def worst_waits(made: ScheduleColumns, count: int = 20) -> Grid:
     """The jobs with the longest waits; those unfinished wait up to the end of the log.
 
     ``overtaken by`` counts jobs that arrived later and started before it did.
@@ -57,14 +57,14 @@ def worst_waits(made: Columns, count: int = 20) -> Grid:
     return Grid("The jobs that waited longest", _HEADS, rows, notes if rows else ("No job waited.",), (0, 1))
 
 
-def _first_start_s(made: Columns) -> Floats:
+def _first_start_s(made: ScheduleColumns) -> Floats:
     """When each job first ran; infinite where it never did."""
     first = np.full(len(made.jobs), np.inf)
     np.minimum.at(first, made.runs.job, made.runs.start_s)
     return first
 
 
-def _held_meanwhile(made: Columns, jobs: Ints, first_s: Floats) -> list[str]:
+def _held_meanwhile(made: ScheduleColumns, jobs: Ints, first_s: Floats) -> list[str]:
     if not made.cluster.gpus:
         return ["-"] * len(jobs)
     held = gpus_held(made)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dagsim.metrics.columns import Columns, Floats, Source, columns
+from dagsim.metrics.columns import Floats, ScheduleColumns, Source, columns
 from dagsim.metrics.jct import jct
 from dagsim.metrics.queues import jobs_running, jobs_waiting
 from dagsim.metrics.steps import Steps
@@ -124,7 +124,7 @@ def _legend_beside(axes: Axes, *, top_first: bool) -> None:
     )
 
 
-def _cdf(made: Columns) -> tuple[Floats, Floats, str]:
+def _cdf(made: ScheduleColumns) -> tuple[Floats, Floats, str]:
     """The completion times in order, the fraction of the jobs let in completed by each, and what to say of them."""
     times_s = np.maximum(np.sort(jct(made)[made.jobs.finished]), SHORTEST_S)
     accepted = int(made.jobs.accepted.sum())

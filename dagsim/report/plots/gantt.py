@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dagsim.metrics.columns import Columns, Floats, Source, columns
+from dagsim.metrics.columns import Floats, ScheduleColumns, Source, columns
 from dagsim.model import Kind
 from dagsim.report.plots.lanes import Bars, Lanes, bars_of, lanes_of
 from dagsim.report.plots.shading import shaded_nodes
@@ -57,16 +57,16 @@ def gantt(source: Source) -> Figure:
     return drawn
 
 
-def _title(made: Columns) -> str:
+def _title(made: ScheduleColumns) -> str:
     on = f"{made.cluster.gpus:,} GPUs" if made.cluster.gpus else f"{len(made.cluster.nodes):,} CPU machines"
     return f"{len(made.jobs):,} jobs on {on}"
 
 
-def _gpus_by_type(made: Columns) -> str:
+def _gpus_by_type(made: ScheduleColumns) -> str:
     return "   ".join(f"{count:,} x {name}" for name, count in made.cluster.gpus_by_type().items())
 
 
-def _draw_bars(axes: Axes, made: Columns, bars: Bars, unit: Unit) -> None:
+def _draw_bars(axes: Axes, made: ScheduleColumns, bars: Bars, unit: Unit) -> None:
     from matplotlib.collections import PolyCollection
 
     runs = made.runs
@@ -94,7 +94,7 @@ def _draw_bars(axes: Axes, made: Columns, bars: Bars, unit: Unit) -> None:
         )
 
 
-def _draw_outages(axes: Axes, made: Columns, lanes: Lanes, unit: Unit) -> None:
+def _draw_outages(axes: Axes, made: ScheduleColumns, lanes: Lanes, unit: Unit) -> None:
     from matplotlib.collections import PolyCollection
 
     outages = made.outages
@@ -109,7 +109,7 @@ def _draw_outages(axes: Axes, made: Columns, lanes: Lanes, unit: Unit) -> None:
     )
 
 
-def _draw_ends(axes: Axes, made: Columns, bars: Bars, unit: Unit) -> None:
+def _draw_ends(axes: Axes, made: ScheduleColumns, bars: Bars, unit: Unit) -> None:
     outcome = made.runs.outcome[bars.run]
     for kind, marker, name in ((Kind.PREEMPTED, "|", "preempted"), (Kind.FAILED, "x", "failed")):
         stopped = outcome == kind
@@ -119,7 +119,7 @@ def _draw_ends(axes: Axes, made: Columns, bars: Bars, unit: Unit) -> None:
             axes.scatter(at, middle, s=26, marker=marker, color=INK, linewidths=1.3, label=name, zorder=3)
 
 
-def _draw_labels(axes: Axes, made: Columns, bars: Bars, unit: Unit, inches: np.ndarray) -> None:
+def _draw_labels(axes: Axes, made: ScheduleColumns, bars: Bars, unit: Unit, inches: np.ndarray) -> None:
     """The job's name in the tallest bar of each run that has room for it."""
     left, right = axes.get_xlim()
     lane_points = inches[1] * 72 * 0.8 / abs(np.subtract(*axes.get_ylim()))
@@ -149,7 +149,7 @@ def _draw_labels(axes: Axes, made: Columns, bars: Bars, unit: Unit, inches: np.n
             )
 
 
-def _name_lanes(axes: Axes, made: Columns, lanes: Lanes) -> None:
+def _name_lanes(axes: Axes, made: ScheduleColumns, lanes: Lanes) -> None:
     """Node names at the middle of their lanes and, where there is room, the number of each GPU."""
     nodes = [place for place, count in enumerate(lanes.count.tolist()) if count]
     middles = [float(lanes.first[place] + lanes.count[place] / 2) for place in nodes]

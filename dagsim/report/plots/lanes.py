@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dagsim.metrics.columns import Columns, Floats, Ints
+from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 
 __all__ = ["Bars", "Lanes", "bars_of", "lanes_of"]
 
@@ -43,7 +43,7 @@ class Bars:
     bottom: Floats
 
 
-def lanes_of(made: Columns) -> Lanes:
+def lanes_of(made: ScheduleColumns) -> Lanes:
     """The lanes of a cluster; CPU machines have one only where there is no GPU at all."""
     gpus = np.array([node.gpus for node in made.cluster.nodes], np.int64)
     count = gpus if gpus.any() else np.ones(len(gpus), np.int64)
@@ -51,7 +51,7 @@ def lanes_of(made: Columns) -> Lanes:
     return Lanes(np.append(0.0, np.cumsum(count + gaps)[:-1]), count)
 
 
-def bars_of(made: Columns, lanes: Lanes) -> Bars:
+def bars_of(made: ScheduleColumns, lanes: Lanes) -> Bars:
     """The bars of all runs that took time, on the GPUs that the log names.
 
     Shared GPUs are stacked by their shares. GPUs without a name (nodes of more than 62) and CPU machines get lanes by
@@ -72,7 +72,7 @@ def bars_of(made: Columns, lanes: Lanes) -> Bars:
 _Part = tuple[Ints, Floats, Floats]
 
 
-def _whole(made: Columns, lanes: Lanes, chosen: np.ndarray) -> _Part:
+def _whole(made: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
     entries = np.flatnonzero(chosen)
     masks, which = np.unique(made.runs.gpus[entries], return_inverse=True)
     stretches = [_stretches(mask) for mask in masks.tolist()]
@@ -94,7 +94,7 @@ def _stretches(mask: int) -> list[tuple[int, int]]:
     return found
 
 
-def _shared(made: Columns, lanes: Lanes, chosen: np.ndarray) -> _Part:
+def _shared(made: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
     """Each share at the lowest place of its GPU where it fits beside those that still run."""
     runs = made.runs
     there: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
@@ -122,7 +122,7 @@ def _shared(made: Columns, lanes: Lanes, chosen: np.ndarray) -> _Part:
     return np.array(run, np.int64), np.array(top, float), np.array(bottom, float)
 
 
-def _unnamed(made: Columns, lanes: Lanes, chosen: np.ndarray) -> _Part:
+def _unnamed(made: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
     runs = made.runs
     need = np.ceil(runs.held).astype(np.int64)
     run, top, bottom = [], [], []
@@ -135,7 +135,7 @@ def _unnamed(made: Columns, lanes: Lanes, chosen: np.ndarray) -> _Part:
     return np.array(run, np.int64), np.array(top, float), np.array(bottom, float)
 
 
-def _on_cpus(made: Columns, lanes: Lanes, chosen: np.ndarray) -> _Part:
+def _on_cpus(made: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
     placed = list(_coloured(made, chosen, np.ones(len(made.runs), np.int64)))
     run = np.array([entry for entry, _ in placed], np.int64)
     slot = np.array([slots[0] for _, slots in placed], float)
@@ -146,7 +146,7 @@ def _on_cpus(made: Columns, lanes: Lanes, chosen: np.ndarray) -> _Part:
     return run, top, top + 1 / depth[node]
 
 
-def _coloured(made: Columns, chosen: np.ndarray, need: Ints) -> list[tuple[int, list[int]]]:
+def _coloured(made: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tuple[int, list[int]]]:
     """(entry, its ``need`` slots), so that entries of one node that overlap in time share no slot."""
     runs = made.runs
     free: dict[int, list[int]] = {}
@@ -169,6 +169,6 @@ def _coloured(made: Columns, chosen: np.ndarray, need: Ints) -> list[tuple[int, 
     return placed
 
 
-def _by_start(made: Columns, chosen: np.ndarray) -> list[int]:
+def _by_start(made: ScheduleColumns, chosen: np.ndarray) -> list[int]:
     entries = np.flatnonzero(chosen)
     return [int(entry) for entry in entries[np.argsort(made.runs.start_s[entries], kind="stable")]]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dagsim.metrics.columns import Columns, Floats, Ints
+from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.report.plots.style import BLUE, INK, LINE, ORANGE, dress, figure, headline, unit_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _MOST_ROWS = 600
 """More nodes than these share rows with their neighbours."""
 
 
-def shaded_nodes(made: Columns, title: str, note: str) -> Figure:
+def shaded_nodes(made: ScheduleColumns, title: str, note: str) -> Figure:
     """Each node with GPUs a row, time in columns, shaded by the share of its GPUs that runs hold; orange while down.
 
     Of a cluster without GPUs, every node is a row, shaded by the number of its runs.

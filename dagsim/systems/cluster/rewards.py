@@ -12,7 +12,7 @@ from dagsim.model.schedule import Schedule
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.potential import CriticalPaths
-from dagsim.systems.seam import Term
+from dagsim.systems.seam import RewardTerm
 
 __all__ = ["TERMS", "Accrual"]
 
@@ -203,7 +203,7 @@ class ShapedJobSeconds(JobSeconds):
         return super().total(now) + (self._paths.left_s() - self._paths.arrived_s)
 
 
-TERMS: Registry[Term] = Registry(
+TERMS: Registry[RewardTerm] = Registry(
     "reward term",
     [
         Entry("job_seconds", ".rewards:JobSeconds", "seconds in the system, over all jobs"),

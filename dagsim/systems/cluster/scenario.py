@@ -23,7 +23,7 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.view import ClusterPolicy
 from dagsim.systems.heard import Heard
-from dagsim.systems.seam import Kernel, Term
+from dagsim.systems.seam import Kernel, RewardTerm
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.synthetic import Synthetic
 
@@ -127,7 +127,7 @@ class ClusterScenario:
         return CODECS
 
     @property
-    def terms(self) -> Registry[Term]:
+    def terms(self) -> Registry[RewardTerm]:
         """The reward terms of the GPU cluster."""
         return TERMS
 

@@ -13,7 +13,7 @@ from dagsim.systems.ramp.decisions import (
 from dagsim.systems.ramp.fabric import Fabric
 from dagsim.systems.ramp.graph import ComputationGraph, Op
 from dagsim.systems.ramp.job import RampJob
-from dagsim.systems.ramp.kernel import Outcome, RampKernel
+from dagsim.systems.ramp.kernel import JobOutcome, RampKernel
 from dagsim.systems.ramp.memo import Memo
 from dagsim.systems.ramp.planner import Outlook, Planner
 from dagsim.systems.ramp.policies import RAMP_POLICIES
@@ -22,7 +22,7 @@ from dagsim.systems.ramp.readers import read_graph, read_graphs
 from dagsim.systems.ramp.rules import DDLS, PLAIN, Rules
 from dagsim.systems.ramp.scenario import RampScenario
 from dagsim.systems.ramp.topology import Block, Topology
-from dagsim.systems.ramp.view import Policy, View
+from dagsim.systems.ramp.view import RampPolicy, RampView
 from dagsim.systems.ramp.workload import PAPER_BETAS, RampWorkload
 
 __all__ = [
@@ -35,27 +35,27 @@ __all__ = [
     "DepPlacement",
     "DepSchedule",
     "Fabric",
+    "JobOutcome",
     "Memo",
     "Op",
     "OpPartition",
     "OpPlacement",
     "OpSchedule",
-    "Outcome",
     "Outlook",
     "Partition",
     "Plan",
     "Planner",
-    "Policy",
     "Ramp",
     "RampCodec",
     "RampJob",
     "RampKernel",
     "RampObservation",
+    "RampPolicy",
     "RampScenario",
+    "RampView",
     "RampWorkload",
     "Rules",
     "Topology",
-    "View",
     "read_graph",
     "read_graphs",
 ]

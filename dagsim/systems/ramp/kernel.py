@@ -19,15 +19,15 @@ from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.ramp.decisions import Partition
 from dagsim.systems.ramp.job import RampJob
-from dagsim.systems.ramp.lookahead import Step
+from dagsim.systems.ramp.lookahead import StepTime
 from dagsim.systems.ramp.planner import Outlook, Planner
-from dagsim.systems.ramp.view import Policy, View
+from dagsim.systems.ramp.view import RampPolicy, RampView
 from dagsim.systems.seam import decisions_of, drive
 
-__all__ = ["Outcome", "RampKernel", "Running"]
+__all__ = ["JobOutcome", "RampKernel", "Running"]
 
 
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     """The outcome of one job."""
 
     job: RampJob
@@ -75,7 +75,7 @@ class RampKernel:
         self.horizon_s = horizon_s
         self.now = 0.0
         self.schedule = Schedule(planner.fabric.cluster(), seed=seed)
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[JobOutcome] = []
         """One per job that arrived."""
         self.running: list[Running] = []
         """A heap: the job that ends next comes first."""
@@ -83,13 +83,13 @@ class RampKernel:
         """The servers with a job, as a bit mask."""
         self._seen = 0
         """The servers that were occupied just before this instant: what ddls counts in its mask."""
-        self._remembered: dict[tuple[str, int], Step] = {}
+        self._remembered: dict[tuple[str, int], StepTime] = {}
         self._waiting = False
         self._runs = 0
         self._streams: dict[str, np.random.Generator] = {}
         self._degrees: tuple[int, ...] | None = None
 
-    def run(self, policy: Policy, until_s: float = inf) -> Schedule:
+    def run(self, policy: RampPolicy, until_s: float = inf) -> Schedule:
         """Let ``policy`` decide until every job is done (or until ``until_s``).
 
         Raises:
@@ -97,14 +97,14 @@ class RampKernel:
         """
         return drive(self, policy, until_s)
 
-    def decisions(self, until_s: float = inf) -> Generator[View, Iterable[Partition] | None, None]:
+    def decisions(self, until_s: float = inf) -> Generator[RampView, Iterable[Partition] | None, None]:
         """Yield a view per job that arrives and take its decision; a job without one is turned away.
 
         Raises:
             IllegalDecision: Another job, a degree that is not offered, an unknown placer, a second decision. Nothing
                 has changed then, except what decisions sent before it in the same answer changed.
         """
-        view = View(self)
+        view = RampView(self)
         until_s = min(until_s, self.horizon_s)
         while self._waiting or self._advance(until_s):
             for decision in decisions_of((yield view), self.now):
@@ -207,7 +207,7 @@ class RampKernel:
 
     def _arrive(self, job: RampJob) -> None:
         number = len(self.outcomes)
-        self.outcomes.append(Outcome(job))
+        self.outcomes.append(JobOutcome(job))
         self._degrees = None
         self.schedule.jobs.append(self._facts(job))
         self.schedule.log.append((Kind.ARRIVED, self.now, number, -1, -1, -1, 0, 0, 0.0))
@@ -253,7 +253,7 @@ class RampKernel:
         number = self.queued_number
         degrees = self.degrees()
         self._waiting = False
-        self.outcomes[number] = Outcome(self.queued, degrees, degree, reason, outlook)
+        self.outcomes[number] = JobOutcome(self.queued, degrees, degree, reason, outlook)
         self.schedule.log.append((Kind.REJECTED, self.now, number, -1, -1, -1, 0, 0, float(reason)))
 
     def _start(self, degree: int, outlook: Outlook) -> None:
@@ -262,7 +262,7 @@ class RampKernel:
             self._remembered.setdefault((self.queued.graph.digest, outlook.parts.degree), outlook.step)
         degrees = self.degrees()
         self._waiting = False
-        self.outcomes[number] = Outcome(self.queued, degrees, degree, None, outlook)
+        self.outcomes[number] = JobOutcome(self.queued, degrees, degree, None, outlook)
         run, self._runs = self._runs, self._runs + 1
         servers = outlook.placement.servers
         mask = sum(1 << server for server in servers)

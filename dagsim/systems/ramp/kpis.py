@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from dagsim.model import RejectReason
-from dagsim.systems.ramp.kernel import Outcome, RampKernel
+from dagsim.systems.ramp.kernel import JobOutcome, RampKernel
 
 __all__ = ["UNITS", "JobRow", "cause", "job_rows", "kpis"]
 
@@ -80,7 +80,7 @@ class JobRow(NamedTuple):
     """Of the dependencies that go over channels."""
 
 
-def cause(outcome: Outcome) -> str | None:
+def cause(outcome: JobOutcome) -> str | None:
     """The reason why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or ``unfinished`` at the end."""
     if outcome.reason is not None:
         return _CAUSES[outcome.reason]
@@ -153,7 +153,7 @@ def kpis(kernel: RampKernel) -> dict[str, float]:
     return found
 
 
-def _status(outcome: Outcome) -> str:
+def _status(outcome: JobOutcome) -> str:
     if not outcome.degrees:
         return "undecided"
     if outcome.reason is not None:

@@ -17,10 +17,10 @@ from dagsim.systems.ramp.fabric import Fabric
 from dagsim.systems.ramp.rules import Rules
 from dagsim.systems.ramp.timing import Bundle, TimedGraph
 
-__all__ = ["Step", "look_ahead"]
+__all__ = ["StepTime", "look_ahead"]
 
 
-class Step(NamedTuple):
+class StepTime(NamedTuple):
     """One training step. Seconds in which operations ran and seconds in which something was sent may overlap."""
 
     seconds: float
@@ -53,7 +53,7 @@ class _Cohort:
 
 def look_ahead(
     timed: TimedGraph, schedule: OpSchedule, fabric: Fabric, rules: Rules, *, shortest_flow_first: bool = True
-) -> Step:
+) -> StepTime:
     """Go through one training step. Costs one pass over operations, bundles and ticks; pairs are never listed."""
     return _Walk(timed, schedule, fabric, rules, shortest_flow_first).run()
 
@@ -101,7 +101,7 @@ class _Walk:
         """What has arrived without being sent, to be passed on at the next tick."""
         self.started = 0
 
-    def run(self) -> Step:
+    def run(self) -> StepTime:
         for op, need in enumerate(self.needs):
             if not need:
                 self._release_all(op)
@@ -135,7 +135,7 @@ class _Walk:
             if ended:
                 todo -= len(ended)
                 self._set_off(ended)
-        return Step(now, communication_s, computation_s, ticks, busy_s)
+        return StepTime(now, communication_s, computation_s, ticks, busy_s)
 
     def _fill(self, costs: list[tuple[float, ...]]) -> None:
         """Number the pieces, and note how long each has to run on its server."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dagsim.errors import RunFolderError
 from dagsim.files import write_text
-from dagsim.systems.ramp.lookahead import Step
+from dagsim.systems.ramp.lookahead import StepTime
 
 __all__ = ["SHARED", "Memo"]
 
@@ -24,12 +24,12 @@ class Memo:
 
     def __init__(self, limit: int = 1_000_000) -> None:
         self.limit = limit
-        self._steps: dict[str, Step] = {}
+        self._steps: dict[str, StepTime] = {}
         self._names: dict[Hashable, str] = {}
         self.hits = 0
         self.misses = 0
 
-    def get(self, key: Hashable) -> Step | None:
+    def get(self, key: Hashable) -> StepTime | None:
         """The value kept for the key."""
         step = self._steps.get(self._name(key))
         if step is None:
@@ -38,7 +38,7 @@ class Memo:
             self.hits += 1
         return step
 
-    def put(self, key: Hashable, step: Step) -> None:
+    def put(self, key: Hashable, step: StepTime) -> None:
         """Keep a step; the oldest goes where there are more than ``limit``."""
         if len(self._steps) >= self.limit:
             del self._steps[next(iter(self._steps))]
@@ -64,7 +64,7 @@ class Memo:
         """
         try:
             said = json.loads(path.read_text(encoding="utf-8"))
-            found = {str(name): Step(*step) for name, step in said["steps"].items()}
+            found = {str(name): StepTime(*step) for name, step in said["steps"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunFolderError(f"{path}: not a readable memo of look-aheads ({error})") from None
         if said.get("version") != _VERSION:

@@ -17,7 +17,7 @@ from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.graph import ComputationGraph
 from dagsim.systems.ramp.rules import Rules
 
-__all__ = ["PARTITIONERS", "Edge", "PartitionedGraph", "Partitioner", "partitioned", "random_splits", "sip_ml"]
+__all__ = ["PARTITIONERS", "PartitionedGraph", "Partitioner", "PieceEdge", "partitioned", "random_splits", "sip_ml"]
 
 Partitioner = Callable[[ComputationGraph, int, Rules], tuple[int, ...]]
 """From a graph, a degree and the rules to the pieces per operation: the same ones whenever it is asked."""
@@ -26,14 +26,20 @@ PARTITIONERS: Registry[Partitioner] = Registry(
     "partitioner",
     (
         Entry(
-            "sip_ml", "dagsim.systems.ramp.partition:SipMl", "pieces of one quantum, an even number, at most the degree"
+            "sip_ml",
+            "dagsim.systems.ramp.partition:SipMlPartition",
+            "pieces of one quantum, an even number, at most the degree",
         ),
-        Entry("random", "dagsim.systems.ramp.partition:Random", "pieces drawn per operation from 1, 2, 4, ... degree"),
+        Entry(
+            "random",
+            "dagsim.systems.ramp.partition:RandomPartition",
+            "pieces drawn per operation from 1, 2, 4, ... degree",
+        ),
     ),
 )
 
 
-class Edge(NamedTuple):
+class PieceEdge(NamedTuple):
     """All dependencies between the pieces of two pass operations, each of ``pair_bytes``."""
 
     source: int
@@ -50,7 +56,7 @@ class PartitionedGraph(NamedTuple):
     """Per pass operation."""
     memory_bytes: tuple[float, ...]
     """Per operation: of one piece of either pass."""
-    edges: tuple[Edge, ...]
+    edges: tuple[PieceEdge, ...]
     """Forward edges, backward edges, joins."""
     sync_bytes: tuple[float, ...]
     """Per operation: what each ordered pair of its mirror's pieces exchanges; 0 where it is not split."""
@@ -111,7 +117,7 @@ def random_splits(graph: ComputationGraph, degree: int, rules: Rules, rng: np.ra
     return tuple(int(pieces) for pieces in rng.choice(choices, len(graph)))
 
 
-class SipMl:
+class SipMlPartition:
     """``sip_ml`` as a registry makes it."""
 
     def __call__(self, graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
@@ -119,7 +125,7 @@ class SipMl:
         return sip_ml(graph, degree, rules)
 
 
-class Random:
+class RandomPartition:
     """``random_splits`` as a registry makes it: one draw for each ``seed``, graph and degree."""
 
     def __init__(self, seed: int = 0) -> None:
@@ -151,7 +157,9 @@ def partitioned(graph: ComputationGraph, splits: tuple[int, ...], rules: Rules) 
     ]
     total = _in_memory if rules.flow_bytes == "memory" else _of_output
     edges = tuple(
-        Edge(source, target, total(graph, splits, source, target) / (splits[source % count] * splits[target % count]))
+        PieceEdge(
+            source, target, total(graph, splits, source, target) / (splits[source % count] * splits[target % count])
+        )
         for source, target in ends
     )
     weights = [op.memory_bytes if rules.sync_bytes == "memory" else op.parameter_bytes for op in graph.ops]

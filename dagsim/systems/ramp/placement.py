@@ -17,7 +17,7 @@ from dagsim.systems.ramp.partition import PartitionedGraph
 from dagsim.systems.ramp.rules import Rules
 from dagsim.systems.ramp.topology import Block
 
-__all__ = ["PLACERS", "BestFit", "FirstFit", "Packed", "Placer", "RandomPlacer", "SameType"]
+__all__ = ["PLACERS", "BestFitBlocks", "FirstFitBlocks", "Packed", "Placer", "RandomPlacer", "SameType"]
 
 
 class Placer(Protocol):
@@ -37,9 +37,9 @@ _HERE = "dagsim.systems.ramp.placement"
 PLACERS: Registry[Placer] = Registry(
     "placer",
     (
-        Entry("first_fit", f"{_HERE}:FirstFit", "a parent's servers, else the first free block (ddls)"),
+        Entry("first_fit", f"{_HERE}:FirstFitBlocks", "a parent's servers, else the first free block (ddls)"),
         Entry("packed", f"{_HERE}:Packed", "the first free block for all, smaller operations inside it"),
-        Entry("best_fit", f"{_HERE}:BestFit", "as packed, on the block that keeps most others free"),
+        Entry("best_fit", f"{_HERE}:BestFitBlocks", "as packed, on the block that keeps most others free"),
         Entry("same_type", f"{_HERE}:SameType", "as packed, on GPUs of one type, the fastest first"),
         Entry("random", f"{_HERE}:RandomPlacer", "servers drawn for each operation, symmetric or not"),
     ),
@@ -90,7 +90,7 @@ class _Walk:
         return OpPlacement(self.job, tuple(self.names), tuple(self.block_of))
 
 
-class FirstFit:
+class FirstFitBlocks:
     """RAMP's first fit: beside a parent of as many pieces, else on the first free block, operation by operation.
 
     An operation may use any server that no other job has, so that blocks of different sizes overlap, or do not.
@@ -131,7 +131,7 @@ class Packed:
         return list(dict.fromkeys(mask for mask, _ in fabric.free(size, occupied)))
 
 
-class BestFit(Packed):
+class BestFitBlocks(Packed):
     """As ``Packed``, on the free block that leaves most blocks of every size free: the next jobs find room.
 
     A block of the whole ``size`` counts its size, for jobs of all degrees up to ``largest`` alike. Fabrics of up to 64

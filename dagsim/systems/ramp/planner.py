@@ -10,7 +10,7 @@ from dagsim.systems.ramp.checks import check_placement
 from dagsim.systems.ramp.decisions import DepPlacement, DepSchedule, OpPartition, OpPlacement, Plan
 from dagsim.systems.ramp.fabric import Fabric, Lane
 from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.lookahead import Step, look_ahead
+from dagsim.systems.ramp.lookahead import StepTime, look_ahead
 from dagsim.systems.ramp.memo import SHARED, Memo
 from dagsim.systems.ramp.partition import PARTITIONERS, PartitionedGraph, partitioned
 from dagsim.systems.ramp.placement import PLACERS, Placer
@@ -30,7 +30,7 @@ class Outlook(NamedTuple):
 
     parts: PartitionedGraph
     placement: OpPlacement
-    step: Step
+    step: StepTime
     steps: int
 
     @property
@@ -98,7 +98,7 @@ class Planner:
         self._placements: dict[tuple[str, tuple[int, ...], int, str], OpPlacement | None] = {}
         self._shortest: dict[str, float] = {}
         self._traffic: dict[tuple[str, tuple[int, ...], OpPlacement], Traffic] = {}
-        self._steps: dict[tuple[str, tuple[int, ...], OpPlacement], Step] = {}
+        self._steps: dict[tuple[str, tuple[int, ...], OpPlacement], StepTime] = {}
 
     def parts(self, graph: ComputationGraph, degree: int) -> PartitionedGraph:
         """The graph in pieces."""
@@ -144,7 +144,7 @@ class Planner:
             known = self._shortest[graph.digest] = self._critical_path_s(graph)
         return known
 
-    def step(self, parts: PartitionedGraph, placement: OpPlacement) -> Step:
+    def step(self, parts: PartitionedGraph, placement: OpPlacement) -> StepTime:
         """One training step on those servers, looked up or looked ahead."""
         near = (parts.graph.digest, parts.splits, placement)
         known = self._steps.get(near)
@@ -157,7 +157,7 @@ class Planner:
             self._steps[near] = known
         return known
 
-    def look_ahead(self, parts: PartitionedGraph, placement: OpPlacement) -> Step:
+    def look_ahead(self, parts: PartitionedGraph, placement: OpPlacement) -> StepTime:
         """One training step on those servers, gone through without the memo."""
         schedule = self._order(0, parts, self.fabric)
         return look_ahead(

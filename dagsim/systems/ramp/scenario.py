@@ -26,13 +26,13 @@ from dagsim.systems.ramp.policies import RAMP_POLICIES
 from dagsim.systems.ramp.readers import read_graphs
 from dagsim.systems.ramp.rules import DDLS, PLAIN, Rules
 from dagsim.systems.ramp.topology import TOPOLOGIES
-from dagsim.systems.ramp.view import Policy
+from dagsim.systems.ramp.view import RampPolicy
 from dagsim.systems.ramp.workload import RampWorkload
-from dagsim.systems.seam import Kernel, Term
+from dagsim.systems.seam import Kernel, RewardTerm
 
 __all__ = ["RampScenario"]
 
-RAMP_TERMS: Registry[Term] = Registry("RAMP reward term", group="dagsim.ramp_rewards")
+RAMP_TERMS: Registry[RewardTerm] = Registry("RAMP reward term", group="dagsim.ramp_rewards")
 """Every reward term of RAMP by name."""
 
 _MADE_UP_SEED = 20_220_617
@@ -115,7 +115,7 @@ class RampScenario:
         return self.planner.fabric.cluster()
 
     @property
-    def policies(self) -> Registry[Policy]:
+    def policies(self) -> Registry[RampPolicy]:
         """The policies for RAMP."""
         return RAMP_POLICIES
 
@@ -125,7 +125,7 @@ class RampScenario:
         return RAMP_CODECS
 
     @property
-    def terms(self) -> Registry[Term]:
+    def terms(self) -> Registry[RewardTerm]:
         """The reward terms of RAMP; there are none yet."""
         return RAMP_TERMS
 

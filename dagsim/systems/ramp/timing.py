@@ -14,7 +14,7 @@ import numpy as np
 
 from dagsim.systems.ramp.decisions import OpPlacement
 from dagsim.systems.ramp.fabric import Fabric, Lane
-from dagsim.systems.ramp.partition import Edge, PartitionedGraph
+from dagsim.systems.ramp.partition import PartitionedGraph, PieceEdge
 from dagsim.systems.ramp.rules import Rules
 
 __all__ = ["Bundle", "TimedGraph", "timed"]
@@ -113,7 +113,7 @@ class _Pricing:
         for number in numbers:
             found[number] = seconds
 
-    def _same_ends(self, edges: list[Edge]) -> bool:
+    def _same_ends(self, edges: list[PieceEdge]) -> bool:
         """Every server is as often the source of one of the dependencies as it is the target of one."""
         if len({self.blocks[end] for edge in edges for end in edge[:2]}) == 1:
             return True
@@ -125,7 +125,7 @@ class _Pricing:
                 balance[server] -= self.parts.pieces[edge.source]
         return not any(balance.values())
 
-    def _total_bytes(self, edges: list[Edge]) -> float:
+    def _total_bytes(self, edges: list[PieceEdge]) -> float:
         pieces = self.parts.pieces
         return _summed(tuple((edge.pair_bytes, pieces[edge.source] * pieces[edge.target]) for edge in edges))
 

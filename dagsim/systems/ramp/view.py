@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from dagsim.systems.ramp.kernel import RampKernel
     from dagsim.systems.ramp.rules import Rules
 
-__all__ = ["Policy", "View"]
+__all__ = ["RampPolicy", "RampView"]
 
 
-class View:
+class RampView:
     """The job that waits for its decision, and the fabric as it is now. It is the kernel's own: do not keep it."""
 
     __slots__ = ("_kernel",)
@@ -86,8 +86,8 @@ class View:
         return self._kernel.stream(name)
 
 
-class Policy(Protocol):
+class RampPolicy(Protocol):
     """A policy."""
 
-    def decide(self, view: View) -> Iterable[Partition]:
+    def decide(self, view: RampView) -> Iterable[Partition]:
         """One decision for the job that waits; none turns it away."""

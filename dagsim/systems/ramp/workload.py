@@ -29,7 +29,7 @@ _SHAPE_DRAWS = 50_000
 _SHAPE_BINS = 1000
 
 
-class Fixed:
+class FixedBeta:
     """The same beta for all.
 
     Raises:
@@ -46,7 +46,7 @@ class Fixed:
         return np.full(count, self.value)
 
 
-class Uniform:
+class UniformBeta:
     """Each value of a grid as likely: from ``least`` to ``most`` in steps of 10 ** -``decimals``.
 
     Raises:
@@ -64,7 +64,7 @@ class Uniform:
         return np.asarray(steps / scale, np.float64)
 
 
-class Listed:
+class ListedBeta:
     """Values with their weights, as two tuples.
 
     Raises:
@@ -84,7 +84,7 @@ class Listed:
         return rng.choice(np.array(self.values, np.float64), count, p=weights / weights.sum())
 
 
-class Skewed:
+class SkewedBeta:
     """A skew normal distribution stretched to 0 .. ``most``; what falls below ``least`` becomes ``least``.
 
     The stretch goes from the smallest to the largest of 50,000 draws, as in ddls; they are the same ones for every
@@ -124,10 +124,10 @@ _HERE = "dagsim.systems.ramp.workload"
 BETAS: Registry[Betas] = Registry(
     "distribution of beta",
     (
-        Entry("fixed", f"{_HERE}:Fixed", "the same for all"),
-        Entry("uniform", f"{_HERE}:Uniform", "each value of a grid as likely"),
-        Entry("listed", f"{_HERE}:Listed", "values with weights"),
-        Entry("skewed", f"{_HERE}:Skewed", "a skew normal distribution, stretched and cut off"),
+        Entry("fixed", f"{_HERE}:FixedBeta", "the same for all"),
+        Entry("uniform", f"{_HERE}:UniformBeta", "each value of a grid as likely"),
+        Entry("listed", f"{_HERE}:ListedBeta", "values with weights"),
+        Entry("skewed", f"{_HERE}:SkewedBeta", "a skew normal distribution, stretched and cut off"),
     ),
 )
 

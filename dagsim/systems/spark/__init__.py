@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dagsim.systems.spark.dump import Dump, read_dump, write_dump
 from dagsim.systems.spark.durations import DurationSource, PairedStreams, SharedStream
-from dagsim.systems.spark.episode import Episode
+from dagsim.systems.spark.episode import SparkEpisode
 from dagsim.systems.spark.executors import ExecutorType
-from dagsim.systems.spark.job import Replay, SparkJob
+from dagsim.systems.spark.job import RecordedDurations, SparkJob
 from dagsim.systems.spark.kernel import SparkKernel
 from dagsim.systems.spark.policies import SPARK_POLICIES
 from dagsim.systems.spark.profiles import read_profiles
@@ -25,14 +25,14 @@ __all__ = [
     "Commit",
     "Dump",
     "DurationSource",
-    "Episode",
     "Executor",
     "ExecutorType",
     "JobTime",
     "PairedStreams",
     "ParitySequence",
-    "Replay",
+    "RecordedDurations",
     "SharedStream",
+    "SparkEpisode",
     "SparkJob",
     "SparkJobState",
     "SparkKernel",

@@ -10,11 +10,11 @@ from dagsim.systems.spark.executors import ExecutorType
 from dagsim.systems.spark.pools import Launch
 from dagsim.systems.spark.state import SparkJobState
 
-__all__ = ["Episode"]
+__all__ = ["SparkEpisode"]
 
 
 @dataclass(slots=True)
-class Episode:
+class SparkEpisode:
     """Jobs in order of arrival, with when they were completed; ``launches`` only where they were recorded."""
 
     executors: tuple[ExecutorType, ...]

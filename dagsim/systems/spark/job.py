@@ -11,11 +11,11 @@ from dagsim.errors import ModelError
 from dagsim.model import Edge, Job, Task, TaskGraph
 from dagsim.systems.spark.waves import Waves
 
-__all__ = ["Durations", "Replay", "SparkJob"]
+__all__ = ["Durations", "RecordedDurations", "SparkJob"]
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class RecordedDurations:
     """The k-th task of the stage to be launched lasts ``ms[k]``, whoever runs it."""
 
     ms: tuple[float, ...]
@@ -32,7 +32,7 @@ class Replay:
         return len(self.ms)
 
 
-Durations: TypeAlias = Replay | Waves
+Durations: TypeAlias = RecordedDurations | Waves
 """How long the tasks of a stage last."""
 
 
@@ -75,7 +75,7 @@ class SparkJob:
     @classmethod
     def of_job(cls, job: Job) -> SparkJob:
         """A job of any other workload, its tasks as stages and their instances as tasks, which all last as recorded."""
-        stages = [Replay((task.work * 1000,) * task.instances, task.work * 1000) for task in job.graph.tasks]
+        stages = [RecordedDurations((task.work * 1000,) * task.instances, task.work * 1000) for task in job.graph.tasks]
         return cls(job.id, job.graph, tuple(stages), job.arrival_s * 1000)
 
     def at(self, arrival_ms: float, id: str | None = None) -> SparkJob:

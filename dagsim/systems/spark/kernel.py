@@ -24,7 +24,7 @@ from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.seam import Conversation, decisions_of
 from dagsim.systems.spark.durations import DurationSource, PairedStreams
-from dagsim.systems.spark.episode import Episode
+from dagsim.systems.spark.episode import SparkEpisode
 from dagsim.systems.spark.executors import ExecutorType, executor_types
 from dagsim.systems.spark.graph import StageTable
 from dagsim.systems.spark.job import SparkJob
@@ -58,7 +58,7 @@ class SparkKernel:
         types = executor_types(executors)
         self.draws: DurationSource = draws if draws is not None else PairedStreams(seed)
         self.cluster = ExecutorPools(types, moving_delay_ms, self.draws, parity, record)
-        self.episode = Episode(types, seed=seed, launches=self.cluster.launches)
+        self.episode = SparkEpisode(types, seed=seed, launches=self.cluster.launches)
         self._arrivals: Iterator[SparkJob] = iter(jobs)
         self._next: SparkJob | None = None
         self._next_ms = inf
@@ -80,7 +80,7 @@ class SparkKernel:
         self.episode.ended_ms = self.cluster.now_ms
         return schedule_of(self.episode)
 
-    def run(self, policy: SparkPolicy, until_s: float = inf) -> Episode:
+    def run(self, policy: SparkPolicy, until_s: float = inf) -> SparkEpisode:
         """Drive the simulation with ``policy`` until every job is complete (or until ``until_s``).
 
         Raises:

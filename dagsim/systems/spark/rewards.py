@@ -6,8 +6,8 @@ from math import exp
 from typing import TYPE_CHECKING
 
 from dagsim.registry import Entry, Registry
-from dagsim.systems.seam import Term
-from dagsim.systems.spark.episode import Episode
+from dagsim.systems.seam import RewardTerm
+from dagsim.systems.spark.episode import SparkEpisode
 
 if TYPE_CHECKING:
     from dagsim.systems.spark.kernel import SparkKernel
@@ -22,7 +22,7 @@ class JobTime:
     the sum over an episode is the sum of all completion times, so that least cost means the least mean (Little's law).
     """
 
-    def __init__(self, episode: Episode, beta: float = 0.0) -> None:
+    def __init__(self, episode: SparkEpisode, beta: float = 0.0) -> None:
         self._episode = episode
         self._beta = beta
         self._seen = 0
@@ -57,7 +57,7 @@ def job_seconds(kernel: SparkKernel, beta: float = 0.0) -> JobTime:
     return JobTime(kernel.episode, beta)
 
 
-SPARK_TERMS: Registry[Term] = Registry(
+SPARK_TERMS: Registry[RewardTerm] = Registry(
     "reward term",
     [Entry("job_seconds", ".rewards:job_seconds", "the number of jobs in the system, integrated over time")],
     group="dagsim.spark_rewards",

@@ -12,7 +12,7 @@ from dagsim.errors import ConfigError
 from dagsim.model import Cluster
 from dagsim.registry import Registry
 from dagsim.systems.heard import Heard
-from dagsim.systems.seam import Kernel, Term
+from dagsim.systems.seam import Kernel, RewardTerm
 from dagsim.systems.spark.codecs import SPARK_CODECS
 from dagsim.systems.spark.durations import DurationSource
 from dagsim.systems.spark.executors import ExecutorType, executor_types
@@ -109,7 +109,7 @@ class SparkScenario:
         return SPARK_CODECS
 
     @property
-    def terms(self) -> Registry[Term]:
+    def terms(self) -> Registry[RewardTerm]:
         """The reward terms of Spark executors."""
         return SPARK_TERMS
 

@@ -10,7 +10,7 @@ from dagsim.model import GPU_TYPES, Cluster, GpuType, JobFacts, Kind, Node
 from dagsim.model.gpu import canonical
 from dagsim.model.log import Row
 from dagsim.model.schedule import Schedule
-from dagsim.systems.spark.episode import Episode
+from dagsim.systems.spark.episode import SparkEpisode
 from dagsim.systems.spark.executors import ExecutorType
 from dagsim.systems.spark.pools import ExecutorMove, Launch
 from dagsim.systems.spark.state import SparkJobState, StageState
@@ -44,7 +44,7 @@ def cluster_of(types: tuple[ExecutorType, ...]) -> Cluster:
     return Cluster(tuple(nodes), "executors")
 
 
-def schedule_of(episode: Episode, *, merged: bool = True) -> Schedule:
+def schedule_of(episode: SparkEpisode, *, merged: bool = True) -> Schedule:
     """The schedule of an episode; of one that was not recorded only arrivals and completions.
 
     A task is a stage, an instance one of its tasks.
@@ -132,7 +132,7 @@ def _merged(launches: list[Launch]) -> Iterator[_Run]:
     return iter(runs)
 
 
-def _facts(episode: Episode, on_gpus: bool) -> Iterator[JobFacts]:
+def _facts(episode: SparkEpisode, on_gpus: bool) -> Iterator[JobFacts]:
     """Facts of every job; the ideal is that of the durations it met, on the fastest executors."""
     fastest = max(kind.speed for kind in episode.executors)
     longest: dict[StageState, float] = {}

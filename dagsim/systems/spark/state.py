@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dagsim.systems.spark.job import Replay, SparkJob
+from dagsim.systems.spark.job import RecordedDurations, SparkJob
 from dagsim.systems.spark.waves import Waves
 
 __all__ = ["Executor", "Pool", "SparkJobState", "StageState"]
@@ -67,7 +67,7 @@ class StageState:
         "waves",
     )
 
-    def __init__(self, job: SparkJobState, index: int, durations: Replay | Waves) -> None:
+    def __init__(self, job: SparkJobState, index: int, durations: RecordedDurations | Waves) -> None:
         self.job = job
         self.index = index
         self.tasks = self.remaining = durations.tasks
@@ -87,7 +87,7 @@ class StageState:
         """Durations to come, the next one last; empty where they are drawn."""
         self.waves: Waves | None = None
         self.coins: list[float] = []
-        if isinstance(durations, Replay):
+        if isinstance(durations, RecordedDurations):
             self.todo = list(reversed(durations.ms))
         else:
             self.waves = durations

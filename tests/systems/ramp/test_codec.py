@@ -18,8 +18,8 @@ from dagsim.systems.ramp import (
     RampCodec,
     RampJob,
     RampKernel,
+    RampView,
     Rules,
-    View,
 )
 from dagsim.systems.ramp.codecs.partition import DEGREE_FEATURES, JOB_FEATURES
 
@@ -33,7 +33,7 @@ def job(beta: float = 1.0, steps: int = 1, arrival_s: float = 0.0) -> RampJob:
     return RampJob(f"{beta}", row(), arrival_s, beta, steps)
 
 
-def first_view(*jobs: RampJob, rules: Rules | None = None) -> View:
+def first_view(*jobs: RampJob, rules: Rules | None = None) -> RampView:
     planner = Planner(Fabric(Ramp(2, 2, 1)), rules or Rules(quantum_s=0.01, max_degree=4), memo=Memo())
     return next(RampKernel(jobs, planner).decisions())
 

@@ -25,8 +25,8 @@ from dagsim.systems.ramp import (
     Ramp,
     RampJob,
     RampKernel,
+    RampView,
     Rules,
-    View,
 )
 
 RULES = Rules(quantum_s=0.01, max_degree=4)
@@ -48,7 +48,7 @@ class Degrees:
     def __init__(self, *degrees: int) -> None:
         self.left = list(degrees)
 
-    def decide(self, view: View) -> Iterable[Partition]:
+    def decide(self, view: RampView) -> Iterable[Partition]:
         return (Partition(view.number, self.left.pop(0)),)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dagsim.model import gpu_type
 from dagsim.systems.ramp import DDLS, ComputationGraph, Fabric, Memo, Op, OpPlacement, Planner, Ramp, Rules
-from dagsim.systems.ramp.lookahead import Step, look_ahead
+from dagsim.systems.ramp.lookahead import StepTime, look_ahead
 from dagsim.systems.ramp.made import branches, chain
 from dagsim.systems.ramp.partition import PartitionedGraph, partitioned
 from dagsim.systems.ramp.schedules import fifo, srpt
@@ -36,7 +36,7 @@ def row(*costs: tuple[float, float], size: float = 4.0) -> ComputationGraph:
     return ComputationGraph("row", ops, [(n, n + 1) for n in range(len(ops) - 1)])
 
 
-def walked(graph: ComputationGraph, *blocks: tuple[int, ...], rules: Rules = PARALLEL, order=srpt) -> Step:  # type: ignore[no-untyped-def]
+def walked(graph: ComputationGraph, *blocks: tuple[int, ...], rules: Rules = PARALLEL, order=srpt) -> StepTime:  # type: ignore[no-untyped-def]
     parts = partitioned(graph, tuple(map(len, blocks)), rules)
     fabric = Fabric(RAMP)
     return look_ahead(placed(parts, *blocks, rules=rules), order(0, parts, fabric), fabric, rules)
@@ -123,7 +123,7 @@ class Pair:
         self.left = self.seconds
 
 
-def pair_by_pair(at: TimedGraph, fabric: Fabric, rules: Rules) -> Step:
+def pair_by_pair(at: TimedGraph, fabric: Fabric, rules: Rules) -> StepTime:
     """The step as ddls walks it: every dependency on its own, all that are ready going on at the full rate."""
     parts, count = at.parts, len(at.parts.graph)
     ranks = srpt(0, parts, fabric).ranks[0]
@@ -192,7 +192,7 @@ def pair_by_pair(at: TimedGraph, fabric: Fabric, rules: Rules) -> Step:
                     seen[pair.target] += 1
                     if seen[pair.target] == len(parents[pair.target]):
                         ready.add(pair.target)
-    return Step(now, communication_s, computation_s, tick, busy_s)
+    return StepTime(now, communication_s, computation_s, tick, busy_s)
 
 
 @settings(deadline=None, max_examples=60)

@@ -7,7 +7,7 @@ import pytest
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.systems.ramp import DDLS, ComputationGraph, Op, Rules
-from dagsim.systems.ramp.partition import PARTITIONERS, Edge, partitioned, random_splits, sip_ml
+from dagsim.systems.ramp.partition import PARTITIONERS, PieceEdge, partitioned, random_splits, sip_ml
 
 
 def graph() -> ComputationGraph:
@@ -40,11 +40,11 @@ def test_random_pieces_are_powers_of_two() -> None:
 def test_edges_by_ddls_carry_the_memory_of_the_end_split_first() -> None:
     parts = partitioned(graph(), (4, 2, 1), DDLS)
     assert parts.edges == (
-        Edge(0, 1, 10.0 / 8),  # both split: the first in the file
-        Edge(1, 2, 30.0 / 2),  # the whole end counts as first
-        Edge(4, 3, 10.0 / 8),
-        Edge(5, 4, 30.0 / 2),
-        Edge(2, 5, 30.0),
+        PieceEdge(0, 1, 10.0 / 8),  # both split: the first in the file
+        PieceEdge(1, 2, 30.0 / 2),  # the whole end counts as first
+        PieceEdge(4, 3, 10.0 / 8),
+        PieceEdge(5, 4, 30.0 / 2),
+        PieceEdge(2, 5, 30.0),
     )
     assert parts.sync_bytes == (2.5, 10.0, 0.0)
     assert parts.memory_bytes == (2.5, 10.0, 30.0)
@@ -53,11 +53,11 @@ def test_edges_by_ddls_carry_the_memory_of_the_end_split_first() -> None:
 def test_edges_carry_the_producers_output_both_ways() -> None:
     parts = partitioned(graph(), (4, 2, 1), Rules())
     assert parts.edges == (
-        Edge(0, 1, 8.0 / 8),
-        Edge(1, 2, 16.0 / 2),
-        Edge(4, 3, 8.0 / 8),
-        Edge(5, 4, 16.0 / 2),
-        Edge(2, 5, 24.0),
+        PieceEdge(0, 1, 8.0 / 8),
+        PieceEdge(1, 2, 16.0 / 2),
+        PieceEdge(4, 3, 8.0 / 8),
+        PieceEdge(5, 4, 16.0 / 2),
+        PieceEdge(2, 5, 24.0),
     )
     assert parts.sync_bytes == (0.5, 2.0, 0.0)
 

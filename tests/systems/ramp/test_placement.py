@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dagsim.systems.ramp import DDLS, ComputationGraph, Fabric, Op, OpPlacement, Ramp, Rules
 from dagsim.systems.ramp.made import branches
 from dagsim.systems.ramp.partition import PartitionedGraph, partitioned
-from dagsim.systems.ramp.placement import PLACERS, BestFit, FirstFit, Packed
+from dagsim.systems.ramp.placement import PLACERS, BestFitBlocks, FirstFitBlocks, Packed
 
 FABRIC = Fabric(Ramp(4, 4, 2))
 GB = 1e9
@@ -33,12 +33,12 @@ def occupied(*names: str) -> int:
 
 
 def test_children_go_beside_a_parent_of_as_many_pieces() -> None:
-    placement = FirstFit().place(0, parts(4, 4), FABRIC, occupied("0-0-0"), DDLS)
+    placement = FirstFitBlocks().place(0, parts(4, 4), FABRIC, occupied("0-0-0"), DDLS)
     assert servers(placement, 0) == servers(placement, 1) == ["0-0-1", "0-1-1", "1-0-1", "1-1-1"]
 
 
 def test_operations_of_other_sizes_take_the_first_free_block_of_their_own() -> None:
-    placement = FirstFit().place(0, parts(2, 4, 1), FABRIC, occupied("1-0-0"), DDLS)
+    placement = FirstFitBlocks().place(0, parts(2, 4, 1), FABRIC, occupied("1-0-0"), DDLS)
     assert servers(placement, 0) == ["0-0-1", "1-0-1"]
     assert servers(placement, 1) == ["0-0-1", "0-1-1", "1-0-1", "1-1-1"]
     assert servers(placement, 2) == ["0-0-0"]
@@ -46,24 +46,24 @@ def test_operations_of_other_sizes_take_the_first_free_block_of_their_own() -> N
 
 def test_a_job_fails_when_one_operation_finds_no_block() -> None:
     half = occupied(*(name for name in FABRIC.topology.server_names if name.endswith("0")))
-    assert FirstFit().place(0, parts(1, 16), FABRIC, half | occupied("3-3-1"), DDLS) is None
+    assert FirstFitBlocks().place(0, parts(1, 16), FABRIC, half | occupied("3-3-1"), DDLS) is None
 
 
 def test_memory_is_taken_operation_by_operation() -> None:
     # 50 GB beside 50 GB do not fit into 80: the second goes to the next server
-    placement = FirstFit().place(0, parts(1, 1, gb=50.0), FABRIC, 0, DDLS)
+    placement = FirstFitBlocks().place(0, parts(1, 1, gb=50.0), FABRIC, 0, DDLS)
     assert servers(placement, 0) == ["0-0-0"]
     assert servers(placement, 1) == ["0-0-1"]
 
 
 def test_both_passes_hold_memory_unless_by_ddls() -> None:
-    assert FirstFit().place(0, parts(1, gb=50.0), FABRIC, 0, DDLS) is not None
-    assert FirstFit().place(0, parts(1, gb=50.0), FABRIC, 0, Rules()) is None
+    assert FirstFitBlocks().place(0, parts(1, gb=50.0), FABRIC, 0, DDLS) is not None
+    assert FirstFitBlocks().place(0, parts(1, gb=50.0), FABRIC, 0, Rules()) is None
 
 
 def test_packed_keeps_a_job_inside_one_block() -> None:
     mixed = parts(2, 16, 8, 4, 6, 1)
-    spread = FirstFit().place(0, mixed, FABRIC, 0, DDLS)
+    spread = FirstFitBlocks().place(0, mixed, FABRIC, 0, DDLS)
     packed = Packed().place(0, parts(2, 16, 8, 4, 2, 1), FABRIC, 0, DDLS)
     assert spread is not None
     assert len(spread.servers) > 16
@@ -75,7 +75,7 @@ def test_best_fit_keeps_blocks_whole_for_others() -> None:
     # Only one plane of 16 is whole. First fit would break it for two servers; best fit takes them elsewhere.
     taken = occupied("0-0-1", "3-3-1")
     first = Packed().place(0, parts(2), FABRIC, taken, DDLS)
-    best = BestFit().place(0, parts(2), FABRIC, taken, DDLS)
+    best = BestFitBlocks().place(0, parts(2), FABRIC, taken, DDLS)
     assert servers(first, 0) == ["0-0-0", "1-0-0"]
     assert best is not None
     assert all(name.endswith("1") for name in servers(best, 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
@@ -12,11 +12,11 @@ from kernel_state import spark_state
 from spark_cases import Anything, random_jobs
 
 from dagsim.errors import IllegalDecision
-from dagsim.systems.spark import Commit, Replay, SparkJob, SparkView
+from dagsim.systems.spark import Commit, RecordedDurations, SparkJob, SparkView
 from dagsim.systems.spark.kernel import SparkKernel
 from dagsim.systems.spark.state import StageState
 
-JOB = SparkJob.of("j", [Replay((500.0,) * 3, 500.0), Replay((10.0,), 10.0)], [(0, 1)])
+JOB = SparkJob.of("j", [RecordedDurations((500.0,) * 3, 500.0), RecordedDurations((10.0,), 10.0)], [(0, 1)])
 
 
 def first(view: SparkView) -> StageState:
@@ -24,7 +24,7 @@ def first(view: SparkView) -> StageState:
 
 
 CASES: dict[str, tuple[Callable[[SparkView], object], str]] = {
-    "number": (lambda view: 5, "5 is no decision; return Commit"),
+    "number": (lambda view: 5, "5 is no decision; yield Commit"),
     "text": (lambda view: "x", "'x' is no decision"),
     "three": (lambda view: (first(view), 1, 1), "is no decision"),
     "no stage": (lambda view: Commit(None, 1), "None is not a stage; take one of view.schedulable"),  # type: ignore[arg-type]
@@ -53,14 +53,14 @@ def test_a_commitment_that_cannot_be_is_refused(case: str) -> None:
     decision = decide(next(conversation))
     state = spark_state(kernel)
     with pytest.raises(IllegalDecision, match=f"^at 0 s: .*{why}"):
-        conversation.send(decision)  # type: ignore[arg-type]
+        conversation.send([decision])  # type: ignore[list-item]
     assert spark_state(kernel) == state
 
 
 def test_integers_of_numpy_are_integers() -> None:
     conversation = SparkKernel(2, [JOB]).decisions()
     stage = first(next(conversation))
-    conversation.send(Commit(stage, np.int64(1)))  # type: ignore[arg-type]
+    conversation.send([Commit(stage, np.int64(1))])  # type: ignore[arg-type]
     assert stage.remaining < stage.tasks
 
 
@@ -71,13 +71,13 @@ class Spoilt:
         self.at, self.asked, self.anything = at, 0, Anything(seed, parity=False)
         self.state: object = None
 
-    def decide(self, view: SparkView) -> Commit | None:
+    def decide(self, view: SparkView) -> Iterable[Commit]:
         self.asked += 1
         if self.asked < self.at:
             return self.anything.decide(view)
         self.state = spark_state(view._simulation)
         stage = next(stage for job in view.jobs for stage in view.schedulable(job))
-        return Commit(stage, view.committable + 1)
+        return [Commit(stage, view.committable + 1)]
 
 
 @pytest.mark.parametrize("seed", range(8))

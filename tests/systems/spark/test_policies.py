@@ -9,7 +9,7 @@ from spark_cases import random_jobs
 from dagsim.errors import ModelError
 from dagsim.systems.spark import (
     SPARK_POLICIES,
-    Replay,
+    RecordedDurations,
     SparkJob,
     SparkKernel,
     parity_sequence,
@@ -33,7 +33,7 @@ def test_every_policy_ends_every_job(name: str, seed: int, parity: bool) -> None
 
 
 def job(id: str, tasks: int, ms: float) -> SparkJob:
-    return SparkJob.of(id, [Replay((ms,) * tasks, ms)])
+    return SparkJob.of(id, [RecordedDurations((ms,) * tasks, ms)])
 
 
 def order(policy: str, jobs: list[SparkJob], executors: int = 1) -> list[str]:
@@ -77,7 +77,11 @@ def test_a_cap_leaves_executors_to_the_next_job() -> None:
 
 def test_the_critical_path_goes_first() -> None:
     # Stage 1 leads to 500 ms more; stage 0 to nothing.
-    chain = SparkJob.of("j", [Replay((100.0,), 100), Replay((50.0,), 50), Replay((500.0,), 500)], [(1, 2)])
+    chain = SparkJob.of(
+        "j",
+        [RecordedDurations((100.0,), 100), RecordedDurations((50.0,), 50), RecordedDurations((500.0,), 500)],
+        [(1, 2)],
+    )
     episode = SparkKernel(1, [chain], moving_delay_ms=0, record=True).run(SPARK_POLICIES.create("srpt-cp"))
     assert episode.launches is not None
     assert [target.index for *_, target in episode.launches if hasattr(target, "index")][:2] == [1, 2]
@@ -85,7 +89,11 @@ def test_the_critical_path_goes_first() -> None:
 
 def test_graphene_starts_what_leads_to_the_troublesome_stage() -> None:
     # 0 (60 ms) is free; 1 (10 ms) leads to 2 (100 ms). One executor each: 2 executors end at 110, not at 170.
-    fork = SparkJob.of("j", [Replay((60.0,), 60), Replay((10.0,), 10), Replay((100.0,), 100)], [(1, 2)])
+    fork = SparkJob.of(
+        "j",
+        [RecordedDurations((60.0,), 60), RecordedDurations((10.0,), 10), RecordedDurations((100.0,), 100)],
+        [(1, 2)],
+    )
     assert planned_order(fork, 2)[0] == 1
     assert span_ms(fork, 2, [1, 2, 0]) == 110
     assert span_ms(fork, 1, [0, 1, 2]) == 170

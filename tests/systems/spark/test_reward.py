@@ -5,7 +5,7 @@ from math import exp
 import pytest
 from spark_cases import Anything, random_jobs
 
-from dagsim.systems.spark import JobTime, Replay, SparkJob, SparkKernel
+from dagsim.systems.spark import JobTime, RecordedDurations, SparkJob, SparkKernel
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -26,7 +26,10 @@ def test_undiscounted_it_sums_to_all_completion_times(seed: int) -> None:
 
 def test_discounted_by_hand() -> None:
     # One job from 0 to 3 s, another from 1 s to 5 s (one executor, no travel): looks at 0, 2 and 5 s.
-    jobs = [SparkJob.of(name, [Replay((ms,), ms)], (), at) for name, ms, at in (("a", 3000.0, 0), ("b", 2000.0, 1000))]
+    jobs = [
+        SparkJob.of(name, [RecordedDurations((ms,), ms)], (), at)
+        for name, ms, at in (("a", 3000.0, 0), ("b", 2000.0, 1000))
+    ]
     simulation = SparkKernel(1, jobs, moving_delay_ms=0)
     simulation.run(Anything(0, True))
     cost = JobTime(simulation.episode, beta=0.5)

@@ -6,7 +6,7 @@ from spark_cases import Anything, random_jobs
 
 from dagsim.metrics import jct
 from dagsim.model import Edge, Job, Kind, Task, TaskGraph
-from dagsim.systems.spark import SPARK_POLICIES, ExecutorType, Replay, SparkJob, SparkKernel
+from dagsim.systems.spark import SPARK_POLICIES, ExecutorType, RecordedDurations, SparkJob, SparkKernel
 from dagsim.systems.spark.schedule import schedule_of
 
 
@@ -47,7 +47,7 @@ def test_merged_runs_are_as_busy_as_single_ones(seed: int) -> None:
 
 def test_a_journey_is_the_set_up_of_the_first_run() -> None:
     # 100 ms travel, then two tasks of 10 ms back to back: one run from 0 to 120 ms that computes from 100 ms on.
-    job = SparkJob.of("j", [Replay((10.0, 10.0), 10)])
+    job = SparkJob.of("j", [RecordedDurations((10.0, 10.0), 10)])
     episode = SparkKernel(1, [job], moving_delay_ms=100, record=True).run(SPARK_POLICIES.create("fifo"))
     rows = [(row.kind, row.time_s, row.instances) for row in schedule_of(episode).log]
     assert rows == [

@@ -3,13 +3,21 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import IllegalDecision, ModelError, Stalled
-from dagsim.systems.spark import SPARK_POLICIES, Commit, ExecutorType, Replay, SparkJob, SparkKernel, SparkView
+from dagsim.systems.spark import (
+    SPARK_POLICIES,
+    Commit,
+    ExecutorType,
+    RecordedDurations,
+    SparkJob,
+    SparkKernel,
+    SparkView,
+)
 
 BOTH = pytest.mark.parametrize("parity", [True, False], ids=["parity", "default"])
 
 
 def job(*stages: list[float], edges: tuple[tuple[int, int], ...] = (), at: float = 0.0, id: str = "j") -> SparkJob:
-    return SparkJob.of(id, [Replay(tuple(ms), ms[0]) for ms in stages], edges, at)
+    return SparkJob.of(id, [RecordedDurations(tuple(ms), ms[0]) for ms in stages], edges, at)
 
 
 def completed_ms(

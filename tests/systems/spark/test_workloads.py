@@ -13,7 +13,7 @@ import pytest
 from dagsim.errors import ModelError, TraceError, WorkloadError
 from dagsim.systems.spark import (
     SPARK_POLICIES,
-    Replay,
+    RecordedDurations,
     SparkJob,
     SparkKernel,
     parity_sequence,
@@ -130,7 +130,7 @@ def test_a_parity_sequence_ends_at_its_time_limit(synthetic: list[SparkJob]) -> 
 
 @pytest.mark.parametrize("suffix", ["json", "json.gz"])
 def test_what_is_written_reads_back(tmp_path: Path, suffix: str) -> None:
-    job = SparkJob.of("3", [Replay((5.0, 7.0), 6), Replay((2.0,), 2)], [(0, 1)], 40)
+    job = SparkJob.of("3", [RecordedDurations((5.0, 7.0), 6), RecordedDurations((2.0,), 2)], [(0, 1)], 40)
     path = tmp_path / f"w.{suffix}"
     write_dump(path, [job], 8, 500)
     dump = read_dump(path)

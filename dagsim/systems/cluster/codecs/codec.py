@@ -10,7 +10,7 @@ import numpy as np
 from dagsim.model import Decision
 from dagsim.systems.cluster.api import ClusterView
 
-__all__ = ["Codec", "Floats32", "Observation"]
+__all__ = ["ClusterCodec", "Floats32", "Observation"]
 
 Floats32 = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
@@ -31,7 +31,7 @@ class Observation(NamedTuple):
         return len(self.tokens) <= 1
 
 
-class Codec(Protocol):
+class ClusterCodec(Protocol):
     """Translates for one simulation, which it may keep state about."""
 
     token_features: tuple[str, ...]

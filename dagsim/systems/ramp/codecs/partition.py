@@ -18,7 +18,7 @@ from dagsim.errors import ConfigError, IllegalDecision
 from dagsim.systems.ramp.decisions import Partition
 from dagsim.systems.ramp.graph import ComputationGraph
 from dagsim.systems.ramp.job import RampJob
-from dagsim.systems.ramp.view import View
+from dagsim.systems.ramp.view import RampView
 
 __all__ = ["DEGREE_FEATURES", "DEP_FEATURES", "JOB_FEATURES", "OP_FEATURES", "RampCodec", "RampObservation"]
 
@@ -125,7 +125,7 @@ class RampCodec:
         """The number of choices: degrees from 0 on."""
         return self.max_degree + 1
 
-    def encode(self, view: View) -> RampObservation | None:
+    def encode(self, view: RampView) -> RampObservation | None:
         """The view in arrays; None where the job can only be turned away.
 
         Raises:
@@ -150,7 +150,7 @@ class RampCodec:
             fixed.ops, fixed.deps, fixed.sources, fixed.targets, self._job(view, fixed), degrees, mask
         )
 
-    def decode(self, view: View, choice: int) -> Iterable[Partition]:
+    def decode(self, view: RampView, choice: int) -> Iterable[Partition]:
         """The decision that the choice stands for.
 
         Raises:
@@ -163,13 +163,13 @@ class RampCodec:
             )
         return (Partition(view.number, int(choice)),)
 
-    def _job(self, view: View, fixed: _Fixed) -> Floats:
+    def _job(self, view: RampView, fixed: _Fixed) -> Floats:
         job, servers = view.job, view.fabric.servers
         ranged = [_between(of(job), *limits) for of, limits in zip(_RANGED, self._ranges, strict=True)]
         ranged.insert(5, job.beta)
         return np.array([*ranged, *fixed.means, 1 - view.free / servers, view.running / servers], np.float32)
 
-    def _look(self, view: View, degrees: Floats) -> None:
+    def _look(self, view: RampView, degrees: Floats) -> None:
         """The outlook of each degree now."""
         fabric, acceptable_s = view.fabric, view.job.acceptable_s
         for degree in view.degrees[1:]:
@@ -197,7 +197,7 @@ _RANGED: tuple[Callable[[RampJob], float], ...] = (
 )
 
 
-def _largest_left(view: View, taken: int) -> int:
+def _largest_left(view: RampView, taken: int) -> int:
     """The largest degree that still finds a free block."""
     degrees: list[int] = [1, *range(2, view.rules.max_degree + 1, 2)]
     for degree in reversed(degrees):

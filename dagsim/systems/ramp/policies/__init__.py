@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dagsim.registry import Entry, Registry
-from dagsim.systems.ramp.view import Policy
+from dagsim.systems.ramp.view import RampPolicy
 
 __all__ = ["RAMP_POLICIES"]
 
-RAMP_POLICIES: Registry[Policy] = Registry(
+RAMP_POLICIES: Registry[RampPolicy] = Registry(
     "RAMP policy",
     (
         Entry("no", "dagsim.systems.ramp.policies.fixed:NoParallelism", "every job on one GPU"),
         Entry("min", "dagsim.systems.ramp.policies.fixed:MinParallelism", "every job split two ways where it can be"),
         Entry("max", "dagsim.systems.ramp.policies.fixed:MaxParallelism", "every job split as far as it can be"),
-        Entry("random", "dagsim.systems.ramp.policies.drawn:Random", "a degree drawn among those offered, never 0"),
-        Entry("sip_ml", "dagsim.systems.ramp.policies.fixed:SipMl", "as far as it can be, up to a number of ways"),
+        Entry(
+            "random", "dagsim.systems.ramp.policies.drawn:RandomDegree", "a degree drawn among those offered, never 0"
+        ),
+        Entry(
+            "sip_ml", "dagsim.systems.ramp.policies.fixed:SipMlDegree", "as far as it can be, up to a number of ways"
+        ),
         Entry(
             "constant",
-            "dagsim.systems.ramp.policies.fixed:Constant",
+            "dagsim.systems.ramp.policies.fixed:ConstantDegree",
             "a number of ways; a job that cannot is turned away",
         ),
         Entry(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import ceil
 
 from dagsim.systems.ramp.decisions import Partition
-from dagsim.systems.ramp.view import View
+from dagsim.systems.ramp.view import RampView
 
 __all__ = ["AcceptableJct"]
 
@@ -14,7 +14,7 @@ __all__ = ["AcceptableJct"]
 class AcceptableJct:
     """The smallest degree that would be in time if splitting were free, else the largest ("Para_min" of PAC-ML)."""
 
-    def decide(self, view: View) -> Iterable[Partition]:
+    def decide(self, view: RampView) -> Iterable[Partition]:
         """The smallest degree of at least sequential / acceptable time."""
         wanted = ceil(view.job.sequential_s / view.job.acceptable_s) if view.job.acceptable_s else 1
         degree = next((degree for degree in view.degrees if degree >= wanted), view.degrees[-1])

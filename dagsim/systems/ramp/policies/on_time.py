@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dagsim.errors import ConfigError
 from dagsim.systems.ramp.decisions import Partition
-from dagsim.systems.ramp.view import View
+from dagsim.systems.ramp.view import RampView
 
 __all__ = ["OnTime"]
 
@@ -26,7 +26,7 @@ class OnTime:
         self.least = least
         self.placer = placer
 
-    def decide(self, view: View) -> Iterable[Partition]:
+    def decide(self, view: RampView) -> Iterable[Partition]:
         """The degree, by one look-ahead for each that is tried."""
         limit_s = view.job.acceptable_s * (1 + view.rules.tolerance)
         for degree in view.degrees:

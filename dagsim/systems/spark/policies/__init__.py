@@ -22,7 +22,7 @@ SPARK_POLICIES: Registry[SparkPolicy] = Registry(
         ),
         Entry("sjf-cp", ".shortest:sjf_cp", "job with the least work, its critical path first"),
         Entry("srpt-cp", ".shortest:srpt_cp", "job with the least work left, at most cap each"),
-        Entry("tetris", ".tetris:Tetris", "what fills most of what is free, less the work left"),
+        Entry("tetris", ".tetris:SparkTetris", "what fills most of what is free, less the work left"),
         Entry("graphene", ".graphene:Graphene", "weighted fair, long stages' ancestors first"),
         Entry("random", ".random_stage:RandomJob", "a uniform job, a uniform number of executors"),
     ],

@@ -9,10 +9,10 @@ from dagsim.systems.spark.state import SparkJobState
 from dagsim.systems.spark.view import Commit, SparkView
 from dagsim.systems.spark.work import work_left_ms
 
-__all__ = ["Tetris"]
+__all__ = ["SparkTetris"]
 
 
-class Tetris:
+class SparkTetris:
     """The stage with the best score first: how much of what is free it fills (``a``), less its job's work left (``p``)
     times ``weight`` times the mean of ``a`` over the mean of ``p`` (section 3.3.2 there, epsilon).
 

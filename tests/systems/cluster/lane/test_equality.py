@@ -88,7 +88,7 @@ def test_with_too_little_space_it_grows_and_writes_the_same() -> None:
 def test_a_single_byte_makes_a_difference(script: ModuleType) -> None:
     jobs = script.jobs_of(script.random.Random(1))
     cluster = script.cluster_of(script.random.Random(1))
-    one, other = (script.Simulation(cluster, jobs).run(script.POLICIES.create("sjf")) for _ in range(2))
+    one, other = (script.run(cluster, jobs, "sjf") for _ in range(2))
     assert script.equal(one, other)
     other.log.rows()["gpus"][-2] ^= 1
     assert not script.equal(one, other)

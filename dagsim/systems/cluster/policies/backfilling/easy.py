@@ -12,7 +12,7 @@ from dagsim.model import Decision, Placement, Start
 from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, ExpectedFree, TaskState
 from dagsim.systems.cluster.policies.orders.static import by_arrival
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
-from dagsim.systems.cluster.policies.support.task_groups import Backlog, Group, RankColumn, by_order
+from dagsim.systems.cluster.policies.support.task_groups import AlikeTasks, Backlog, RankColumn, by_order
 
 __all__ = ["Easy", "easy", "easy_lxf", "easy_sjf"]
 
@@ -61,11 +61,11 @@ class Easy:
     ) -> tuple[TaskState, Placement] | None:
         """The first task by rank that fits and does not delay ``head``."""
         machines, now = view.machines, view.now
-        stuck: set[Group] = set()
+        stuck: set[AlikeTasks] = set()
         room: dict[DemandClass, list[int]] = {}
         while True:
             best: tuple[float, int, TaskState] | None = None
-            chosen: Group | None = None
+            chosen: AlikeTasks | None = None
             for group in backlog.groups():
                 demand = group.demand
                 types = room.get(demand)
@@ -89,7 +89,7 @@ class Easy:
                 return task, placement
             stuck.add(chosen)
 
-    def _needed(self, view: ClusterView, group: Group, head: TaskState, type_: int) -> int:
+    def _needed(self, view: ClusterView, group: AlikeTasks, head: TaskState, type_: int) -> int:
         """The amount that a task of the group would take of what ``head`` waits for, if started on the type now."""
         count = group.waiting
         if not group.demand.gang and count > 1:
@@ -121,11 +121,11 @@ def easy_lxf(placement: str | PlacementRule = "best-fit") -> Easy:
     return Easy(_largest_slowdown, placement)
 
 
-def _shortest(group: Group, _: float) -> np.ndarray:
+def _shortest(group: AlikeTasks, _: float) -> np.ndarray:
     return group.best_s
 
 
-def _largest_slowdown(group: Group, now: float) -> np.ndarray:
+def _largest_slowdown(group: AlikeTasks, now: float) -> np.ndarray:
     ranks: np.ndarray = (group.ready_s - now) * group.per_second
     return ranks
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 
 from dagsim.model import Decision, Placement, Share, Start, Wait
+from dagsim.systems.cluster.api import ClusterView, Queue, TaskState
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
-from dagsim.systems.cluster.state import Queue, TaskState
-from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["AsObserved"]
 

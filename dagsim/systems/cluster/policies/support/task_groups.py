@@ -10,9 +10,9 @@ import numpy as np
 
 from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
 
-__all__ = ["Backlog", "Group", "RankColumn", "by_order"]
+__all__ = ["AlikeTasks", "Backlog", "RankColumn", "by_order"]
 
-RankColumn: TypeAlias = Callable[["Group", float], np.ndarray]
+RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
 """Ranks the tasks of a group at a time: (tasks,) float64, smaller first."""
 
 
@@ -20,7 +20,7 @@ _SHORTEST_S = 1e-9
 """Tasks that take no time at all count as this long."""
 
 
-class Group:
+class AlikeTasks:
     """Waiting tasks with the same demand, the same ratios of speed between types and as many waiting instances: at any
     moment they all go to the same type and need the same there."""
 
@@ -95,7 +95,7 @@ class Group:
         return last
 
 
-def by_order(group: Group, _: float) -> np.ndarray:
+def by_order(group: AlikeTasks, _: float) -> np.ndarray:
     """First come, first served."""
     return group.order
 
@@ -104,8 +104,8 @@ class Backlog:
     """An index of the ready tasks (``ClusterView.index``) in groups. O(1) per task that comes and run that starts."""
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[DemandClass, tuple[float, ...], int], Group] = {}
-        self._place: dict[TaskState, tuple[Group, int]] = {}
+        self._groups: dict[tuple[DemandClass, tuple[float, ...], int], AlikeTasks] = {}
+        self._place: dict[TaskState, tuple[AlikeTasks, int]] = {}
         self._demands: dict[DemandClass, None] = {}
 
     def push(self, task: TaskState) -> None:
@@ -115,7 +115,7 @@ class Backlog:
         key = (task.demand, profile, 0 if task.demand.gang else task.waiting)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Group(task)
+            group = self._groups[key] = AlikeTasks(task)
             self._demands[task.demand] = None
         self._place[task] = group, len(group)
         group.add(task)
@@ -132,7 +132,7 @@ class Backlog:
         if task.waiting:
             self.push(task)
 
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[AlikeTasks]:
         """The groups that are not empty."""
         return (group for group in self._groups.values() if group.tasks)
 
