@@ -50,7 +50,8 @@ def page(folders: Sequence[RunFolder]) -> str:
         RunFolderError: A run cannot be read.
     """
     chosen = choose(folders)
-    packer, charts, tables = Packer(), [], []
+    packer, charts = Packer(), []
+    tables: list[str] = []
     made_of: dict[str, Columns] = {}
     for run in chosen.drawn:
         schedule = run.folder.schedule(run.number)
