@@ -23,7 +23,7 @@ from dagsim.report.page.markup import details, element, notes, table
 from dagsim.report.page.waits import worst_waits
 from dagsim.report.tables import summary_table, workload_notes
 
-__all__ = ["observed", "repeat", "results", "run_tables", "settings", "verdict"]
+__all__ = ["configurations", "observed", "repeat", "results", "run_tables", "settings", "verdict"]
 
 _SIZES = (
     (0.0, "0 GPUs"), (0.999, "under 1 GPU"), (1.0, "1 GPU"), (4.0, "2-4 GPUs"), (8.0, "5-8 GPUs"),
@@ -89,10 +89,12 @@ def settings(chosen: Chosen, folders: Iterable[RunFolder]) -> str:
     if len(policies) > MOST_DRAWN:
         told.append(f"drawn below: the first run of the first {MOST_DRAWN} of {len(policies)} policies")
     text = "".join(element("li", line) for line in dict.fromkeys((*chosen.remarks, *told)))
-    configurations = "".join(
-        details(f"Configuration of {folder.path.name}", dump_config(folder.config)) for folder in folders
-    )
-    return f"<ul>{text}</ul>{configurations}"
+    return f"<ul>{text}</ul>{configurations(folders)}"
+
+
+def configurations(folders: Iterable[RunFolder]) -> str:
+    """The whole configuration of each folder, folded away."""
+    return "".join(details(f"Configuration of {folder.path.name}", dump_config(folder.config)) for folder in folders)
 
 
 def observed(chosen: Chosen) -> str:
