@@ -31,7 +31,8 @@ def draw(folder: RunFolder, number: int | None = None, out: Path | None = None) 
         of = folder.config
         return [draw_comparison(lines, out / "comparison.png", workload=workload_label(of), sample=sample_of(of))]
     chosen = number or 0
-    return draw_all(folder.schedule(chosen), out, _title(folder, chosen))
+    title = _title(folder, chosen)
+    return draw_all(folder.schedule(chosen), out, title)
 
 
 def draw_perfetto(folder: RunFolder, path: Path, number: int = 0) -> Path:

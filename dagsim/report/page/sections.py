@@ -79,7 +79,7 @@ def results(chosen: Chosen) -> str:
 
 
 def settings(chosen: Chosen, folders: Iterable[RunFolder]) -> str:
-    """What the reader of a trace assumed and warned of, the load, and the configurations."""
+    """Assumptions and warnings of the reader of a trace, the load, and the configurations."""
     told: list[str] = []
     for folder in folders:
         mine = [run.line.workload for run in chosen.runs if run.folder is folder]
