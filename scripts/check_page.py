@@ -166,7 +166,8 @@ def check(browser: Browser, path: Path, pictures: Path | None) -> list[str]:
             print(f"{where}: drawn after {drawn_ms} ms, worst contrast {contrast:.1f}, {len(colours)} charts")
             if pictures is not None:
                 browser.picture(pictures / f"{path.stem}-{width}-{scheme}.png")
-    _use(browser, claim)
+    if browser.run("!!document.getElementById('gantt')"):
+        _use(browser, claim)
     heap = next(
         each["value"] for each in browser.ask("Performance.getMetrics")["metrics"] if each["name"] == "JSHeapUsedSize"
     )

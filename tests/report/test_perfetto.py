@@ -8,9 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from dagsim import simulate
+from dagsim.cli import app
 from dagsim.errors import InputError
+from dagsim.experiment.folder import RunFolder
 from dagsim.metrics import columns
 from dagsim.model import Cluster, JobFacts, Kind, Node, gpu_type
 from dagsim.model.log import ScheduleLog
@@ -141,3 +144,17 @@ def test_a_written_trace_reads_back_and_is_the_same_each_time(tmp_path: Path) ->
 def test_another_ending_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\.json or \.json\.gz"):
         write_perfetto(random_schedule(0), tmp_path / "run.pftrace")
+
+
+def test_plot_writes_a_trace_of_the_run_asked_for(tmp_path: Path) -> None:
+    told = ["eval", "--set", "workload.count=5", "--seeds", "2", "--no-plots", "--quiet", "--workers", "1"]
+    assert CliRunner().invoke(app, [*told, "-o", str(tmp_path / "runs")]).exit_code == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    file = tmp_path / "run.json.gz"
+    assert CliRunner().invoke(app, ["plot", str(run), "--run", "1", "--perfetto", str(file)]).exit_code == 0
+    line = RunFolder.open(run).lines()[1]
+    read = json.loads(gzip.decompress(file.read_bytes()))
+    assert read["otherData"]["run"] == f"{line.policy}, seed {line.seed}"
+    refused = CliRunner().invoke(app, ["plot", str(run), "--run", "2", "--perfetto", str(file)])
+    assert refused.exit_code == 2
+    assert "there is no run 2" in refused.stderr

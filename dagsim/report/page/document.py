@@ -13,16 +13,20 @@ import dagsim
 from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.labels import workload_label
+from dagsim.experiment.training.log import read_log
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.report.page import sections
 from dagsim.report.page.charts import chart_of, distributions
 from dagsim.report.page.chosen import Chosen, choose
-from dagsim.report.page.markup import element
+from dagsim.report.page.learning import learning
+from dagsim.report.page.markup import element, table
 from dagsim.report.page.packing import Packer
+from dagsim.report.page.training import is_training, progress, report_grid
 
 __all__ = ["page", "write_page"]
 
 _STYLES = ("uPlot.min.css", "page.css")
+_CURVES = '<p id="told" class="told" aria-live="polite"></p><div id="curves"></div>'
 _SCRIPTS = ("uPlot.iife.min.js", "gantt.js", "page.js")
 
 
@@ -49,17 +53,46 @@ def page(folders: Sequence[RunFolder]) -> str:
         InputError: No run is finished.
         RunFolderError: A run cannot be read.
     """
+    if any(is_training(folder.path) for folder in folders):
+        return _of_trainings(folders)
     chosen = choose(folders)
-    packer, charts, tables = Packer(), [], []
+    packer, charts = Packer(), []
+    tables: list[str] = []
     made_of: dict[str, ScheduleColumns] = {}
     for run in chosen.drawn:
         schedule = run.folder.schedule(run.number)
         made = made_of[run.line.policy] = columns(schedule)
         charts.append({"name": run.name, **chart_of(made, schedule, packer)})
-        tables.append(_run_section(len(tables), run.name, sections.run_tables(made)))
+        tables.append(
+            _run_section(len(tables), run.name, sections.run_tables(made, run.folder.config.workload.measure))
+        )
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
     return _document(title, _body(title, chosen, folders, "".join(tables)), data)
+
+
+def _of_trainings(folders: Sequence[RunFolder]) -> str:
+    """The report of trainings: their curves beside each other."""
+    if not all(is_training(folder.path) for folder in folders):
+        raise InputError("report: trainings and other runs need pages of their own")
+    logs = {folder.path.name: read_log(folder.path) for folder in folders}
+    packer = Packer()
+    charts = learning(logs, packer)
+    first, *rest = progress(logs)
+    grids = [report_grid(folder.path.name, folder.path / "report.csv") for folder in folders]
+    tables = "".join(table(grid) for grid in grids if grid is not None)
+    body = "".join(
+        [
+            f"<header>{element('h1', 'Trainings: dagsim report')}{element('p', first, class_='verdict')}",
+            *(element("p", line) for line in rest),
+            f"</header><main>{_section('Learning curves', _CURVES)}",
+            _section("Report", tables) if tables else "",
+            _section("Settings", sections.configurations(folders)),
+            _section("How to repeat it", sections.repeat(folders)),
+            f"</main>{_footer()}",
+        ]
+    )
+    return _document("Trainings: dagsim report", body, packer.packed({"learning": charts}))
 
 
 def _body(title: str, chosen: Chosen, folders: Sequence[RunFolder], tables: str) -> str:
@@ -80,9 +113,13 @@ def _body(title: str, chosen: Chosen, folders: Sequence[RunFolder], tables: str)
             _section("Distributions", of_drawn + '<div id="distributions"></div>'),
             f"<section><h2>Jobs</h2>{tables}</section>",
             _section("How to repeat it", sections.repeat(folders)),
-            f"</main><footer>{element('p', f'Made by dagsim {dagsim.__version__}. Curves: uPlot (MIT).')}</footer>",
+            f"</main>{_footer()}",
         ]
     )
+
+
+def _footer() -> str:
+    return f"<footer>{element('p', f'Made by dagsim {dagsim.__version__}. Curves: uPlot (MIT).')}</footer>"
 
 
 def _section(title: str, content: str) -> str:

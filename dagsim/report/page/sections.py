@@ -23,7 +23,7 @@ from dagsim.report.page.markup import details, element, notes, table
 from dagsim.report.page.waits import worst_waits
 from dagsim.report.tables import summary_table, workload_notes
 
-__all__ = ["observed", "repeat", "results", "run_tables", "settings", "verdict"]
+__all__ = ["configurations", "observed", "repeat", "results", "run_tables", "settings", "verdict"]
 
 _SIZES = (
     (0.0, "0 GPUs"), (0.999, "under 1 GPU"), (1.0, "1 GPU"), (4.0, "2-4 GPUs"), (8.0, "5-8 GPUs"),
@@ -79,7 +79,7 @@ def results(chosen: Chosen) -> str:
 
 
 def settings(chosen: Chosen, folders: Iterable[RunFolder]) -> str:
-    """What the reader of a trace assumed and warned of, the load, and the configurations."""
+    """Assumptions and warnings of the reader of a trace, the load, and the configurations."""
     told: list[str] = []
     for folder in folders:
         mine = [run.line.workload for run in chosen.runs if run.folder is folder]
@@ -89,10 +89,12 @@ def settings(chosen: Chosen, folders: Iterable[RunFolder]) -> str:
     if len(policies) > MOST_DRAWN:
         told.append(f"drawn below: the first run of the first {MOST_DRAWN} of {len(policies)} policies")
     text = "".join(element("li", line) for line in dict.fromkeys((*chosen.remarks, *told)))
-    configurations = "".join(
-        details(f"Configuration of {folder.path.name}", dump_config(folder.config)) for folder in folders
-    )
-    return f"<ul>{text}</ul>{configurations}"
+    return f"<ul>{text}</ul>{configurations(folders)}"
+
+
+def configurations(folders: Iterable[RunFolder]) -> str:
+    """The whole configuration of each folder, folded away."""
+    return "".join(details(f"Configuration of {folder.path.name}", dump_config(folder.config)) for folder in folders)
 
 
 def observed(chosen: Chosen) -> str:
@@ -124,15 +126,17 @@ def _observed_grid(name: str, waits: Mapping[str, Any]) -> Grid:
     return Grid(f"{name}: observed and simulated waits in s", ("", "jobs", *sides, "difference\nof means"), rows, told)
 
 
-def run_tables(made: ScheduleColumns) -> str:
-    """Of one run: results per tenant and size, and the jobs that waited longest."""
+def run_tables(made: ScheduleColumns, measure: tuple[int, int | None] | None = None) -> str:
+    """Of one run: results per tenant and size of the measured jobs, and the jobs that waited longest."""
     per_job = PerJob.of(made)
-    counted = made.jobs.finished
+    measured = np.zeros(len(made.jobs), bool)
+    measured[slice(*(measure or (0, None)))] = True
+    counted = made.jobs.finished & measured
     size = np.searchsorted([most for most, _ in _SIZES], made.jobs.gpus).astype(float).tolist()
-    sizes = {_SIZES[int(key)][1]: group for key, group in job_groups(made, per_job, counted, size).items()}
+    sizes = {_SIZES[int(key)][1]: group for key, group in job_groups(made, per_job, counted, size, measured).items()}
     parts = []
     if len(set(made.jobs.tenant)) > 1:
-        tenants = job_groups(made, per_job, counted, made.jobs.tenant)
+        tenants = job_groups(made, per_job, counted, made.jobs.tenant, measured)
         named = {name or "(none)": group for name, group in tenants.items()}
         parts.append(table(_group_grid("By tenant", named)))
     parts.append(table(_group_grid("By size: the most GPUs that a task of the job asks for", sizes)))

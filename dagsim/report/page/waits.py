@@ -58,7 +58,7 @@ def worst_waits(made: ScheduleColumns, count: int = 20) -> Grid:
 
 
 def _first_start_s(made: ScheduleColumns) -> Floats:
-    """When each job first ran; infinite where it never did."""
+    """The first start of each job; infinite where it never ran."""
     first = np.full(len(made.jobs), np.inf)
     np.minimum.at(first, made.runs.job, made.runs.start_s)
     return first

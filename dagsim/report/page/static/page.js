@@ -19,20 +19,20 @@
   const look = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   let plots = [];
 
-  function plot(place, title, label, x, series, {log = false, unit = "", fraction = false}) {
+  function plot(place, title, label, x, series, {log = false, unit = "", fraction = false, counts = false}) {
     const box = document.createElement("div");
     box.className = "curve";
     place.append(box);
     const decades = (_, ticks) => ticks.map(tick => Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-6 ? tick : null);
     const lines = {stroke: () => look("--line"), width: 1}, axis = {stroke: () => look("--ink"), grid: lines, ticks: lines};
     const along = log ? {label, labelSize: 22, space: 45, filter: decades, grid: {...lines, filter: decades}, ticks: {...lines, filter: decades}, values: (_, ticks) => ticks.map(tick => tick === null ? "" : +tick.toPrecision(3))}
-      : {space: 90, incrs: STEPS, values: (_, ticks) => ticks.map(seconds)};
+      : {space: 90, ...(counts ? {label, labelSize: 22} : {incrs: STEPS}), values: (_, ticks) => ticks.map(tick => counts ? tick.toLocaleString("en") : seconds(tick))};
     const drawn = new uPlot({
       title, width: Math.max(place.clientWidth > 900 && !log ? place.clientWidth : box.clientWidth, 200), height: log ? 260 : 200,
-      scales: {x: {time: false, distr: log ? 3 : 1, log: 10}, y: fraction ? {range: [0, 1.02]} : {range: (_, low, high) => [0, (high || 1) * 1.06]}},
+      scales: {x: {time: false, distr: log ? 3 : 1, log: 10}, y: fraction ? {range: [0, 1.02]} : counts ? {} : {range: (_, low, high) => [0, (high || 1) * 1.06]}},
       axes: [{...axis, ...along},
         {...axis, size: 64, label: unit, labelSize: 18, values: (_, ticks) => ticks.map(tick => tick.toLocaleString("en"))}],
-      series: [{label: label.replace(/ \(.*/, ""), value: (_, value) => value == null ? "-" : log ? value.toPrecision(4) : seconds(value)},
+      series: [{label: label.replace(/ \(.*/, ""), value: (_, value) => value == null ? "-" : log ? value.toPrecision(4) : counts ? Math.round(value).toLocaleString("en") : seconds(value)},
         ...series.map(([name], index) => ({label: name, stroke: COLOURS[index % 6], width: 1.8, dash: DASHES[Math.floor(index / 6) % 3], value: (_, value) => value == null ? "-" : (+value.toPrecision(4)).toLocaleString("en")}))],
       cursor: {drag: {x: true, y: false}},
     }, [x, ...series.map(([, values]) => values)], box);
@@ -42,6 +42,14 @@
 
   try {
     const {facts, views} = await unpack();
+    const done = () => requestAnimationFrame(() => requestAnimationFrame(() => { document.documentElement.dataset.drawn = performance.now().toFixed(0); }));
+    addEventListener("resize", () => plots.forEach(([drawn, box]) => drawn.setSize({width: Math.max(box.clientWidth, 200), height: drawn.height})));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.forEach(([drawn]) => drawn.redraw()));
+    if (facts.learning) {
+      for (const curve of facts.learning) plot($("curves"), curve.title, "samples", views[curve.x], curve.series.map(([name, at]) => [name, views[at]]), {unit: curve.unit, counts: true});
+      done();
+      return;
+    }
     const filled = value => Object.fromEntries(Object.entries(value).map(([key, each]) => [key, typeof each === "number" && key !== "height" ? views[each] : each]));
     const runs = facts.runs.map(run => ({...run, nodes: filled(run.nodes), jobs: filled(run.jobs), outages: filled(run.outages),
       bars: Object.fromEntries(Object.entries(run.bars).map(([key, each]) => [key, typeof each === "number" ? views[each] : each]))}));
@@ -71,9 +79,7 @@
     $("zoom-in").addEventListener("click", () => gantt.zoom(0.5));
     $("zoom-out").addEventListener("click", () => gantt.zoom(2));
     $("reset").addEventListener("click", () => gantt.reset());
-    addEventListener("resize", () => plots.forEach(([drawn, box]) => drawn.setSize({width: Math.max(box.clientWidth, 200), height: drawn.height})));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.forEach(([drawn]) => drawn.redraw()));
     choose(0);
-    requestAnimationFrame(() => requestAnimationFrame(() => { document.documentElement.dataset.drawn = performance.now().toFixed(0); }));
+    done();
   } catch (error) { failed(error); throw error; }
 })();

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dagsim.config.schema import Config
+from dagsim.errors import InputError, RunFolderError
+from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.training.log import COLUMNS
+from dagsim.report.page.document import page
+from dagsim.report.page.learning import learning
+from dagsim.report.page.packing import Packer
+from dagsim.report.page.training import progress
+
+HEADS = "policy,mean,ratio,ratio_low,ratio_high,wins,n,verdict"
+
+
+def training(root: Path, ratios: list[float]) -> RunFolder:
+    folder = RunFolder.create(root, "train", Config(), argv=["dagsim", "train"])
+    lines = [",".join(COLUMNS)]
+    for number, ratio in enumerate(ratios, 1):
+        known = {"iteration": number, "samples": 100 * number, "ratio": ratio, "reward": -float(number)}
+        lines.append(",".join(str(known.get(name, "")) for name in COLUMNS))
+    (folder.path / "progress.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+class Kept(Packer):
+    """A packer that lets a test look at what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[np.ndarray] = []
+
+    def add(self, values, dtype):
+        self.kept.append(np.asarray(values))
+        return super().add(values, dtype)
+
+
+def test_curves_cover_what_all_trainings_have_seen() -> None:
+    def rows(samples: list[float]) -> list[dict[str, float | None]]:
+        return [dict.fromkeys(COLUMNS, None) | {"samples": x, "ratio": x / 100} for x in samples]
+
+    packer = Kept()
+    (chart,) = learning({"a": rows([100, 200, 300]), "b": rows([150, 250])}, packer)
+    assert packer.kept[chart["x"]].tolist() == [150, 200, 250]
+    assert [packer.kept[at].tolist() for _, at in chart["series"]] == [[1.5, 2.0, 2.5]] * 2
+
+
+def test_the_best_validation_score_is_told_with_its_place() -> None:
+    rows = [dict.fromkeys(COLUMNS, None) | {"samples": x, "ratio": y} for x, y in ((10, 1.2), (20, 0.9), (30, 1.0))]
+    (told,) = progress({"run": rows})
+    assert told.startswith(
+        "run: best completion time on the validation seeds 0.900 times that of the reference, after 20 of 30"
+    )
+
+
+def test_a_page_of_trainings_shows_their_report(tmp_path: Path) -> None:
+    folder = training(tmp_path, [1.1, 0.95])
+    rows = ["heft,1039.3,1.0,,,0,200,reference", "ppo<b>,980.1,0.943,0.921,0.966,180,200,better"]
+    (folder.path / "report.csv").write_text("\n".join([HEADS, *rows]) + "\n")
+    text = page([folder])
+    assert "0.950 times that of the reference" in text
+    assert "ppo&lt;b&gt;" in text
+    assert "0.921 .. 0.966" in text
+
+
+def test_trainings_and_other_runs_are_not_mixed(tmp_path: Path) -> None:
+    other = RunFolder.create(tmp_path, "eval", Config(), argv=["dagsim"])
+    with pytest.raises(InputError, match="pages of their own"):
+        page([training(tmp_path, [1.0]), other])
+
+
+def test_a_damaged_report_is_named(tmp_path: Path) -> None:
+    folder = training(tmp_path, [1.0])
+    (folder.path / "report.csv").write_text("policy,mean\nheft,1\n")
+    with pytest.raises(RunFolderError, match=r"report\.csv"):
+        page([folder])
