@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dagsim.agents.advantages import ADVANTAGES
 from dagsim.agents.config import PpoConfig
 from dagsim.agents.learner import LearnerContext
+from dagsim.agents.policy_gradient import PolicyGradient, normalized
 from dagsim.agents.rollouts import EpisodeSteps, choices_of
 
-__all__ = ["Ppo", "Update", "normalized", "policy_loss"]
+__all__ = ["Ppo", "Update", "policy_loss"]
 
 
 class Update(NamedTuple):
@@ -44,39 +43,12 @@ def policy_loss(
     return Update(-surrogate.mean() - entropy_weight * mean_entropy, kl, float(mean_entropy.detach()), clipped)
 
 
-def normalized(advantages: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """(T,) float32: less the mean, over the deviation, of those numbered ``free``, where there was a choice."""
-    deviation = advantages[free].std() + 1e-8
-    scaled: np.ndarray = ((advantages - advantages[free].mean()) / deviation).astype(np.float32)
-    return scaled
-
-
-class Ppo:
+class Ppo(PolicyGradient[PpoConfig]):
     """Learns from whole episodes: ``sequences`` job sequences, ``replicas`` episodes on each."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, PpoConfig)
-        self.config = context.config.algorithm
-        self._context = context
-        self.net = context.net()
-        self.optimizer = torch.optim.Adam(self.net.parameters(), self.config.lr)
-        self.estimator = ADVANTAGES.create(self.config.advantage, context=context, **asdict(self.config))
-
-    def iterate(self, iteration: int, progress: float) -> dict[str, float]:
-        config, context = self.config, self._context
-        seeds = [seed for seed in context.job_seeds(iteration, config.sequences) for _ in range(config.replicas)]
-        episodes = context.rollouts.play(
-            self.net,
-            seeds,
-            context.rng_key(iteration),
-            jobs=context.jobs_at(progress),
-            witness=self.estimator.witness,
-        )
-        metrics = {
-            "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
-            "samples": float(sum(len(steps.choices) for steps in episodes)),
-        }
-        return metrics | self.learn(episodes, progress, context.rng(iteration, 1), context.rng(iteration, 2))
+        super().__init__(context, context.config.algorithm)
 
     def learn(
         self,
@@ -85,7 +57,6 @@ class Ppo:
         rng: np.random.Generator,
         critic_rng: np.random.Generator,
     ) -> dict[str, float]:
-        """Learn from episodes, the replicas of one job sequence side by side."""
         config, net = self.config, self.net
         store = net.store([each for steps in episodes for each in steps.observations])
         time_s = self._context.time_constant_s(config.discount_jcts, progress)
@@ -120,14 +91,6 @@ class Ppo:
             "clipped": float(np.mean([update.clipped for update in updates])),
             "lr": self.optimizer.param_groups[0]["lr"],
         }
-
-    def state(self) -> dict[str, Any]:
-        return {"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict(), **self.estimator.state()}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        self.net.load_state_dict(state["net"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.estimator.load(state)
 
 
 def _minibatches(rows: np.ndarray, epochs: int, size: int, rng: np.random.Generator) -> Any:

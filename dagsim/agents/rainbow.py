@@ -4,7 +4,6 @@ distributional (C51, Bellemare et al. 2017) and noisy (Fortunato et al. 2018) Q-
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.agents.config import RainbowConfig
-from dagsim.agents.d3qn import follow
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.actor import ScoreNet
 from dagsim.agents.nets.layers import Sizes, mean_rows
+from dagsim.agents.q_learning import QLearner
 from dagsim.agents.ragged import ObservationBatch, sample, segment_mean
-from dagsim.agents.replay import Drawn, ReplayBuffer
-from dagsim.agents.returns import discounts, return_rms
+from dagsim.agents.replay import Drawn
 from dagsim.systems.seam import CodecSettings
 
 __all__ = ["NoisyLinear", "Rainbow", "RainbowNet", "RainbowNetConfig", "projected", "rainbow_loss"]
@@ -137,65 +135,32 @@ def rainbow_loss(net: RainbowNet, target: RainbowNet, drawn: Drawn) -> tuple[Ten
     return (drawn.weights * errors).mean(), errors.detach()
 
 
-class Rainbow:
+class Rainbow(QLearner[RainbowConfig, RainbowNet]):
     """Plays greedily under noise, then learns from replay."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, RainbowConfig)
-        self.config = config = context.config.algorithm
-        self._context = context
+        config = context.config.algorithm
         torch.manual_seed(context.seed)
         hidden = getattr(context.config.net, "hidden", 64)
         settings = RainbowNetConfig(hidden, config.atoms, *config.support)
         self.net = settings.build(context.config.codec)
         self.net.settings = settings
-        self._target = deepcopy(self.net)
-        self.optimizer = torch.optim.Adam(self.net.parameters(), config.lr)
-        self._replay = ReplayBuffer(config.replay, config.priority, config.importance)
-        self._scale = 0.0
+        super().__init__(context, config, self.net)
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
-        config, context = self.config, self._context
-        seeds = context.job_seeds(iteration, config.episodes)
-        episodes = context.rollouts.play(self.net, seeds, context.rng_key(iteration))
-        time_s = context.time_constant_s(config.discount_jcts, progress)
-        self._scale = self._scale or return_rms(episodes, time_s)
-        for steps in episodes:
-            self._replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
-        rng = context.rng(iteration, 5)
-        for group in self.optimizer.param_groups:
-            group["lr"] = config.lr * (1 - 0.9 * progress)
-        losses = []
-        for _ in range(config.updates):
-            drawn = self._replay.draw(config.minibatch, rng)
-            self.net.draw_noise(rng)
-            self._target.draw_noise(rng)
-            loss, errors = rainbow_loss(self.net, self._target, drawn)
-            self.optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(self.net.parameters(), 10.0)
-            self.optimizer.step()
-            self._replay.update(drawn.places, errors.numpy())
-            follow(self._target, self.net, config.target_rate)
-            losses.append(float(loss.detach()))
-        return {
-            "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
-            "samples": float(sum(len(steps.choices) for steps in episodes)),
-            "loss": float(np.mean(losses)),
-            "lr": config.lr * (1 - 0.9 * progress),
-        }
+        context = self._context
+        seeds = context.job_seeds(iteration, self.config.episodes)
+        return self.learn(context.rollouts.play(self.net, seeds, context.rng_key(iteration)), iteration, progress)
+
+    def _loss(self, drawn: Drawn, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        self.net.draw_noise(rng)
+        self._target.draw_noise(rng)
+        return rainbow_loss(self.net, self._target, drawn)
 
     def state(self) -> dict[str, Any]:
-        return {
-            "net": self.net.state_dict(),
-            "target": self._target.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "scale": self._scale,
-        }
+        return {"net": self.net.state_dict(), **super().state()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """The replay is not kept: a resumed training fills it again."""
         self.net.load_state_dict(state["net"])
-        self._target.load_state_dict(state["target"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self._scale = state["scale"]
+        super().load(state)

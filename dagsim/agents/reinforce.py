@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dagsim.agents.advantages import ADVANTAGES
 from dagsim.agents.config import ReinforceConfig
 from dagsim.agents.learner import LearnerContext
-from dagsim.agents.ppo import normalized
+from dagsim.agents.policy_gradient import PolicyGradient, normalized
 from dagsim.agents.rollouts import EpisodeSteps, choices_of
 
 __all__ = ["Reinforce", "policy_gradient_loss"]
@@ -28,32 +25,12 @@ def policy_gradient_loss(log_p: Tensor, entropy: Tensor, advantages: Tensor, ent
     return -(log_p * advantages).sum() - entropy_weight * entropy.sum()
 
 
-class Reinforce:
+class Reinforce(PolicyGradient[ReinforceConfig]):
     """One step of the gradient per iteration on the whole batch, or one for each ``minibatch``."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, ReinforceConfig)
-        self.config = context.config.algorithm
-        self._context = context
-        self.net = context.net()
-        self.optimizer = torch.optim.Adam(self.net.parameters(), self.config.lr)
-        self.estimator = ADVANTAGES.create(self.config.advantage, context=context, **asdict(self.config))
-
-    def iterate(self, iteration: int, progress: float) -> dict[str, float]:
-        config, context = self.config, self._context
-        seeds = [seed for seed in context.job_seeds(iteration, config.sequences) for _ in range(config.replicas)]
-        episodes = context.rollouts.play(
-            self.net,
-            seeds,
-            context.rng_key(iteration),
-            jobs=context.jobs_at(progress),
-            witness=self.estimator.witness,
-        )
-        metrics = {
-            "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
-            "samples": float(sum(len(steps.choices) for steps in episodes)),
-        }
-        return metrics | self.learn(episodes, progress, context.rng(iteration, 1), context.rng(iteration, 2))
+        super().__init__(context, context.config.algorithm)
 
     def learn(
         self,
@@ -62,7 +39,6 @@ class Reinforce:
         rng: np.random.Generator,
         critic_rng: np.random.Generator,
     ) -> dict[str, float]:
-        """Learn from episodes, the replicas of one job sequence side by side."""
         config, net = self.config, self.net
         store = net.store([each for steps in episodes for each in steps.observations])
         time_s = self._context.time_constant_s(config.discount_jcts, progress)
@@ -94,11 +70,3 @@ class Reinforce:
         order = rng.permutation(rows)
         for begin in range(0, len(order), size):
             yield order[begin : begin + size]
-
-    def state(self) -> dict[str, Any]:
-        return {"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict(), **self.estimator.state()}
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        self.net.load_state_dict(state["net"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.estimator.load(state)

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.agents.config import SacConfig
-from dagsim.agents.d3qn import Duelling, follow
+from dagsim.agents.d3qn import Duelling
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.actor import scoring
+from dagsim.agents.q_learning import follow
 from dagsim.agents.ragged import ObservationBatch, entropy, log_softmax, segment_sum
 from dagsim.agents.replay import Drawn, ReplayBuffer
 from dagsim.agents.returns import discounts, return_rms

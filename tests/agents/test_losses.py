@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dagsim.agents.d3qn import Duelling, follow, q_loss
+from dagsim.agents.d3qn import Duelling, q_loss
 from dagsim.agents.ppo import policy_loss
+from dagsim.agents.q_learning import follow
 from dagsim.agents.ragged import ObservationBatch, entropy, log_softmax, stack
 from dagsim.agents.rainbow import NoisyLinear, projected
 from dagsim.agents.reinforce import policy_gradient_loss
