@@ -13,7 +13,7 @@ from dagsim.traces.hostlists import folded
 from dagsim.traces.nodes.found import FoundNode
 from dagsim.traces.sites import site_gpu
 
-__all__ = ["ImportedCluster", "NodeGroup", "grouped"]
+__all__ = ["HostGroup", "ImportedCluster", "grouped"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _PROFILE = re.compile(r"(.*?)[_.:-]?(\d)g\.(\d{1,3})gb", re.IGNORECASE)
@@ -21,7 +21,7 @@ _UNTYPED = "gpu"
 
 
 @dataclass(frozen=True, slots=True)
-class NodeGroup:
+class HostGroup:
     """Equal nodes."""
 
     name: str
@@ -37,7 +37,7 @@ class NodeGroup:
 class ImportedCluster:
     """The outcome of an import of nodes."""
 
-    groups: list[NodeGroup] = field(default_factory=list)
+    groups: list[HostGroup] = field(default_factory=list)
     gpu_types: dict[str, GpuType] = field(default_factory=dict)
     """Types beside the catalogue's: MIG slots, and those whose figures have to be filled in."""
     unknown: list[str] = field(default_factory=list)
@@ -86,7 +86,7 @@ def grouped(
     for part, names in members.items():
         label = f"{(part.gpu or 'cpu').lower()}-x{part.gpus}" if part.gpu else "cpu"
         alike = sum(group.name.startswith(label) for group in made.groups)
-        made.groups.append(NodeGroup(f"{label}-{alike}" if alike else label, _hosts(names), len(names), *part))
+        made.groups.append(HostGroup(f"{label}-{alike}" if alike else label, _hosts(names), len(names), *part))
     return made
 
 
