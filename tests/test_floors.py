@@ -38,6 +38,7 @@ OWNERS = {
     "gymnasium": "envs",
     "numba": "systems",
     "pydantic": "config",
+    "ray": "experiment/sweep",
     "simpy": "systems/cluster",
     "torch": "agents",
     "typer": "cli",
