@@ -4,6 +4,7 @@ Whatever is slow to import is imported inside the command that needs it.
 """
 
 from dagsim.cli import (
+    capacity,
     cluster,
     compare,
     config,
@@ -18,12 +19,14 @@ from dagsim.cli import (
     trace,
     train,
     tune,
+    why,
     workload,
 )
 from dagsim.cli.app import app, main
 
 __all__ = [
     "app",
+    "capacity",
     "cluster",
     "compare",
     "config",
@@ -39,5 +42,6 @@ __all__ = [
     "trace",
     "train",
     "tune",
+    "why",
     "workload",
 ]

@@ -106,7 +106,7 @@ def observed_table(policy: str, waits: Mapping[str, Any]) -> Grid:
     """Waits on the real cluster against those of a simulation, in all, by tenant and by size (``ObservedWaits``)."""
     sides = ("observed", "simulated")
     others = ("\nmedian", "\np95")
-    heads = ("", "jobs", "observed\nmean", *others, "simulated\nmean", *others, "difference\nof means")
+    heads = ("", "jobs", "observed\nmean", *others, "simulated\nmean", *others, "gap of\nmeans")
     groups = {"all": waits["total"]} | waits["by_size"]
     if len(waits["by_tenant"]) > 1:
         most_first = sorted(waits["by_tenant"].items(), key=lambda group: -group[1]["jobs"])

@@ -25,6 +25,15 @@ class Swept(NamedTuple):
     failures: list[CellFailure]
     left: int
 
+    def raise_failures(self) -> None:
+        """Nothing, if every cell could be run.
+
+        Raises:
+            SimulationError: A cell failed.
+        """
+        if self.failures:
+            raise SimulationError(f"{len(self.failures)} runs failed; the first with {self.failures[0].error}")
+
 
 def check_cells(cells: Sequence[Cell]) -> None:
     """Make what the cells need, and throw it away: every policy once.
