@@ -14,7 +14,7 @@ from typing import Any
 import dagsim
 from dagsim.config.schema import Config, dump_config, plain
 from dagsim.errors import ConfigError
-from dagsim.experiment.agents import is_agent, shipped_agent
+from dagsim.experiment.agents import external_command, is_agent, shipped_agent
 from dagsim.experiment.manifest import file_hash
 from dagsim.experiment.run import experiment_seeds
 from dagsim.experiment.scenario import scenario_of
@@ -89,6 +89,8 @@ def _with_trace(described: Mapping[str, Any], trace: str) -> dict[str, Any]:
 
 def _files(config: Config) -> list[str]:
     """Hashes of the files that the policy consists of: an agent's checkpoint, or a user's own module."""
+    if (command := external_command(config.policy)) is not None:
+        return [_hash(path) for path in map(Path, command[0].split()) if path.is_file()]
     name, params = Spec.parse(config.policy)
     if ":" in name:
         try:
