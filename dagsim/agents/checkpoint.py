@@ -175,7 +175,8 @@ def _feed(total: Any, value: Any) -> None:
     match value:
         case torch.Tensor():
             total.update(f"{value.dtype}{list(value.shape)}".encode())
-            total.update(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+            if value.numel():
+                total.update(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         case Mapping():
             total.update(f"{len(value)}{{".encode())
             for key, each in value.items():

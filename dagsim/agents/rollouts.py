@@ -168,7 +168,8 @@ class ProcessRollouts:
             count, mp_context=get_context("spawn"), initializer=_begin, initargs=(factory,)
         )
         with starting(main=True):
-            self._pool.submit(_nothing)  # all of them start now
+            for _ in range(count):  # each starts a process, as none is idle yet
+                self._pool.submit(_nothing)
 
     def __enter__(self) -> ProcessRollouts:
         return self
