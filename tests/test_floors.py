@@ -17,7 +17,7 @@ ROOT = Path(dagsim.__file__).parent
 
 FLOORS = (
     {"errors", "scalar"},
-    {"files", "registry"},
+    {"files", "processes", "registry"},
     {"model"},
     {"seeds"},
     {"metrics", "workload"},

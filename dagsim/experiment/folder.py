@@ -29,8 +29,8 @@ import os
 import re
 import shlex
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import rmtree
@@ -168,11 +168,7 @@ class RunFolder:
                 f"{self.path}: cannot be resumed: its manifest does not say which policies were to run (made by an "
                 "older dagsim, or by a command that has no --resume); run it anew: the command stands in command.txt"
             )
-        trace = self.manifest["trace"]
-        if trace is not None and (
-            not Path(trace["path"]).exists() or file_hash(Path(trace["path"])) != trace["sha256"]
-        ):
-            raise RunFolderError(f"{self.path}: cannot be resumed: its trace {trace['path']} is gone or has changed")
+        self.check_trace()
         try:
             self.claim()
             self.journal.mend()
@@ -180,6 +176,45 @@ class RunFolder:
             self.mark("running")
         except OSError as error:
             raise _unwritable(self.path, error) from None
+
+    def check_trace(self) -> None:
+        """Refuse to go on with other jobs.
+
+        Raises:
+            RunFolderError: Its trace is gone or has changed since it was begun.
+        """
+        trace = self.manifest["trace"]
+        if trace is not None and (
+            not Path(trace["path"]).exists() or file_hash(Path(trace["path"])) != trace["sha256"]
+        ):
+            raise RunFolderError(f"{self.path}: cannot be resumed: its trace {trace['path']} is gone or has changed")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Its writer for as long as the block runs; where that is stopped or fails, the state says so.
+
+        Raises:
+            RunFolderError: Another process writes to it, or it cannot be written to.
+        """
+        try:
+            self.mark("running")
+            yield
+        except KeyboardInterrupt:
+            self._give_up("interrupted")
+            raise
+        except OSError as error:
+            failure = _unwritable(self.path, error)
+            self._give_up("failed", str(failure))
+            raise failure from None
+        except Exception as error:
+            if self._lock.held:
+                self._give_up("failed", f"{type(error).__name__}: {error}")
+            raise
+
+    def _give_up(self, state: State, error: str | None = None) -> None:
+        with suppress(OSError):
+            self.mark(state, error)
+        self._lock.release()
 
     def mark(self, state: State, error: str | None = None) -> None:
         """Write ``status.json`` anew; ``running`` claims the folder, any other state gives it back.
@@ -239,9 +274,7 @@ class RunFolder:
                 text = f"{self.path}: cannot be written: {getattr(failure, 'strerror', None) or failure}"
                 self.finish("failed", text)
                 raise RunFolderError(text) from None
-            with suppress(OSError):
-                self.mark(state, error)
-            self._lock.release()
+            self._give_up(state, error)
 
     def lines(self) -> list[RunLine]:
         """The finished runs, in order.
