@@ -38,13 +38,13 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from dagsim.config.schema import Config, config_hash, dump_config, load_config
 from dagsim.errors import ConfigError, RunFolderError
+from dagsim.experiment.facts import FACTS, jobs_from
 from dagsim.experiment.journal import Failure, Journal, Metrics, RunLine
 from dagsim.experiment.manifest import READABLE, SCHEMA, file_hash, manifest
 from dagsim.experiment.record import CLOCKED, RunRecord, record_of
 from dagsim.experiment.run import Result, experiment_seeds
 from dagsim.experiment.scenario import scenario_of
 from dagsim.files import Lock, replaced
-from dagsim.model import JobFacts
 from dagsim.model.log import ScheduleLog
 from dagsim.model.schedule import Schedule
 
@@ -297,13 +297,13 @@ class RunFolder:
         path = self.path / "schedules" / f"{number:03d}.json.gz"
         try:
             facts = json.loads(gzip.decompress(path.read_bytes()))
-            if tuple(facts["fields"]) != JobFacts._fields:
+            if tuple(facts["fields"]) != FACTS:
                 raise RunFolderError(f"{path}: of another version (its fields are {', '.join(facts['fields'])})")
-            jobs = [JobFacts._make((*fact[:-1], tuple(fact[-1]))) for fact in facts["jobs"]]
+            jobs = jobs_from(facts)
             seed, ended_s = facts["seed"], facts["ended_s"]
         except RunFolderError:
             raise
-        except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError) as error:
+        except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError) as error:
             raise RunFolderError(f"{path}: not a readable list of jobs ({error})") from None
         log = ScheduleLog.load(path.with_name(f"{number:03d}.npy"))
         return Schedule(scenario_of(self.config).cluster, jobs, log, seed, ended_s=ended_s)
