@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import dagsim
 from dagsim.errors import InputError
@@ -18,6 +19,7 @@ from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.report.page import sections
 from dagsim.report.page.charts import chart_of, distributions
 from dagsim.report.page.chosen import Chosen, choose
+from dagsim.report.page.graphs import graphs
 from dagsim.report.page.learning import learning
 from dagsim.report.page.markup import element, table
 from dagsim.report.page.packing import Packer
@@ -27,7 +29,9 @@ __all__ = ["page", "write_page"]
 
 _STYLES = ("uPlot.min.css", "page.css")
 _CURVES = '<p id="told" class="told" aria-live="polite"></p><div id="curves"></div>'
-_SCRIPTS = ("uPlot.iife.min.js", "gantt.js", "page.js")
+_SCRIPTS = ("uPlot.iife.min.js", "gantt.js", "dag.js", "page.js")
+_MOST_TASKS = 60_000
+"""So many tasks of jobs with graphs are on a page, those of all runs together."""
 
 
 def write_page(folders: Sequence[RunFolder], path: Path) -> Path:
@@ -62,13 +66,14 @@ def page(folders: Sequence[RunFolder]) -> str:
     for run in chosen.drawn:
         schedule = run.folder.schedule(run.number)
         made = made_of[run.line.policy] = columns(schedule)
-        charts.append({"name": run.name, **chart_of(made, schedule, packer)})
+        shapes = graphs(made, schedule, packer, _MOST_TASKS // len(chosen.drawn))
+        charts.append({"name": run.name, **chart_of(made, schedule, packer), "graphs": shapes})
         tables.append(
             _run_section(len(tables), run.name, sections.run_tables(made, run.folder.config.workload.measure))
         )
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
-    return _document(title, _body(title, chosen, folders, "".join(tables)), data)
+    return _document(title, _body(title, chosen, folders, "".join(tables), charts), data)
 
 
 def _of_trainings(folders: Sequence[RunFolder]) -> str:
@@ -95,7 +100,9 @@ def _of_trainings(folders: Sequence[RunFolder]) -> str:
     return _document("Trainings: dagsim report", body, packer.packed({"learning": charts}))
 
 
-def _body(title: str, chosen: Chosen, folders: Sequence[RunFolder], tables: str) -> str:
+def _body(
+    title: str, chosen: Chosen, folders: Sequence[RunFolder], tables: str, charts: Sequence[Mapping[str, Any]]
+) -> str:
     first, *rest = sections.verdict(chosen)
     verdict = element("p", first, class_="verdict") + "".join(element("p", line) for line in rest)
     real = sections.observed(chosen)
@@ -110,6 +117,7 @@ def _body(title: str, chosen: Chosen, folders: Sequence[RunFolder], tables: str)
             _section("Observed and simulated", real) if real else "",
             f'<div class="bar"><label>Run <select id="run">{names}</select></label></div>',
             _static("charts.html"),
+            _static("dag.html") if any(chart["graphs"] for chart in charts) else "",
             _section("Distributions", of_drawn + '<div id="distributions"></div>'),
             f"<section><h2>Jobs</h2>{tables}</section>",
             _section("How to repeat it", sections.repeat(folders)),

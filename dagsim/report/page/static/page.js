@@ -50,10 +50,21 @@
       done();
       return;
     }
-    const filled = value => Object.fromEntries(Object.entries(value).map(([key, each]) => [key, typeof each === "number" && key !== "height" ? views[each] : each]));
-    const runs = facts.runs.map(run => ({...run, nodes: filled(run.nodes), jobs: filled(run.jobs), outages: filled(run.outages),
+    const filled = value => Object.fromEntries(Object.entries(value).map(([key, each]) => [key, typeof each === "number" && key !== "height" && key !== "of" ? views[each] : each]));
+    const runs = facts.runs.map(run => ({...run, nodes: filled(run.nodes), jobs: filled(run.jobs), outages: filled(run.outages), graphs: run.graphs && filled(run.graphs),
       bars: Object.fromEntries(Object.entries(run.bars).map(([key, each]) => [key, typeof each === "number" ? views[each] : each]))}));
     const gantt = new Gantt($("gantt"), $("told"), $("legend"));
+
+    const dag = $("dag") && new Dag($("dag"), $("dag-told"), $("dag-jobs"));
+    function showGraph() {
+      const text = $("dag-job").value.trim();
+      if (text && !dag.find(text)) $("dag-told").textContent = `No job with a graph is called ${text}.`;
+    }
+    if (dag) {
+      $("dag-show").addEventListener("click", showGraph);
+      $("dag-job").addEventListener("change", showGraph);
+      gantt.chosen = job => dag.ofJob(job);
+    }
 
     function choose(place) {
       const run = runs[place];
@@ -62,6 +73,7 @@
       gantt.show(run);
       for (const curve of run.curves) plot($("curves"), curve.title, "time", views[curve.x], curve.series.map(([name, at]) => [name, views[at]]), {unit: curve.unit});
       document.querySelectorAll(".of-run").forEach(each => { each.hidden = each.dataset.run !== String(place); });
+      if (dag) { $("dag-section").hidden = !run.graphs; dag.show(run); }
       $("search").value = "";
     }
 
