@@ -39,8 +39,10 @@ OWNERS = {
     "numba": "systems",
     "pydantic": "config",
     "simpy": "systems/cluster",
+    "starlette": "report/serve",
     "torch": "agents",
     "typer": "cli",
+    "uvicorn": "report/serve",
 }
 """The one part that imports a foreign library."""
 

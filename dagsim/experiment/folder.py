@@ -116,6 +116,17 @@ class RunFolder:
         Raises:
             RunFolderError: It is missing, damaged, of another version, or its configuration was changed afterwards.
         """
+        folder = cls.read(path)
+        folder._tidy()
+        return folder
+
+    @classmethod
+    def read(cls, path: Path) -> RunFolder:
+        """The run folder at ``path`` as it stands: nothing is written, and nobody is kept from writing.
+
+        Raises:
+            RunFolderError: As ``open``.
+        """
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such run folder")
         facts = _read_json(path / "manifest.json")
@@ -130,9 +141,7 @@ class RunFolder:
             raise RunFolderError(f"{path}: its configuration cannot be read:\n{error}") from None
         if file_hash(path / "config.yaml") != facts.get("config_sha256"):
             raise RunFolderError(f"{path / 'config.yaml'}: was changed after the run (its hash is not the manifest's)")
-        folder = cls(path, config, facts)
-        folder._tidy()
-        return folder
+        return cls(path, config, facts)
 
     @property
     def state(self) -> State:
@@ -142,6 +151,11 @@ class RunFolder:
             raise RunFolderError(f"{self.path / 'status.json'}: its state is none of {', '.join(get_args(State))}")
         state: State = status["state"]
         return state
+
+    @property
+    def dead(self) -> bool:
+        """It says that it runs, but nobody holds its lock: its process was killed."""
+        return self.state == "running" and self._lock.is_free()
 
     def claim(self) -> None:
         """Become the one that writes to the folder, until it is marked as ended or this process is gone.
