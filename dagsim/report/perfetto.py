@@ -18,13 +18,13 @@ import numpy as np
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, columns
 from dagsim.metrics.energy import DEFAULT_POWER, PowerModel, watts
+from dagsim.metrics.lanes import bars_of, lanes_of
 from dagsim.metrics.queues import jobs_running, jobs_waiting
 from dagsim.metrics.steps import Steps
 from dagsim.metrics.utilization import gpus_held, gpus_up
 from dagsim.model import Kind
 from dagsim.model.schedule import Schedule
 from dagsim.report.flows import Place, flows
-from dagsim.report.plots.lanes import bars_of, lanes_of
 
 __all__ = ["trace_events", "write_perfetto"]
 
