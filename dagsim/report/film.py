@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["film"]
 
 _FRAMES_PER_S = 12
+_COLOURS = 64
 _ENDINGS = (".gif", ".mp4")
 
 
-def film(schedule: Schedule, path: Path, title: str, frames: int = 90) -> Path:
+def film(schedule: Schedule, path: Path, title: str, frames: int = 90, width: int = 960) -> Path:
     """Write the film of ``schedule`` to ``path`` (.gif, or .mp4 where ffmpeg is installed).
 
     Each frame shows who waits, what every GPU does and how far it is, and queue and use up to then.
@@ -32,7 +33,7 @@ def film(schedule: Schedule, path: Path, title: str, frames: int = 90) -> Path:
         raise InputError(f"{path}: a film is a file {' or '.join(_ENDINGS)}")
     if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
         raise InputError(f"{path}: .mp4 needs the program ffmpeg, which is not installed; .gif needs nothing")
-    images = _frames(schedule, title, frames)
+    images = _frames(schedule, title, frames, width)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         (_write_mp4 if path.suffix == ".mp4" else _write_gif)(images, path)
@@ -41,16 +42,29 @@ def film(schedule: Schedule, path: Path, title: str, frames: int = 90) -> Path:
     return path
 
 
-def _frames(schedule: Schedule, title: str, count: int) -> list[Image]:
+def _frames(schedule: Schedule, title: str, count: int, width: int) -> list[Image]:
     scene = Scene(schedule, title)
     start_s, end_s = scene.span_s
     step_s = (end_s - start_s) / count
-    return [scene.image(start_s + number * step_s, step_s) for number in range(1, count + 1)]
+    images = []
+    for number in range(1, count + 1):
+        image = scene.image(start_s + number * step_s, step_s)
+        images.append(
+            image if width == image.width else image.resize((width, round(width * image.height / image.width)))
+        )
+    return images
 
 
 def _write_gif(images: list[Image], path: Path) -> None:
-    first, *rest = [image.quantize(64) for image in images]
-    first.save(path, save_all=True, append_images=rest, duration=1000 // _FRAMES_PER_S, loop=0)
+    """One palette for all frames, so that what stands still costs nothing."""
+    from PIL import Image
+
+    sample = Image.new("RGB", (images[0].width, images[0].height * 4))
+    for place in range(4):
+        sample.paste(images[(2 * place + 1) * len(images) // 8], (0, place * images[0].height))
+    palette = sample.quantize(_COLOURS)
+    first, *rest = [image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images]
+    first.save(path, save_all=True, append_images=rest, duration=1000 // _FRAMES_PER_S, loop=0, optimize=True)
 
 
 def _write_mp4(images: list[Image], path: Path) -> None:
