@@ -38,13 +38,13 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from dagsim.config.schema import Config, config_hash, dump_config, load_config
 from dagsim.errors import ConfigError, RunFolderError
+from dagsim.experiment.facts import FACTS, jobs_from
 from dagsim.experiment.journal import Failure, Journal, Metrics, RunLine
 from dagsim.experiment.manifest import READABLE, SCHEMA, file_hash, manifest
 from dagsim.experiment.record import CLOCKED, RunRecord, record_of
 from dagsim.experiment.run import Result, experiment_seeds
 from dagsim.experiment.scenario import scenario_of
 from dagsim.files import Lock, replaced
-from dagsim.model import JobFacts
 from dagsim.model.log import ScheduleLog
 from dagsim.model.schedule import Schedule
 
@@ -116,6 +116,17 @@ class RunFolder:
         Raises:
             RunFolderError: It is missing, damaged, of another version, or its configuration was changed afterwards.
         """
+        folder = cls.read(path)
+        folder._tidy()
+        return folder
+
+    @classmethod
+    def read(cls, path: Path) -> RunFolder:
+        """The run folder at ``path`` as it stands: nothing is written, and nobody is kept from writing.
+
+        Raises:
+            RunFolderError: As ``open``.
+        """
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such run folder")
         facts = _read_json(path / "manifest.json")
@@ -130,9 +141,7 @@ class RunFolder:
             raise RunFolderError(f"{path}: its configuration cannot be read:\n{error}") from None
         if file_hash(path / "config.yaml") != facts.get("config_sha256"):
             raise RunFolderError(f"{path / 'config.yaml'}: was changed after the run (its hash is not the manifest's)")
-        folder = cls(path, config, facts)
-        folder._tidy()
-        return folder
+        return cls(path, config, facts)
 
     @property
     def state(self) -> State:
@@ -142,6 +151,11 @@ class RunFolder:
             raise RunFolderError(f"{self.path / 'status.json'}: its state is none of {', '.join(get_args(State))}")
         state: State = status["state"]
         return state
+
+    @property
+    def dead(self) -> bool:
+        """It says that it runs, but nobody holds its lock: its process was killed."""
+        return self.state == "running" and self._lock.is_free()
 
     def claim(self) -> None:
         """Become the one that writes to the folder, until it is marked as ended or this process is gone.
@@ -330,13 +344,13 @@ class RunFolder:
         path = self.path / "schedules" / f"{number:03d}.json.gz"
         try:
             facts = json.loads(gzip.decompress(path.read_bytes()))
-            if tuple(facts["fields"]) != JobFacts._fields:
+            if tuple(facts["fields"]) != FACTS:
                 raise RunFolderError(f"{path}: of another version (its fields are {', '.join(facts['fields'])})")
-            jobs = [JobFacts._make((*fact[:-1], tuple(fact[-1]))) for fact in facts["jobs"]]
+            jobs = jobs_from(facts)
             seed, ended_s = facts["seed"], facts["ended_s"]
         except RunFolderError:
             raise
-        except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError) as error:
+        except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError) as error:
             raise RunFolderError(f"{path}: not a readable list of jobs ({error})") from None
         log = ScheduleLog.load(path.with_name(f"{number:03d}.npy"))
         return Schedule(scenario_of(self.config).cluster, jobs, log, seed, ended_s=ended_s)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 from typing import Any, NamedTuple
 
+from dagsim.experiment.facts import jobs_text
 from dagsim.experiment.run import Result
 from dagsim.metrics import jobs_table, runs_table, to_csv
-from dagsim.model import JobFacts
 from dagsim.model.schedule import Schedule
 
 __all__ = ["CLOCKED", "TABLES", "RunRecord", "record_of"]
@@ -77,8 +76,7 @@ def _log(schedule: Schedule) -> bytes:
 
 
 def _jobs(schedule: Schedule) -> bytes:
-    facts = {"fields": JobFacts._fields, "seed": schedule.seed, "ended_s": schedule.ended_s, "jobs": schedule.jobs}
-    return _packed(json.dumps(facts))
+    return _packed(jobs_text(schedule))
 
 
 def _packed(text: str) -> bytes:

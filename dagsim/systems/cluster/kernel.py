@@ -303,6 +303,7 @@ class ClusterKernel:
                 gpu_s,
                 gpus_most,
                 graph.names,
+                parents,
             )
         )
         schedule.log.pack()
