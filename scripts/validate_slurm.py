@@ -25,7 +25,7 @@ import json
 import re
 import sys
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
@@ -34,18 +34,10 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from dagsim.errors import DagsimError, TraceError
-from dagsim.systems.cluster.policies.fair.multifactor import (
-    Account,
-    Factors,
-    ShareTree,
-    Weights,
-    age,
-    billing,
-    decay_per_second,
-    job_size,
-    total,
-    truncated,
-)
+from dagsim.model import NodePartition, Qos, QueueNode, QueueTree
+from dagsim.systems.cluster.policies.fair.multifactor import Factors, Weights, truncated
+from dagsim.systems.cluster.policies.production.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
+from dagsim.traces.hostlists import hosts
 from dagsim.traces.nodes import FoundNode, read_nodes
 from dagsim.traces.report import ReadReport
 from dagsim.traces.slurm.fields import array_tasks, duration_s, memory_gb, resources
@@ -77,71 +69,79 @@ def accounting(folder: Path) -> dict[str, Any]:
     return {"jobs": len(jobs), "attempts": attempts, "attempt_gpu_seconds": gpu_seconds, "never_ran": never_ran}
 
 
-class _Job(NamedTuple):
-    """A job of ``golden_priorities.csv``."""
-
-    user: str
-    submit_s: float
-    eligible_s: float | None
-    start_s: float | None
-    end_s: float | None
-    rate: float
-
-
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What ``slurm.conf`` and the accounting data base say."""
+    """The configuration of the run: ``slurm.conf`` and the accounting data base."""
 
     said: Mapping[str, str]
-    partitions: Mapping[str, Mapping[str, str]]
+    queues: QueueTree
+    capacity: Capacity
     nodes: Sequence[FoundNode]
-    accounts: Sequence[Account]
     users: Mapping[str, str]
-    """The node of the tree by user."""
-    qos: Mapping[str, float]
-    assoc: Mapping[str, float]
+    """The association of each user."""
+    associations: Mapping[str, float]
+    """Priorities by association."""
 
     @property
-    def flags(self) -> str:
-        return self.said.get("PriorityFlags", "")
-
-    @property
-    def weights(self) -> Weights:
+    def settings(self) -> PrioritySettings:
+        """The keys that begin with Priority."""
+        said, flags = self.said, self.said.get("PriorityFlags", "").split(",")
         names = {"age": "Age", "assoc": "Assoc", "fair_share": "Fairshare", "job_size": "JobSize"}
         names |= {"partition": "Partition", "qos": "QOS"}
-        tres = [each.partition("=") for each in self.said.get("PriorityWeightTRES", "").split(",") if each]
-        known = {ours: float(self.said.get(f"PriorityWeight{name}", 0)) for ours, name in names.items()}
-        return Weights(**known, tres={name.lower(): float(weight) for name, _, weight in tres})
+        tres = [each.partition("=") for each in said.get("PriorityWeightTRES", "").split(",") if each]
+        known = {ours: float(said.get(f"PriorityWeight{name}", 0)) for ours, name in names.items()}
+        return PrioritySettings(
+            Weights(**known, tres={_resource(name): float(weight) for name, _, weight in tres}),
+            max_age_s=_seconds(said.get("PriorityMaxAge", "7-0"), "PriorityMaxAge"),
+            half_life_s=_seconds(said.get("PriorityDecayHalfLife", "7-0"), "PriorityDecayHalfLife"),
+            calc_period_s=60.0 * float(said.get("PriorityCalcPeriod", 5)),
+            fair_share="classic" if "NO_FAIR_TREE" in flags else "tree",
+            damping=float(said.get("FairShareDampeningFactor", 1)),
+            favor_small=said.get("PriorityFavorSmall", "NO").upper() == "YES",
+            relative_size="SMALL_RELATIVE_TO_TIME" in flags,
+            max_tres="MAX_TRES" in flags,
+            accrue_always="ACCRUE_ALWAYS" in flags,
+        )
+
+
+def _seconds(text: str, name: str) -> float:
+    return duration_s(f"{text}:00:00" if re.fullmatch(r"\d+-\d+", text) else text, name) or 0.0
+
+
+def _resource(name: str) -> str:
+    """The name here of a resource of Slurm's."""
+    known = {"cpu": "cpus", "mem": "memory_gb", "gres/gpu": "gpus"}
+    if name.lower() not in known:
+        raise TraceError(f"slurm.conf weighs {name!r}; only {', '.join(known)} are known here")
+    return known[name.lower()]
 
 
 def priorities(folder: Path) -> dict[str, Any]:
-    """Every priority that slurmctld logged, computed anew from the configuration and the times of jobs."""
+    """Every priority that slurmctld logged, computed anew by the policy's own code from the times of jobs."""
     site = _site(folder)
     with (folder / "golden_priorities.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    shares = dict(_shares(folder, site, _jobs(rows, site), max(float(row["epoch"]) for row in rows)))
-    classic = "NO_FAIR_TREE" in site.flags
+        rows = sorted(csv.DictReader(file), key=lambda row: float(row["epoch"]))
+    book = PriorityBook(site.settings, site.queues, site.capacity, _began_s(folder), site.associations)
+    events = _events(rows, site)
+    weights, classic = book.settings.weights, book.settings.fair_share == "classic"
     worst = worst_classic = 0.0
-    wrong = 0
+    wrong, at = 0, 0
     for row in rows:
-        factors, tres = _factors(row, site), _tres(row, site)
-        past = [moment for moment in shares if moment <= float(row["epoch"])]
-        share = shares[max(past)][site.users[row["user"]]] if past else 1.0 if classic else 0.0
-        logged = Factors(*(float(row[f"{name}_f"]) for name in _LOGGED))
-        weights = site.weights
-        differing = {
-            name: abs(own - there)
-            for name, own, there in zip(Factors._fields, factors, logged, strict=True)
-            if getattr(weights, name) and name != "fair_share"
-        }
-        apart = abs(share - logged.fair_share)
-        worst = max(worst, *differing.values(), 0.0 if classic else apart)
-        worst_classic = max(worst_classic, apart if classic else 0.0)
-        own = total(
-            factors._replace(fair_share=logged.fair_share if classic else share), weights, tres, float(row["nice"])
-        )
-        there = float(row["total_logged"])
-        wrong += truncated(own) != truncated(there) and abs(own - there) > _SLACK
+        now = float(row["epoch"])
+        while at < len(events) and events[at][0] <= now:
+            moment, ends, number, asked = events[at]
+            book.end(number, moment) if ends else book.begin(number, asked, moment)
+            at += 1
+        book.calculate(now)
+        asked = _asked(row, site)
+        own, logged = book.factors(asked, now), Factors(*(float(row[f"{name}_f"]) for name in _LOGGED))
+        apart = abs(own.fair_share - logged.fair_share)
+        if classic:
+            worst_classic, own = max(worst_classic, apart), own._replace(fair_share=logged.fair_share)
+        differing = [abs(getattr(own, name) - getattr(logged, name)) for name in own._fields if getattr(weights, name)]
+        worst = max([worst, *differing])
+        total, there = book.total(asked, own), float(row["total_logged"])
+        wrong += truncated(total) != truncated(there) and abs(total - there) > _SLACK
     found = {"rows": len(rows), "worst_factor": worst, "wrong_totals": wrong}
     return found | ({"worst_classic_fair_share": worst_classic} if classic else {})
 
@@ -149,80 +149,49 @@ def priorities(folder: Path) -> dict[str, Any]:
 _LOGGED = ("age", "assoc", "fairshare", "jobsize", "partition", "qos")
 
 
-def _factors(row: Mapping[str, str], site: _Site) -> Factors:
-    """All factors but fair share, which is of the last round."""
-    since = row["submit"] if "ACCRUE_ALWAYS" in site.flags else row["eligible"]
-    waited_s = float(row["epoch"]) - float(since) if since not in ("", "None") else 0.0
-    parts = {name: float(said.get("PriorityJobFactor", 1)) for name, said in site.partitions.items()}
-    return Factors(
-        age(waited_s, duration_s(site.said["PriorityMaxAge"], "PriorityMaxAge") or 0.0),
-        site.assoc.get(row["user"], 0.0) / (max(site.assoc.values(), default=0.0) or 1.0),
-        0.0,
-        job_size(
-            float(row["nodes"]),
-            float(row["cpus"]),
-            len(site.nodes),
-            sum(node.cpus for node in site.nodes),
-            float(row["limit_min"]),
-            small=site.said.get("PriorityFavorSmall", "NO").upper() == "YES",
-            relative="SMALL_RELATIVE_TO_TIME" in site.flags,
-        ),
-        parts[row["partition"]] / max(parts.values()),
-        site.qos.get(row["qos"], 0.0) / (max(site.qos.values(), default=0.0) or 1.0),
+def _events(rows: Sequence[Mapping[str, str]], site: _Site) -> list[tuple[float, bool, int, Asked]]:
+    """Starts and ends of the jobs, in order; of one instant starts first, so that a job of no length ends."""
+    jobs = {row["job"]: row for row in rows}
+    found = []
+    for number, (_, row) in enumerate(jobs.items()):
+        start_s, end_s = (_moment(row[name]) for name in ("start", "end"))
+        if start_s is not None:
+            found.append((start_s, False, number, _asked(row, site)))
+            if end_s is not None:
+                found.append((end_s, True, number, _asked(row, site)))
+    return sorted(found, key=lambda event: event[:3])
+
+
+def _asked(row: Mapping[str, str], site: _Site) -> Asked:
+    if row["user"] not in site.users:
+        raise TraceError(f"job {row['job']} is of the user {row['user']!r}, whom sshare.txt does not list")
+    return Asked(
+        site.users[row["user"]],
+        row["partition"],
+        row["qos"],
+        float(row["submit"]),
+        _moment(row["eligible"]),
+        float(row["nodes"]),
+        float(row["cpus"]),
+        float(row["mem_mb"]) / 1024,
+        float(row["gpus"]),
+        60 * float(row["limit_min"]),
+        float(row["nice"]),
     )
 
 
-def _tres(row: Mapping[str, str], site: _Site) -> dict[str, float]:
-    gpus = sum(count for node in site.nodes for _, count in node.gpus)
-    return {
-        "cpu": float(row["cpus"]) / sum(node.cpus for node in site.nodes),
-        "mem": float(row["mem_mb"]) / 1024 / sum(node.memory_gb for node in site.nodes),
-        "gres/gpu": float(row["gpus"]) / gpus if gpus else 0.0,
-    }
+def _moment(text: str) -> float | None:
+    return None if text in ("", "None", "Unknown") else float(text)
 
 
-def _jobs(rows: Sequence[Mapping[str, str]], site: _Site) -> list[_Job]:
-    """Each job once, with what a second of it costs."""
-    jobs = {}
-    for row in rows:
-        moments = [float(row[name]) if row[name] not in ("", "None") else None for name in _MOMENTS]
-        amounts = {"cpu": float(row["cpus"]), "mem": float(row["mem_mb"]) / 1024, "gres/gpu": float(row["gpus"])}
-        said = site.partitions[row["partition"]].get("TRESBillingWeights", "").strip('"')
-        pairs = [each.partition("=") for each in said.split(",") if each]
-        weights = {name.lower(): _billed(name, weight) for name, _, weight in pairs}
-        rate = billing(amounts, weights, largest="MAX_TRES" in site.flags)
-        jobs[row["job"]] = _Job(site.users[row["user"]], float(row["submit"]), *moments, rate)
-    return list(jobs.values())
-
-
-_MOMENTS = ("eligible", "start", "end")
-
-
-def _billed(name: str, weight: str) -> float:
-    """The weight of a resource; memory has a unit, and is counted in GB."""
-    number = float(weight.rstrip("KMGTPkmgtp"))
-    return number / memory_gb(f"1{weight[-1]}") if name.lower() == "mem" and weight[-1].isalpha() else number
-
-
-def _shares(
-    folder: Path, site: _Site, jobs: Sequence[_Job], until_s: float
-) -> Iterator[tuple[float, dict[str, float]]]:
-    """The fair share of each user at each instant at which slurmctld computed it."""
-    half_life_s = duration_s(site.said["PriorityDecayHalfLife"], "PriorityDecayHalfLife") or 0.0
-    tree = ShareTree(site.accounts, decay_per_second(half_life_s))
-    period_s = 60.0 * float(site.said.get("PriorityCalcPeriod", 5))
-    before_s = _began_s(folder)
-    while (now_s := before_s + period_s) <= until_s + 1:
-        for job in sorted((job for job in jobs if job.end_s is not None), key=lambda job: job.end_s or 0.0):
-            if before_s < (job.end_s or 0.0) <= now_s:  # at its end the rest is added, and nothing decays
-                tree.charge(job.user, job.rate, (job.end_s or 0.0) - max(before_s, job.start_s or 0.0))
-        tree.pass_time(now_s - before_s)
-        for job in jobs:
-            if job.start_s is not None and job.start_s <= now_s and (job.end_s is None or job.end_s > now_s):
-                tree.charge(job.user, job.rate, now_s - max(before_s, job.start_s))
-        damping = float(site.said.get("FairShareDampeningFactor", 1))
-        yield now_s, tree.classic(damping) if "NO_FAIR_TREE" in site.flags else tree.fair_tree()
-        before_s = now_s
+def _billed(weights: str) -> dict[str, float]:
+    """TRESBillingWeights; memory has a unit, and is counted in GB."""
+    found = {}
+    for name, _, weight in [each.partition("=") for each in weights.strip('"').split(",") if each]:
+        number = float(weight.rstrip("KMGTPkmgtp"))
+        unit = name.lower() == "mem" and weight[-1].isalpha()
+        found[_resource(name)] = number / memory_gb(f"1{weight[-1]}") if unit else number
+    return found
 
 
 def _began_s(folder: Path) -> float:
@@ -236,47 +205,77 @@ def _began_s(folder: Path) -> float:
 
 def _site(folder: Path) -> _Site:
     said: dict[str, str] = {}
-    partitions: dict[str, dict[str, str]] = {}
+    partitions = []
     for line in (folder / "slurm.conf").read_text(encoding="utf-8").splitlines():
         if line.startswith("PartitionName="):
-            pairs = dict(word.split("=", 1) for word in _WORDS.findall(line) if "=" in word)
-            partitions[pairs["PartitionName"]] = pairs
+            partitions.append(_partition(dict(word.split("=", 1) for word in _WORDS.findall(line) if "=" in word)))
         elif "=" in line and not line.startswith(("#", "NodeName=")):
             key, _, value = line.partition("=")
             said[key.strip()] = value.strip()
-    accounts, users = _accounts(folder)
+    partitions.sort(key=lambda each: not each[0])
+    tree, users = _accounts(folder)
+    qos = [Qos(row["Name"], float(row["Priority"] or 0)) for row in _table(folder / "sacctmgr-qos.txt")]
+    nodes = read_nodes(Source(folder / "scontrol-show-nodes.txt"))
+    amounts = [sum(node.cpus for node in nodes), sum(node.memory_gb for node in nodes)]
+    rows = [row for row in _table(folder / "sacctmgr-assoc.txt") if row.get("Priority") and row.get("User")]
     return _Site(
         said,
-        partitions,
-        read_nodes(Source(folder / "scontrol-show-nodes.txt")),
-        accounts,
+        QueueTree(tree, tuple([each for _, each in partitions]), tuple(qos)),
+        Capacity(len(nodes), *amounts, sum(count for node in nodes for _, count in node.gpus)),
+        nodes,
         users,
-        {row["Name"]: float(row["Priority"] or 0) for row in _table(folder / "sacctmgr-qos.txt")},
-        {row["User"]: float(row["Priority"]) for row in _table(folder / "sacctmgr-assoc.txt") if row.get("Priority")},
+        {users[row["User"]]: float(row["Priority"]) for row in rows if row["User"] in users},
     )
 
 
-def _accounts(folder: Path) -> tuple[list[Account], dict[str, str]]:
-    """The tree of ``sshare``, told by how far names are indented, and the node of each user."""
-    accounts: list[Account] = []
+def _partition(said: Mapping[str, str]) -> tuple[bool, NodePartition]:
+    """A partition, and whether it is the default."""
+    return said.get("Default", "NO").upper() == "YES", NodePartition(
+        said["PartitionName"],
+        hosts(said["Nodes"]) if said.get("Nodes", "ALL").upper() != "ALL" else (),
+        float(said.get("PriorityJobFactor", 1)),
+        int(said.get("PriorityTier", 1)),
+        _minutes_s(said.get("MaxTime")),
+        _minutes_s(said.get("DefaultTime")),
+        said.get("OverSubscribe", "").upper() == "EXCLUSIVE",
+        _billed(said.get("TRESBillingWeights", "")),
+    )
+
+
+def _minutes_s(text: str | None) -> float | None:
+    if text is None or text.upper() in ("UNLIMITED", "INFINITE"):
+        return None
+    return 60.0 * float(text) if text.isdigit() else _seconds(text, "MaxTime")
+
+
+def _accounts(folder: Path) -> tuple[tuple[QueueNode, ...], dict[str, str]]:
+    """The tree of ``sshare``, told by how far names are indented, and the association of each user."""
+    below: dict[str, list[str]] = {}
+    shares: dict[str, float] = {}
+    members: dict[str, dict[str, float]] = {}
     users: dict[str, str] = {}
     above: list[tuple[int, str]] = []
     for row in _table(folder / "sshare.txt"):
         name, user = row["Account"].strip(), row["User"]
         depth = len(row["Account"]) - len(row["Account"].lstrip())
         if name == "root" and not user:
-            accounts.append(Account("root", None, 1.0))
             above = [(-1, "root")]
+            continue
+        if user:
+            users[user] = f"{name}/{user}"
+            members.setdefault(name, {})[user] = float(row["RawShares"])
             continue
         while above[-1][0] >= depth:
             above.pop()
-        node = f"{name}/{user}" if user else name
-        accounts.append(Account(node, above[-1][1], float(row["RawShares"]), bool(user)))
-        if user:
-            users[user] = node
-        else:
-            above.append((depth, name))
-    return accounts, users
+        below.setdefault(above[-1][1], []).append(name)
+        shares[name] = float(row["RawShares"])
+        above.append((depth, name))
+
+    def made(name: str) -> QueueNode:
+        children = tuple([made(child) for child in below.get(name, ())])
+        return QueueNode(name, shares[name], users=members.get(name, {}), children=children)
+
+    return tuple([made(name) for name in below.get("root", ())]), users
 
 
 def _table(path: Path) -> list[dict[str, str]]:
