@@ -96,6 +96,7 @@ class SlurmMultifactor:
         kill: str = "partition",
         over_time_s: float = 0.0,
         gangs: str = "packed",
+        settings: PrioritySettings | None = None,
     ) -> None:
         given = {"order": order, "preempt": preempt, "kill": kill, "bf_ties": bf_ties, "gangs": gangs}
         for name, value in given.items():
@@ -111,7 +112,7 @@ class SlurmMultifactor:
                 raise ConfigError(f"slurm-multifactor: {name} must be 0 or more, got {number!r}")
         tres = {"gpus": tres_gpus, "cpus": tres_cpus, "memory_gb": tres_memory}
         weights = Weights(age, assoc, fair_share, job_size, partition, qos, tres)
-        self._settings = PrioritySettings(
+        self._settings = settings or PrioritySettings(
             weights,
             max_age_s,
             half_life_s,
@@ -132,8 +133,8 @@ class SlurmMultifactor:
         self._kill, self._over_s = kill, over_time_s
         self._distinct = gangs == "distinct"
         self._now = inf
-        self.started_by: dict[str, int] = {"main": 0, "backfill": 0}
-        """Starts so far, by which of the two made them."""
+        self.latest = "main"
+        """Who made the latest start: the main loop, or ``backfill``."""
 
     # What it is told.
 
@@ -321,7 +322,7 @@ class SlurmMultifactor:
                 blocked |= rules.nodes[part.name]
                 at += 1
                 continue
-            self.started_by["main"] += 1
+            self.latest = "main"
             yield Start(task, placement)
 
     def _backfill(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
@@ -346,7 +347,7 @@ class SlurmMultifactor:
                 self._reserve(task, plan)
                 at += 1
                 continue
-            self.started_by["backfill"] += 1
+            self.latest = "backfill"
             latest = max(self._runs, default=-1)
             yield Start(task, placement)
             for run in [run for run in self._runs if run > latest]:
