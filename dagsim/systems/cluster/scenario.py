@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from dagsim.metrics.observed import observed_against_simulated
-from dagsim.model import Cluster, Job
+from dagsim.model import Cluster, Job, QueueTree
 from dagsim.registry import Registry
 from dagsim.systems.cluster.codecs import CODECS
 from dagsim.systems.cluster.jobs import JobStream
@@ -80,6 +80,7 @@ class ClusterScenario:
     estimates: Estimates = field(default_factory=Estimates)
     admission: bool = False
     outages: bool = False
+    queues: QueueTree | None = None
     _sequences: _Sequences = field(default_factory=_Sequences, init=False, repr=False, compare=False)
 
     @property
@@ -118,6 +119,7 @@ class ClusterScenario:
             estimates=self.estimates,
             observers=observers,
             admission=self.admission,
+            queues=self.queues,
             seed=seed,
         )
 

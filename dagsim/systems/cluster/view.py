@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from dagsim.model import Cluster, Decision, GpuType, Placement
+from dagsim.model import Cluster, Decision, GpuType, Placement, QueueTree
 from dagsim.systems.cluster.expected_free import ExpectedFree
 from dagsim.systems.cluster.nodes import ClusterState
 from dagsim.systems.cluster.state import Frontier, JobState, Key, Queue, TaskState, TypedKey, TypedQueue
@@ -57,6 +57,11 @@ class ClusterView:
     def cluster(self) -> Cluster:
         """The cluster as configured."""
         return self._simulation.schedule.cluster
+
+    @property
+    def queues(self) -> QueueTree | None:
+        """The queues as configured, if there are any."""
+        return self._simulation.queues
 
     @property
     def machines(self) -> ClusterState:
@@ -152,6 +157,11 @@ class ClusterView:
             if placement is not None and (left := machines.list[placement[0].node].idle) < idle:
                 best, seconds, idle = placement, task.seconds[type_], left
         return best
+
+    def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
+        """The seconds that the task's user claimed an instance to take (its time limit), by type; ``None`` if its user
+        claimed nothing."""
+        return self._simulation.claimed_s(task)
 
     def stream(self, name: str) -> np.random.Generator:
         """The named random stream of this simulation, for policies that draw."""
