@@ -17,6 +17,7 @@ from dagsim.cli import (
     trace,
     train,
     tune,
+    warm,
     workload,
 )
 from dagsim.cli.app import app, main
@@ -37,5 +38,6 @@ __all__ = [
     "trace",
     "train",
     "tune",
+    "warm",
     "workload",
 ]
