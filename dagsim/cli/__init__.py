@@ -18,6 +18,7 @@ from dagsim.cli import (
     trace,
     train,
     tune,
+    warm,
     workload,
 )
 from dagsim.cli.app import app, main
@@ -39,5 +40,6 @@ __all__ = [
     "trace",
     "train",
     "tune",
+    "warm",
     "workload",
 ]

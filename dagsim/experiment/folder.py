@@ -3,7 +3,7 @@
     results/20261120T193000Z-eval-sjf-s0-3fa9c1/
     ├── config.yaml       the whole configuration; `dagsim eval --config` of it writes the same tables, byte for byte
     ├── command.txt       the command that was given
-    ├── manifest.json     versions, commit, platform, seeds, hashes of configuration and trace
+    ├── manifest.json     versions, commit, platform, seeds, hashes of configuration and trace, engine
     ├── status.json       running, done, failed or interrupted; replaced as a whole, never half written
     ├── lock             held by the process that writes
     ├── runs.jsonl        one line per policy and seed: every metric, and where its rows in the tables end
@@ -47,6 +47,7 @@ from dagsim.experiment.scenario import scenario_of
 from dagsim.files import Lock, replaced
 from dagsim.model.log import ScheduleLog
 from dagsim.model.schedule import Schedule
+from dagsim.systems.cluster.engine import EngineUse
 
 __all__ = ["RunFolder", "RunLine", "State"]
 
@@ -282,6 +283,7 @@ class RunFolder:
         """
         try:
             _write(self.path / "summary.json", _json(summary_of(self.lines())))
+            self._note_engine()
             self.mark(state, error)
         except (OSError, RunFolderError) as failure:
             if state == "done":
@@ -289,6 +291,13 @@ class RunFolder:
                 self.finish("failed", text)
                 raise RunFolderError(text) from None
             self._give_up(state, error)
+
+    def _note_engine(self) -> None:
+        """Say in the manifest which engine was used, and why."""
+        used = self.journal.engines()
+        if used:
+            self.manifest["engine"] = engine_of(used)
+            _write(self.path / "manifest.json", _json(self.manifest))
 
     def lines(self) -> list[RunLine]:
         """The finished runs, in order.
@@ -354,6 +363,23 @@ class RunFolder:
             raise RunFolderError(f"{path}: not a readable list of jobs ({error})") from None
         log = ScheduleLog.load(path.with_name(f"{number:03d}.npy"))
         return Schedule(scenario_of(self.config).cluster, jobs, log, seed, ended_s=ended_s)
+
+
+def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
+    """The engines by policy as one entry of a manifest: what was asked for, what was used, and why."""
+    asked = next(iter(used.values())).asked
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for policy, use in used.items():
+        reasons.setdefault((use.used, use.reason), []).append(policy)
+    if len(reasons) == 1:
+        ((engine, reason),) = reasons
+        return {"asked": asked, "used": engine, "reason": reason}
+    told = [f"{engine} for {', '.join(policies)}: {reason}" for (engine, reason), policies in reasons.items()]
+    return {
+        "asked": asked,
+        "used": ", ".join(dict.fromkeys(each.used for each in used.values())),
+        "reason": "; ".join(told),
+    }
 
 
 def summary_of(lines: Iterable[RunLine]) -> dict[str, dict[str, Any]]:

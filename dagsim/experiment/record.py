@@ -46,6 +46,7 @@ def record_of(result: Result) -> RunRecord:
         "wall_s": result.wall_s,
         "decision_s": schedule.decision_s,
         "decisions": schedule.decisions,
+        **({} if result.engine is None else {"engine": result.engine._asdict()}),
         CLOCKED: metrics.pop(CLOCKED),
     }
     tables = [_csv(who, table) for table in (jobs_table(schedule), runs_table(schedule))]
