@@ -40,6 +40,7 @@ OWNERS = {
     "gymnasium": "envs",
     "numba": "systems",
     "pydantic": "config",
+    "ray": "experiment/sweep",
     "simpy": "systems/cluster",
     "starlette": "report/serve",
     "torch": "agents",

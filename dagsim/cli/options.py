@@ -20,6 +20,8 @@ __all__ = [
     "Experiment",
     "Jobs",
     "Json",
+    "Name",
+    "On",
     "Out",
     "Output",
     "Plots",
@@ -75,6 +77,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes (default: the cores); the results are the same with any number.")
+]
+Name = Annotated[str | None, typer.Option(metavar="NAME", help="Call it so, in tables and in the name of its folder.")]
+On = Annotated[
+    str, typer.Option(metavar="WHERE", help="local, local:N processes, ray or ray://HOST:PORT (dagsim list executors).")
 ]
 Resume = Annotated[
     Path | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped, as it was configured.")

@@ -111,6 +111,47 @@ class RunFolder:
         return folder
 
     @classmethod
+    def claimed(
+        cls,
+        root: Path,
+        name: str,
+        command: str,
+        config: Config,
+        *,
+        argv: Sequence[str],
+        seeds: Sequence[int],
+        policies: Sequence[str],
+        plan: Mapping[str, Any],
+    ) -> RunFolder:
+        """The folder called ``name`` below ``root``, new or as ``command`` left it, to write to; its state is
+        ``running``. What summed it up before is gone.
+
+        Raises:
+            RunFolderError: It is of another command, or another process writes to it.
+            OSError: It cannot be written.
+        """
+        path = root / _slug(name, 80)
+        before = _read_json(path / "manifest.json") if (path / "manifest.json").exists() else None
+        if path.exists() and before is None and any(path.iterdir()) and not (path / "lock").exists():
+            raise RunFolderError(f"{path}: is there already, and is no run folder; --out or --name names another place")
+        if before is not None and before.get("command") != command:
+            raise RunFolderError(f"{path}: is of dagsim {before.get('command')}; --name or --out names another place")
+        path.mkdir(parents=True, exist_ok=True)
+        created = datetime.now(UTC)
+        facts = manifest(command, created, config_hash(config), tuple(seeds), config.trace_path())
+        facts |= {"policies": list(policies), "plan": dict(plan)}
+        facts["created"] = facts["created"] if before is None else before["created"]
+        folder = cls(path, config, facts)
+        folder.claim()
+        for old in ("runs.jsonl", "timing.jsonl", "summary.json"):
+            (path / old).unlink(missing_ok=True)
+        _write(path / "config.yaml", dump_config(config))
+        _write(path / "command.txt", shlex.join(argv) + "\n")
+        folder.mark("running")
+        _write(path / "manifest.json", _json(facts))
+        return folder
+
+    @classmethod
     def open(cls, path: Path) -> RunFolder:
         """The run folder at ``path``. Where its process was killed, what that left unfinished is cut off.
 
@@ -417,8 +458,8 @@ def _renamed(folder: Path, wanted: Path) -> Path:
         number += 1
 
 
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")[:40] or "run"
+def _slug(text: str, most: int = 40) -> str:
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[:most] or "run"
 
 
 def _json(value: object) -> str:
