@@ -58,7 +58,11 @@ def experiment(
     """
     from dagsim.config.schema import Setting
 
-    settings = [*more, *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision)]
+    engine = None if what.engine is None else what.engine.value
+    settings = [
+        *more,
+        *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision, engine=engine),
+    ]
     if what.measure is not None:
         from dagsim.workload.measure import parse_measure
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 from typing import Any, NamedTuple
 
+from dagsim.experiment.facts import jobs_text
 from dagsim.experiment.run import Result
 from dagsim.metrics import jobs_table, runs_table, to_csv
-from dagsim.model import JobFacts
 from dagsim.model.schedule import Schedule
 
 __all__ = ["CLOCKED", "TABLES", "RunRecord", "lines_of", "record_of"]
@@ -64,6 +63,7 @@ def lines_of(result: Result) -> tuple[dict[str, Any], dict[str, Any]]:
         "wall_s": result.wall_s,
         "decision_s": schedule.decision_s,
         "decisions": schedule.decisions,
+        **({} if result.engine is None else {"engine": result.engine._asdict()}),
         CLOCKED: metrics.pop(CLOCKED),
     }
     return who | {"workload": dict(result.workload), "metrics": metrics}, who | timing
@@ -84,8 +84,7 @@ def _log(schedule: Schedule) -> bytes:
 
 
 def _jobs(schedule: Schedule) -> bytes:
-    facts = {"fields": JobFacts._fields, "seed": schedule.seed, "ended_s": schedule.ended_s, "jobs": schedule.jobs}
-    return _packed(json.dumps(facts))
+    return _packed(jobs_text(schedule))
 
 
 def _packed(text: str) -> bytes:

@@ -55,6 +55,7 @@ _IF_ANY = (
     "rejected_too_large",
     "rejected_no_such_gpu",
     "rejected_by_policy",
+    "jobs_killed",
     "preemptions",
     "failures",
     "node_failures",
