@@ -25,7 +25,7 @@ __all__ = ["Cell", "cells_of", "code_digest"]
 
 _SIMULATES = ("model", "workload", "traces", "systems", "metrics", "seeds.py", "experiment/record.py")
 """The parts of dagsim that the numbers of a cell come from."""
-_NOT_THE_CELL = ("policy", "precision", "seed", "seeds", "train")
+_NOT_THE_CELL = ("engine", "policy", "precision", "seed", "seeds", "train")
 """Keys of the configuration that do not change what one cell gives, or stand in it apart."""
 _ID = 16
 """Hexadecimal digits of an id: among a million cells two are alike once in 10^7 sweeps."""
