@@ -29,8 +29,40 @@ def test_the_longest_wait_comes_first_with_what_happened_meanwhile() -> None:
         (Kind.COMPLETED, 33.0, 1, -1, -1, -1, 0, 0, 0.0),
     ]:
         schedule.log.append(row)
-    # wide: 18 s before its first run and 3 s after; of 36 GPU-seconds meanwhile 16 + 10 were held
+    # wide: 18 s before its first run and 3 s after; of 36 GPU-seconds meanwhile 16 + 10 were held, and never were both
+    # GPUs free; small came later and went first
+    why = "fewer than 2 GPUs free for 100 % of the time before; 1 later job started first; stopped once"
     assert list(worst_waits(columns(schedule)).rows) == [
-        ("wide", "-", "2", "21", "18", "1", "1", "72 %"),
-        ("small", "-", "1", "6", "6", "0", "0", "100 %"),
+        ("wide", "-", "2", "21", "18", "72 %", why),
+        ("small", "-", "1", "6", "6", "100 %", "fewer than 1 GPU free for 100 % of the time before"),
     ]
+
+
+def test_a_job_that_waits_beside_free_gpus_is_told_so() -> None:
+    # two GPUs: "one" holds one of them from 0 to 10; "next" arrives at 1 and starts at 10 on the other, free all along
+    schedule = Schedule(Cluster.of({"T4": 2}), [], ScheduleLog())
+    for name, arrival_s in (("one", 0.0), ("next", 1.0)):
+        schedule.jobs.append(JobFacts(name, arrival_s, 0.0, "", None, 1.0, 10.0, 10.0, 1.0, ("t",)))
+    for row in [
+        (Kind.ARRIVED, 0.0, 0, -1, -1, -1, 0, 0, 0.0),
+        (Kind.STARTED, 0.0, 0, 0, 0, 0, 1, 1, 1.0),
+        (Kind.ARRIVED, 1.0, 1, -1, -1, -1, 0, 0, 0.0),
+        (Kind.FINISHED, 10.0, 0, 0, 0, 0, 1, 1, 1.0),
+        (Kind.COMPLETED, 10.0, 0, -1, -1, -1, 0, 0, 0.0),
+        (Kind.STARTED, 10.0, 1, 0, 1, 0, 1, 2, 1.0),
+        (Kind.FINISHED, 20.0, 1, 0, 1, 0, 1, 2, 1.0),
+        (Kind.COMPLETED, 20.0, 1, -1, -1, -1, 0, 0, 0.0),
+    ]:
+        schedule.log.append(row)
+    ((*_, why),) = worst_waits(columns(schedule)).rows
+    assert why == "1 GPU free for 100 % of the time before: type, nodes or the policy's order kept it"
+
+
+def test_without_gpus_nothing_is_said_of_them() -> None:
+    from dagsim.config.schema import load_config
+    from dagsim.experiment.run import simulate
+
+    config = load_config(None, ["system.kind=spark", "system.jobs=5", "system.executors=2"])
+    grid = worst_waits(columns(simulate(config, "fifo", 1).schedule))
+    assert grid.heads[:2] + grid.heads[-1:] == ("job", "tenant", "why it waited")
+    assert "GPU" not in " ".join(grid.heads) + " ".join(" ".join(row) for row in grid.rows)

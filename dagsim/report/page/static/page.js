@@ -23,9 +23,10 @@
     const box = document.createElement("div");
     box.className = "curve";
     place.append(box);
+    const short = value => value >= 1e4 ? +(value / 1000).toPrecision(3) + " k" : +value.toPrecision(3);
     const decades = (_, ticks) => ticks.map(tick => Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-6 ? tick : null);
     const lines = {stroke: () => look("--line"), width: 1}, axis = {stroke: () => look("--ink"), grid: lines, ticks: lines};
-    const along = log ? {label, labelSize: 22, space: 45, filter: decades, grid: {...lines, filter: decades}, ticks: {...lines, filter: decades}, values: (_, ticks) => ticks.map(tick => tick === null ? "" : +tick.toPrecision(3))}
+    const along = log ? {label, labelSize: 22, space: 45, filter: decades, grid: {...lines, filter: decades}, ticks: {...lines, filter: decades}, values: (_, ticks) => ticks.map(tick => tick === null ? "" : short(tick))}
       : {space: 90, ...(counts ? {label, labelSize: 22} : {incrs: STEPS}), values: (_, ticks) => ticks.map(tick => counts ? tick.toLocaleString("en") : seconds(tick))};
     const drawn = new uPlot({
       title, width: Math.max(place.clientWidth > 900 && !log ? place.clientWidth : box.clientWidth, 200), height: log ? 260 : 200,
@@ -67,7 +68,7 @@
   function showRuns(facts, views) {
     const filled = value => Object.fromEntries(Object.entries(value).map(([key, each]) => [key, typeof each === "number" && key !== "height" && key !== "of" ? views[each] : each]));
     const before = runs[chosen] && runs[chosen].name;
-    runs = facts.runs.map(run => ({...run, views, nodes: filled(run.nodes), jobs: filled(run.jobs), outages: filled(run.outages), bars: filled(run.bars), graphs: run.graphs && filled(run.graphs)}));
+    runs = facts.runs.map(run => ({...run, views, nodes: filled(run.nodes), jobs: filled(run.jobs), outages: filled(run.outages), bars: Object.fromEntries(Object.entries(run.bars).map(([key, each]) => [key, typeof each === "number" ? views[each] : each])), graphs: run.graphs && filled(run.graphs)}));
     clear($("distributions"));
     for (const figure of Object.values(facts.distributions)) {
       if (figure.series.length) plot($("distributions"), figure.label.replace(/ \(.*/, ""), figure.label, views[figure.x], at(views, figure.series), {log: true, unit: "share of jobs within", fraction: true});
