@@ -28,16 +28,32 @@ def is_there(path: Path | str) -> bool:
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[Path]:
+def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """A temporary path beside ``path`` to write to; it becomes ``path`` when the block is through, and is removed when
-    the block fails: a reader finds what was there before, or all of what is new."""
+    the block fails: a reader finds what was there before, or all of what is new. ``durable``: also if the power
+    fails."""
     temporary = path.with_name(f".{path.name}.part")
     try:
         yield temporary
+        if durable:
+            _sync(temporary)
         temporary.replace(path)
+        if durable:
+            _sync(path.parent)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Wait until the file or folder is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass  # some file systems cannot, for folders above all
+    finally:
+        os.close(handle)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -18,7 +18,7 @@ ROOT = Path(dagsim.__file__).parent
 
 FLOORS = (
     {"errors", "scalar"},
-    {"files", "registry"},
+    {"files", "processes", "registry"},
     {"model"},
     {"seeds"},
     {"metrics", "workload"},
@@ -40,6 +40,7 @@ OWNERS = {
     "gymnasium": "envs",
     "numba": "systems",
     "pydantic": "config",
+    "ray": "experiment/sweep",
     "simpy": "systems/cluster",
     "starlette": "report/serve",
     "torch": "agents",

@@ -4,6 +4,7 @@ Whatever is slow to import is imported inside the command that needs it.
 """
 
 from dagsim.cli import (
+    capacity,
     cluster,
     compare,
     config,
@@ -15,15 +16,19 @@ from dagsim.cli import (
     replay,
     report,
     serve,
+    sweep,
     trace,
     train,
     tune,
+    warm,
+    why,
     workload,
 )
 from dagsim.cli.app import app, main
 
 __all__ = [
     "app",
+    "capacity",
     "cluster",
     "compare",
     "config",
@@ -36,8 +41,11 @@ __all__ = [
     "replay",
     "report",
     "serve",
+    "sweep",
     "trace",
     "train",
     "tune",
+    "warm",
+    "why",
     "workload",
 ]
