@@ -8,6 +8,7 @@ from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.metrics.jct import wait
 from dagsim.metrics.steps import Steps
 from dagsim.metrics.utilization import gpus_held, gpus_up
+from dagsim.metrics.why import why
 from dagsim.model import Kind
 from dagsim.report.grid import Grid
 from dagsim.report.numbers import number
@@ -23,6 +24,10 @@ _HEADS = (
     "GPUs held\nmeanwhile",
     "why it waited",
 )
+_LEAST = 0.1
+"""What was missing for less of the wait is left out."""
+_MOST_LOOKED_AT = 200_000
+"""Runs times nodes: above it only the room in the whole cluster is looked at."""
 _LATE = 0.2
 """Waits after the first start are told from this share on."""
 
@@ -55,17 +60,24 @@ def worst_waits(made: ScheduleColumns, count: int = 20) -> Grid:
 
 
 def _reasons(made: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats) -> list[str]:
-    """What the log shows of each wait: room, jobs that came later and went first, stops, waits between runs."""
+    """What the log shows of each wait: what was missing, later jobs that went first, stops, waits between runs.
+
+    Of a large run only the room in all of the cluster is looked at, not that on the types that a job ran on.
+    """
     stopped = np.bincount(
         made.runs.job[np.isin(made.runs.outcome, (Kind.PREEMPTED, Kind.FAILED))], minlength=len(made.jobs)
     )
-    free = _free(made) if made.cluster.gpus else None
+    with_gpus = made.cluster.gpus > 0
+    whole = len(made.runs) * len(made.cluster.nodes) <= _MOST_LOOKED_AT
+    free = _free(made) if with_gpus and not whole else None
     found = []
     for job in jobs.tolist():
         told = []
         arrival_s, until_s = float(made.jobs.arrival_s[job]), float(min(first_s[job], made.log_end_s))
         asked = float(made.jobs.gpus[job])
-        if free is not None and asked > 0 and until_s > arrival_s:
+        if with_gpus and whole and asked > 0:
+            told += _missing(made, job)
+        elif free is not None and asked > 0 and until_s > arrival_s:
             told.append(_room(free, asked, arrival_s, until_s))
         if later := np.count_nonzero((made.jobs.arrival_s > arrival_s) & (first_s < first_s[job])):
             told.append(f"{later:,} later {'job' if later == 1 else 'jobs'} started first")
@@ -76,6 +88,14 @@ def _reasons(made: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats) 
             told.append(f"{100 * after:.0f} % of the wait after its first start")
         found.append("; ".join(told) or "no run of it could start")
     return found
+
+
+def _missing(made: ScheduleColumns, job: int) -> list[str]:
+    """What was missing on the GPU types that it ran on, the longest first, as ``dagsim why`` says it."""
+    reasons = why(made, job)
+    shares = {blocker: seconds / reasons.wait_s for blocker, seconds in reasons.blocked_s.items()}
+    ordered = sorted(shares, key=lambda blocker: -shares[blocker])
+    return [f"{100 * shares[blocker]:.0f} %: {blocker}" for blocker in ordered if shares[blocker] >= _LEAST]
 
 
 def _free(made: ScheduleColumns) -> Steps:
