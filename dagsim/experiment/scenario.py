@@ -41,4 +41,5 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
         estimates=config.estimates,
         outages=config.cluster.from_trace,
         queues=config.queues,
+        engine=config.engine,
     )

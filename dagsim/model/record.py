@@ -90,3 +90,5 @@ class JobFacts(NamedTuple):
     """The most GPUs any one task can hold at once: instances times GPUs per instance."""
     tasks: tuple[str, ...]
     """The names of its tasks, by ``Record.task``."""
+    parents: tuple[tuple[int, ...], ...] = ()
+    """Per task those that must end before it starts; empty where the record does not say."""

@@ -65,6 +65,8 @@ _PREEMPTED, _FAILED, _COMPLETED = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kin
 _DOWN, _UP = int(Kind.DOWN), int(Kind.UP)
 _ITERABLE = frozenset((GeneratorType, list, tuple))
 """The usual answers of policies; of others it is asked whether they can be iterated over."""
+_NOTHING = ()
+"""The usual answer of a policy that waits: Python has but one empty tuple."""
 
 
 class Preempted:
@@ -182,6 +184,8 @@ class ClusterKernel:
                 while answered:
                     answered = False
                     decided = yield view
+                    if decided is _NOTHING:
+                        break
                     for decision in decided if type(decided) in _ITERABLE else decisions_of(decided, self.now):  # type: ignore[union-attr]
                         if type(decision) is Start:
                             start(decision.task, decision.placement)
@@ -311,6 +315,7 @@ class ClusterKernel:
                 gpu_s,
                 gpus_most,
                 graph.names,
+                parents,
             )
         )
         schedule.log.pack()
@@ -362,15 +367,15 @@ class ClusterKernel:
         """Start it if that is legal: most starts, independent instances on one node, are seen to be so right here."""
         try:
             ((node, instances, gpu),) = placement
-            legal = task in self.frontier.ready and type(node) is int and type(instances) is int and node >= 0
+            legal = type(node) is int is type(instances) and gpu is None and task in self.frontier.ready
             if legal:
                 demand: DemandClass = task.demand
                 machine = self.machines.list[node]
                 room = machine.idle // demand.whole if demand.plain and machine.up else machine.room(demand)
                 legal = (
-                    0 < instances <= task.waiting
+                    machine.index == node  # a negative number would count from the end
+                    and 0 < instances <= task.waiting
                     and instances <= room
-                    and gpu is None
                     and machine.type in demand.types
                     and not demand.gang
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -111,14 +111,14 @@ class ClusterView:
         known = self._frontier.indexes.get(key)
         if known is None:
             known = self._build(Queue(key, self._machines), key)
-        return cast(Queue, known)
+        return known
 
     def typed_queue(self, key: TypedKey) -> TypedQueue:
         """Pairs of ready task and GPU type indexed by ``key``; pass the same function each time."""
         known = self._frontier.indexes.get(key)
         if known is None:
             known = self._build(TypedQueue(key, self._machines), key)
-        return cast(TypedQueue, known)
+        return known
 
     def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
         """A policy's own index, made once and told of events by those of three methods that it has: ``push(task)`` of
@@ -127,7 +127,7 @@ class ClusterView:
         known = self._frontier.indexes.get(key)
         if known is None:
             known = self._build(make(), key)
-        return cast(AnyIndex, known)
+        return known
 
     def follow(self, listener: object) -> None:
         """Tell ``listener`` of events as an ``index``, unless that is so already: for what keeps a past that no view
@@ -172,6 +172,6 @@ class ClusterView:
         estimated, nobody arrives any more and nothing fails."""
         return self._simulation.fork(known=True)
 
-    def _build(self, index: object, key: object) -> object:
+    def _build(self, index: AnyIndex, key: object) -> AnyIndex:
         self._frontier.build(index, key, self._simulation.running.values(), self._simulation.now)
         return index
