@@ -25,16 +25,21 @@ _UNASKED = {"cpu": 0.1, "memory": 200 / 1024}
 
 
 def allocation_score(
-    allocated: Mapping[str, float], capacity: Mapping[str, float], weights: Mapping[str, float], shape: Shape
+    allocated: Mapping[str, float],
+    capacity: Mapping[str, float],
+    weights: Mapping[str, float],
+    shape: Shape,
+    *,
+    nearest: bool = False,
 ) -> int:
-    """The score of a node on which ``allocated`` would be in use: the weighted mean over its resources, rounded down as
-    Kubernetes does at each step."""
+    """The score of a node on which ``allocated`` would be in use: the weighted mean over its resources, rounded down at
+    each step as Kubernetes does; the mean to the ``nearest`` in its RequestedToCapacityRatio."""
     total = weight_sum = 0.0
     for name, weight in weights.items():
         if capacity.get(name, 0.0) > 0 and name in allocated:
             total += weight * floor(_on(shape, 100.0 * allocated[name] / capacity[name]) + 1e-9)
             weight_sum += weight
-    return floor(total / weight_sum + 1e-9) if weight_sum else 0
+    return floor(total / weight_sum + (0.5 if nearest else 1e-9)) if weight_sum else 0
 
 
 def _on(shape: Shape, utilization: float) -> float:
