@@ -45,7 +45,7 @@ def test_a_killed_job_leaves_with_all_that_it_holds_and_waits_for(models: dict[s
     assert rows == [(Kind.PREEMPTED, 3.0), (Kind.REJECTED, 3.0)]
     assert [row.value for row in schedule.log if row.kind == Kind.REJECTED] == [RejectReason.TIME_LIMIT]
     found = summarize(schedule)
-    assert (found.jobs_completed, found.jobs_killed, found.blocking_rate, found.makespan_s) == (1, 1, 0.0, 5.0)
+    assert (found.jobs_completed, found.jobs_killed, found.blocking_rate, found.makespan_s) == (1, 1, 0.0, 2.0)
 
 
 def test_a_job_that_has_just_started_cannot_be_killed() -> None:
