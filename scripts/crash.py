@@ -30,6 +30,7 @@ import torch
 from dagsim.agents.checkpoint import read_plain
 from dagsim.errors import DagsimError
 from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.sweep.folder import SweepFolder
 from dagsim.experiment.training.log import read_log
 
 __all__ = ["COMMANDS", "Outcome", "crash"]
@@ -42,6 +43,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "baseline": ("baseline", "-a", "sjf", "-a", "heft", *SMALL, "--seeds", "15", "--no-plots", "--quiet"),
     "replay": ("replay", "--trace", str(TRACE), "--cluster", "sized", "--seeds", "40", "--no-plots", "--quiet"),
     "tune": ("tune", "--algo", "eft-wait", "--param", "theta=0.8,0.9", *SMALL, "--seeds", "15", "--quiet"),
+    "sweep": ("sweep", str(Path(__file__).with_name("crash.yaml")), "--quiet"),
 }
 TRAINED = ("--iterations", "3", "--workers", "2", "--no-report", "--quiet", "--set", "train.validation_seeds=2")
 ON_CLUSTER = (*SMALL, "--set", "train.reference=sjf", "--set", "train.net.hidden=8", "--set", "train.lockstep=1")
@@ -65,6 +67,8 @@ COMMANDS |= {
     for name, (where, algorithm) in TRAININGS.items()
 }
 CLOCKED = ("seconds", "samples_per_s")
+OF_THE_CLOCK = {"progress.jsonl", "timing.jsonl", "manifest.json", "status.json", "command.txt", "lock"}
+"""What a sweep may say otherwise after a kill: times, and its own folder."""
 SAME = ("config.yaml", "manifest.json", "runs.jsonl", "jobs.csv.gz", "tasks.csv.gz", "summary.json")
 
 
@@ -86,7 +90,10 @@ class Outcome:
 def crash(command: str, kills: int, root: Path, chance: random.Random, workers: int | None = None) -> Outcome:
     """Kill ``command`` so many times in folders below ``root``."""
     outcome = Outcome()
-    arguments = (*COMMANDS[command], *(() if workers is None else ("--workers", str(workers))))
+    how_many = (
+        () if workers is None else ("--on", f"local:{workers}") if command == "sweep" else ("--workers", str(workers))
+    )
+    arguments = (*COMMANDS[command], *how_many)
     began = time.monotonic()
     whole = root / f"{command}-whole"
     _started(arguments, whole).wait()
@@ -107,7 +114,10 @@ def crash(command: str, kills: int, root: Path, chance: random.Random, workers: 
         if not found:
             outcome.before_its_folder += 1
         for path in found:
-            _check(command, path, reference, outcome, at)
+            if command == "sweep":
+                _check_sweep(arguments, path, reference, outcome, at)
+            else:
+                _check(command, path, reference, outcome, at)
         rmtree(out, ignore_errors=True)
     return outcome
 
@@ -163,6 +173,31 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(_same, one, other))
     return bool(one == other)
+
+
+def _check_sweep(arguments: Sequence[str], path: Path, reference: Path, outcome: Outcome, at: str) -> None:
+    """Check what is left of a sweep, and start it again: that is to resume it."""
+    try:
+        if (path / "manifest.json").exists() and (path / "sweep.yaml").exists():
+            folder = SweepFolder.open(path)
+            outcome.runs_kept += len(folder.lines())
+            del folder
+    except DagsimError as error:
+        outcome.faults.append(f"{at}: {error}")
+        return
+    again = _started(arguments, path.parent).wait()
+    if again:
+        outcome.faults.append(f"{at}: started again it ended with {again}")
+        return
+    outcome.resumed += 1
+    made = [
+        {file.relative_to(folder) for file in folder.rglob("*") if file.is_file() and file.name not in OF_THE_CLOCK}
+        for folder in (path, reference)
+    ]
+    differing = made[0] ^ made[1] | {
+        name for name in made[0] & made[1] if (path / name).read_bytes() != (reference / name).read_bytes()
+    }
+    outcome.faults += [f"{at}: {name} differs after it was started again" for name in sorted(map(str, differing))]
 
 
 def _differing(path: Path, reference: Path) -> Iterator[str]:
