@@ -195,7 +195,7 @@ def test_an_applicants_task_is_refused_until_it_is_admitted() -> None:
 
 ANSWERS: dict[str, tuple[object, str]] = {
     "number": (5, r"decide\(\) answered 5; it must yield decisions"),
-    "bare decision": (Wait(3.0), r"3\.0 is no decision; yield Start"),
+    "bare decision": (Wait(3.0), r"decide\(\) answered a Wait itself; it must yield decisions"),
     "text": (["nonsense"], "'nonsense' is no decision"),
     "preempt list": ([Preempt([])], r"run \[\] is not running"),  # type: ignore[arg-type]
     "preempt 0.0": ([Preempt(0.0)], r"run 0\.0 is not running"),  # type: ignore[arg-type]
