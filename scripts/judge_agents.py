@@ -1,0 +1,192 @@
+"""Judge the shipped agents beside references that say what they are, with exact and with noisy estimates.
+
+    python scripts/judge_agents.py choose [--itp raw-traces.tar.gz]
+    python scripts/judge_agents.py report [--seeds 60] [--rollout-seeds 20] [--itp raw-traces.tar.gz] [--again]
+
+The four cells are independent and DAG jobs at load 0.9 and 1.1, each with exact estimates and with noisy ones (sigma
+0.5); ``--itp`` adds the agent of Microsoft's ITP trace on disjoint windows of the trace's last fifth. ``choose`` picks,
+on validation seeds only, three references for each cell and keeps them in ``results/agents/references.yaml``:
+
+- the best cheap non-preemptive heuristic, tuned ones included,
+- the best preemptive policy, where every return from a preemption costs ``RESTART_S`` seconds of set-up,
+- the best of a few roll-outs, which simulate the jobs that are there before each decision.
+
+``report`` spends the report seeds of the table (``results/seeds.yaml``), runs all of them, keeps each run in
+``cells.jsonl``, and writes ``report.md``, ``cells.csv`` and ``itp.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+
+import torch
+
+from dagsim.config import yaml
+from dagsim.config.schema import Config, load_config
+from dagsim.errors import ConfigError
+from dagsim.experiment.kept import KeptRun, KeptRuns
+from dagsim.experiment.ledger import Ledger, Spending
+from dagsim.experiment.training.reference import best_heuristic, mean_jcts
+from dagsim.files import write_text
+from dagsim.metrics import to_csv
+from dagsim.metrics.standings import METHOD, Sample, standings
+from dagsim.report.comparison import comparison_table
+from dagsim.seeds import REPORT, VALIDATION, seeds_of
+from dagsim.systems.cluster.policies import POLICIES
+
+ROOT = Path(__file__).parent.parent
+OUT = ROOT / "results" / "agents"
+RESTART_S = 100.0
+"""Within the 25 to 250 s that were measured of real models (Sia, SOSP 2023)."""
+ESTIMATES = {"exact": "exact", "noisy": "noisy"}
+CELLS = tuple(f"{shape}-{load}" for shape, load in product(("independent", "dag"), (0.9, 1.1)))
+ROLLOUTS = ("rollout", "rollout[width=5]", "rollout[base={best}]", "rollout[base={best},width=5]")
+CHEAP, PREEMPTIVE, ROLLOUT = "cheap", "preemptive", "rollout"
+TITLES = {CHEAP: "best cheap non-preemptive heuristic", PREEMPTIVE: "best preemptive", ROLLOUT: "tuned roll-out"}
+
+
+def config_of(cell: str, estimates: str, itp: Path | None) -> Config:
+    """The experiment of a cell: its own training configuration, with preemptions that cost something."""
+    costs = [f"preemption.restart_s={RESTART_S}", f"estimates={{kind: {estimates}, sigma: 0.5}}"]
+    if cell == "itp":
+        return load_config(OUT / "itp.yaml", [*costs, f"workload.path={itp}"])
+    shape, load = cell.rsplit("-", 1)
+    name = "ppo-dag" if shape == "dag" else "ppo"
+    return load_config(ROOT / "configs" / "train" / f"{name}.yaml", [*costs, f"workload.load={load}"])
+
+
+def choose(cell: str, estimates: str, itp: Path | None) -> dict[str, str]:
+    """The references of a cell, chosen on validation seeds."""
+    config = config_of(cell, estimates, itp)
+    cheap, _ = best_heuristic(config, seeds_of(VALIDATION, 20))
+    preemptive = [each.name for each in POLICIES.describe() if "preemptive" in each.tags]
+    best = _best(config, _best(config, preemptive, 3, 3), 20, 1)[0]
+    few = 3 if cell.startswith("dag") else 10
+    rollouts = [spec.format(best=f'"{cheap}"') for spec in ROLLOUTS]
+    return {CHEAP: cheap, PREEMPTIVE: best, ROLLOUT: _best(config, rollouts, few, 1)[0]}
+
+
+def _best(config: Config, specs: Sequence[str], seeds: int, kept: int) -> list[str]:
+    """The ``kept`` best of ``specs`` by the geometric mean over so many validation seeds."""
+    chosen = seeds_of(VALIDATION, seeds)
+    score = {spec: float(mean_jcts(config, spec, chosen).prod() ** (1 / seeds)) for spec in specs}
+    return sorted(score, key=lambda spec: score[spec])[:kept]
+
+
+def policies_of(cell: str, chosen: dict[str, str]) -> dict[str, str]:
+    """What runs in a cell, by the names of its table: the first is the reference."""
+    named = {f"{TITLES[kind]} ({chosen[kind]})": chosen[kind] for kind in (CHEAP, PREEMPTIVE)}
+    usual = {name: name for name in ("eft-wait", "sjf", "fifo")}
+    agent = OUT / f"{cell}.pt"
+    return named | {f"agent ({agent.name})": f'ppo[checkpoint="{agent}"]'} | usual
+
+
+def with_rollout(cell: str, chosen: dict[str, str]) -> dict[str, str]:
+    """The reference, the agent and the roll-out."""
+    cheap, _, agent, *_ = policies_of(cell, chosen).items()
+    return dict([cheap, agent, (f"{TITLES[ROLLOUT]} ({chosen[ROLLOUT]})", chosen[ROLLOUT])])
+
+
+def run(cells: Sequence[str], few: int, seeds: Sequence[int], kept: KeptRuns, itp: Path | None) -> None:
+    """Run what is missing, the roll-outs last."""
+    references = yaml.read(OUT / "references.yaml").value
+    for cell, estimates in product(cells, ESTIMATES):
+        policies = policies_of(cell, references[cell][estimates])
+        kept.run(f"{cell} {estimates}", config_of(cell, estimates, itp), policies, seeds, _told)
+    for cell, estimates in product(cells, ESTIMATES):
+        policies = with_rollout(cell, references[cell][estimates])
+        kept.run(f"{cell} {estimates}", config_of(cell, estimates, itp), policies, seeds[:few], _told)
+
+
+def tables(cell: str, few: int, seeds: Sequence[int], kept: KeptRuns) -> Iterator[str]:
+    """Markdown of a cell: the table on all seeds, and that with the roll-out on fewer."""
+    references = yaml.read(OUT / "references.yaml").value
+    sample = Sample.WINDOW if cell == "itp" else Sample.SEED
+    for estimates in ESTIMATES:
+        name, chosen = f"{cell} {estimates}", references[cell][estimates]
+        yield f"\n### {name} estimates\n"
+        for policies, on in ((policies_of(cell, chosen), seeds), (with_rollout(cell, chosen), seeds[:few])):
+            lines = kept.of(name, tuple(policies), on)
+            yield comparison_table(lines, next(iter(policies)), workload=name, sample=sample).markdown() + "\n"
+
+
+def rows(cells: Sequence[str], few: int, seeds: Sequence[int], kept: KeptRuns) -> dict[str, list[object]]:
+    """All standings as columns, for ``cells.csv``."""
+    references, found = yaml.read(OUT / "references.yaml").value, []
+    for cell, estimates in product(cells, ESTIMATES):
+        chosen = references[cell][estimates]
+        for policies, on in ((policies_of(cell, chosen), seeds), (with_rollout(cell, chosen), seeds[:few])):
+            lines = kept.of(f"{cell} {estimates}", tuple(policies), on)
+            found += [{"cell": cell, "estimates": estimates, **each.to_dict()} for each in standings(lines)]
+    return {name: [row[name] for row in found] for name in found[0]}
+
+
+HEAD = f"""# Agents beside references, on report seeds
+
+Mean job completion times (JCT); the reference of each table is the best cheap non-preemptive heuristic, tuned ones
+included. Preemptive policies pay {RESTART_S:g} s of set-up for every return. The roll-out simulates the jobs that are
+there before each decision, which takes hundreds of times as long; it runs on fewer seeds. References were chosen on
+validation seeds (`references.yaml`). Noisy estimates are the truth times a log-normal factor (sigma 0.5), for every
+policy alike.
+
+"""
+
+
+def report(cells: Sequence[str], few: int, spending: Spending, kept: KeptRuns) -> str:
+    """The page of some cells."""
+    sample = "disjoint report windows" if cells == ["itp"] else "report seeds"
+    body = [HEAD + spending.sentence(METHOD, sample)]
+    for cell in cells:
+        body += [f"\n## {cell}", *tables(cell, few, spending.seeds, kept)]
+    return "\n".join(body)
+
+
+def _told(run: KeptRun) -> None:
+    print(run.cell, run.policy, run.seed, f"{run.metrics['jct_s.mean']:.1f}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["choose", "report"])
+    parser.add_argument("--seeds", type=int, default=60)
+    parser.add_argument("--rollout-seeds", type=int, default=20)
+    parser.add_argument("--itp", type=Path, help="raw-traces.tar.gz of ITP: judge its agent instead of the four")
+    parser.add_argument("--only", nargs="*", help="cells to choose references for")
+    parser.add_argument("--fresh", action="store_true", help="report seeds of the pool that were not spent yet")
+    parser.add_argument("--again", action="store_true", help="the same report seeds again; the table says so")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    cells = given.only or (["itp"] if given.itp else list(CELLS))
+    path = OUT / "references.yaml"
+    if given.what == "choose":
+        found = yaml.read(path).value if path.exists() else {}
+        for cell, estimates in product(cells, ESTIMATES):
+            if estimates not in found.get(cell, {}):
+                found.setdefault(cell, {})[estimates] = choose(cell, estimates, given.itp)
+                print(cell, estimates, found[cell][estimates], flush=True)
+                write_text(path, "# References of the agents' tables, chosen on validation seeds.\n" + yaml.dump(found))
+        return 0
+    command = "python scripts/judge_agents.py report" + (" --itp raw-traces.tar.gz" if given.itp else "")
+    ledger = Ledger(ROOT / "results" / "seeds.yaml")
+    pool = range(REPORT.start, REPORT.start + 69) if given.itp else None
+    name, count = ("agents/itp", 69) if given.itp else ("agents/cells", given.seeds)
+    try:
+        spending = ledger.spend(name, count, command, fresh=given.fresh, again=given.again, pool=pool)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    few = min(given.rollout_seeds, count)
+    kept = KeptRuns(OUT / ("itp.jsonl" if given.itp else "cells.jsonl"))
+    run(cells, few, spending.seeds, kept, given.itp)
+    write_text(OUT / ("itp.md" if given.itp else "report.md"), report(cells, few, spending, kept))
+    write_text(OUT / ("itp.csv" if given.itp else "cells.csv"), to_csv(rows(cells, few, spending.seeds, kept)))
+    ledger.close(spending)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
