@@ -166,7 +166,8 @@ def main() -> int:
     made = table(kept, seeds)
     write_text(given.out / "grid.csv", to_csv(made))
     draw(made, given.out / "grid.png")
-    write_text(given.out / "grid.md", f"# The grid of baselines (`grid.csv`)\n\n{spending.sentence(METHOD, n=len(seeds))}\n")
+    made_by = spending.sentence(METHOD, n=len(seeds))
+    write_text(given.out / "grid.md", f"# The grid of baselines (`grid.csv`)\n\n{made_by}\n")
     if seeds == spending.seeds:
         ledger.close(spending)
     return 0
