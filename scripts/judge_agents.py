@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -78,6 +79,11 @@ def _best(config: Config, specs: Sequence[str], seeds: int, kept: int) -> list[s
     return sorted(score, key=lambda spec: score[spec] if np.isfinite(score[spec]) else np.inf)[:kept]
 
 
+def references(path: Path = OUT / "references.yaml") -> dict[str, Any]:
+    """The references chosen so far, by cell and estimates."""
+    return yaml.read(path).value if path.exists() else {}
+
+
 def policies_of(cell: str, chosen: dict[str, str]) -> dict[str, str]:
     """What runs in a cell, by the names of its table: the first is the reference."""
     named = {f"{TITLES[kind]} ({chosen[kind]})": chosen[kind] for kind in (CHEAP, PREEMPTIVE)}
@@ -94,21 +100,21 @@ def with_rollout(cell: str, chosen: dict[str, str]) -> dict[str, str]:
 
 def run(cells: Sequence[str], few: int, seeds: Sequence[int], kept: KeptRuns, itp: Path | None) -> None:
     """Run what is missing, the roll-outs last."""
-    references = yaml.read(OUT / "references.yaml").value
+    known = references()
     for cell, estimates in product(cells, ESTIMATES):
-        policies = policies_of(cell, references[cell][estimates])
+        policies = policies_of(cell, known[cell][estimates])
         kept.run(f"{cell} {estimates}", config_of(cell, estimates, itp), policies, seeds, _told)
     for cell, estimates in product(cells, ESTIMATES):
-        policies = with_rollout(cell, references[cell][estimates])
+        policies = with_rollout(cell, known[cell][estimates])
         kept.run(f"{cell} {estimates}", config_of(cell, estimates, itp), policies, seeds[:few], _told)
 
 
 def tables(cell: str, few: int, seeds: Sequence[int], kept: KeptRuns) -> Iterator[str]:
     """Markdown of a cell: the table on all seeds, and that with the roll-out on fewer."""
-    references = yaml.read(OUT / "references.yaml").value
+    known = references()
     sample = Sample.WINDOW if cell == "itp" else Sample.SEED
     for estimates in ESTIMATES:
-        name, chosen = f"{cell} {estimates}", references[cell][estimates]
+        name, chosen = f"{cell} {estimates}", known[cell][estimates]
         yield f"\n### {name} estimates\n"
         for policies, on in ((policies_of(cell, chosen), seeds), (with_rollout(cell, chosen), seeds[:few])):
             lines = kept.of(name, tuple(policies), on)
@@ -117,9 +123,9 @@ def tables(cell: str, few: int, seeds: Sequence[int], kept: KeptRuns) -> Iterato
 
 def rows(cells: Sequence[str], few: int, seeds: Sequence[int], kept: KeptRuns) -> dict[str, list[object]]:
     """All standings as columns, for ``cells.csv``."""
-    references, found = yaml.read(OUT / "references.yaml").value, []
+    known, found = references(), []
     for cell, estimates in product(cells, ESTIMATES):
-        chosen = references[cell][estimates]
+        chosen = known[cell][estimates]
         for policies, on in ((policies_of(cell, chosen), seeds), (with_rollout(cell, chosen), seeds[:few])):
             lines = kept.of(f"{cell} {estimates}", tuple(policies), on)
             found += [{"cell": cell, "estimates": estimates, **each.to_dict()} for each in standings(lines)]
@@ -164,11 +170,12 @@ def main() -> int:
     cells = given.only or (["itp"] if given.itp else list(CELLS))
     path = OUT / "references.yaml"
     if given.what == "choose":
-        found = yaml.read(path).value if path.exists() else {}
         for cell, estimates in product(cells, ESTIMATES):
-            if estimates not in found.get(cell, {}):
-                found.setdefault(cell, {})[estimates] = choose(cell, estimates, given.itp)
-                print(cell, estimates, found[cell][estimates], flush=True)
+            if estimates not in references(path).get(cell, {}):
+                chosen = choose(cell, estimates, given.itp)
+                print(cell, estimates, chosen, flush=True)
+                found = references(path)  # another process may have chosen for another cell meanwhile
+                found.setdefault(cell, {})[estimates] = chosen
                 write_text(path, "# References of the agents' tables, chosen on validation seeds.\n" + yaml.dump(found))
         return 0
     command = "python scripts/judge_agents.py report" + (" --itp raw-traces.tar.gz" if given.itp else "")
