@@ -195,7 +195,8 @@ def _spelled_out(workload: Any) -> Any:
     if path is not None:
         return {"kind": "trace", "path": str(path)} | changes
     hint = nearest(name, WORKLOADS)
-    raise WorkloadError(f"no workload {name!r}{hint}; allowed: {', '.join(WORKLOADS)}, or a file (dagsim list workloads)")
+    known = ", ".join(WORKLOADS)
+    raise WorkloadError(f"no workload {name!r}{hint}; allowed: {known}, or a file (dagsim list workloads)")
 
 
 class Config(Section):

@@ -64,7 +64,9 @@ def simulate(
     return Outcome(schedule, summarize(schedule))
 
 
-def _workload(workload: str | Path | Synthetic | Sessions | Iterable[Job]) -> Synthetic | Sessions | TraceFile | Iterable[Job]:
+def _workload(
+    workload: str | Path | Synthetic | Sessions | Iterable[Job],
+) -> Synthetic | Sessions | TraceFile | Iterable[Job]:
     if isinstance(workload, str) and workload in WORKLOADS:
         return WORKLOADS[workload].workload
     if isinstance(workload, str | Path):

@@ -26,7 +26,7 @@ from dagsim.workload.shapes import Shape, Single
 __all__ = ["TraceColumns", "columns_of", "fit_arrivals", "fit_sessions", "quantiles"]
 
 TOGETHER_S = 60.0
-"""Jobs that follow each other within so many seconds belong together, if they are of one tenant and ask for the same."""
+"""Jobs of one tenant that ask for the same and follow each other within so many seconds belong together."""
 _RARE = 0.002
 """Kinds with a smaller share of the jobs are joined to the next smaller one."""
 _VALUES = 10
@@ -43,13 +43,14 @@ class TraceColumns:
     """Jobs of a trace as arrays, an entry per job, in order of arrival."""
 
     arrival_s: np.ndarray
-    work: np.ndarray
-    """Work of the job's first task."""
+    works: tuple[tuple[float, ...], ...]
+    """Work of each task of the job."""
     kinds: tuple[tuple[float, ...], ...]
-    """What the job asks for, as far as kinds tell apart: priority and GPUs of all instances; a share of a GPU is 0.5."""
+    """Priority and width, by which kinds are told apart: the GPUs of all instances, where any share of one GPU counts
+    as 0.5; without GPUs minus the digits of the number of instances."""
     tenants: tuple[str, ...]
     demands: tuple[tuple[float, float, float, int, bool], ...]
-    """GPUs, cores, GB of an instance of the first task, instances, gang."""
+    """GPUs, cores, GB of an instance of the widest task, instances, gang."""
 
 
 def columns_of(jobs: Iterable[Job]) -> TraceColumns:
@@ -61,13 +62,13 @@ def columns_of(jobs: Iterable[Job]) -> TraceColumns:
     kept = list(jobs)
     if len(kept) < 100:
         raise WorkloadError(f"a workload is fitted to 100 jobs or more, got {len(kept)}")
-    first = [job.tasks[0] for job in kept]
+    widest = [max(job.tasks, key=lambda task: task.instances) for job in kept]
     return TraceColumns(
         np.array([job.arrival_s for job in kept]),
-        np.array([task.work for task in first]),
+        tuple(tuple(task.work for task in job.tasks) for job in kept),
         tuple((job.priority, _wide(job)) for job in kept),
         tuple(job.tenant for job in kept),
-        tuple((task.gpus, task.cpus, task.memory_gb, task.instances, task.gang) for task in first),
+        tuple((task.gpus, task.cpus, task.memory_gb, task.instances, task.gang) for task in widest),
     )
 
 
@@ -76,7 +77,7 @@ def fit_sessions(trace: TraceColumns, shape: Shape | None = None, skip: float = 
     since = round(skip * len(trace.arrival_s))
     times = trace.arrival_s[since:] - trace.arrival_s[since]
     kinds = _joined(trace.kinds[since:])
-    tenants, work = trace.tenants[since:], trace.work[since:]
+    tenants, works = trace.tenants[since:], trace.works[since:]
     members = _sessions(times, [*zip(tenants, kinds, strict=True)])
     starts = np.array([times[own[0]] for own in members])
     names = sorted(set(kinds))
@@ -85,10 +86,10 @@ def fit_sessions(trace: TraceColumns, shape: Shape | None = None, skip: float = 
     shares = Counter(tenants[own[0]] for own in members)
     several = len(shares) > 1
     return Sessions(
-        tuple(_kind(name, of[name], len(members), work, trace.demands[since:]) for name in names),
+        tuple(_kind(name, of[name], len(members), works, trace.demands[since:]) for name in names),
         fit_arrivals(starts),
         quantiles(gaps),
-        _alike(members, _ranks(work, kinds)),
+        _alike(members, _ranks(np.array([work[0] for work in works]), kinds)),
         len(shares) if several else 0,
         _zipf([count for _, count in shares.most_common()]) if several else 1.0,
         Single() if shape is None else shape,
@@ -129,9 +130,15 @@ def _points(values: Sequence[float]) -> tuple[tuple[float, float], ...]:
 
 
 def _wide(job: Job) -> float:
-    """GPUs of the widest task; any share of one GPU counts as half of one."""
+    """GPUs of the widest task, or minus the digits of its instances."""
     gpus = max(task.gpus * task.instances for task in job.tasks)
-    return 0.5 if 0 < gpus < 1 else gpus
+    if gpus == 0:
+        return -float(len(str(max(task.instances for task in job.tasks) - 1))) if _several(job) else 0.0
+    return 0.5 if gpus < 1 else gpus
+
+
+def _several(job: Job) -> bool:
+    return any(task.instances > 1 for task in job.tasks)
 
 
 def _joined(kinds: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
@@ -163,7 +170,7 @@ def _kind(
     name: tuple[float, ...],
     sessions: Sequence[list[int]],
     of: int,
-    work: np.ndarray,
+    works: Sequence[tuple[float, ...]],
     demands: Sequence[tuple[float, float, float, int, bool]],
 ) -> SessionKind:
     jobs = [place for own in sessions for place in own]
@@ -173,7 +180,7 @@ def _kind(
     gang = sum(each[4] for each in mine) > 0
     return SessionKind(
         _rounded(len(sessions) / of),
-        quantiles(work[jobs]),
+        quantiles(np.array([work for place in jobs for work in works[place]])),
         quantiles(lengths, whole=True),
         instances,
         gang,
@@ -185,11 +192,13 @@ def _kind(
 
 
 def _values(drawn: Sequence[float]) -> Distribution:
-    """The most frequent values with their weights; a single one is a constant."""
+    """The most frequent values with their weights, or their quantiles if there are many; a single one is a constant."""
     common = Counter(map(float, drawn)).most_common(_VALUES)
     if len(common) == 1:
         return Constant(common[0][0])
     total = sum(count for _, count in common)
+    if total < 0.9 * len(drawn):
+        return quantiles(np.array(drawn, float), whole=all(value == int(value) for value in drawn))
     return Choice(tuple(value for value, _ in common), tuple(_rounded(count / total) for _, count in common))
 
 

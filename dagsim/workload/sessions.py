@@ -36,6 +36,8 @@ _GRID = 4_000
 """Quantiles of a kind from which its expected load is added up."""
 _FORBID = {"extra": "forbid"}
 _ONE, _NONE = Constant(1.0), Constant(0.0)
+_ALONE = Quantiles(((0.0, 1.0), (1.0, 1.0)), whole=True)
+_STEADY, _UP_TO_A_MINUTE, _SINGLE = Rates(), Quantiles(((0.0, 0.0), (1.0, 60.0))), Single()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class SessionKind:
 
     share: float
     work: Quantiles
-    jobs: Quantiles = Quantiles(((0.0, 1.0), (1.0, 1.0)), whole=True)
+    jobs: Quantiles = _ALONE
     instances: Distribution = _ONE
     gang: bool = True
     gpus: Distribution = _ONE
@@ -88,9 +90,9 @@ class Sessions:
     """``count`` jobs of sessions that offer ``load`` to the cluster, on average over seeds.
 
     Times are those of the real cluster, stretched so that the load is met, as ``--load`` does with a trace: on a small
-    cluster a day lasts longer than 24 h. With ``load_is="exact"`` these very jobs offer exactly ``load``. ``alike``: the
-    share of a session's jobs that take about as long as the session's first. ``tenants``: how many there are, the
-    k-th submitting sessions in proportion to k to the power of -``zipf``.
+    cluster a day lasts longer than 24 h. With ``load_is="exact"`` these very jobs offer exactly ``load``. ``alike`` is
+    the share of a session's jobs that take about as long as each other. There are so many ``tenants``, the k-th of
+    which submits sessions in proportion to k to the power of -``zipf``.
 
     Raises:
         WorkloadError: No jobs or kinds, a load that is not positive; when asked for jobs, work that this cluster
@@ -98,12 +100,12 @@ class Sessions:
     """
 
     kinds: tuple[SessionKind, ...]
-    rates: Rates = Rates()
-    gaps_s: Quantiles = Quantiles(((0.0, 0.0), (1.0, 60.0)))
+    rates: Rates = _STEADY
+    gaps_s: Quantiles = _UP_TO_A_MINUTE
     alike: float = 0.8
     tenants: int = 0
     zipf: float = 1.0
-    shape: Shape = Single()
+    shape: Shape = _SINGLE
     count: int = 20_000
     load: float = 0.9
     load_is: Literal["exact", "expected"] = "expected"
@@ -248,9 +250,7 @@ class Sessions:
         places = np.where(rng("sessions/alike").random(len(own)) < self.alike, near, fresh)
         return np.minimum(places, np.nextafter(1, 0))
 
-    def _tasks(
-        self, rng: Draws, session: _Session, place: float, work: float, parents: Parents
-    ) -> tuple[Task, ...]:
+    def _tasks(self, rng: Draws, session: _Session, place: float, work: float, parents: Parents) -> tuple[Task, ...]:
         """The tasks of a job: the first one's place among the durations is the job's, others are near it or not."""
         kind = self.kinds[session.kind]
         if len(parents) == 1:
