@@ -384,7 +384,9 @@ def config_hash(config: Config) -> str:
 def json_schema() -> dict[str, Any]:
     """The JSON schema of the configuration, for editors (``# yaml-language-server: $schema=...``)."""
     schema: dict[str, Any] = _any_of(Config.model_json_schema())
-    schema["$defs"]["Synthetic"]["properties"]["preset"] = {"enum": list(WORKLOADS)}
+    for kind in ("Synthetic", "Sessions"):
+        schema["$defs"][kind]["properties"]["preset"] = {"enum": list(WORKLOADS)}
+    schema["$defs"]["Sessions"]["required"].remove("kinds")  # a preset has them
     schema["properties"]["workload"]["anyOf"].append({"type": "string"})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
