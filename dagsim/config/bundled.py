@@ -56,10 +56,10 @@ def find_config(text: str) -> Path:
     known = shipped("configs")
     if text in known:
         return known[text]
-    from dagsim.workload.presets import PRESETS
+    from dagsim.config.presets import WORKLOADS
 
-    hint = nearest(text, [*known, *PRESETS])
-    if any(f"{name!r}?" in hint for name in set(PRESETS) - set(known)):
+    hint = nearest(text, [*known, *WORKLOADS])
+    if any(f"{name!r}?" in hint for name in set(WORKLOADS) - set(known)):
         hint = hint.replace("mean ", "mean the workload: --workload ")
     raise UnknownName(f"no configuration {text!r}: no such file{hint} (dagsim list configs)")
 
