@@ -20,7 +20,7 @@ from dagsim.experiment.capacity.machines import (
     resized,
     with_nodes,
 )
-from dagsim.experiment.capacity.plan import Size, SizeSearch, gpus_of
+from dagsim.experiment.capacity.plan import Size, SizeSearch, gpus_of, least_size
 from dagsim.experiment.capacity.prices import Prices
 from dagsim.experiment.capacity.target import Target
 from dagsim.experiment.capacity.windows import on_windows
