@@ -105,6 +105,8 @@ def _parsed(data: bytes) -> Any | None:
         )
     except (ValueError, OverflowError):  # too many fields in a line, or no UTF-8
         return None
+    if table.shape[1] != _WIDTH:
+        return None
     numbers = all(table[column].dtype.kind in "if" for column in (_INSTANCES, _START, _END, _CPU, _MEMORY))
     named = len(table) == lines and table[_JOB].cat.codes.min() >= 0 and table[_NAME].cat.codes.min() >= 0
     return table if numbers and named else None
