@@ -340,6 +340,10 @@ class SlurmMultifactor:
     def _backfill(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
         """One cycle over the first jobs by priority."""
         rules, listed = self._rules, pending.listed
+        fits = view.machines.fits
+        last = next((job.task for job in reversed(listed[: self._tests]) if fits(job.task.demand)), None)
+        if last is None:
+            return
         ends_s = {run: kept.limit_ends_s for run, kept in self._runs.items()}
         plan = NodePlan(view, ends_s, self._whole, window_s=self._window_s, resolution_s=self._resolution_s)
         at = tested = 0
@@ -356,6 +360,8 @@ class SlurmMultifactor:
             tested += 1
             placement = self._fit_beside(view, task, plan, room)
             if placement is None:
+                if task is last:
+                    return  # nobody behind it could start, so that nothing need be kept for it
                 self._reserve(task, plan)
                 at += 1
                 continue
