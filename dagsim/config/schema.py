@@ -29,6 +29,7 @@ from pydantic import model_validator as after_all
 from dagsim.config import yaml
 from dagsim.config.bundled import shipped
 from dagsim.config.errors import explain
+from dagsim.config.presets import WORKLOADS
 from dagsim.config.registered import Later, Registered, kind_of
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.files import is_there
@@ -47,6 +48,7 @@ from dagsim.systems.cluster.scenario import ClusterSystem
 from dagsim.traces.hostlists import hosts
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
+from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
@@ -190,13 +192,14 @@ def _spelled_out(workload: Any) -> Any:
     if not isinstance(workload, dict) or "preset" not in workload:
         return workload
     name, changes = str(workload["preset"]), {key: value for key, value in workload.items() if key != "preset"}
-    if name in PRESETS:
-        return plain(PRESETS[name].workload) | changes
+    if name in WORKLOADS:
+        return plain(WORKLOADS[name].workload) | changes
     path = Path(name) if is_there(name) else shipped("workloads").get(name)
     if path is not None:
         return {"kind": "trace", "path": str(path)} | changes
-    hint = nearest(name, PRESETS)
-    raise WorkloadError(f"no workload {name!r}{hint}; allowed: {', '.join(PRESETS)}, or a file (dagsim list workloads)")
+    hint = nearest(name, WORKLOADS)
+    known = ", ".join(WORKLOADS)
+    raise WorkloadError(f"no workload {name!r}{hint}; allowed: {known}, or a file (dagsim list workloads)")
 
 
 class Config(Section):
@@ -347,10 +350,12 @@ def _spelled(part: NodePartition) -> NodePartition:
     return replace(part, nodes=tuple([name for text in part.nodes for name in _hosts(text)]))
 
 
-def _runtime_of(workload: Synthetic | TraceFile) -> Runtime:
+def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
     """By measured throughputs; of a trace, the seconds that it recorded, or what was saved with it."""
     if isinstance(workload, Synthetic):
         return Throughput()
+    if isinstance(workload, Sessions):
+        return Recorded()
     saved = workload.saved_with("runtime")
     if saved is None:
         return Recorded(workload.options.reference_gpu)
@@ -400,7 +405,9 @@ def config_hash(config: Config) -> str:
 def json_schema() -> dict[str, Any]:
     """The JSON schema of the configuration, for editors (``# yaml-language-server: $schema=...``)."""
     schema: dict[str, Any] = _any_of(Config.model_json_schema())
-    schema["$defs"]["Synthetic"]["properties"]["preset"] = {"enum": list(PRESETS)}
+    for kind in ("Synthetic", "Sessions"):
+        schema["$defs"][kind]["properties"]["preset"] = {"enum": list(WORKLOADS)}
+    schema["$defs"]["Sessions"]["required"].remove("kinds")  # a preset has them
     schema["properties"]["workload"]["anyOf"].append({"type": "string"})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
@@ -431,8 +438,8 @@ def _defaults(document: yaml.Document, key: str) -> Any:
         if isinstance(document.value.get("workload"), str):
             document.value["workload"] = {"preset": document.value["workload"]}
         match document.value.get("workload"):
-            case {"preset": str(name)} if name in PRESETS:
-                defaults["workload"] = plain(PRESETS[name].workload)
+            case {"preset": str(name)} if name in WORKLOADS:
+                defaults["workload"] = plain(WORKLOADS[name].workload)
     return defaults
 
 
