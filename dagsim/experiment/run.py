@@ -207,8 +207,8 @@ def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
 class Timed:
     """A policy with a stopwatch: the CPU time of its decisions, without what the kernel does between them.
 
-    Reading that clock costs more than many a decision, so that of long runs every 16th call is timed, and stands for
-    the others.
+    Reading that clock costs more than many a decision, so that of long runs every 17th call is timed, and stands for
+    the others. (An odd number: calls that decide and calls that say "no more" take turns.)
     """
 
     def __init__(self, policy: Policy[Any, Any], name: str = "") -> None:
@@ -216,17 +216,17 @@ class Timed:
         self.name = name or type(policy).__name__
         """For messages."""
         self.decisions = 0
-        self._asked = 0
-        self._all = _Sample()
-        """Of the first calls, each of which is timed."""
-        self._some = _Sample()
-        """Of those timed later."""
+        self._calls = 0
+        self._first_s = 0.0
+        """CPU seconds of the first calls, each of which is timed."""
+        self._later_s = 0.0
+        """Those of every 17th of the others."""
 
     @property
     def decision_s(self) -> float:
         """CPU seconds of all decisions."""
-        later = self.decisions - self._all.decisions
-        return self._all.cpu_s + (self._some.cpu_s * later / self._some.decisions if self._some.decisions else 0.0)
+        later = self._calls - _ALL
+        return self._first_s + (self._later_s * later / (later // _EVERY) if later >= _EVERY else 0.0)
 
     def decide(self, view: View) -> Iterator[Any]:
         """The decisions of the policy, as they come.
@@ -234,41 +234,30 @@ class Timed:
         Raises:
             PolicyFailed: The policy raised something that is no error of dagsim.
         """
-        self._asked += 1
+        self._calls += 1
+        later = self._calls - _ALL
         try:
-            if self._asked <= _ALL:
-                yield from self._timed(view, self._all)
-            elif self._asked % _EVERY == 0:
-                yield from self._timed(view, self._some)
-            else:
+            if later > 0 and later % _EVERY:
                 for decision in decisions_of(self.policy.decide(view), view.now):
                     self.decisions += 1
                     yield decision
+                return
+            spent_s, before = 0.0, process_time()
+            for decision in decisions_of(self.policy.decide(view), view.now):
+                spent_s += process_time() - before
+                self.decisions += 1
+                yield decision
+                before = process_time()
+            spent_s += process_time() - before
         except DagsimError:
             raise
         except Exception as error:
             raise _blame(self.name, error) from error
-
-    def _timed(self, view: View, sample: _Sample) -> Iterator[Any]:
-        before = process_time()
-        for decision in decisions_of(self.policy.decide(view), view.now):
-            sample.cpu_s += process_time() - before
-            sample.decisions += 1
-            self.decisions += 1
-            yield decision
-            before = process_time()
-        sample.cpu_s += process_time() - before
+        if later > 0:
+            self._later_s += spent_s
+        else:
+            self._first_s += spent_s
 
 
-_ALL, _EVERY = 1_000, 16
+_ALL, _EVERY = 100, 17
 """Calls that are all timed, and which of the later ones are."""
-
-
-class _Sample:
-    """Decisions that were timed."""
-
-    __slots__ = ("cpu_s", "decisions")
-
-    def __init__(self) -> None:
-        self.cpu_s = 0.0
-        self.decisions = 0

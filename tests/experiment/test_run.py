@@ -95,7 +95,7 @@ class Dreamer(Greedy):
 
 
 def test_decisions_cost_cpu_time_not_time_on_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dagsim.experiment.run._ALL", 20)  # of some 240 calls; of the others every 16th is timed
+    monkeypatch.setattr("dagsim.experiment.run._ALL", 20)  # of some 240 calls; of the others every 17th is timed
     cluster = load_config(None, SMALL).build_cluster()
     jobs = [Job.single(f"j{n}", Task("t", 10.0), arrival_s=100.0 * n) for n in range(120)]
     timed = Timed(Dreamer())
