@@ -285,7 +285,7 @@ def _tell(kept: Kept, output: Output) -> None:
         typer.echo(json.dumps(folder.to_dict() | _ranked(kept, over)))
     elif not output.quiet:
         _print(folder, lines, output, notes)
-    if output.plots:
+    if sys.stdout.isatty() if output.plots is None else output.plots:
         from dagsim.report.drawing import draw
 
         draw(folder)
