@@ -39,7 +39,7 @@ class QLearner(ABC, Generic[ConfigT, QT]):
         self._q = q
         self._target = deepcopy(q)
         self.optimizer = torch.optim.Adam(q.parameters(), config.lr)
-        self._replay = ReplayBuffer(config.replay, config.priority, config.importance)
+        self.replay = ReplayBuffer(config.replay, config.priority, config.importance)
         self._scale = 0.0
 
     @abstractmethod
@@ -52,19 +52,19 @@ class QLearner(ABC, Generic[ConfigT, QT]):
         time_s = context.time_constant_s(config.discount_jcts, progress)
         self._scale = self._scale or return_rms(episodes, time_s)
         for steps in episodes:
-            self._replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
+            self.replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
         rng, lr = context.rng(iteration, 5), config.lr * (1 - 0.9 * progress)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         losses = []
         for _ in range(config.updates):
-            drawn = self._replay.draw(config.minibatch, rng)
+            drawn = self.replay.draw(config.minibatch, rng)
             loss, errors = self._loss(drawn, rng)
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(self._q.parameters(), 10.0)
             self.optimizer.step()
-            self._replay.update(drawn.places, errors.numpy())
+            self.replay.update(drawn.places, errors.numpy())
             follow(self._target, self._q, config.target_rate)
             losses.append(float(loss.detach()))
         return {
@@ -82,7 +82,6 @@ class QLearner(ABC, Generic[ConfigT, QT]):
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """The replay is not kept: a resumed training fills it again."""
         self._target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])
         self._scale = state["scale"]

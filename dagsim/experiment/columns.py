@@ -2,7 +2,8 @@
 
 ``np.load`` reads it: the columns of the log bear the names of the fields of ``Record``, those of the jobs are
 ``job_arrival_s`` and so on; texts are JSON in bytes (``job_id``), names of tasks are places (``task_name``) in a
-list (``names``), as many for each job as ``job_tasks`` says. NaN is no deadline.
+list (``names``), as many for each job as ``job_tasks`` says; so are
+the parents of its tasks (``graph``, ``graphs``). NaN is no deadline.
 """
 
 from __future__ import annotations
@@ -78,6 +79,9 @@ def _columns(schedule: Schedule) -> Iterator[tuple[str, np.ndarray]]:
     yield from _coded("tenant", "tenants", (job.tenant for job in jobs), tenants)
     names = dict.fromkeys(chain.from_iterable(job.tasks for job in jobs))
     yield from _coded("task_name", "names", chain.from_iterable(job.tasks for job in jobs), names)
+    graphs = {parents: place for place, parents in enumerate(dict.fromkeys(job.parents for job in jobs))}
+    yield "graph", np.array([graphs[job.parents] for job in jobs], np.int32)
+    yield "graphs", _text(list(graphs))
     yield "job_tasks", np.array([len(job.tasks) for job in jobs], np.int64)
 
 
@@ -88,11 +92,11 @@ def _coded(name: str, list_: str, texts: Iterable[str], known: Iterable[str]) ->
     yield list_, _text(list(places))
 
 
-def _text(texts: list[str]) -> np.ndarray:
+def _text(texts: list[Any]) -> np.ndarray:
     return np.frombuffer(json.dumps(texts).encode(), np.uint8)
 
 
-def _texts(column: np.ndarray) -> list[str]:
+def _texts(column: np.ndarray) -> list[Any]:
     return list(json.loads(column.tobytes()))
 
 
@@ -103,5 +107,7 @@ def _jobs(file: Any) -> list[JobFacts]:
     task_names = np.array([*names, ""], object)[file["task_name"]].tolist()
     places = pairwise(accumulate(file["job_tasks"].tolist(), initial=0))
     columns = {"id": _texts(file["job_id"]), "tenant": [tenants[place] for place in file["tenant"].tolist()], **numbers}
+    graphs = [tuple(map(tuple, parents)) for parents in _texts(file["graphs"])]
+    columns["parents"] = [graphs[place] for place in file["graph"].tolist()]
     columns["tasks"] = [tuple(task_names[begin:end]) for begin, end in places]
     return [JobFacts(*fact) for fact in zip(*[columns[name] for name in JobFacts._fields], strict=True)]

@@ -30,8 +30,8 @@ import os
 import re
 import shlex
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import rmtree
@@ -40,18 +40,20 @@ from typing import Any, Literal, TypeAlias, get_args
 from dagsim.config.schema import Config, config_hash, dump_config, load_config
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.columns import unpacked_schedule
+from dagsim.experiment.facts import FACTS, jobs_from
 from dagsim.experiment.journal import Failure, Journal, Metrics, RunLine
 from dagsim.experiment.manifest import READABLE, SCHEMA, file_hash, manifest
 from dagsim.experiment.record import CLOCKED, RunRecord, record_of
 from dagsim.experiment.run import Result, experiment_seeds
 from dagsim.experiment.scenario import scenario_of
 from dagsim.files import Lock, replaced
-from dagsim.model import JobFacts
 from dagsim.model.log import ScheduleLog
 from dagsim.model.schedule import Schedule
 from dagsim.systems.cluster.engine import EngineUse
 
 __all__ = ["RunFolder", "RunLine", "State"]
+
+_LONGEST_NAME = 80
 
 State: TypeAlias = Literal["running", "done", "failed", "interrupted"]
 
@@ -78,23 +80,29 @@ class RunFolder:
         seeds: Sequence[int] | None = None,
         policies: Sequence[str] = (),
         plan: Mapping[str, Any] | None = None,
+        name: str | None = None,
         now: datetime | None = None,
     ) -> RunFolder:
         """A new folder below ``root``, its state ``running``; never one that is there already.
 
-        ``label`` names what ran (default: the policy); ``seeds`` are those of the configuration unless given.
+        ``label`` says what ran (default: the policy), ``name`` is what the user calls it; ``seeds`` are those of the
+        configuration unless given.
         ``policies`` and ``plan`` (whatever else the command must know again) are kept for ``--resume``.
 
         Raises:
-            RunFolderError: ``root`` cannot be written to.
+            RunFolderError: ``root`` cannot be written to, or ``name`` is no line of text.
         """
+        _check_name(name)
         created = now or datetime.now(UTC)
         digest = config_hash(config)
         ran = tuple(seeds or experiment_seeds(config))
         trace = config.trace_path()
-        name = f"{created:%Y%m%dT%H%M%SZ}-{command}-{_slug(label or config.policy)}-s{config.seed}-{digest[:6]}"
-        unfinished = root / f".{name}.{os.getpid()}.part"
+        what = "-".join(map(_slug, filter(None, (label or config.policy, name))))
+        called = f"{created:%Y%m%dT%H%M%SZ}-{command}-{what}-s{config.seed}-{digest[:6]}"
+        unfinished = root / f".{called}.{os.getpid()}.part"
         facts = manifest(command, created, digest, ran, trace) | {"policies": list(policies), "plan": dict(plan or {})}
+        if name is not None:
+            facts["name"] = name
         folder = cls(unfinished, config, facts)
         try:
             (unfinished / "schedules").mkdir(parents=True)
@@ -103,7 +111,7 @@ class RunFolder:
             _write(unfinished / "command.txt", shlex.join(argv) + "\n")
             _write(unfinished / "manifest.json", _json(facts))
             folder.mark("running")
-            folder.path = _renamed(unfinished, root / name)
+            folder.path = _renamed(unfinished, root / called)
         except OSError as error:
             with suppress(OSError):
                 rmtree(unfinished)
@@ -113,11 +121,63 @@ class RunFolder:
         return folder
 
     @classmethod
+    def claimed(
+        cls,
+        root: Path,
+        name: str,
+        command: str,
+        config: Config,
+        *,
+        argv: Sequence[str],
+        seeds: Sequence[int],
+        policies: Sequence[str],
+        plan: Mapping[str, Any],
+    ) -> RunFolder:
+        """The folder called ``name`` below ``root``, new or as ``command`` left it, to write to; its state is
+        ``running``. What summed it up before is gone.
+
+        Raises:
+            RunFolderError: It is of another command, or another process writes to it.
+            OSError: It cannot be written.
+        """
+        path = root / _slug(name, 80)
+        before = _read_json(path / "manifest.json") if (path / "manifest.json").exists() else None
+        if path.exists() and before is None and any(path.iterdir()) and not (path / "lock").exists():
+            raise RunFolderError(f"{path}: is there already, and is no run folder; --out or --name names another place")
+        if before is not None and before.get("command") != command:
+            raise RunFolderError(f"{path}: is of dagsim {before.get('command')}; --name or --out names another place")
+        path.mkdir(parents=True, exist_ok=True)
+        created = datetime.now(UTC)
+        facts = manifest(command, created, config_hash(config), tuple(seeds), config.trace_path())
+        facts |= {"policies": list(policies), "plan": dict(plan)}
+        facts["created"] = facts["created"] if before is None else before["created"]
+        folder = cls(path, config, facts)
+        folder.claim()
+        for old in ("runs.jsonl", "timing.jsonl", "summary.json"):
+            (path / old).unlink(missing_ok=True)
+        _write(path / "config.yaml", dump_config(config))
+        _write(path / "command.txt", shlex.join(argv) + "\n")
+        folder.mark("running")
+        _write(path / "manifest.json", _json(facts))
+        return folder
+
+    @classmethod
     def open(cls, path: Path) -> RunFolder:
         """The run folder at ``path``. Where its process was killed, what that left unfinished is cut off.
 
         Raises:
             RunFolderError: It is missing, damaged, of another version, or its configuration was changed afterwards.
+        """
+        folder = cls.read(path)
+        folder._tidy()
+        return folder
+
+    @classmethod
+    def read(cls, path: Path) -> RunFolder:
+        """The run folder at ``path`` as it stands: nothing is written, and nobody is kept from writing.
+
+        Raises:
+            RunFolderError: As ``open``.
         """
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such run folder")
@@ -133,9 +193,12 @@ class RunFolder:
             raise RunFolderError(f"{path}: its configuration cannot be read:\n{error}") from None
         if file_hash(path / "config.yaml") != facts.get("config_sha256"):
             raise RunFolderError(f"{path / 'config.yaml'}: was changed after the run (its hash is not the manifest's)")
-        folder = cls(path, config, facts)
-        folder._tidy()
-        return folder
+        return cls(path, config, facts)
+
+    @property
+    def name(self) -> str | None:
+        """What the user calls it."""
+        return self.manifest.get("name")
 
     @property
     def state(self) -> State:
@@ -145,6 +208,11 @@ class RunFolder:
             raise RunFolderError(f"{self.path / 'status.json'}: its state is none of {', '.join(get_args(State))}")
         state: State = status["state"]
         return state
+
+    @property
+    def dead(self) -> bool:
+        """It says that it runs, but nobody holds its lock: its process was killed."""
+        return self.state == "running" and self._lock.is_free()
 
     def claim(self) -> None:
         """Become the one that writes to the folder, until it is marked as ended or this process is gone.
@@ -171,11 +239,7 @@ class RunFolder:
                 f"{self.path}: cannot be resumed: its manifest does not say which policies were to run (made by an "
                 "older dagsim, or by a command that has no --resume); run it anew: the command stands in command.txt"
             )
-        trace = self.manifest["trace"]
-        if trace is not None and (
-            not Path(trace["path"]).exists() or file_hash(Path(trace["path"])) != trace["sha256"]
-        ):
-            raise RunFolderError(f"{self.path}: cannot be resumed: its trace {trace['path']} is gone or has changed")
+        self.check_trace()
         try:
             self.claim()
             self.journal.mend()
@@ -183,6 +247,45 @@ class RunFolder:
             self.mark("running")
         except OSError as error:
             raise _unwritable(self.path, error) from None
+
+    def check_trace(self) -> None:
+        """Refuse to go on with other jobs.
+
+        Raises:
+            RunFolderError: Its trace is gone or has changed since it was begun.
+        """
+        trace = self.manifest["trace"]
+        if trace is not None and (
+            not Path(trace["path"]).exists() or file_hash(Path(trace["path"])) != trace["sha256"]
+        ):
+            raise RunFolderError(f"{self.path}: cannot be resumed: its trace {trace['path']} is gone or has changed")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Its writer for as long as the block runs; where that is stopped or fails, the state says so.
+
+        Raises:
+            RunFolderError: Another process writes to it, or it cannot be written to.
+        """
+        try:
+            self.mark("running")
+            yield
+        except KeyboardInterrupt:
+            self._give_up("interrupted")
+            raise
+        except OSError as error:
+            failure = _unwritable(self.path, error)
+            self._give_up("failed", str(failure))
+            raise failure from None
+        except Exception as error:
+            if self._lock.held:
+                self._give_up("failed", f"{type(error).__name__}: {error}")
+            raise
+
+    def _give_up(self, state: State, error: str | None = None) -> None:
+        with suppress(OSError):
+            self.mark(state, error)
+        self._lock.release()
 
     def mark(self, state: State, error: str | None = None) -> None:
         """Write ``status.json`` anew; ``running`` claims the folder, any other state gives it back.
@@ -243,9 +346,7 @@ class RunFolder:
                 text = f"{self.path}: cannot be written: {getattr(failure, 'strerror', None) or failure}"
                 self.finish("failed", text)
                 raise RunFolderError(text) from None
-            with suppress(OSError):
-                self.mark(state, error)
-            self._lock.release()
+            self._give_up(state, error)
 
     def _note_engine(self) -> None:
         """Say in the manifest which engine was used, and why."""
@@ -310,13 +411,13 @@ class RunFolder:
             return unpacked_schedule(columns, scenario_of(self.config).cluster)
         try:
             facts = json.loads(gzip.decompress(path.read_bytes()))
-            if tuple(facts["fields"]) != JobFacts._fields:
+            if tuple(facts["fields"]) != FACTS:
                 raise RunFolderError(f"{path}: of another version (its fields are {', '.join(facts['fields'])})")
-            jobs = [JobFacts._make((*fact[:-1], tuple(fact[-1]))) for fact in facts["jobs"]]
+            jobs = jobs_from(facts)
             seed, ended_s = facts["seed"], facts["ended_s"]
         except RunFolderError:
             raise
-        except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError) as error:
+        except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError) as error:
             raise RunFolderError(f"{path}: not a readable list of jobs ({error})") from None
         log = ScheduleLog.load(path.with_name(f"{number:03d}.npy"))
         return Schedule(scenario_of(self.config).cluster, jobs, log, seed, ended_s=ended_s)
@@ -374,8 +475,13 @@ def _renamed(folder: Path, wanted: Path) -> Path:
         number += 1
 
 
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")[:40] or "run"
+def _check_name(name: str | None) -> None:
+    if name is not None and not (name.strip() and name.isprintable() and len(name) <= _LONGEST_NAME):
+        raise RunFolderError(f"--name {name!r}: expected a line of text of at most {_LONGEST_NAME} letters")
+
+
+def _slug(text: str, most: int = 40) -> str:
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[:most] or "run"
 
 
 def _json(value: object) -> str:

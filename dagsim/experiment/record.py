@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 from typing import Any, NamedTuple
 
 from dagsim.experiment.columns import LARGE_ROWS, packed_schedule
+from dagsim.experiment.facts import jobs_text
 from dagsim.experiment.run import Result
 from dagsim.metrics import jobs_table, runs_table, to_csv
-from dagsim.model import JobFacts
 from dagsim.model.schedule import Schedule
 
-__all__ = ["CLOCKED", "TABLES", "RunRecord", "record_of"]
+__all__ = ["CLOCKED", "TABLES", "RunRecord", "lines_of", "record_of"]
 
 CLOCKED = "scheduler_us"
 """The one metric that a clock says, so that it is never the same twice; it is kept apart from the others."""
@@ -44,6 +43,24 @@ def record_of(result: Result) -> RunRecord:
     """Everything that is written of a result; equal results give equal bytes, times of the clock aside."""
     schedule = result.schedule
     who = {"policy": result.policy, "seed": result.seed}
+    line, timing = lines_of(result)
+    large = len(schedule.log) >= LARGE_ROWS
+    shown = Schedule(schedule.cluster) if large else schedule
+    tables = [_csv(who, table) for table in (jobs_table(shown), runs_table(shown))]
+    return RunRecord(
+        result.policy,
+        result.seed,
+        line,
+        timing,
+        tuple(_packed(head) for head, _ in tables),
+        tuple(_packed(rows) for _, rows in tables),
+        _large_files(schedule) if large else _files(schedule),
+    )
+
+
+def lines_of(result: Result) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The lines of ``runs.jsonl`` and ``timing.jsonl`` of a result; only the second holds times of the clock."""
+    schedule, who = result.schedule, {"policy": result.policy, "seed": result.seed}
     metrics = result.summary.to_dict()
     timing = {
         "wall_s": result.wall_s,
@@ -52,18 +69,7 @@ def record_of(result: Result) -> RunRecord:
         **({} if result.engine is None else {"engine": result.engine._asdict()}),
         CLOCKED: metrics.pop(CLOCKED),
     }
-    large = len(schedule.log) >= LARGE_ROWS
-    shown = Schedule(schedule.cluster) if large else schedule
-    tables = [_csv(who, table) for table in (jobs_table(shown), runs_table(shown))]
-    return RunRecord(
-        result.policy,
-        result.seed,
-        who | {"workload": dict(result.workload), "metrics": metrics},
-        who | timing,
-        tuple(_packed(head) for head, _ in tables),
-        tuple(_packed(rows) for _, rows in tables),
-        _large_files(schedule) if large else _files(schedule),
-    )
+    return who | {"workload": dict(result.workload), "metrics": metrics}, who | timing
 
 
 def _csv(who: dict[str, Any], table: dict[str, Any]) -> tuple[str, str]:
@@ -89,8 +95,7 @@ def _log(schedule: Schedule) -> bytes:
 
 
 def _jobs(schedule: Schedule) -> bytes:
-    facts = {"fields": JobFacts._fields, "seed": schedule.seed, "ended_s": schedule.ended_s, "jobs": schedule.jobs}
-    return _packed(json.dumps(facts))
+    return _packed(jobs_text(schedule))
 
 
 def _packed(text: str) -> bytes:

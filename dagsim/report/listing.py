@@ -56,9 +56,9 @@ def _gpus() -> Listing:
 
 def _workloads() -> Listing:
     from dagsim.config.bundled import shipped
-    from dagsim.workload import PRESETS
+    from dagsim.config.presets import WORKLOADS
 
-    presets = [(name, preset.summary) for name, preset in PRESETS.items()]
+    presets = [(name, preset.summary) for name, preset in WORKLOADS.items()]
     return Listing(("workload", "what it is"), presets + [(name, str(at)) for name, at in shipped("workloads").items()])
 
 
@@ -106,6 +106,7 @@ LISTINGS: Mapping[str, Callable[[], Listing]] = {
     "nets": _registry("dagsim.agents.nets:NETS", "net"),
     "algorithms": _registry("dagsim.agents.config:ALGORITHMS", "algorithm"),
     "advantages": _registry("dagsim.agents.advantages:ADVANTAGES", "estimator of advantages"),
+    "executors": _registry("dagsim.experiment.sweep.executors:EXECUTORS", "executor"),
     "gpus": _gpus,
     "workloads": _workloads,
     "configs": _configs,

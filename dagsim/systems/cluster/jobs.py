@@ -18,12 +18,13 @@ from dagsim.traces import Trace
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.load import Load, LoadMeter
+from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 from dagsim.workload.tagged_union import TaggedUnion
 
 __all__ = ["JobStream", "Workload"]
 
-Workload: TypeAlias = Annotated[Synthetic | TraceFile, TaggedUnion("synthetic")]
+Workload: TypeAlias = Annotated[Synthetic | Sessions | TraceFile, TaggedUnion("synthetic")]
 
 
 class JobStream:

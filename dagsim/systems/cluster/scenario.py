@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from dagsim.errors import ConfigError
 from dagsim.metrics.observed import observed_against_simulated
-from dagsim.model import Cluster, Job
+from dagsim.model import Cluster, Job, QueueTree
 from dagsim.registry import Registry
 from dagsim.systems.cluster.choice import compiled, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
@@ -28,6 +28,7 @@ from dagsim.systems.cluster.view import ClusterPolicy
 from dagsim.systems.heard import Heard
 from dagsim.systems.seam import Kernel, RewardTerm
 from dagsim.traces.trace_file import TraceFile
+from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 __all__ = ["ClusterScenario", "ClusterSystem", "Engaged"]
@@ -82,7 +83,7 @@ class ClusterScenario:
     """
 
     cluster: Cluster
-    workload: Synthetic | TraceFile | Iterable[Job]
+    workload: Synthetic | Sessions | TraceFile | Iterable[Job]
     runtime: Runtime = field(default_factory=Recorded)
     setup: Setup | None = None
     network: Network | None = None
@@ -91,6 +92,7 @@ class ClusterScenario:
     estimates: Estimates = field(default_factory=Estimates)
     admission: bool = False
     outages: bool = False
+    queues: QueueTree | None = None
     engine: Engine = "auto"
     _sequences: _Sequences = field(default_factory=_Sequences, init=False, repr=False, compare=False)
 
@@ -171,6 +173,7 @@ class ClusterScenario:
             estimates=self.estimates,
             observers=observers,
             admission=self.admission,
+            queues=self.queues,
             seed=seed,
         )
 
@@ -212,9 +215,9 @@ class ClusterScenario:
             TraceError, WorkloadError: They cannot be made.
         """
         match self.workload:
-            case Synthetic() as drawn if drawn.count > _JOBS_KEPT:
+            case (Synthetic() | Sessions()) as drawn if drawn.count > _JOBS_KEPT:
                 return JobStream(drawn.jobs(self.cluster, self.runtime, seed), self.cluster, self.runtime)
-            case Synthetic() as drawn:
+            case (Synthetic() | Sessions()) as drawn:
                 jobs = self._sequences.get(seed, lambda: drawn.jobs(self.cluster, self.runtime, seed))
                 return JobStream(jobs, self.cluster, self.runtime)
             case TraceFile() as trace if trace.window is not None:
