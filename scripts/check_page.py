@@ -330,12 +330,14 @@ def served(results: Path) -> Iterator[str]:
 def take_pictures(browser: Any, pages: dict[str, Path], address: str, results: Path) -> None:
     """The pictures of README and docs: parts of pages, few colours; and the film."""
     DOCS.mkdir(exist_ok=True)
+    for made_up in results.glob("*-train-*"):
+        shutil.rmtree(made_up)
     report, sweep = pages["report"].resolve().as_uri(), pages["sweep"].resolve().as_uri()
     shots = (
         ("report", report, "light", 1200, 1190, 0),
         ("report-graph", report, "light", 1200, 330, "#dag-section"),
         ("sweep", sweep, "light", 1200, 800, 0),
-        ("serve", address, "light", 1300, 420, 0),
+        ("serve", address, "light", 1400, 330, 0),
     )
     for name, url, scheme, width, height, place in shots:
         page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)

@@ -340,6 +340,7 @@ class SlurmMultifactor:
     def _backfill(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
         """One cycle over the first jobs by priority."""
         rules, listed = self._rules, pending.listed
+        fits = view.machines.fits
         ends_s = {run: kept.limit_ends_s for run, kept in self._runs.items()}
         plan = NodePlan(view, ends_s, self._whole, window_s=self._window_s, resolution_s=self._resolution_s)
         at = tested = 0
@@ -356,8 +357,10 @@ class SlurmMultifactor:
             tested += 1
             placement = self._fit_beside(view, task, plan, room)
             if placement is None:
-                self._reserve(task, plan)
                 at += 1
+                if not any(fits(job.task.demand) for job in listed[at : at + self._tests - tested]):
+                    return  # nobody behind it could start, so that nothing need be kept for it
+                self._reserve(task, plan)
                 continue
             self.latest = "backfill"
             latest = max(self._runs, default=-1)
