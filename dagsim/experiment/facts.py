@@ -44,4 +44,4 @@ def jobs_from(known: dict[str, Any]) -> list[JobFacts]:
         shapes = [tuple(map(tuple, each)) for each in graphs["parents"]]
         parents = [shapes[place] for place in graphs["of"]]
     facts = zip(known["jobs"], parents, strict=True)
-    return [JobFacts(*fact[:-1], tuple(fact[-1]), each) for fact, each in facts]
+    return [JobFacts._make((*fact[:-1], tuple(fact[-1]), each)) for fact, each in facts]
