@@ -133,6 +133,10 @@ class SlurmMultifactor:
         self._kill, self._over_s = kill, over_time_s
         self._distinct = gangs == "distinct"
         self._now = inf
+        self._released = -1
+        """``ClusterState.released`` as last seen: a node that comes back moves it."""
+        self._rounds = 0
+        """Calculations up to the one by which the pending jobs are sorted."""
         self.latest = "main"
         """Who made the latest start: the main loop, or ``backfill``."""
 
@@ -234,7 +238,6 @@ class SlurmMultifactor:
         self._fixed: dict[tuple[int, int], tuple[float, Asked]] = {}
         """The part that does not change of each, and what it follows from."""
         self._rounds = 0
-        """Calculations up to the one by which the pending jobs are sorted."""
         self._cycle_s = -inf
         """The last backfill."""
         self._changed = True
