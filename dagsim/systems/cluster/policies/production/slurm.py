@@ -96,7 +96,6 @@ class SlurmMultifactor:
         kill: str = "partition",
         over_time_s: float = 0.0,
         gangs: str = "packed",
-        settings: PrioritySettings | None = None,
     ) -> None:
         given = {"order": order, "preempt": preempt, "kill": kill, "bf_ties": bf_ties, "gangs": gangs}
         for name, value in given.items():
@@ -112,7 +111,7 @@ class SlurmMultifactor:
                 raise ConfigError(f"slurm-multifactor: {name} must be 0 or more, got {number!r}")
         tres = {"gpus": tres_gpus, "cpus": tres_cpus, "memory_gb": tres_memory}
         weights = Weights(age, assoc, fair_share, job_size, partition, qos, tres)
-        self._settings = settings or PrioritySettings(
+        self._settings = PrioritySettings(
             weights,
             max_age_s,
             half_life_s,
