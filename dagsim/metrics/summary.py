@@ -79,7 +79,7 @@ class Summary:
     ]
     rho_above_one: Annotated[float, "", "fraction of jobs with rho above 1"]
     slo_attainment: Annotated[float, "", "jobs completed by their deadline / jobs that have one"]
-    scheduler_us: Annotated[float, "microseconds", "wall-clock time of the policy per decision carried out"]
+    scheduler_us: Annotated[float, "microseconds", "CPU time of the policy per decision carried out"]
     by_priority: Annotated[dict[str, JobGroup], "", "per priority"]
     by_tenant: Annotated[dict[str, JobGroup], "", "per tenant"]
     by_gpu: Annotated[dict[str, GpuGroup], "", "per GPU type"]

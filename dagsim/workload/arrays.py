@@ -144,6 +144,21 @@ class JobArrays:
         """The same jobs at other times."""
         return replace(self, arrival_s=arrival_s)
 
+    def critical_paths(self, seconds: np.ndarray) -> np.ndarray:
+        """(J,) float64: the longest path through each job with ``seconds`` per task; as many passes as it has tasks."""
+        child = np.repeat(np.arange(self.tasks), np.diff(self.waits))
+        parent = np.repeat(self.first[:-1], np.diff(self.first))[child] + self.parent
+        by_parent = np.argsort(parent, kind="stable")
+        parent, child = parent[by_parent], child[by_parent]
+        begins = np.flatnonzero(np.diff(parent, prepend=-1))
+        waited, rank = parent[begins], seconds.copy()
+        while len(begins):
+            longer = seconds[waited] + np.maximum.reduceat(rank[child], begins)
+            if (longer == rank[waited]).all():
+                break
+            rank[waited] = longer
+        return np.maximum.reduceat(rank, self.first[:-1])
+
     def asking(self, demand: np.ndarray, demands: tuple[Demand, ...]) -> JobArrays:
         """The same jobs with other demands."""
         return replace(self, demand=demand, demands=demands)

@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("playwright")
+
 from typer.testing import CliRunner
 
 from dagsim.cli import app
