@@ -53,7 +53,8 @@ POLICIES = ("fifo", "fifo-fit", "easy", "sjf", "srtf", "srsf", "ljf", "saf", "hr
 NODES = "[{{name: node, count: {}, gpu: V100-16, gpus: 8, cpus: 96, memory_gb: 768}}]"
 TRIALS = {"like-philly": (8, 300), "like-itp": (8, 300), "like-openb": (1, 120), "like-alibaba": (1, 30)}
 """Nodes of 8 GPUs and 96 cores, and jobs of a window: as few nodes as the widest jobs need, since a few long jobs hold
-most of the work and nobody would ever wait on a large cluster; few jobs of openb and Alibaba, as shares of GPUs and thousands of instances take long to simulate."""
+most of the work and nobody would ever wait on a large cluster; few jobs of openb and Alibaba, as shares of GPUs and
+thousands of instances take long to simulate."""
 SCALES = tuple(2**power for power in range(2, 12))
 """Windows of the index of dispersion, in mean gaps."""
 MOST = 20_000
