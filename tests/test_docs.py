@@ -115,7 +115,7 @@ def commands(*names: str) -> list[str]:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_every_command_on_traces_and_workloads_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_of_two_pages_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "workloads").symlink_to(ROOT / "workloads")
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, shlex.split(command)[1:])
