@@ -7,7 +7,7 @@ The sections of lower floors (runtime, network, estimates ...) are their own dat
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -33,7 +33,7 @@ from dagsim.config.presets import WORKLOADS
 from dagsim.config.registered import Later, Registered, kind_of
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.files import is_there
-from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, QueueTree, gpu_type
+from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.registry import nearest
 from dagsim.systems import SYSTEMS
@@ -263,6 +263,22 @@ class Config(Section):
 
         return for_system(train, system.kind)
 
+    @field_validator("queues", mode="after")
+    @classmethod
+    def _of_nodes_there_are(cls, queues: QueueTree | None, info: ValidationInfo) -> QueueTree | None:
+        section = info.data.get("cluster")
+        if queues is None or section is None or section.from_trace:
+            return queues
+        known = {name for group in section.groups for name in (group.name, *group.nodes)}
+        for part in queues.partitions:
+            for name in [each for text in part.nodes for each in _hosts(text)]:
+                if name not in known:
+                    raise ModelError(
+                        f"partition {part.name!r}: there is no node and no group {name!r}{nearest(name, known)}; "
+                        f"groups: {', '.join(group.name for group in section.groups)}"
+                    )
+        return replace(queues, partitions=tuple([_spelled(part) for part in queues.partitions]))
+
     @field_validator("seeds")
     @classmethod
     def _countable(cls, seeds: int) -> int:
@@ -327,6 +343,11 @@ class Config(Section):
             ),
             self.cluster.name,
         )
+
+
+def _spelled(part: NodePartition) -> NodePartition:
+    """The partition with each of its nodes by name."""
+    return replace(part, nodes=tuple([name for text in part.nodes for name in _hosts(text)]))
 
 
 def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dagsim.config.presets import WORKLOADS
 from dagsim.config.schema import Config
@@ -12,7 +12,10 @@ from dagsim.metrics.standings import Sample
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload import Sessions, Synthetic
 
-__all__ = ["sample_of", "workload_label"]
+if TYPE_CHECKING:
+    from dagsim.experiment.folder import RunFolder
+
+__all__ = ["run_label", "sample_of", "workload_label"]
 
 
 def sample_of(config: Config) -> Sample:
@@ -37,6 +40,12 @@ def workload_label(config: Config) -> str:
     if len(plain) < len(changes[nearest]):
         return f"{workload.kind}, {workload.count:,} jobs, load {workload.load:g}"
     return ", ".join([nearest, *(f"{key} {_short(value)}" for key, value in plain.items())])
+
+
+def run_label(folder: RunFolder) -> str:
+    """The name that the user gave a run, and its workload."""
+    label = workload_label(folder.config)
+    return label if folder.name is None else f"{folder.name}: {label}"
 
 
 def _changes(preset: Synthetic | Sessions, workload: Synthetic | Sessions) -> dict[str, Any]:
