@@ -37,7 +37,7 @@ def _lines(found: WaitReasons, run: str) -> Iterator[str]:
 
 
 def why_tables(found: WaitReasons, count: int) -> Iterator[Grid]:
-    """Who held the GPUs meanwhile, and who went first; at most ``count`` of each."""
+    """Tables of who held the GPUs meanwhile and who went first; at most ``count`` of each."""
     if found.holders:
         total = sum(holder.gpu_s for holder in found.holders)
         rows = [
