@@ -103,7 +103,7 @@ def earlier_agents() -> Iterator[str]:
     yield "| cell (exact estimates) | reference | n | agent that ships | others of its training |"
     yield "| --- | --- | ---: | ---: | ---: |"
     for cell in CELLS:
-        rows = list(csv.DictReader((RESULTS / "agents" / f"{cell}.csv").open(encoding="utf-8")))
+        rows = list(csv.DictReader((RESULTS / "agents" / f"{cell}.csv").read_text(encoding="utf-8").splitlines()))
         trained = sorted(float(row["ratio"]) for row in rows if row["policy"].startswith("ppo-"))
         reference = next(row["policy"] for row in rows if float(row["ratio"]) == 1.0)
         others = " and ".join(f"{ratio:.3f}" for ratio in trained[1:])
@@ -117,7 +117,7 @@ def earlier_agents() -> Iterator[str]:
 def agents() -> list[dict[str, str]]:
     """The rows of ``cells.csv`` and ``itp.csv``, where they are there."""
     paths = [path for path in (RESULTS / "agents" / f"{name}.csv" for name in ("cells", "itp")) if path.exists()]
-    return [row for path in paths for row in csv.DictReader(path.open(encoding="utf-8"))]
+    return [row for path in paths for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())]
 
 
 GRID = ("eft-wait", "eft-wait[theta=0.85,order=work]", "rollout", "min-min", "srsf", "srpt-work", "2d-las", "qssf")
@@ -126,7 +126,7 @@ GRID_WORSE = ("themis", "hrrn", "fifo-fit", "fifo", "conservative", "heft", "cpo
 
 def grid_table() -> Iterator[str]:
     """Markdown: means over the loads of the grid of baselines, exact and noisy durations."""
-    rows = list(csv.DictReader((RESULTS / "baselines" / "grid.csv").open(encoding="utf-8")))
+    rows = list(csv.DictReader((RESULTS / "baselines" / "grid.csv").read_text(encoding="utf-8").splitlines()))
     blocks = [(cluster, shape) for cluster in ("heterogeneous", "homogeneous") for shape in ("independent", "dag")]
     names = {"heterogeneous": "unlike GPUs", "homogeneous": "equal GPUs", "independent": "independent", "dag": "DAGs"}
     yield f"| exact / noisy | {' | '.join(f'{names[cluster]}, {names[shape]}' for cluster, shape in blocks)} |"
@@ -142,8 +142,8 @@ def grid_table() -> Iterator[str]:
 
 def presets_table() -> Iterator[str]:
     """Markdown: Kendall's tau and some statistics of the fitted presets beside their traces."""
-    ranks = list(csv.DictReader((RESULTS / "workloads" / "ranking.csv").open(encoding="utf-8")))
-    stats = list(csv.DictReader((RESULTS / "workloads" / "statistics.csv").open(encoding="utf-8")))
+    ranks = list(csv.DictReader((RESULTS / "workloads" / "ranking.csv").read_text(encoding="utf-8").splitlines()))
+    stats = list(csv.DictReader((RESULTS / "workloads" / "statistics.csv").read_text(encoding="utf-8").splitlines()))
     yield "| preset | figure | trace | preset | plain |"
     yield "| --- | --- | ---: | ---: | ---: |"
     for name in dict.fromkeys(row["preset"] for row in ranks):
@@ -318,7 +318,7 @@ def _below(ratio: float) -> str:
 
 def _ablated(*names: str) -> tuple[str, ...]:
     """Ratios of the ablations to ``eft-wait``."""
-    rows = list(csv.DictReader((RESULTS / "agents" / "independent-1.1.csv").open(encoding="utf-8")))
+    rows = list(csv.DictReader((RESULTS / "agents" / "independent-1.1.csv").read_text(encoding="utf-8").splitlines()))
     return tuple(next(f"{float(row['ratio']):.3f}" for row in rows if row["policy"] == f"{name}-1") for name in names)
 
 
