@@ -230,7 +230,7 @@ def _measured() -> Iterator[tuple[str, str, str]]:
     if waiting := not_judged():
         ratios, names = [ratio for cell in waiting for ratio in earlier_ratios(cell)], ", ".join(waiting)
         yield (
-            f"PPO against the best cheap non-preemptive heuristic: {', '.join(waiting)}, three trainings each, 200 seeds",
+            f"PPO against the best cheap non-preemptive heuristic, three trainings each, 200 seeds: {names}",
             f"{min(ratios):.3f} to {max(ratios):.3f} (seeds that other tables used, too)",
             "`python scripts/train_grid.py train`, `report`",
         )
