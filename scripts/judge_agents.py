@@ -188,7 +188,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--rollout-seeds", type=int, default=6)
     parser.add_argument("--itp", type=Path, help="raw-traces.tar.gz of ITP: judge its agent instead of the four")
-    parser.add_argument("--only", nargs="*", help="cells to choose references for")
+    parser.add_argument("--only", nargs="*", help="only these cells; the seeds stay open for the others")
     parser.add_argument("--fresh", action="store_true", help="report seeds of the pool that were not spent yet")
     parser.add_argument("--again", action="store_true", help="the same report seeds again; the table says so")
     given = parser.parse_args()
@@ -217,11 +217,16 @@ def main() -> int:
     kept = KeptRuns(OUT / ("itp.jsonl" if given.itp else "cells.jsonl"))
     stem = "itp" if given.itp else "cells"
     for _ in run(cells, few, spending.seeds, kept, given.itp):
-        there = [cell for cell in cells if any(kept.of(f"{cell} exact", ("sjf",), spending.seeds))]
+        there = [
+            cell
+            for cell in (["itp"] if given.itp else CELLS)
+            if any(kept.of(f"{cell} exact", ("sjf",), spending.seeds))
+        ]
         write_text(OUT / f"{'itp' if given.itp else 'report'}.md", report(there, few, spending, kept))
         if table := rows(there, few, spending.seeds, kept):
             write_text(OUT / f"{stem}.csv", to_csv(table))
-    ledger.close(spending)
+    if not given.only:
+        ledger.close(spending)
     return 0
 
 

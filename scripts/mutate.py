@@ -30,6 +30,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -38,6 +39,8 @@ __all__ = ["GROUPS", "Group", "Mutant", "drawn", "mutated", "sites", "tests_of"]
 
 ROOT = Path(__file__).parents[1]
 _PRELOADED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
+BASE: Told | None = None
+"""The tests without a mutant, where that is known already."""
 OPTIONS = ("-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-W", _PRELOADED)
 REASONS = ROOT / "results" / "validation" / "mutant_reasons.txt"
 
@@ -259,36 +262,49 @@ class Told(NamedTuple):
     """The test that failed."""
 
 
+class Fork:
+    """Tests under way in a fork of this process; ``work`` returns 0 if all passed, and the first that failed."""
+
+    def __init__(self, work: Callable[[], tuple[int, str]], limit_s: int) -> None:
+        self._pipe, writing = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            code, failed = 3, ""
+            try:
+                resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
+                signal.alarm(30 * limit_s)  # it may also wait for ever
+                silence = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(silence, 1)
+                os.dup2(silence, 2)
+                code, failed = work()
+            finally:
+                os.write(writing, failed.encode()[:4000])
+                os._exit(code)
+        os.close(writing)
+
+    def told(self, status: int, usage: resource.struct_rusage) -> Told:
+        """What became of it, once it has ended."""
+        with os.fdopen(self._pipe) as pipe:
+            failed = pipe.read()
+        outcome = "ran too long" if os.WIFSIGNALED(status) else "survived" if os.WEXITSTATUS(status) == 0 else "caught"
+        return Told(outcome, usage.ru_utime + usage.ru_stime, failed)
+
+
 def run(work: Callable[[], tuple[int, str]], limit_s: int) -> Told:
-    """Do it in a fork of this process; it returns 0 if all tests passed, and the first that failed."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code, failed = 3, ""
-        try:
-            os.close(reading)
-            resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
-            signal.alarm(30 * limit_s)  # it may also wait for ever
-            silence = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(silence, 1)
-            os.dup2(silence, 2)
-            code, failed = work()
-        finally:
-            os.write(writing, failed.encode()[:4000])
-            os._exit(code)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        failed = pipe.read()
-    _, status, usage = os.wait4(pid, 0)
-    outcome = "ran too long" if os.WIFSIGNALED(status) else "survived" if os.WEXITSTATUS(status) == 0 else "caught"
-    return Told(outcome, usage.ru_utime + usage.ru_stime, failed)
+    """Do it in a fork, and wait for it."""
+    fork = Fork(work, limit_s)
+    _, status, usage = os.wait4(fork.pid, 0)
+    return fork.told(status, usage)
 
 
 class InPlace:
     """A pytest plugin that does not run the tests once, but once for each mutant, in forks."""
 
-    def __init__(self, mutants: Sequence[Mutant], told: Callable[[Mutant | None, Told], None]) -> None:
-        self._mutants, self._told = mutants, told
+    def __init__(
+        self, mutants: Sequence[Mutant], told: Callable[[Mutant | None, Told], None], at_once: int = 1
+    ) -> None:
+        self._mutants, self._told, self._at_once = mutants, told, at_once
+        self._base = BASE
         self._failed: list[str] = []
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -296,14 +312,24 @@ class InPlace:
             self._failed.append(report.nodeid)
 
     def pytest_runtestloop(self, session: Any) -> bool:
-        base = run(lambda: self._run(session.items, None), 1000)
+        base = self._base or run(lambda: self._run(session.items, None), 1000)
         self._told(None, base)
-        if base.outcome == "survived":
-            for mutant in self._mutants:
-                order = {path: place for place, path in enumerate(tests_of(mutant.group, mutant.file))}
-                ranked = sorted(session.items, key=lambda item: order.get(str(item.path.relative_to(ROOT)), 99))
-                self._told(mutant, run(lambda: self._run(ranked, mutant), _limit_s(base)))  # noqa: B023
+        waiting = list(self._mutants) if base.outcome == "survived" else []
+        under_way: dict[int, tuple[Mutant, Fork]] = {}
+        while waiting or under_way:
+            while waiting and len(under_way) < self._at_once:
+                mutant = waiting.pop(0)
+                fork = Fork(partial(self._run, self._ranked(session.items, mutant), mutant), _limit_s(base))
+                under_way[fork.pid] = mutant, fork
+            pid, status, usage = os.wait4(-1, 0)
+            if pid in under_way:
+                mutant, fork = under_way.pop(pid)
+                self._told(mutant, fork.told(status, usage))
         return True
+
+    def _ranked(self, items: Sequence[Any], mutant: Mutant) -> list[Any]:
+        order = {path: place for place, path in enumerate(tests_of(mutant.group, mutant.file))}
+        return sorted(items, key=lambda item: order.get(str(item.path.relative_to(ROOT)), 99))
 
     def _run(self, items: Sequence[Any], mutant: Mutant | None) -> tuple[int, str]:
         """All tests up to the first that fails, in this process."""
@@ -326,7 +352,7 @@ def _put_in_place(mutant: Mutant) -> None:
     (changed,) = _changed(old, new) or ()
     where = changed.co_filename, changed.co_qualname, changed.co_firstlineno
     for each in gc.get_objects():
-        if isinstance(each, FunctionType):
+        if type(each) is FunctionType:  # isinstance asks the object, and some warn
             code = each.__code__
             if (code.co_filename, code.co_qualname, code.co_firstlineno) == where:
                 each.__code__ = changed
@@ -423,6 +449,8 @@ def main() -> int:
     parser.add_argument("--only", help="the mutants whose names hold this")
     parser.add_argument("--survivors", type=Path, metavar="JSONL", help="run the survivors of that log again")
     parser.add_argument("--log", type=Path, default=Path("mutants.jsonl"), help="a line per mutant; it goes on with it")
+    parser.add_argument("--processes", type=int, default=2, help="mutants that are run at a time")
+    parser.add_argument("--passed-in", type=float, metavar="S", help="without a mutant the tests passed in that time")
     parser.add_argument("--out", type=Path, help="write the table there")
     parser.add_argument("--reasons", type=Path, default=REASONS)
     options = parser.parse_args()
@@ -430,6 +458,9 @@ def main() -> int:
     os.environ.pop("DAGSIM_DATA", None)  # the tests that everybody can run must notice
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     _preload()
+    if options.passed_in is not None:
+        global BASE
+        BASE = Told("survived", options.passed_in)
     groups = options.groups.split(",")
     mutants = [each for each in drawn(options.mutants, options.seed, groups) if (options.only or "") in each.name]
     done = _read(options.log)
@@ -451,7 +482,7 @@ def main() -> int:
         print(f"{count}/{len(todo)} {told.outcome}: {mutant.name} ({told.cpu_s:.1f} s) {told.test}", flush=True)
 
     for name in groups:
-        run_group(name, [mutant for mutant in todo if mutant.group == name], tell)
+        run_group(name, [mutant for mutant in todo if mutant.group == name], tell, options.processes)
     if [mutant for mutant in mutants if mutant.name not in done]:
         return 1
     results = {mutant: done[mutant.name] for mutant in mutants}
@@ -462,21 +493,23 @@ def main() -> int:
     return 0
 
 
-def run_group(name: str, mutants: Sequence[Mutant], tell: Callable[[Mutant | None, Told], None]) -> None:
+def run_group(
+    name: str, mutants: Sequence[Mutant], tell: Callable[[Mutant | None, Told], None], at_once: int = 1
+) -> None:
     """Run the mutants of one group, in a process of its own, so that no group has what another imported."""
     inside = [mutant for mutant in mutants if _changed(*_codes(mutant)) is not None]
     outside = [mutant for mutant in mutants if mutant not in inside]
     if outside:
-        base = run(lambda: _afresh(None, tests_of(name, "")), 1000)
+        base = BASE or run(lambda: _afresh(None, tests_of(name, "")), 1000)
         tell(None, base)
         for mutant in outside if base.outcome == "survived" else ():
             tests = tests_of(name, mutant.file)
             tell(mutant, run(lambda: _afresh(mutant, tests), _limit_s(base)))  # noqa: B023
     if inside:
-        _forked(name, inside, tell)
+        _forked(name, inside, tell, at_once)
 
 
-def _forked(name: str, mutants: Sequence[Mutant], tell: Callable[[Mutant | None, Told], None]) -> None:
+def _forked(name: str, mutants: Sequence[Mutant], tell: Callable[[Mutant | None, Told], None], at_once: int) -> None:
     """Collect the tests in a fork, and hear from it what became of the mutants."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -491,7 +524,7 @@ def _forked(name: str, mutants: Sequence[Mutant], tell: Callable[[Mutant | None,
 
             silence = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silence, 1)
-            pytest.main([*OPTIONS, *tests_of(name, "")], plugins=[InPlace(mutants, told)])
+            pytest.main([*OPTIONS, *tests_of(name, "")], plugins=[InPlace(mutants, told, at_once)])
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:

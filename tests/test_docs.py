@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import re
 import shlex
@@ -107,15 +108,38 @@ def test_the_page_on_traces_says_what_replay_takes() -> None:
     assert set(re.findall(r"^\| `([a-z0-9]+)` \| ", page, re.MULTILINE)) == set(READERS.names())
 
 
-def commands() -> list[str]:
-    pages = [(ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("traces", "workloads")]
+def commands(*names: str) -> list[str]:
+    pages = [(ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in names or ("traces", "workloads")]
     lines = [line for page in pages for line in page.splitlines()]
     return [line.removeprefix("$ ").partition("   #")[0].strip() for line in lines if line.startswith("$ ")]
 
 
 @pytest.mark.parametrize("command", commands())
-def test_every_command_on_traces_and_workloads_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_of_two_pages_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "workloads").symlink_to(ROOT / "workloads")
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, shlex.split(command)[1:])
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("command", commands("schedulers"))
+def test_every_command_on_schedulers_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "workloads").symlink_to(ROOT / "workloads")
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, [*shlex.split(command)[1:], "--limit", "150"])
+    assert result.exit_code == 0, result.output
+    assert "observed and simulated waits" in result.output
+
+
+def test_the_queues_of_the_page_are_read_and_its_options_exist(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "schedulers.md").read_text(encoding="utf-8")
+    queues = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert queues is not None
+    nodes = (ROOT / "workloads" / "site" / "slurm.yaml").read_text(encoding="utf-8").partition("queues:")[0]
+    (tmp_path / "site.yaml").write_text(nodes + queues[1], encoding="utf-8")
+    config = load_config(tmp_path / "site.yaml")
+    assert config.queues is not None
+    assert config.queues.partitions[0].nodes == ("ant", "fox01", "fox02", "fox03")
+    known = set(inspect.signature(POLICIES.get("slurm-multifactor")).parameters)  # type: ignore[arg-type]
+    said = set(re.findall(r"`([a-z_]+)(?:=[a-z_]+)?`", page.partition("## `kueue`")[0]))
+    assert known <= said

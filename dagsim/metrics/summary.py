@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple, get_type_hints
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.metrics.columns import Flags, Floats, ScheduleColumns, Source, columns
+from dagsim.metrics.columns import Flags, Floats, ScheduleColumns, Source, columns, distinct
 from dagsim.metrics.energy import DEFAULT_POWER, PowerModel, energy
 from dagsim.metrics.fairness import finish_time_fairness, jain, tenant_gpu_seconds, unfair_share
 from dagsim.metrics.groups import Distribution, GpuGroup, JobGroup, PerJob, gpu_groups, job_groups
@@ -155,7 +155,7 @@ def summarize(
         queue_mean=waiting.mean(),
         queue_max=waiting.max(),
         in_system_mean=jobs_in_system(made).mean(),
-        runs=len(np.unique(made.runs.run)),
+        runs=distinct(made.runs.run),
         preemptions=preemptions(made),
         failures=failures(made),
         restarts=restarts(made),

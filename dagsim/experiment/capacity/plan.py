@@ -13,7 +13,7 @@ from dagsim.experiment.capacity.prices import Prices
 from dagsim.experiment.capacity.target import Met, Target
 from dagsim.metrics.standings import RunMetrics, not_done
 
-__all__ = ["Planned", "Size", "gpus_of", "plan"]
+__all__ = ["Size", "SizeSearch", "gpus_of", "least_size"]
 
 _MOST_TRIED = 100
 """Clusters simulated before the search for a cheaper mix ends."""
@@ -38,7 +38,7 @@ class Size:
 
 
 @dataclass(slots=True)
-class Planned:
+class SizeSearch:
     """All clusters that were tried, and the best that meets the target."""
 
     types: tuple[str, ...]
@@ -59,14 +59,14 @@ def gpus_of(cluster: ClusterSection) -> int:
     return sum(group.count * group.gpus for group in cluster.groups)
 
 
-def plan(
+def least_size(
     cluster: ClusterSection,
     types: Sequence[str],
     most_gpus: int | None,
     prices: Prices,
     run: Callable[[str, ClusterSection], Sequence[RunMetrics]],
     target: Target,
-) -> tuple[Size, Planned]:
+) -> tuple[Size, SizeSearch]:
     """Today's cluster, and the search for the smallest number of nodes in all, in today's proportions, or for the
     cheapest numbers of nodes of ``types``, with all others as today.
 
@@ -110,7 +110,7 @@ class _Search:
         self, cluster: ClusterSection, types: tuple[str, ...], most_gpus: int, prices: Prices, trial: _Trial
     ) -> None:
         self.cluster, self.types, self.most_gpus, self.prices, self.trial = cluster, types, most_gpus, prices, trial
-        self.found = Planned(types)
+        self.found = SizeSearch(types)
         if not self._allowed((1,) if not types else (1, *[0] * (len(types) - 1))):
             raise ConfigError(f"--most {most_gpus}: not one node of them fits below so many GPUs")
 

@@ -8,7 +8,7 @@ from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.metrics.jct import wait
 from dagsim.metrics.steps import Steps
 from dagsim.metrics.utilization import gpus_held, gpus_up
-from dagsim.metrics.why import why
+from dagsim.metrics.why import wait_reasons
 from dagsim.model import Kind
 from dagsim.report.grid import Grid
 from dagsim.report.numbers import number
@@ -96,7 +96,7 @@ def _reasons(made: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats) 
 
 def _missing(made: ScheduleColumns, job: int) -> list[str]:
     """What was missing on the GPU types that it ran on, the longest first, as ``dagsim why`` says it."""
-    reasons = why(made, job)
+    reasons = wait_reasons(made, job)
     shares = {blocker: seconds / reasons.wait_s for blocker, seconds in reasons.blocked_s.items()}
     ordered = sorted(shares, key=lambda blocker: -shares[blocker])
     return [f"{100 * shares[blocker]:.0f} %: {blocker}" for blocker in ordered if shares[blocker] >= _LEAST]
