@@ -136,8 +136,9 @@ def cluster_of(file: str) -> list[Setting]:
 def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Setting]:
     """Settings for the cluster that was asked for; none where the configuration describes it."""
     from dagsim.config.schema import Setting, plain
-    from dagsim.experiment.sizing import sized
+    from dagsim.experiment.sizing import sized, sized_to
     from dagsim.report.terminal import counted
+    from dagsim.systems.cluster.models.runtime import HasRates
     from dagsim.traces.trace_file import TraceFile
 
     if cluster not in (None, "trace", "sized"):
@@ -152,7 +153,10 @@ def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Se
         cluster = "trace" if trace.lists_machines() else "sized"
     if cluster == "trace":
         return [Setting("--cluster trace", "cluster", {"name": "trace", "from_trace": True})]
-    jobs = counted("sizing a cluster to the trace", wanted=not quiet)(trace.as_recorded().jobs())
+    recorded = trace.as_recorded()
+    if isinstance(config.runtime, HasRates) and (arrays := recorded.arrays_if_large()) is not None:
+        return [Setting("--cluster sized", "cluster", plain(sized_to(arrays, config.runtime)))]
+    jobs = counted("sizing a cluster to the trace", wanted=not quiet)(recorded.jobs())
     return [Setting("--cluster sized", "cluster", plain(sized(jobs, config.runtime)))]
 
 
@@ -204,7 +208,7 @@ def run_kept(
         seeds = seeds_for(config, rule_for(config).start)
     argv = ["dagsim", *sys.argv[1:]]
     folder = RunFolder.create(
-        output.out, command, config, argv=argv, label=label, seeds=seeds, policies=policies, plan=plan
+        output.out, command, config, argv=argv, label=label, seeds=seeds, policies=policies, plan=plan, name=output.name
     )
     return _run(folder, output)
 
@@ -219,7 +223,7 @@ def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, 
     from dagsim.errors import InputError
     from dagsim.experiment.folder import RunFolder
 
-    _refuse_beside_resume(groups, options)
+    _refuse_beside_resume(groups, {**options, "name": output.name})
     assert output.resume is not None
     folder = RunFolder.open(output.resume)
     made_by = folder.manifest["command"]
@@ -281,7 +285,7 @@ def _tell(kept: Kept, output: Output) -> None:
         typer.echo(json.dumps(folder.to_dict() | _ranked(kept, over)))
     elif not output.quiet:
         _print(folder, lines, output, notes)
-    if output.plots:
+    if sys.stdout.isatty() if output.plots is None else output.plots:
         from dagsim.report.drawing import draw
 
         draw(folder)
@@ -316,13 +320,13 @@ def _ranked(kept: Kept, over: OverTime | None) -> dict[str, Any]:
 
 
 def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: Iterable[str] = ()) -> None:
-    from dagsim.experiment.labels import sample_of, workload_label
+    from dagsim.experiment.labels import run_label, sample_of
     from dagsim.metrics.standings import Sample, without_repeats
     from dagsim.report.comparison import comparison_table
     from dagsim.report.tables import observed_table, summary_table, workload_notes
     from dagsim.report.terminal import show_grid
 
-    workload, sample = workload_label(folder.config), sample_of(folder.config)
+    workload, sample = run_label(folder), sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
         lines, notes = shown, (*notes, "one run: seeds change nothing here")
     if len({line.policy for line in lines}) > 1:

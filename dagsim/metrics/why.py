@@ -17,7 +17,7 @@ from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns
 from dagsim.registry import nearest
 
-__all__ = ["Blocker", "GpuHolder", "Overtaker", "WaitReasons", "find_job", "why"]
+__all__ = ["Blocker", "GpuHolder", "Overtaker", "WaitReasons", "find_job", "wait_reasons"]
 
 _EPS = 1e-6
 """GPUs; shares are sums of fractions."""
@@ -109,7 +109,7 @@ def find_job(source: Source, job: str) -> int:
     raise InputError(f"there is no job {job!r} in this run{nearest(job, ids)}; #0 to #{len(ids) - 1} go by arrival")
 
 
-def why(source: Source, job: int) -> WaitReasons:
+def wait_reasons(source: Source, job: int) -> WaitReasons:
     """The reasons why job number ``job`` waited. O(rows of the log + instants of its wait x nodes).
 
     Raises:
@@ -220,7 +220,9 @@ def _instants(
     for index in np.flatnonzero((place[runs.node] >= 0) & (runs.start_s < end_s) & (runs.end_s > start_s)).tolist():
         at, gpus = int(place[runs.node[index]]), float(runs.held[index])
         changes += [(max(runs.start_s[index], start_s), at, gpus, 0.0), (runs.end_s[index], at, -gpus, 0.0)]
-    for index in np.flatnonzero((place[outages.node] >= 0) & (outages.start_s < end_s) & (outages.end_s > start_s)):
+    for index in np.flatnonzero(
+        (place[outages.node] >= 0) & (outages.start_s < end_s) & (outages.end_s > start_s)
+    ).tolist():
         at = int(place[outages.node[index]])
         changes += [(max(outages.start_s[index], start_s), at, 0.0, 1.0), (outages.end_s[index], at, 0.0, -1.0)]
     changes.sort(key=lambda change: change[0])

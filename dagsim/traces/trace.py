@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Job
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.workload.arrays import JobArrays
 
 __all__ = ["Trace", "shifted"]
+
+
+_COLUMNS_FROM_B = 1 << 18
+"""Smaller files hold fewer tasks than the compiled engine pays for, even compressed."""
+_KEPT: dict[Any, tuple[JobArrays | None, ReadReport, dict[str, Any]]] = {}
+"""The last large trace that was read: a cluster is sized to it, and then it is played, perhaps by several policies."""
 
 
 class Trace:
@@ -68,6 +77,56 @@ class Trace:
         """
         self.report = ReadReport(strict=self.options.strict, full=self._full)
         return self._windowed(self.report)
+
+    def is_large(self) -> bool:
+        """True if its format may be read as columns, and it is a file for which that matters."""
+        return type(self._reader).arrays is not Reader.arrays and self.source.size_bytes() >= _COLUMNS_FROM_B
+
+    def arrays_if_large(self) -> JobArrays | None:
+        """``arrays`` of a large file, nothing of others. The last one is kept for whoever asks again.
+
+        Raises:
+            TraceError: As ``jobs``.
+        """
+        if not self.is_large():
+            return None
+        stamp = [(file.path, file.path.stat().st_mtime_ns, file.size_bytes()) for file in self.source.files]
+        key = (self.format, self.options, self._full, tuple(stamp))
+        if key not in _KEPT:
+            _KEPT.clear()
+            arrays = self.arrays()
+            _KEPT[key] = arrays, self.report, self.meta
+        arrays, report, meta = _KEPT[key]
+        if arrays is not None:
+            self.report, self.meta = report, meta
+        return arrays
+
+    def arrays(self) -> JobArrays | None:
+        """The jobs that ``jobs`` gives, as columns, where the format is read so; ``report`` fills likewise.
+
+        Raises:
+            TraceError: As ``jobs``.
+        """
+        options, report = self.options, ReadReport(strict=self.options.strict, full=self._full)
+        most = None if options.limit is None else options.start + options.limit
+        read = self._reader.arrays(self.source, options, report, most)
+        if read is None:
+            return None
+        self.report = report
+        kept = read.between(options.start, len(read))
+        if kept is not read:
+            report.skip("before the window", read.tasks - kept.tasks)
+            report.kept = kept.tasks
+        report.jobs = len(kept)
+        if not len(kept):
+            raise TraceError(f"{self.source}: no job to keep ({report})")
+        if report.open:
+            report.skip("after the window", report.open)
+        origin = self.meta["origin_s"] = float(kept.arrival_s[0])
+        arrival_s = (kept.arrival_s - origin) * options.time_scale
+        if not np.isfinite(arrival_s).all():
+            raise TraceError(f"{self.source}: a time scale of {options.time_scale!r} is too large for it")
+        return kept.arriving(arrival_s)
 
     def _windowed(self, report: ReadReport) -> Iterator[Job]:
         start, limit, scale = self.options.start, self.options.limit, self.options.time_scale

@@ -138,9 +138,10 @@ class NodeState:
 
     def copy(self) -> NodeState:
         twin = NodeState.__new__(NodeState)
-        for name in NodeState.__slots__:
-            setattr(twin, name, getattr(self, name))
-        twin.shares = dict(self.shares)
+        twin.bit, twin.index, twin.node, twin.type = self.bit, self.index, self.node, self.type
+        twin.gpus, twin.named, twin.levels, twin.up = self.gpus, self.named, self.levels, self.up
+        twin.idle, twin.free, twin.cpus, twin.memory = self.idle, self.free, self.cpus, self.memory
+        twin.shares = self.shares.copy()
         return twin
 
 
@@ -411,13 +412,15 @@ class ClusterState:
         return levels.from_most(least, among) if most_free_first else levels.from_least(least, among)
 
     def _fits_gang(self, demand: DemandClass, type_: int) -> bool:
-        needed = demand.gang
-        if demand.whole:
-            levels, whole = self.by_gpus[type_], demand.whole
-            if sum(level // whole * levels.sets[level].bit_count() for level in levels.levels(whole)) < needed:
+        needed, whole = demand.gang, demand.whole
+        if whole:
+            if self._idle[type_] < whole * needed:
                 return False
-            if not (demand.cpus or demand.memory):
-                return True
+            levels, room = self.by_gpus[type_], 0
+            for level in levels.levels(whole):
+                room += level // whole * levels.sets[level].bit_count()
+            if room < needed or not (demand.cpus or demand.memory):
+                return room >= needed
         for machine in self.with_room(demand, type_):
             needed -= machine.room(demand)
             if needed <= 0:

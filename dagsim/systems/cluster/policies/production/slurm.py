@@ -96,7 +96,6 @@ class SlurmMultifactor:
         kill: str = "partition",
         over_time_s: float = 0.0,
         gangs: str = "packed",
-        settings: PrioritySettings | None = None,
     ) -> None:
         given = {"order": order, "preempt": preempt, "kill": kill, "bf_ties": bf_ties, "gangs": gangs}
         for name, value in given.items():
@@ -112,7 +111,7 @@ class SlurmMultifactor:
                 raise ConfigError(f"slurm-multifactor: {name} must be 0 or more, got {number!r}")
         tres = {"gpus": tres_gpus, "cpus": tres_cpus, "memory_gb": tres_memory}
         weights = Weights(age, assoc, fair_share, job_size, partition, qos, tres)
-        self._settings = settings or PrioritySettings(
+        self._settings = PrioritySettings(
             weights,
             max_age_s,
             half_life_s,
@@ -133,6 +132,10 @@ class SlurmMultifactor:
         self._kill, self._over_s = kill, over_time_s
         self._distinct = gangs == "distinct"
         self._now = inf
+        self._released = -1
+        """``ClusterState.released`` as last seen: a node that comes back moves it."""
+        self._rounds = 0
+        """Calculations up to the one by which the pending jobs are sorted."""
         self.latest = "main"
         """Who made the latest start: the main loop, or ``backfill``."""
 
@@ -158,7 +161,9 @@ class SlurmMultifactor:
             heappush(self._deadlines, (now + kill_s, run.id))
         if part.preempt != "off" or qos.preempt != "off":
             self._preemptable[run.id] = None
-        self._priorities.pop((task.order, task.piece), None)
+        if not task.waiting:
+            self._priorities.pop((task.order, task.piece), None)
+            self._fixed.pop((task.order, task.piece), None)
         self._changed = True
 
     def ended(self, run: Run, now: float) -> None:
@@ -188,9 +193,11 @@ class SlurmMultifactor:
         pending = view.index((PendingJobs, self), lambda: self._pending(view))
         if view.machines.released != self._released:  # a node may have come back
             self._released, self._changed = view.machines.released, True
-        if self._book.calculate(now) and not self._basic:
+        self._book.calculate(now)
+        stale = self._book.rounds != self._rounds and not self._basic
+        if stale and (self._preempt != "off" or pending.any_fits(view.machines)):  # else nobody looks at them
+            self._rounds, self._rank_s = self._book.rounds, self._book.calculated_s
             self._priorities.clear()
-            self._rank_s = self._book.calculated_s
             pending.rank_anew()
             self._rank_s = now
         for task in pending.admit(now):
@@ -204,7 +211,8 @@ class SlurmMultifactor:
         yield from self._main(view, pending)
         if self._backfills and (self._changed or pending.changed) and self._tick_s(now) <= now:
             self._cycle_s, self._changed, pending.changed = now, False, False
-            yield from self._backfill(view, pending)
+            if pending.any_fits(view.machines):  # else there is nothing to plan for
+                yield from self._backfill(view, pending)
         wake_s = self._wake_s(view, pending)
         if wake_s < inf:
             yield Wait(wake_s)
@@ -226,6 +234,9 @@ class SlurmMultifactor:
         self._preemptable: dict[int, None] = {}
         self._priorities: dict[tuple[int, int], int] = {}
         """By order and piece of a task."""
+        self._fixed: dict[tuple[int, int], tuple[float, Asked]] = {}
+        """The part that does not change of each, and what it follows from."""
+        self._rounds = 0
         self._cycle_s = -inf
         """The last backfill."""
         self._changed = True
@@ -245,8 +256,11 @@ class SlurmMultifactor:
             return tier, 0
         known = self._priorities.get(key)
         if known is None:
-            asked = self._asked(task, task.demand.gang or 1)
-            known = self._priorities[key] = self._book.priority(asked, self._rank_s)
+            fixed = self._fixed.get(key)
+            if fixed is None:
+                asked = self._asked(task, task.demand.gang or 1)
+                fixed = self._fixed[key] = self._book.fixed(asked), asked
+            known = self._priorities[key] = self._book.priority(*fixed, self._rank_s)
         return tier, known
 
     def _eligible_s(self, task: TaskState) -> float:
@@ -281,7 +295,7 @@ class SlurmMultifactor:
             found.append(self._deadlines[0][0])
         if pending.listed and self._backfills and (self._changed or pending.changed):
             found.append(self._tick_s(now))
-        if pending.listed and view.running and not self._basic:
+        if view.running and not self._basic and pending.any_fits(view.machines):
             found.append(self._book.calculated_s + self._settings.calc_period_s)
         return min([each for each in found if each > now], default=inf)
 
@@ -328,6 +342,7 @@ class SlurmMultifactor:
     def _backfill(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
         """One cycle over the first jobs by priority."""
         rules, listed = self._rules, pending.listed
+        fits = view.machines.fits
         ends_s = {run: kept.limit_ends_s for run, kept in self._runs.items()}
         plan = NodePlan(view, ends_s, self._whole, window_s=self._window_s, resolution_s=self._resolution_s)
         at = tested = 0
@@ -344,8 +359,10 @@ class SlurmMultifactor:
             tested += 1
             placement = self._fit_beside(view, task, plan, room)
             if placement is None:
-                self._reserve(task, plan)
                 at += 1
+                if not any(fits(job.task.demand) for job in listed[at : at + self._tests - tested]):
+                    return  # nobody behind it could start, so that nothing need be kept for it
+                self._reserve(task, plan)
                 continue
             self.latest = "backfill"
             latest = max(self._runs, default=-1)

@@ -1,0 +1,142 @@
+"""Scores of the default scheduler of Kubernetes: NodeResourcesFit, by what is allocated of each resource."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import floor, inf
+from typing import TypeAlias
+
+from dagsim.errors import ConfigError
+from dagsim.model import Placement, Share
+from dagsim.systems.cluster.api import MICRO, ClusterView, NodeState, Run, TaskState
+
+__all__ = ["LEAST", "MOST", "NodeScorer", "Shape", "allocation_score"]
+
+Shape: TypeAlias = tuple[tuple[float, float], ...]
+"""Points of utilization (%) and score, in rising order; straight lines between."""
+
+LEAST: Shape = ((0.0, 100.0), (100.0, 0.0))
+"""LeastAllocated: the emptiest node has the highest score."""
+MOST: Shape = ((0.0, 0.0), (100.0, 100.0))
+"""MostAllocated: the fullest node has it."""
+
+_UNASKED_CPU, _UNASKED_GB = 0.1, 200 / 1024
+"""Cores and GB that a pod which asks for none counts as in scores."""
+_EARLY = 1e-9
+
+
+def allocation_score(parts: Iterable[tuple[float, float, float]], shape: Shape, *, nearest: bool = False) -> int:
+    """The score of a node from the weight, the allocated amount (with what is asked for) and the capacity of each of
+    its resources: the weighted mean, rounded down at each step as Kubernetes does; the mean to the ``nearest`` in its
+    RequestedToCapacityRatio."""
+    total = weight_sum = 0.0
+    for weight, allocated, capacity in parts:
+        if capacity > 0:
+            total += weight * floor(_on(shape, min(100.0, 100.0 * allocated / capacity)) + _EARLY)
+            weight_sum += weight
+    return floor(total / weight_sum + (0.5 if nearest else _EARLY)) if weight_sum else 0
+
+
+def _on(shape: Shape, utilization: float) -> float:
+    """The score at a utilization."""
+    before = shape[0]
+    for point in shape:
+        if utilization <= point[0]:
+            if point[0] == before[0]:
+                return point[1]
+            return before[1] + (point[1] - before[1]) * (utilization - before[0]) / (point[0] - before[0])
+        before = point
+    return shape[-1][1]
+
+
+class NodeScorer:
+    """Places the pods of a task one by one on the node with the highest score; of equal ones on the first.
+
+    It knows nothing of speeds: all types that a task may run on are alike to it. A gang is placed whole, on one type.
+    O(nodes with room) per pod.
+    """
+
+    def __init__(self, scoring: str, cpu: float, memory: float, gpu: float) -> None:
+        shapes = {"least": LEAST, "most": MOST}
+        if scoring not in shapes:
+            raise ConfigError(f"scoring must be least or most, got {scoring!r}")
+        for name, weight in (("cpu", cpu), ("memory", memory), ("gpu", gpu)):
+            if not 0 <= weight < inf:
+                raise ConfigError(f"the weight of {name} in scores must be 0 or more, got {weight!r}")
+        self._cpu, self._memory, self._gpu = cpu, memory, gpu
+        self._shape = shapes[scoring]
+
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        """One pod of the task, or all of a gang."""
+        unasked = view.index(_Unasked, _Unasked)
+        best: tuple[int, int, Placement] | None = None
+        for each in task.demand.types if type_ is None else (type_,):
+            found = self._on_type(view, task, each, unasked)
+            if found is not None and (best is None or found[:2] > best[:2]):
+                best = found
+        return None if best is None else best[2]
+
+    def _on_type(
+        self, view: ClusterView, task: TaskState, type_: int, unasked: _Unasked
+    ) -> tuple[int, int, Placement] | None:
+        """Score of the first pod, minus its node, and where all go."""
+        machines, demand = view.machines, task.demand
+        room = {
+            index: count for index in machines.candidates(demand, type_) if (count := machines.list[index].room(demand))
+        }
+        wanted = demand.gang or 1
+        if sum(room.values()) < wanted:
+            return None
+        scores = {index: self._score(machines.list[index], task, 1, unasked) for index in room}
+        node = max(scores, key=lambda index: (scores[index], -index))
+        first = scores[node], -node
+        taken = {node: 1}
+        while sum(taken.values()) < wanted:
+            if taken[node] == room[node]:
+                del scores[node]
+            else:
+                scores[node] = self._score(machines.list[node], task, taken[node] + 1, unasked)
+            node = max(scores, key=lambda index: (scores[index], -index))
+            taken[node] = taken.get(node, 0) + 1
+        return *first, tuple([Share(*each) for each in sorted(taken.items())])
+
+    def _score(self, machine: NodeState, task: TaskState, pods: int, unasked: _Unasked) -> int:
+        node, (gpus, cpus, memory_gb, _) = machine.node, task.demand.demand
+        without_cpu, without_memory = unasked.on.get(machine.index, (0, 0))
+        in_use = node.cpus - machine.cpus / MICRO + without_cpu * _UNASKED_CPU
+        in_use_gb = node.memory_gb - machine.memory / MICRO + without_memory * _UNASKED_GB
+        parts = [
+            (self._cpu, in_use + pods * (cpus or _UNASKED_CPU), node.cpus),
+            (self._memory, in_use_gb + pods * (memory_gb or _UNASKED_GB), node.memory_gb),
+        ]
+        if gpus and self._gpu:  # an extended resource counts for pods that ask for it
+            held = node.gpus - machine.idle - sum(machine.shares.values()) / MICRO
+            parts.append((self._gpu, held + pods * gpus, float(node.gpus)))
+        return allocation_score(parts, self._shape)
+
+
+class _Unasked:
+    """Per node how many pods run that ask for no CPU, and for no memory."""
+
+    def __init__(self) -> None:
+        self.on: dict[int, tuple[int, int]] = {}
+
+    def started(self, run: Run, now: float) -> None:
+        """Take in a run."""
+        self._add(run, 1)
+
+    def ended(self, run: Run, now: float) -> None:
+        """Let go of a run."""
+        self._add(run, -1)
+
+    def _add(self, run: Run, sign: int) -> None:
+        demand = run.task.demand.demand
+        if demand.cpus and demand.memory_gb:
+            return
+        for node, count in _pods(run):
+            cpus, memory = self.on.get(node, (0, 0))
+            self.on[node] = cpus + sign * count * (not demand.cpus), memory + sign * count * (not demand.memory_gb)
+
+
+def _pods(run: Run) -> Iterator[tuple[int, int]]:
+    return ((machine.index, count) for machine, count, *_ in run.held)
