@@ -55,7 +55,7 @@ def unpacked_schedule(path: Path, cluster: Cluster) -> Schedule:
         RunFolderError: ``path`` is missing, damaged, or of another version.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             rows = np.empty(len(file["kind"]), ROW)
             for name in ROW.names or ():
                 rows[name] = file[name]
