@@ -19,6 +19,7 @@ from dagsim.systems.cluster import choice
 from dagsim.systems.cluster.engine import EngineUse
 from dagsim.systems.cluster.lane import drive, jit
 from dagsim.systems.cluster.lane.scenario import PLACEMENTS, POLICIES
+from dagsim.traces.formats.alibaba2018 import Alibaba2018
 
 SMALL = ("workload={preset: heterogeneous-dag, count: 12}", "seeds=2")
 COMPARED = ("runs.jsonl", "summary.json", "jobs.csv.gz", "tasks.csv.gz")
@@ -173,3 +174,22 @@ def test_the_page_lists_every_policy_and_placement_that_the_engine_knows() -> No
     page = (Path(__file__).parents[3] / "docs" / "engines.md").read_text(encoding="utf-8")
     for name in (*POLICIES, *PLACEMENTS):
         assert f"`{name}`" in page or name in ("f2", "f3"), name
+
+
+def test_the_beginning_of_a_large_trace_is_read_once_in_columns(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = [f"M{task},1,j_{job},A,Terminated,{job},{job + 50},100,1" for job in range(300) for task in (1, 2)]
+    path = tmp_path / "batch_task.csv"
+    path.write_text("\n".join(rows))
+    settings = (f"workload={{kind: trace, path: {path}, options: {{limit: 20}}}}", "seeds=1")
+    read = simulate(load_config(None, settings), "sjf", 0)
+    monkeypatch.setattr("dagsim.traces.trace._COLUMNS_FROM_B", 100)
+    monkeypatch.setattr(drive, "is_warm", lambda policy: True)
+    monkeypatch.setattr(Alibaba2018, "read", None)
+    for engine, used in (("auto", "simpy"), ("compiled", "compiled")):
+        result = simulate(load_config(None, (*settings, f"engine={engine}")), "sjf", 0)
+        assert result.engine is not None
+        assert result.engine.used == used
+        assert (result.schedule.log, result.schedule.jobs) == (read.schedule.log, read.schedule.jobs)
+        assert result.workload == read.workload
