@@ -19,6 +19,7 @@ from dagsim.experiment.sweep.folder import SweepFolder, is_sweep
 from dagsim.experiment.training.log import read_log
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.report.page import sections
+from dagsim.report.page.blocking import blocking
 from dagsim.report.page.charts import chart_of, distributions
 from dagsim.report.page.chosen import Chosen, choose
 from dagsim.report.page.graphs import graphs
@@ -80,7 +81,9 @@ def page(folders: Sequence[RunFolder], *, live: Sequence[str] = ()) -> str:
         )
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
-    return document(title, _body(title, chosen, folders, "".join(tables), charts), data, live=live)
+    turned_away = "".join(table(grid) for grid in blocking(made_of))
+    body = _body(title, chosen, folders, "".join(tables), turned_away, charts)
+    return document(title, body, data, live=live)
 
 
 def _of_trainings(folders: Sequence[RunFolder], live: Sequence[str]) -> str:
@@ -130,7 +133,12 @@ def _of_sweep(folders: Sequence[RunFolder], live: Sequence[str]) -> str:
 
 
 def _body(
-    title: str, chosen: Chosen, folders: Sequence[RunFolder], tables: str, charts: Sequence[Mapping[str, Any]]
+    title: str,
+    chosen: Chosen,
+    folders: Sequence[RunFolder],
+    tables: str,
+    turned_away: str,
+    charts: Sequence[Mapping[str, Any]],
 ) -> str:
     first, *rest = sections.verdict(chosen)
     names = "".join(element("option", run.name, value=str(place)) for place, run in enumerate(chosen.drawn))
@@ -146,6 +154,7 @@ def _body(
             static("charts.html"),
             static("dag.html") if any(chart["graphs"] for chart in charts) else "",
             _section("Distributions", of_drawn + '<div id="distributions"></div>'),
+            _part("Turned away", turned_away),
             _part("Jobs", tables),
             _part("How to repeat it", sections.repeat(folders)),
             f"</main>{_footer()}",

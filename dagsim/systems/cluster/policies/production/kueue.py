@@ -77,15 +77,15 @@ class Kueue:
             yield start
             return
         for queue in self._leaves.values():
-            task = pending.first(queue.name)
-            if task is not None and (queue.reclaim, queue.within) != ("never", "never"):
-                stops = self._preempted(view, queue, task)
+            first = pending.first(queue.name)
+            if first is not None and (queue.reclaim, queue.within) != ("never", "never"):
+                stops = self._preempted(view, queue, first)
                 if stops:
                     yield from map(Preempt, stops)
-                    type_ = self._flavor(view, queue.name, task)
-                    placement = None if type_ is None else self._scorer.place(view, task, type_)
+                    type_ = self._flavor(view, queue.name, first)
+                    placement = None if type_ is None else self._scorer.place(view, first, type_)
                     if placement is not None:
-                        yield Start(task, placement)
+                        yield Start(first, placement)
                     return
 
     def _set_up(self, view: ClusterView) -> None:

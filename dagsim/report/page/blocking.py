@@ -1,0 +1,80 @@
+"""Jobs that were turned away: by cause, and by how much longer than alone they would have accepted to take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+
+from dagsim.metrics.columns import Flags, Floats, ScheduleColumns
+from dagsim.model import RejectReason
+from dagsim.report.grid import Grid
+
+__all__ = ["blocking"]
+
+_WORDS = {
+    RejectReason.TOO_LARGE: "larger than\nthe cluster",
+    RejectReason.NO_SUCH_GPU: "no such\nGPU",
+    RejectReason.BY_POLICY: "by the\npolicy",
+    RejectReason.NO_PLACE: "no place\nfree",
+    RejectReason.TOO_SLOW: "would take\ntoo long",
+}
+_EDGES = (0.0, 0.25, 0.5, 0.75, 1.0, np.inf)
+
+
+def blocking(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
+    """Tables of the jobs that runs turned away, by their names; none where every job was let in.
+
+    The second is of jobs with deadlines: ``beta`` is the time until the deadline over the job's time on one GPU.
+    """
+    if not any((made.jobs.rejected > 0).any() for made in runs.values()):
+        return []
+    reasons = [reason for reason in RejectReason if any((made.jobs.rejected == reason).any() for made in runs.values())]
+    rows = [(name, f"{len(made.jobs):,}", *_counts(made, reasons)) for name, made in runs.items()]
+    heads = ("", "jobs", "turned\naway", *(_WORDS[reason] for reason in reasons))
+    grids = [Grid("Jobs turned away, by cause", heads, rows)]
+    betas = {name: _beta(made) for name, made in runs.items()}
+    if any(np.isfinite(beta).any() for beta in betas.values()):
+        grids.append(_by_beta(runs, betas))
+    return grids
+
+
+def _counts(made: ScheduleColumns, reasons: list[RejectReason]) -> list[str]:
+    counts = [int((made.jobs.rejected > 0).sum()), *(int((made.jobs.rejected == reason).sum()) for reason in reasons)]
+    return [f"{count:,} ({100 * count / max(len(made.jobs), 1):.1f} %)" for count in counts]
+
+
+def _beta(made: ScheduleColumns) -> Floats:
+    """Seconds until the deadline over seconds on one GPU; NaN without a deadline."""
+    jobs = made.jobs
+    beta: Floats = (jobs.deadline_s - jobs.arrival_s) / np.where(jobs.ideal_gpu_s > 0, jobs.ideal_gpu_s, np.nan)
+    return beta
+
+
+def _by_beta(runs: Mapping[str, ScheduleColumns], betas: Mapping[str, Floats]) -> Grid:
+    """The share turned away in each range of beta."""
+    ranges = list(pairwise(_EDGES))
+    inside = [[_within(betas[name], *each) for each in ranges] for name in runs]
+    used = [place for place in range(len(ranges)) if any(flags[place].any() for flags in inside)]
+    rows = [
+        (name, *(_share(made, flags[place]) for place in used))
+        for (name, made), flags in zip(runs.items(), inside, strict=True)
+    ]
+    heads = ("", *(_range(*ranges[place]) for place in used))
+    note = "beta: the time until the job's deadline over its time on one GPU. Shares of the jobs that arrived."
+    return Grid("Jobs turned away, by beta", heads, rows, (note,))
+
+
+def _within(beta: Floats, low: float, high: float) -> Flags:
+    inside: Flags = (beta > low) & (beta <= high)
+    return inside
+
+
+def _share(made: ScheduleColumns, chosen: Flags) -> str:
+    count = int(chosen.sum())
+    return f"{100 * float((made.jobs.rejected[chosen] > 0).mean()):.1f} % of {count:,}" if count else "-"
+
+
+def _range(low: float, high: float) -> str:
+    return f"beta up\nto {high:g}" if np.isfinite(high) else f"beta over\n{low:g}"
