@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Generic, TypeVar
 
@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from dagsim.agents.config import D3qnConfig, RainbowConfig
 from dagsim.agents.learner import LearnerContext
+from dagsim.agents.nets.actor import Observations
+from dagsim.agents.ragged import Store
 from dagsim.agents.replay import Drawn, ReplayBuffer
 from dagsim.agents.returns import discounts, return_rms
 from dagsim.agents.rollouts import EpisodeSteps
@@ -33,13 +35,19 @@ def follow(target: nn.Module, net: nn.Module, rate: float) -> None:
 class QLearner(ABC, Generic[ConfigT, QT]):
     """Learns ``q`` from prioritised n-step replay, with a target network that follows it."""
 
-    def __init__(self, context: LearnerContext, config: ConfigT, q: QT) -> None:
+    def __init__(
+        self,
+        context: LearnerContext,
+        config: ConfigT,
+        q: QT,
+        store: Callable[[Sequence[Any]], Observations] = Store,
+    ) -> None:
         self.config: ConfigT = config
         self._context = context
         self._q = q
         self._target = deepcopy(q)
         self.optimizer = torch.optim.Adam(q.parameters(), config.lr)
-        self._replay = ReplayBuffer(config.replay, config.priority, config.importance)
+        self._replay = ReplayBuffer(config.replay, config.priority, config.importance, store)
         self._scale = 0.0
 
     @abstractmethod

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from dagsim.agents.nets.actor import Observations
 from dagsim.agents.ragged import ObservationBatch, Store
 from dagsim.agents.rollouts import EpisodeSteps
-from dagsim.systems.cluster.codecs.codec import Observation
 
 __all__ = ["Drawn", "ReplayBuffer"]
 
@@ -32,13 +33,20 @@ class Drawn(NamedTuple):
 class ReplayBuffer:
     """The last ``capacity`` transitions. Drawn with probability proportional to priority ** ``priority`` (Schaul et al.
     2016), new ones with the largest priority seen; ``priority`` 0 draws uniformly. O(capacity) per draw, by a
-    cumulative sum in NumPy."""
+    cumulative sum in NumPy. ``store`` makes batches of observations as the net that learns reads them."""
 
-    def __init__(self, capacity: int, priority: float = 0.0, importance: float = 0.0) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        priority: float = 0.0,
+        importance: float = 0.0,
+        store: Callable[[Sequence[Any]], Observations] = Store,
+    ) -> None:
         self._capacity = capacity
+        self._store = store
         self._priority, self._importance = priority, importance
-        self._from: list[Observation] = []
-        self._to: list[Observation] = []
+        self._from: list[Any] = []
+        self._to: list[Any] = []
         self._choices, self._rewards, self._discounts = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
         self._weights = np.zeros(0)
 
@@ -77,10 +85,10 @@ class ReplayBuffer:
         share = self._weights[places] / chances[-1]
         weights = (share * len(self)) ** -self._importance
         return Drawn(
-            Store([self._from[place] for place in places]).batch(np.arange(count)),
+            self._store([self._from[place] for place in places]).batch(np.arange(count)),
             torch.from_numpy(self._choices[places]),
             torch.from_numpy(self._rewards[places].astype(np.float32)),
-            Store([self._to[place] for place in places]).batch(np.arange(count)),
+            self._store([self._to[place] for place in places]).batch(np.arange(count)),
             torch.from_numpy(self._discounts[places].astype(np.float32)),
             torch.from_numpy((weights / weights.max()).astype(np.float32)),
             places,

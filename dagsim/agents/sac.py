@@ -58,7 +58,7 @@ class Sac:
             torch.optim.Adam(self._q.parameters(), self.config.lr),
             torch.optim.Adam([self._log_temperature], self.config.lr),
         ]
-        self._replay = ReplayBuffer(self.config.replay)
+        self._replay = ReplayBuffer(self.config.replay, store=self.net.store)
         self._scale = 0.0
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:

@@ -51,6 +51,7 @@ def train(
     """
     from dagsim.agents.config import algorithm_name
     from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.labels import metric_of
     from dagsim.experiment.runner import write_comparison
     from dagsim.experiment.training.finish import finish
     from dagsim.experiment.training.log import read_log
@@ -81,17 +82,18 @@ def train(
     plots = folder.path / "plots"
     plots.mkdir(exist_ok=True)
     save(learning_curves({folder.path.name: read_log(folder.path)}), plots / "learning.png")
-    ranked = standings(lines, reference=run.reference)
+    metric, reference = metric_of(folder.config), run.reference
+    ranked = standings(lines, metric, reference)
     if lines:
         write_comparison(ranked, folder.path / "report.csv")
-        draw_comparison(lines, plots / "report.png", reference=run.reference)
+        draw_comparison(lines, plots / "report.png", metric, reference)
     folder.mark("done")
     if json_:
         facts = {"run": str(folder.path), "reference": run.reference, "validation_ratio": run.best}
         typer.echo(json.dumps({**facts, "report": [standing.to_dict() for standing in ranked]}))
     elif not quiet:
         if lines:
-            console().print(comparison_table(lines, run.reference))
+            console().print(comparison_table(lines, reference, metric))
         typer.echo(f"best on validation: {run.best:.4f} times {run.reference}")
         typer.echo(f"run folder: {folder.path}")
 

@@ -11,7 +11,12 @@ from dagsim.metrics.standings import Sample
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload import PRESETS, Synthetic
 
-__all__ = ["sample_of", "workload_label"]
+__all__ = ["metric_of", "sample_of", "workload_label"]
+
+
+def metric_of(config: Config) -> str:
+    """The metric that policies are ranked by: the merit of the experiment's system."""
+    return str(getattr(config.system, "merit", "jct_s.mean"))
 
 
 def sample_of(config: Config) -> Sample:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ from dagsim.systems.ramp.made import attention, branches, chain
 from dagsim.systems.ramp.planner import Planner
 from dagsim.systems.ramp.policies import RAMP_POLICIES
 from dagsim.systems.ramp.readers import read_graphs
+from dagsim.systems.ramp.rewards import RAMP_TERMS
 from dagsim.systems.ramp.rules import DDLS, PLAIN, Rules
 from dagsim.systems.ramp.topology import TOPOLOGIES
 from dagsim.systems.ramp.view import RampPolicy
@@ -31,9 +33,6 @@ from dagsim.systems.ramp.workload import RampWorkload
 from dagsim.systems.seam import Kernel, RewardTerm
 
 __all__ = ["RampScenario"]
-
-RAMP_TERMS: Registry[RewardTerm] = Registry("RAMP reward term", group="dagsim.ramp_rewards")
-"""Every reward term of RAMP by name."""
 
 _MADE_UP_SEED = 20_220_617
 _DDLS = "ddls=true"
@@ -45,6 +44,7 @@ class _Made:
     def __init__(self) -> None:
         self.graphs: list[ComputationGraph] | None = None
         self.planner: Planner | None = None
+        self.examples: tuple[RampJob, ...] | None = None
 
     def __reduce__(self) -> tuple[type[_Made], tuple[()]]:
         return _Made, ()
@@ -115,6 +115,11 @@ class RampScenario:
         return self.planner.fabric.cluster()
 
     @property
+    def merit(self) -> str:
+        """The metric that policies are ranked by."""
+        return "blocking_rate"
+
+    @property
     def policies(self) -> Registry[RampPolicy]:
         """The policies for RAMP."""
         return RAMP_POLICIES
@@ -126,7 +131,7 @@ class RampScenario:
 
     @property
     def terms(self) -> Registry[RewardTerm]:
-        """The reward terms of RAMP; there are none yet."""
+        """The reward terms of RAMP."""
         return RAMP_TERMS
 
     @property
@@ -165,6 +170,14 @@ class RampScenario:
             made.graphs = self._read()
         return made.graphs
 
+    @property
+    def examples(self) -> tuple[RampJob, ...]:
+        """The jobs of seed 0: the ranges of a codec's features."""
+        made: _Made = self._made
+        if made.examples is None:
+            made.examples = self.workload.draw(0)
+        return made.examples
+
     def drawing_from(self, pool: Sequence[ComputationGraph]) -> RampScenario:
         """This scenario with jobs drawn from ``pool`` instead of files."""
         made = replace(self)
@@ -183,22 +196,30 @@ class RampScenario:
         *,
         record: bool = True,
         heard: Callable[[int], None] | None = None,
-        jobs: Iterable[RampJob] | None = None,
+        jobs: Iterable[RampJob] | int | None = None,
     ) -> RampKernel:
-        """A new kernel: the same seed gives the same jobs. ``jobs`` are played instead, if given. It always records.
+        """A new kernel: the same seed gives the same jobs. ``jobs`` are played instead, or so many of its first ones.
+
+        It always records.
 
         Raises:
             InputError: The graphs cannot be read.
         """
-        source: Iterable[RampJob] = self.workload.draw(seed) if jobs is None else jobs
+        source: Iterable[RampJob] = self.workload.draw(seed) if jobs is None or isinstance(jobs, int) else jobs
+        if isinstance(jobs, int):
+            source = islice(source, jobs)
         horizon_s = float("inf") if self.horizon_s is None else self.horizon_s
         return RampKernel(
-            source if heard is None else Heard(source, heard), self.planner, horizon_s=horizon_s, seed=seed
+            source if heard is None else Heard(source, heard),
+            self.planner,
+            horizon_s=horizon_s,
+            seed=seed,
+            examples=self.examples,
         )
 
-    def codec(self, *, outlooks: bool = True) -> RampCodec:
+    def codec(self, *, blocks: int = 0, outlooks: bool = True) -> RampCodec:
         """A codec whose ranges are those of the jobs of seed 0."""
-        return RampCodec(self.workload.draw(0), self.max_degree, outlooks=outlooks)
+        return RampCodec(self.examples, blocks=blocks, outlooks=outlooks)
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Facts of the jobs that came: their number and span."""
