@@ -116,7 +116,8 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
             row = 0
         number = kernel.queued_number
         episode.step(row)
-        self._cause = cause(kernel.outcomes[number])
+        outcome = kernel.outcomes[number]
+        self._cause = None if outcome.reason is None else cause(outcome)
         reward, over = episode.reward(), episode.observation is None
         left = over and all(outcome.degrees and cause(outcome) != "unfinished" for outcome in kernel.outcomes)
         done = left and len(kernel.outcomes) == len(kernel.jobs)

@@ -6,7 +6,7 @@ arrives is lost. Inside an instant jobs end first, then the next one arrives and
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple
@@ -163,16 +163,17 @@ class RampKernel:
         step = self._remembered.get((job.graph.digest, parts.degree))
         return Outlook(parts, placement, step or self.planner.step(parts, placement), job.steps)
 
-    def jct_on(self, degree: int, servers: int) -> float | None:
-        """Seconds that the job that waits would take within these free servers; None where it cannot be placed there.
-
-        The same as ``outlook`` says, sooner.
-        """
-        if self.planner.rules.remembered:
-            outlook = self.outlook(degree, servers=servers)
-            return None if outlook is None else outlook.jct_s
-        step_s = self.planner.step_s(self.queued.graph, degree, servers)
-        return None if step_s is None else self.queued.steps * step_s
+    def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
+        """Seconds that the job that waits would take within each of the sets of free servers (bit masks); None where it
+        cannot be placed there. The same as ``outlook`` says, sooner."""
+        job, step_s = self.queued, self.planner.step_s
+        for mask in servers:
+            if self.planner.rules.remembered:
+                outlook = self.outlook(degree, servers=mask)
+                yield None if outlook is None else outlook.jct_s
+            else:
+                seconds = step_s(job.graph, degree, mask)
+                yield None if seconds is None else job.steps * seconds
 
     def remaining_s(self) -> tuple[float, ...]:
         """Per server how long its job still runs; 0 where it has none."""

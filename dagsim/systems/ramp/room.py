@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dagsim.systems.ramp.fabric import Fabric
 from dagsim.systems.ramp.view import RampView
 
-__all__ = ["ARRIVALS", "SIZES", "Room", "blocks_of"]
+__all__ = ["ARRIVALS", "SIZES", "Room", "blocks_of", "free_blocks"]
 
 SIZES = (1, 2, 4, 8, 16)
 """Servers of the blocks that are counted."""
@@ -26,64 +26,63 @@ ARRIVALS = (1, 2, 3, 5, 8, 13, 21)
 _MOST_BLOCKS = 4096
 """Blocks of one size that are counted; of larger fabrics the first."""
 
-Floats = NDArray[np.float64]
+_KEPT = 100_000
+"""Sets of servers that are kept before all are forgotten."""
 
 
 class _Blocks:
-    """The blocks of all sizes of a fabric, each once, as words of 64 servers."""
+    """The blocks of all sizes of a fabric, each once, as bits of words; a word has blocks of one size."""
 
     def __init__(self, fabric: Fabric) -> None:
-        self.words = -(-fabric.servers // 64)
-        found = [(mask, place) for place, size in enumerate(SIZES) for mask in blocks_of(fabric, size)]
-        self.masks = np.array([_words(mask, self.words) for mask, _ in found], np.uint64)
-        size_of = np.array([place for _, place in found])
-        self.weights = np.zeros((len(found), len(SIZES)), np.float64)
-        self.weights[np.arange(len(found)), size_of] = 1.0
-        self.weights /= np.maximum(self.weights.sum(axis=0), 1.0)
-        self._touched: dict[int, Floats] = {}
+        of_size = [blocks_of(fabric, size) for size in SIZES]
+        self.words = [
+            blocks[begin : begin + 64] for blocks in of_size for begin in range(0, max(len(blocks), 1), 64)
+        ]
+        self.starts = np.cumsum([0, *(max(-(-len(blocks) // 64), 1) for blocks in of_size)])[:-1]
+        """(sizes,) the first word of each size."""
+        self.full = np.array([(1 << len(blocks)) - 1 for blocks in self.words], np.uint64)
+        self.counts = np.maximum(self.count(self.full), 1)
+        self._touched: dict[int, NDArray[np.uint64]] = {}
 
-    def touched(self, servers: int) -> Floats:
-        """(blocks,) 1.0 where a block has one of these servers."""
+    def touched(self, servers: int) -> NDArray[np.uint64]:
+        """(words,) the bits of the blocks that have one of these servers."""
         known = self._touched.get(servers)
         if known is None:
-            if len(self._touched) > 100_000:
+            if len(self._touched) > _KEPT:
                 self._touched.clear()
-            hit = (self.masks & np.array(_words(servers, self.words), np.uint64)).any(axis=1)
-            known = self._touched[servers] = hit.astype(np.float64)
+            bits = [sum(1 << bit for bit, block in enumerate(blocks) if block & servers) for blocks in self.words]
+            known = self._touched[servers] = np.array(bits, np.uint64)
         return known
+
+    def count(self, bits: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """(..., sizes) the number of bits in words (..., words)."""
+        return np.add.reduceat(np.bitwise_count(bits).astype(np.int64), self.starts, axis=-1)
 
 
 _made: WeakKeyDictionary[Fabric, _Blocks] = WeakKeyDictionary()
 
 
 class Room:
-    """The free blocks at the next arrivals: fractions by ``ARRIVALS`` (rows) and ``SIZES`` (columns)."""
+    """The numbers of free blocks at the next arrivals, by ``ARRIVALS`` (rows) and ``SIZES`` (columns)."""
 
     def __init__(self, view: RampView) -> None:
-        self._blocks = _blocks_of(view.fabric)
+        self._blocks = blocks = _blocks_of(view.fabric)
         self.gap_s = view.gap_s or _gap_of(view)
         """The mean time between arrivals."""
-        self._at_s = [view.now + ahead * self.gap_s for ahead in ARRIVALS]
-        occupied = [0] * len(ARRIVALS)
+        self._at_s = np.array([view.now + ahead * self.gap_s for ahead in ARRIVALS])
+        self._free = np.repeat(blocks.full[None], len(ARRIVALS), axis=0)  # (arrivals, words)
         for end_s, servers in view.ends:
-            for place, at_s in enumerate(self._at_s):
-                if end_s <= at_s:
-                    break
-                occupied[place] |= servers
-        words = self._blocks.words
-        taken = np.array([_words(mask, words) for mask in occupied], np.uint64)
-        free = ~(taken[:, None, :] & self._blocks.masks[None, :, :]).any(axis=2)  # (arrivals, blocks)
-        self._free = free.astype(np.float64)
-        self.before: Floats = self._free @ self._blocks.weights  # (arrivals, sizes)
+            self._free[: int(np.searchsorted(self._at_s, end_s))] &= ~blocks.touched(servers)
+        self.before = blocks.count(self._free)  # (arrivals, sizes)
+        self.counts = blocks.counts
+        """(sizes,) blocks of the empty fabric."""
 
-    def after(self, servers: Sequence[int], ends_s: Sequence[float]) -> Floats:
-        """(choices, arrivals, sizes) the fractions left by a job on each of ``servers`` (bit masks) until its end."""
-        touched = np.stack([self._blocks.touched(mask) for mask in servers])  # (choices, blocks)
-        lost = self._free[:, :, None] * self._blocks.weights[None, :, :]  # (arrivals, blocks, sizes)
-        shape = (len(servers), len(ARRIVALS), len(SIZES))
-        lost = (touched @ lost.transpose(1, 0, 2).reshape(touched.shape[1], -1)).reshape(shape)
-        runs = np.array(ends_s)[:, None] > np.array(self._at_s)[None, :]
-        left: Floats = self.before[None] - lost * runs[:, :, None]
+    def after(self, servers: Sequence[int], ends_s: Sequence[float]) -> NDArray[np.int64]:
+        """(choices, arrivals, sizes) the numbers left by a job on each of ``servers`` (bit masks) until its end."""
+        touched = np.stack([self._blocks.touched(mask) for mask in servers])  # (choices, words)
+        lost = self._blocks.count(touched[:, None] & self._free[None])
+        runs = np.array(ends_s)[:, None] > self._at_s
+        left: NDArray[np.int64] = self.before - lost * runs[:, :, None]
         return left
 
 
@@ -91,7 +90,15 @@ def blocks_of(fabric: Fabric, size: int) -> tuple[int, ...]:
     """The distinct blocks of ``size`` servers as bit masks; servers in a row where any would do."""
     if size > fabric.servers:
         return ()
-    return tuple(dict.fromkeys(mask for mask, _ in fabric.blocks(size)))[:_MOST_BLOCKS]
+    return fabric.masks(size)[:_MOST_BLOCKS]
+
+
+def free_blocks(view: RampView, size: int) -> list[int]:
+    """The distinct blocks of so many free servers as bit masks, in the order of first fit."""
+    occupied = view.occupied
+    if view.fabric.topology.anywhere:
+        return list(dict.fromkeys(mask for mask, _ in view.fabric.free(size, occupied)))
+    return [mask for mask in view.fabric.masks(size) if not mask & occupied]
 
 
 def _blocks_of(fabric: Fabric) -> _Blocks:
@@ -107,8 +114,3 @@ def _gap_of(view: RampView) -> float:
     if len(known) > 1 and known[-1].arrival_s > known[0].arrival_s:
         return (known[-1].arrival_s - known[0].arrival_s) / (len(known) - 1)
     return view.job.sequential_s / view.fabric.servers
-
-
-def _words(mask: int, words: int) -> tuple[int, ...]:
-    """The bit mask in words of 64 bits."""
-    return tuple((mask >> 64 * word) & 0xFFFF_FFFF_FFFF_FFFF for word in range(words))

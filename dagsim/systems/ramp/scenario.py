@@ -18,6 +18,7 @@ from dagsim.systems.heard import Heard
 from dagsim.systems.ramp.codecs import RAMP_CODECS
 from dagsim.systems.ramp.codecs.partition import RampCodec
 from dagsim.systems.ramp.fabric import Fabric
+from dagsim.systems.ramp.gpus import costed
 from dagsim.systems.ramp.graph import ComputationGraph
 from dagsim.systems.ramp.job import RampJob
 from dagsim.systems.ramp.kernel import RampKernel
@@ -69,6 +70,9 @@ class RampScenario:
     """Names of the graphs to draw from (files without ``.txt``); left out: all of the folder."""
     time_unit: Literal["s", "ms", "us"] | None = None
     """Unit of the times in ``graphs``; left out: that of the format (PipeDream: milliseconds; ``ddls``: seconds)."""
+    profiled_on: str | None = None
+    """The GPU type that the graphs were profiled on: times on others are estimated from it; left out: the same on all
+    types but for those that a graph gives itself."""
     jobs: int = 100
     """Jobs of an episode: each graph as often as the others, in random order."""
     gap_s: float = 1.0
@@ -102,6 +106,8 @@ class RampScenario:
             raise ConfigError(f"horizon_s must be positive, got {self.horizon_s!r}")
         if self.training_steps < 1 or self.jobs < 1:
             raise ConfigError("jobs and training_steps must be at least 1")
+        if self.profiled_on is not None:
+            gpu_type(self.profiled_on)
         _ = self._rules, self._fabric()
 
     @property
@@ -168,6 +174,9 @@ class RampScenario:
         made: _Made = self._made
         if made.graphs is None:
             made.graphs = self._read()
+            if self.profiled_on is not None:
+                types = tuple(map(gpu_type, dict.fromkeys(self.gpus)))
+                made.graphs = [costed(graph, gpu_type(self.profiled_on), types) for graph in made.graphs]
         return made.graphs
 
     @property

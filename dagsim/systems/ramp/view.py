@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -101,8 +101,8 @@ class RampView:
         """
         return self._kernel.outlook(degree, placer, servers)
 
-    def jct_on(self, degree: int, servers: int) -> float | None:
-        """Seconds that the job would take within these free servers (a bit mask); None where it has no place there."""
+    def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
+        """Seconds that the job would take within each set of free servers (bit masks); None where it has no place."""
         return self._kernel.jct_on(degree, servers)
 
     def parts(self, degree: int) -> PartitionedGraph:

@@ -6,7 +6,7 @@ everywhere), and the sum of sizes (there close to 0 for all).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -62,7 +62,7 @@ over the largest of the graph; then fractions of the servers."""
 _ROOM = tuple(f"{size} free in {ahead}" for ahead in ARRIVALS for size in SIZES)
 
 CONTEXT = (*JOB_FEATURES, *_ROOM)
-"""The job, and the fraction of the blocks of so many servers that are free at so many arrivals from now."""
+"""The job, and the fraction of the blocks of so many servers that are free so many arrivals from now."""
 
 ROW_FEATURES = (
     "turned away",
@@ -75,10 +75,11 @@ ROW_FEATURES = (
     "arrivals",
     "left idle",
     *(f"{size} lost in {ahead}" for ahead in ARRIVALS for size in SIZES),
+    *(f"{size} scarcer in {ahead}" for ahead in ARRIVALS for size in SIZES),
 )
 """Of a choice: completion time over the acceptable one (at most 2), servers of all, their time over what one GPU needs
-(at most 4, halved), arrivals until the end on a log scale, the part of a gap that its servers idle after it, and the
-blocks it takes (4 times the fraction)."""
+(at most 4, halved), arrivals until the end on a log scale, the part of a gap that its servers idle after it, the blocks
+it takes (4 times the fraction), and by how much it raises 1 / (1 + free blocks)."""
 
 TYPE_FEATURES = ("share", "free", "speed")
 """Of a GPU type: servers of all, free ones of all, rate over the fastest type's."""
@@ -94,6 +95,10 @@ class GraphArrays(NamedTuple):
     sources: NDArray[np.int64]  # (deps,), rows of ``ops``
     targets: NDArray[np.int64]  # (deps,)
     means: tuple[float, ...]
+    counts: tuple[float, float]
+    """Operations and dependencies."""
+    bytes: tuple[float, float]
+    """Of memory and of dependencies."""
 
 
 class JobRanges:
@@ -106,26 +111,26 @@ class JobRanges:
     def __init__(self, examples: Sequence[RampJob]) -> None:
         if not examples:
             raise ConfigError("the codec needs jobs to take its ranges from, got none")
-        self._limits = [(min(map(of, examples)), max(map(of, examples))) for of in _RANGED]
+        graphs = list({job.graph.digest: job.graph for job in examples}.values())
+        figures: list[list[float]] = [
+            [2 * len(graph) for graph in graphs],
+            [2 * len(graph.edges) + 1 for graph in graphs],
+            [job.sequential_s for job in examples],
+            [job.acceptable_s for job in examples],
+            [job.beta for job in examples],
+            [graph.memory_bytes for graph in graphs],
+            [graph.dep_bytes for graph in graphs],
+            [job.steps for job in examples],
+        ]
+        self._limits = [(min(values), max(values)) for values in figures]
 
-    def row(self, view: RampView, means: Sequence[float]) -> list[float]:
-        """The ``JOB_FEATURES`` of the job that waits."""
-        job, servers = view.job, view.fabric.servers
-        ranged = [_between(of(job), *limits) for of, limits in zip(_RANGED, self._limits, strict=True)]
+    def row(self, view: RampView, graph: GraphArrays) -> list[float]:
+        """The ``JOB_FEATURES`` of the job that waits, whose graph that is."""
+        job, servers, means = view.job, view.fabric.servers, graph.means
+        figures = (*graph.counts, job.sequential_s, job.acceptable_s, job.beta, *graph.bytes, job.steps)
+        ranged = [_between(value, *limits) for value, limits in zip(figures, self._limits, strict=True)]
         ranged.insert(5, job.beta)
         return [*ranged, *means, 1 - view.free / servers, view.running / servers]
-
-
-_RANGED: tuple[Callable[[RampJob], float], ...] = (
-    lambda job: 2 * len(job.graph),
-    lambda job: 2 * len(job.graph.edges) + 1,
-    lambda job: job.sequential_s,
-    lambda job: job.acceptable_s,
-    lambda job: job.beta,
-    lambda job: job.graph.memory_bytes,
-    lambda job: job.graph.dep_bytes,
-    lambda job: job.steps,
-)
 
 
 def graph_arrays(graph: ComputationGraph) -> GraphArrays:
@@ -148,6 +153,8 @@ def graph_arrays(graph: ComputationGraph) -> GraphArrays:
         both[:, 0].copy(),
         both[:, 1].copy(),
         tuple(means),
+        (2 * len(graph), 2 * len(graph.edges) + 1),
+        (graph.memory_bytes, graph.dep_bytes),
     )
 
 

@@ -20,7 +20,7 @@ from dagsim.systems.ramp.codecs.features import (
 )
 from dagsim.systems.ramp.decisions import Partition
 from dagsim.systems.ramp.job import RampJob
-from dagsim.systems.ramp.room import SIZES, Room
+from dagsim.systems.ramp.room import SIZES, Room, free_blocks
 from dagsim.systems.ramp.view import RampView
 
 __all__ = ["RampCodec", "RampObservation", "Way"]
@@ -78,17 +78,25 @@ class RampCodec:
         """
         self._view = view
         room = Room(view)
-        self.ways = (Way(0, 0, 0.0), *(self._ways_on_blocks(view, room) if self.blocks else self._ways(view)))
-        if len(self.ways) == 1:
+        found = list(self._ways_on_blocks(view) if self.blocks else self._ways(view))
+        left = None
+        if found and self.outlooks:
+            left = room.after([way.servers for way in found], [view.now + way.jct_s for way in found])
+            if self.blocks:
+                chosen = self._roomiest(found, left)
+                found, left = [found[place] for place in chosen], left[chosen]
+        self.ways = (Way(0, 0, 0.0), *found)
+        if not found:
             return None
         if self._ranges is None:
             if not view.examples:
                 raise ConfigError("the codec needs examples of jobs for its ranges: the kernel has none, nor it itself")
             self._ranges = JobRanges(view.examples)
         graph = _arrays_of(view)
-        context = np.array([*self._ranges.row(view, graph.means), *room.before.ravel()], np.float32)
+        free = (room.before / room.counts).ravel()
+        context = np.array([*self._ranges.row(view, graph), *free.tolist()], np.float32)
         types = type_rows(view.fabric, view.occupied)
-        return RampObservation(self._rows(view, room), context, types, *graph[:4])
+        return RampObservation(self._rows(view, room, left), context, types, *graph[:4])
 
     def decode(self, view: RampView, choice: int) -> Iterable[Partition]:
         """The decision that the row stands for.
@@ -132,8 +140,8 @@ class RampCodec:
             elif outlook.jct_s <= limit_s:
                 yield Way(degree, _mask(outlook.placement.servers), outlook.jct_s)
 
-    def _ways_on_blocks(self, view: RampView, room: Room) -> Iterator[Way]:
-        """Each degree on the blocks that leave most room, the best first."""
+    def _ways_on_blocks(self, view: RampView) -> Iterator[Way]:
+        """Each degree on every free block."""
         limit_s = view.job.acceptable_s * (1 + view.rules.tolerance)
         splits = None
         for degree in view.degrees[1:]:
@@ -141,36 +149,46 @@ class RampCodec:
             if parts.splits == splits:
                 continue  # the same as a smaller degree
             splits = parts.splits
-            found = [
-                Way(degree, mask, jct_s)
-                for mask in dict.fromkeys(mask for mask, _ in view.fabric.free(parts.degree, view.occupied))
-                if (jct_s := view.jct_on(degree, mask)) is not None and jct_s <= limit_s
-            ]
-            if len(found) > 1:
-                left = room.after([way.servers for way in found], [view.now + way.jct_s for way in found])
-                order = np.argsort(-(left @ SIZES).sum(axis=1), kind="stable")[: self.blocks]
-                found = [found[place] for place in order.tolist()]
-            yield from found
+            masks = free_blocks(view, parts.degree)
+            for mask, jct_s in zip(masks, view.jct_on(degree, masks), strict=True):
+                if jct_s is not None and jct_s <= limit_s:
+                    yield Way(degree, mask, jct_s)
 
-    def _rows(self, view: RampView, room: Room) -> Floats:
-        """(ways, features)."""
+    def _roomiest(self, ways: Sequence[Way], left: NDArray[np.float64]) -> list[int]:
+        """The places of the ways to show: of each degree those that leave most room, weighed by size, best first."""
+        worth = (left @ SIZES).sum(axis=1)
+        order = sorted(range(len(ways)), key=lambda place: (ways[place].degree, -worth[place]))
+        shown: dict[int, list[int]] = {}
+        for place in order:
+            of_degree = shown.setdefault(ways[place].degree, [])
+            if len(of_degree) < self.blocks:
+                of_degree.append(place)
+        return [place for of_degree in shown.values() for place in of_degree]
+
+    def _rows(self, view: RampView, room: Room, left: NDArray[np.float64] | None) -> Floats:
+        """(ways, features); ``left`` (ways but the first, arrivals, sizes) are the blocks that each leaves free."""
         rows = np.zeros((len(self.ways), len(ROW_FEATURES)), np.float32)
         rows[0, 0] = 1.0
         most, job, servers = view.rules.max_degree, view.job, view.fabric.servers
-        for row, way in enumerate(self.ways[1:], 1):
-            rows[row, 3:5] = way.degree / most, log2(way.degree) / 4
-            if not self.outlooks:
-                continue
-            held, over = way.servers.bit_count(), way.jct_s / job.acceptable_s if job.acceptable_s else 2.0
-            cost = held * way.jct_s / job.sequential_s if job.sequential_s else 1.0
-            gaps = way.jct_s / room.gap_s
-            rows[row, 1:3] = 1.0, min(over, 2.0)
-            rows[row, 5:_PLAIN] = held / servers, min(cost, 4.0) / 2, log1p(gaps) / 3, ceil(gaps) - gaps
-        if self.outlooks:
-            taken = [way.servers for way in self.ways[1:]]
-            left = room.after(taken, [view.now + way.jct_s for way in self.ways[1:]])
-            rows[1:, _PLAIN:] = 4 * (room.before[None] - left).reshape(len(taken), -1)
+        if left is None:
+            rows[1:, 3:5] = [(way.degree / most, log2(way.degree) / 4) for way in self.ways[1:]]
+            return rows
+        acceptable_s, sequential_s, gap_s = (max(each, 1e-300) for each in (*_times(job), room.gap_s))
+        said = []
+        for degree, mask, jct_s in self.ways[1:]:
+            held, gaps = mask.bit_count(), jct_s / gap_s
+            over, cost = min(jct_s / acceptable_s, 2.0), min(held * jct_s / sequential_s, 4.0) / 2
+            idle = ceil(gaps) - gaps
+            said.append((0, 1, over, degree / most, log2(degree) / 4, held / servers, cost, log1p(gaps) / 3, idle))
+        rows[1:, :_PLAIN] = said
+        lost = (room.before[None] - left) / room.counts
+        scarcer = 1 / (1 + left) - 1 / (1 + room.before[None])
+        rows[1:, _PLAIN:] = np.concatenate([4 * lost, scarcer], axis=1).reshape(len(left), -1)
         return rows
+
+
+def _times(job: RampJob) -> tuple[float, float]:
+    return job.acceptable_s, job.sequential_s
 
 
 _GRAPHS_KEPT = 1000
