@@ -37,6 +37,7 @@ HEURISTICS = (
     *((f"constant[degree={degree}]", placer) for degree in (2, 4, 8, 16) for placer in ("first_fit", "best_fit")),
     *((f"on_time[least={degree}]", placer) for degree in (1, 2, 4, 8) for placer in ("best_fit", "same_type")),
     *((f"roomy[least={degree}]", "best_fit") for degree in (1, 2, 4, 8)),
+    ("roomy[tuned={setting}-{beta}]", "best_fit"),
 )
 """Policies with their placers; ``same_type`` only where there are several types."""
 
@@ -66,10 +67,11 @@ def settings(setting: str, graphs: Path, beta: str, jobs: int, *, horizon: bool)
 def train(args: argparse.Namespace) -> Path:
     """Train one agent; returns its run folder."""
     gap_s = 1000.0 if args.setting == "ddls" else 1.0
+    teacher = args.teacher or f"roomy[tuned={args.setting}-{args.beta}]"
     more = {
         "seed": args.seed,
-        "policy": args.teacher,
-        "train.algorithm": "{kind: ppo, sequences: 4, replicas: 8, lr: 1.0e-3, min_lr: 3.0e-5, epochs: 3,"
+        "policy": teacher,
+        "train.algorithm": "{kind: ppo, sequences: 4, replicas: 6, lr: 5.0e-4, min_lr: 3.0e-5, epochs: 3,"
         " minibatch: 1024, max_grad: 1.0, entropy: 0.003}",
         "train.codec": "{kind: partition, blocks: 8}",
         "train.net": "pac_ml",
@@ -77,11 +79,11 @@ def train(args: argparse.Namespace) -> Path:
         "train.minutes": args.minutes,
         "train.time_constant_s": f"[{15 * gap_s}, {40 * gap_s}]",
         "train.ema_decay": 0.7,
-        "train.reference": args.teacher,
-        "train.warm_start": f"{{policy: '{args.teacher}', episodes: {args.episodes}, epochs: 6, minibatch: 256,"
-        " smoothing: 0.05, final_lr: 1.0e-4}",
-        "train.validate_every": 5,
-        "train.validation_seeds": 12,
+        "train.reference": teacher,
+        "train.warm_start": f"{{policy: '{teacher}', episodes: {args.episodes}, epochs: 8, minibatch: 256,"
+        " smoothing: 0.02, lr: 3.0e-3, final_lr: 1.0e-4}",
+        "train.validate_every": 3,
+        "train.validation_seeds": 6,
     }
     world = settings(args.setting, args.graphs, args.beta, args.jobs, horizon=False)
     config = load_config(None, [*world, *(f"{key}={value}" for key, value in more.items())])
@@ -102,6 +104,7 @@ def judge(folder: Path, setting: str, graphs: Path, beta: str, count: int) -> di
     for place, path in enumerate(agents, 1):
         found["policies"][f"agent {place}"] = _runs(world, lambda path=path: load_agent(path, system="ramp"), seeds)
     for policy, placer in HEURISTICS:
+        policy = policy.replace("{setting}-{beta}", f"{setting}-{beta}")
         if placer == "same_type" and setting != "mixed":
             continue
         placed = scenario_of(
@@ -139,7 +142,7 @@ def main() -> int:
     parser.add_argument("--iterations", type=int, help="at most so many")
     parser.add_argument("--jobs", type=int, default=300, help="jobs of a training episode")
     parser.add_argument("--episodes", type=int, default=8, help="episodes of the teacher that are imitated")
-    parser.add_argument("--teacher", default="on_time[least=4]", help="the heuristic that is imitated first")
+    parser.add_argument("--teacher", help="the heuristic that is imitated first (default: roomy, tuned)")
     parser.add_argument("--judge", type=Path, metavar="FOLDER", help="judge the agents in this folder instead")
     parser.add_argument("--seeds", type=int, default=10, help="report seeds")
     args = parser.parse_args()

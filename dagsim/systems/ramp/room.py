@@ -7,7 +7,8 @@ if nobody else were let in.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from dagsim.systems.ramp.fabric import Fabric
 from dagsim.systems.ramp.view import RampView
 
-__all__ = ["ARRIVALS", "SIZES", "Room", "blocks_of", "free_blocks"]
+__all__ = ["ARRIVALS", "SIZES", "Room", "Way", "blocks_of", "free_blocks", "ways_in_time"]
 
 SIZES = (1, 2, 4, 8, 16)
 """Servers of the blocks that are counted."""
@@ -84,6 +85,30 @@ class Room:
         runs = np.array(ends_s)[:, None] > self._at_s
         left: NDArray[np.int64] = self.before - lost * runs[:, :, None]
         return left
+
+
+class Way(NamedTuple):
+    """A way to partition the job that waits: degree 0 turns it away."""
+
+    degree: int
+    servers: int
+    """Bit mask; 0 where it is turned away, or the placer chooses."""
+    jct_s: float
+
+
+def ways_in_time(view: RampView) -> Iterator[Way]:
+    """Every degree on every free block where the job would be in time; degrees that split it alike only once."""
+    limit_s = view.job.acceptable_s * (1 + view.rules.tolerance)
+    splits = None
+    for degree in view.degrees[1:]:
+        parts = view.parts(degree)
+        if parts.splits == splits:
+            continue
+        splits = parts.splits
+        masks = free_blocks(view, parts.degree)
+        for mask, jct_s in zip(masks, view.jct_on(degree, masks), strict=True):
+            if jct_s is not None and jct_s <= limit_s:
+                yield Way(degree, mask, jct_s)
 
 
 def blocks_of(fabric: Fabric, size: int) -> tuple[int, ...]:

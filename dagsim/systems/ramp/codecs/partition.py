@@ -20,22 +20,13 @@ from dagsim.systems.ramp.codecs.features import (
 )
 from dagsim.systems.ramp.decisions import Partition
 from dagsim.systems.ramp.job import RampJob
-from dagsim.systems.ramp.room import SIZES, Room, free_blocks
+from dagsim.systems.ramp.room import Room, Way, ways_in_time
 from dagsim.systems.ramp.view import RampView
 
-__all__ = ["RampCodec", "RampObservation", "Way"]
+__all__ = ["RampCodec", "RampObservation"]
 
 _PLAIN = ROW_FEATURES.index("left idle") + 1
 """Features of a row before those of the room that it takes."""
-
-
-class Way(NamedTuple):
-    """A way to partition the job that waits: degree 0 turns it away."""
-
-    degree: int
-    servers: int
-    """Bit mask; 0 where it is turned away."""
-    jct_s: float
 
 
 class RampObservation(NamedTuple):
@@ -78,7 +69,7 @@ class RampCodec:
         """
         self._view = view
         room = Room(view)
-        found = list(self._ways_on_blocks(view) if self.blocks else self._ways(view))
+        found = list(ways_in_time(view) if self.blocks else self._ways(view))
         left = None
         if found and self.outlooks:
             left = room.after([way.servers for way in found], [view.now + way.jct_s for way in found])
@@ -140,23 +131,9 @@ class RampCodec:
             elif outlook.jct_s <= limit_s:
                 yield Way(degree, _mask(outlook.placement.servers), outlook.jct_s)
 
-    def _ways_on_blocks(self, view: RampView) -> Iterator[Way]:
-        """Each degree on every free block."""
-        limit_s = view.job.acceptable_s * (1 + view.rules.tolerance)
-        splits = None
-        for degree in view.degrees[1:]:
-            parts = view.parts(degree)
-            if parts.splits == splits:
-                continue  # the same as a smaller degree
-            splits = parts.splits
-            masks = free_blocks(view, parts.degree)
-            for mask, jct_s in zip(masks, view.jct_on(degree, masks), strict=True):
-                if jct_s is not None and jct_s <= limit_s:
-                    yield Way(degree, mask, jct_s)
-
     def _roomiest(self, ways: Sequence[Way], left: NDArray[np.float64]) -> list[int]:
-        """The places of the ways to show: of each degree those that leave most room, weighed by size, best first."""
-        worth = (left @ SIZES).sum(axis=1)
+        """The places of the ways to show: of each degree those that leave the fewest sizes scarce, best first."""
+        worth = -(1 / (1 + left)).sum(axis=(1, 2))
         order = sorted(range(len(ways)), key=lambda place: (ways[place].degree, -worth[place]))
         shown: dict[int, list[int]] = {}
         for place in order:
