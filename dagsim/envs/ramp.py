@@ -25,6 +25,8 @@ from dagsim.systems.ramp.view import RampView
 
 __all__ = ["PartitionEnv"]
 
+_MOST = 1e6
+"""More than any feature: nearly all lie between 0 and 4, and a raw beta is what it is."""
 _SEEDS = 1_000_000
 """Episodes without a seed of their own draw one from here on, so many different ones."""
 
@@ -183,7 +185,7 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
 
     def _space(self, types: int) -> spaces.Dict:
         def box(*shape: int) -> spaces.Box:
-            return spaces.Box(-np.inf, np.inf, shape, np.float32)
+            return spaces.Box(0, _MOST, shape, np.float32)
 
         rows = spaces.Box(0, self.most_ops, (self.most_deps,), np.int64)
         return spaces.Dict(
