@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,16 +28,32 @@ def is_there(path: Path | str) -> bool:
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[Path]:
+def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """A temporary path beside ``path`` to write to; it becomes ``path`` when the block is through, and is removed when
-    the block fails: a reader finds what was there before, or all of what is new."""
+    the block fails: a reader finds what was there before, or all of what is new. ``durable``: also if the power
+    fails."""
     temporary = path.with_name(f".{path.name}.part")
     try:
         yield temporary
+        if durable:
+            _sync(temporary)
         temporary.replace(path)
+        if durable:
+            _sync(path.parent)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Wait until the file or folder is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass  # some file systems cannot, for folders above all
+    finally:
+        os.close(handle)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -116,15 +133,28 @@ class Lock:
         if self._release is not None:
             return True
         handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-        if fcntl is not None:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(handle)
-                return False
-            except OSError:
-                pass  # a file system without locks: better unguarded than not at all
+        if not _locked(handle):
+            os.close(handle)
+            return False
         self._release = finalize(self, os.close, handle)
+        return True
+
+    def is_free(self) -> bool:
+        """Nobody has it, so far as can be known; nothing is written, and a claim meanwhile waits a moment."""
+        if fcntl is None or self._release is not None:
+            return False
+        try:
+            handle = os.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:  # somebody has it, or the file system knows no locks
+            return False
+        finally:
+            os.close(handle)
         return True
 
     def release(self) -> None:
@@ -132,3 +162,19 @@ class Lock:
         if self._release is not None:
             self._release()
             self._release = None
+
+
+def _locked(handle: int) -> bool:
+    """Lock an open file, also where ``is_free`` looks at it right now; false if another has it."""
+    for wait_s in (0.01, 0.05, None):
+        try:
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if wait_s is None:
+                return False
+            time.sleep(wait_s)
+        except OSError:
+            return True  # a file system without locks: better unguarded than not at all
+    return False

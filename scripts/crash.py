@@ -3,8 +3,9 @@
 Every command is run once undisturbed, then killed (SIGKILL) ``--kills`` times in all at moments drawn from its time.
 After each kill no process of it may be left, the run folder must open, ``runs.jsonl`` must list exactly the runs whose
 rows are in the tables, every listed schedule must be readable, and ``--resume`` must end with the bytes of the
-undisturbed run (``timing.jsonl`` aside). Of ``train`` only this is checked: no process is left, the folder opens, and
-``--resume`` either ends well or says why it cannot. Ends with 1 if anything was at fault.
+undisturbed run (``timing.jsonl`` aside). Trainings have two processes for their episodes, and must end with the bytes
+of the undisturbed best agent, its log without the columns of a clock, and the same checkpoint. Ends with 1 if anything
+was at fault. A further command is a line in ``COMMANDS``, a further training one in ``TRAININGS``.
 """
 
 from __future__ import annotations
@@ -22,9 +23,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import torch
+
+from dagsim.agents.checkpoint import read_plain
 from dagsim.errors import DagsimError
 from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.sweep.folder import SweepFolder
+from dagsim.experiment.training.log import read_log
 
 __all__ = ["COMMANDS", "Outcome", "crash"]
 
@@ -36,8 +43,32 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "baseline": ("baseline", "-a", "sjf", "-a", "heft", *SMALL, "--seeds", "15", "--no-plots", "--quiet"),
     "replay": ("replay", "--trace", str(TRACE), "--cluster", "sized", "--seeds", "40", "--no-plots", "--quiet"),
     "tune": ("tune", "--algo", "eft-wait", "--param", "theta=0.8,0.9", *SMALL, "--seeds", "15", "--quiet"),
-    "train": ("train", "--algo", "ppo", *SMALL, "--iterations", "2", "--no-report", "--quiet"),
+    "sweep": ("sweep", str(Path(__file__).with_name("crash.yaml")), "--quiet"),
 }
+TRAINED = ("--iterations", "3", "--workers", "2", "--no-report", "--quiet", "--set", "train.validation_seeds=2")
+ON_CLUSTER = (*SMALL, "--set", "train.reference=sjf", "--set", "train.net.hidden=8", "--set", "train.lockstep=1")
+ON_SPARK = (
+    *("--set", "system={kind: spark, executors: 5, jobs: 3}", "--set", "train.reference=fair"),
+    *("--set", "train.time_constant_s=[100.0, 400.0]", "--set", "train.lockstep=1"),
+)
+ON_POLICY = "sequences: 2, replicas: 2"
+OFF_POLICY = "episodes: 2, updates: 5, minibatch: 32, replay: 300"
+TRAININGS: dict[str, tuple[tuple[str, ...], str]] = {
+    "train-ppo": (ON_CLUSTER, f"{{kind: ppo, {ON_POLICY}}}"),
+    "train-reinforce": (ON_CLUSTER, f"{{kind: reinforce, {ON_POLICY}}}"),
+    "train-d3qn": (ON_CLUSTER, f"{{kind: d3qn, {OFF_POLICY}}}"),
+    "train-rainbow": (ON_CLUSTER, f"{{kind: rainbow, {OFF_POLICY}}}"),
+    "train-sac": (ON_CLUSTER, f"{{kind: sac, {OFF_POLICY}}}"),
+    "train-ppo-spark": (ON_SPARK, f"{{kind: ppo, advantage: fluid, {ON_POLICY}}}"),
+    "train-reinforce-spark": (ON_SPARK, f"{{kind: reinforce, advantage: fluid, {ON_POLICY}}}"),
+}
+COMMANDS |= {
+    name: ("train", *where, *TRAINED, "--set", f"train.algorithm={algorithm}")
+    for name, (where, algorithm) in TRAININGS.items()
+}
+CLOCKED = ("seconds", "samples_per_s")
+OF_THE_CLOCK = {"progress.jsonl", "timing.jsonl", "manifest.json", "status.json", "command.txt", "lock"}
+"""What a sweep may say otherwise after a kill: times, and its own folder."""
 SAME = ("config.yaml", "manifest.json", "runs.jsonl", "jobs.csv.gz", "tasks.csv.gz", "summary.json")
 
 
@@ -52,15 +83,17 @@ class Outcome:
     """It was through when it should have been killed."""
     resumed: int = 0
     runs_kept: int = 0
-    not_resumable: list[str] = field(default_factory=list)
-    """Why a training could not go on."""
+    """Finished runs, or iterations of trainings."""
     faults: list[str] = field(default_factory=list)
 
 
 def crash(command: str, kills: int, root: Path, chance: random.Random, workers: int | None = None) -> Outcome:
     """Kill ``command`` so many times in folders below ``root``."""
     outcome = Outcome()
-    arguments = (*COMMANDS[command], *(() if workers is None else ("--workers", str(workers))))
+    how_many = (
+        () if workers is None else ("--on", f"local:{workers}") if command == "sweep" else ("--workers", str(workers))
+    )
+    arguments = (*COMMANDS[command], *how_many)
     began = time.monotonic()
     whole = root / f"{command}-whole"
     _started(arguments, whole).wait()
@@ -81,7 +114,10 @@ def crash(command: str, kills: int, root: Path, chance: random.Random, workers: 
         if not found:
             outcome.before_its_folder += 1
         for path in found:
-            _check(command, path, reference, outcome, at)
+            if command == "sweep":
+                _check_sweep(arguments, path, reference, outcome, at)
+            else:
+                _check(command, path, reference, outcome, at)
         rmtree(out, ignore_errors=True)
     return outcome
 
@@ -92,6 +128,8 @@ def _check(command: str, path: Path, reference: Path, outcome: Outcome, at: str)
         folder = RunFolder.open(path)
         listed = [(line.policy, line.seed) for line in folder.lines()]
         assert folder.state in ("interrupted", "done"), f"its state is {folder.state}"
+        if (path / "checkpoint.pt").exists():
+            outcome.runs_kept += read_plain(path / "checkpoint.pt")["iteration"]
         for name in ("jobs.csv.gz", "tasks.csv.gz"):
             assert _runs_in(path / name) == listed, f"{name} does not hold the runs that are listed"
         for number, (_, seed) in enumerate(listed):
@@ -101,23 +139,65 @@ def _check(command: str, path: Path, reference: Path, outcome: Outcome, at: str)
     except (AssertionError, DagsimError, OSError, EOFError) as error:
         outcome.faults.append(f"{at}: {error}")
         return
-    done = subprocess.run(
-        [
-            *_dagsim(command, "--resume", str(path), "--quiet"),
-            *(() if command in ("tune", "train") else ("--no-plots",)),
-        ],
-        env=_environment(),
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode and command == "train" and "Traceback" not in done.stderr:
-        outcome.not_resumable.append(done.stderr.strip())
-    elif done.returncode:
+    training = COMMANDS[command][0] == "train"
+    more = ("--no-report",) if training else () if command == "tune" else ("--no-plots",)
+    resume = _dagsim(COMMANDS[command][0], "--resume", str(path), "--quiet", *more)
+    done = subprocess.run(resume, env=_environment(), capture_output=True, text=True)
+    if done.returncode:
         outcome.faults.append(f"{at}: --resume ended with {done.returncode}: {done.stderr.strip()[-300:]}")
-    else:
-        outcome.resumed += 1
-        if command != "train":
-            outcome.faults += [f"{at}: {name} differs after --resume" for name in _differing(path, reference)]
+        return
+    outcome.resumed += 1
+    differing = _differing_trainings if training else _differing
+    outcome.faults += [f"{at}: {name} differs after --resume" for name in differing(path, reference)]
+
+
+def _differing_trainings(path: Path, reference: Path) -> Iterator[str]:
+    """The parts of a training that are not as they would be had nothing happened."""
+    if (path / "best.pt").read_bytes() != (reference / "best.pt").read_bytes():
+        yield "best.pt"
+    rows = [[dict(row, **dict.fromkeys(CLOCKED)) for row in read_log(folder)] for folder in (path, reference)]
+    if rows[0] != rows[1]:
+        yield "progress.csv"
+    states = [read_plain(folder / "checkpoint.pt") for folder in (path, reference)]
+    for name in states[1]:
+        if name not in CLOCKED and not _same(states[0].get(name), states[1][name]):
+            yield f"checkpoint.pt: {name}"
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Two values are equal, every tensor in them to the bit."""
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return list(one) == list(other) and all(_same(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)
+
+
+def _check_sweep(arguments: Sequence[str], path: Path, reference: Path, outcome: Outcome, at: str) -> None:
+    """Check what is left of a sweep, and start it again: that is to resume it."""
+    try:
+        if (path / "manifest.json").exists() and (path / "sweep.yaml").exists():
+            folder = SweepFolder.open(path)
+            outcome.runs_kept += len(folder.lines())
+            del folder
+    except DagsimError as error:
+        outcome.faults.append(f"{at}: {error}")
+        return
+    again = _started(arguments, path.parent).wait()
+    if again:
+        outcome.faults.append(f"{at}: started again it ended with {again}")
+        return
+    outcome.resumed += 1
+    made = [
+        {file.relative_to(folder) for file in folder.rglob("*") if file.is_file() and file.name not in OF_THE_CLOCK}
+        for folder in (path, reference)
+    ]
+    differing = made[0] ^ made[1] | {
+        name for name in made[0] & made[1] if (path / name).read_bytes() != (reference / name).read_bytes()
+    }
+    outcome.faults += [f"{at}: {name} differs after it was started again" for name in sorted(map(str, differing))]
 
 
 def _differing(path: Path, reference: Path) -> Iterator[str]:
@@ -194,8 +274,8 @@ def main() -> int:
         for place, command in enumerate(commands):
             kills = options.kills // len(commands) + (place < options.kills % len(commands))
             outcomes[command] = crash(command, kills, Path(root), chance, options.workers)
-            if not options.json:
-                print(f"{command}: {asdict(outcomes[command])}", flush=True)
+            said = sys.stderr if options.json else sys.stdout
+            print(f"{command}: {asdict(outcomes[command])}", file=said, flush=True)
     faults = sum(len(outcome.faults) for outcome in outcomes.values())
     if options.json:
         told = {command: asdict(outcome) for command, outcome in outcomes.items()}

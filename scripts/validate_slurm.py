@@ -11,10 +11,13 @@ DIR is a folder with ``sacct-aDX.txt`` (docs/traces.md has the command), and for
 - priorities: ``worst_factor`` is the largest difference of any factor but classic fair share, whose is in
   ``worst_classic_fair_share`` (slurmctld takes account usage from its last round, the documentation does not say so);
   ``wrong_totals`` are priorities that differ after truncation. A total takes classic fair share from the log.
-- starts: backfill with reservations of named nodes for all, under both rules for a limit that ends just when a
-  reservation begins, and with 0 or 1 s between the end of a job and the start of the next (both were measured); of
-  these the nearest, which is told. ``order_differs`` counts the jobs that had to be moved for the same order of starts,
-  ``worst_gap_s`` is the largest difference of a start, ``median_gap_s`` the usual one.
+- starts: the jobs of the run submitted again to the policy ``slurm-multifactor`` on the run's nodes, with the run's
+  partitions and SchedulerParameters, under both rules for a limit that ends just when a reservation begins, with nodes
+  free 0, 0.5 or 1 s after the end of a job (0 and 1 were measured), and, where backfill runs less often than every
+  second, at the instants at which Flags says that it started most jobs. Of these the nearest, which is told.
+  ``order_differs`` counts the jobs that had to be moved for the same order of starts (of one second any order is the
+  same), ``worst_gap_s`` is the largest difference of a start, ``median_gap_s`` the usual one; ``other_scheduler`` jobs
+  were started by the main loop here and by backfill there, or the other way round.
 """
 
 from __future__ import annotations
@@ -25,36 +28,32 @@ import json
 import re
 import sys
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
+from math import ceil
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from slurm_site import Site, read_site, table
+
 from dagsim.errors import DagsimError, TraceError
-from dagsim.systems.cluster.policies.fair.multifactor import (
-    Account,
-    Factors,
-    ShareTree,
-    Weights,
-    age,
-    billing,
-    decay_per_second,
-    job_size,
-    total,
-    truncated,
-)
-from dagsim.traces.nodes import FoundNode, read_nodes
+from dagsim.model import Cluster, Decision, GpuType, Job, Kind, Node, Start, Task
+from dagsim.systems.cluster import ClusterView
+from dagsim.systems.cluster.policies.fair.multifactor import Factors, truncated
+from dagsim.systems.cluster.policies.production.slurm import SlurmMultifactor
+from dagsim.systems.cluster.policies.production.slurm_priority import Asked, PriorityBook
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.traces.nodes import FoundNode
 from dagsim.traces.report import ReadReport
-from dagsim.traces.slurm.fields import array_tasks, duration_s, memory_gb, resources
+from dagsim.traces.slurm.fields import Resources, array_tasks, duration_s, resources
 from dagsim.traces.slurm.rows import COLUMNS, sacct_rows
 from dagsim.traces.source import Source
 
 __all__ = ["accounting", "priorities", "starts"]
 
-_WORDS = re.compile(r'(?:[^\s"]|"[^"]*")+')
 _SLACK = 0.01
 """The log has two digits of a total, and six of a factor that is taken from it."""
 
@@ -77,71 +76,32 @@ def accounting(folder: Path) -> dict[str, Any]:
     return {"jobs": len(jobs), "attempts": attempts, "attempt_gpu_seconds": gpu_seconds, "never_ran": never_ran}
 
 
-class _Job(NamedTuple):
-    """A job of ``golden_priorities.csv``."""
-
-    user: str
-    submit_s: float
-    eligible_s: float | None
-    start_s: float | None
-    end_s: float | None
-    rate: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Site:
-    """What ``slurm.conf`` and the accounting data base say."""
-
-    said: Mapping[str, str]
-    partitions: Mapping[str, Mapping[str, str]]
-    nodes: Sequence[FoundNode]
-    accounts: Sequence[Account]
-    users: Mapping[str, str]
-    """The node of the tree by user."""
-    qos: Mapping[str, float]
-    assoc: Mapping[str, float]
-
-    @property
-    def flags(self) -> str:
-        return self.said.get("PriorityFlags", "")
-
-    @property
-    def weights(self) -> Weights:
-        names = {"age": "Age", "assoc": "Assoc", "fair_share": "Fairshare", "job_size": "JobSize"}
-        names |= {"partition": "Partition", "qos": "QOS"}
-        tres = [each.partition("=") for each in self.said.get("PriorityWeightTRES", "").split(",") if each]
-        known = {ours: float(self.said.get(f"PriorityWeight{name}", 0)) for ours, name in names.items()}
-        return Weights(**known, tres={name.lower(): float(weight) for name, _, weight in tres})
-
-
 def priorities(folder: Path) -> dict[str, Any]:
-    """Every priority that slurmctld logged, computed anew from the configuration and the times of jobs."""
-    site = _site(folder)
+    """Every priority that slurmctld logged, computed anew by the policy's own code from the times of jobs."""
+    site = read_site(folder)
     with (folder / "golden_priorities.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    shares = dict(_shares(folder, site, _jobs(rows, site), max(float(row["epoch"]) for row in rows)))
-    classic = "NO_FAIR_TREE" in site.flags
+        rows = sorted(csv.DictReader(file), key=lambda row: float(row["epoch"]))
+    book = PriorityBook(site.settings, site.queues, site.capacity, _began_s(folder), site.associations)
+    events = _events(rows, site)
+    weights, classic = book.settings.weights, book.settings.fair_share == "classic"
     worst = worst_classic = 0.0
-    wrong = 0
+    wrong, at = 0, 0
     for row in rows:
-        factors, tres = _factors(row, site), _tres(row, site)
-        past = [moment for moment in shares if moment <= float(row["epoch"])]
-        share = shares[max(past)][site.users[row["user"]]] if past else 1.0 if classic else 0.0
-        logged = Factors(*(float(row[f"{name}_f"]) for name in _LOGGED))
-        weights = site.weights
-        differing = {
-            name: abs(own - there)
-            for name, own, there in zip(Factors._fields, factors, logged, strict=True)
-            if getattr(weights, name) and name != "fair_share"
-        }
-        apart = abs(share - logged.fair_share)
-        worst = max(worst, *differing.values(), 0.0 if classic else apart)
-        worst_classic = max(worst_classic, apart if classic else 0.0)
-        own = total(
-            factors._replace(fair_share=logged.fair_share if classic else share), weights, tres, float(row["nice"])
-        )
-        there = float(row["total_logged"])
-        wrong += truncated(own) != truncated(there) and abs(own - there) > _SLACK
+        now = float(row["epoch"])
+        while at < len(events) and events[at][0] <= now:
+            moment, ends, number, asked = events[at]
+            book.end(number, moment) if ends else book.begin(number, asked, moment)
+            at += 1
+        book.calculate(now)
+        asked = _asked(row, site)
+        own, logged = book.factors(asked, now), Factors(*(float(row[f"{name}_f"]) for name in _LOGGED))
+        apart = abs(own.fair_share - logged.fair_share)
+        if classic:
+            worst_classic, own = max(worst_classic, apart), own._replace(fair_share=logged.fair_share)
+        differing = [abs(getattr(own, name) - getattr(logged, name)) for name in own._fields if getattr(weights, name)]
+        worst = max([worst, *differing])
+        total, there = book.total(asked, own), float(row["total_logged"])
+        wrong += truncated(total) != truncated(there) and abs(total - there) > _SLACK
     found = {"rows": len(rows), "worst_factor": worst, "wrong_totals": wrong}
     return found | ({"worst_classic_fair_share": worst_classic} if classic else {})
 
@@ -149,80 +109,39 @@ def priorities(folder: Path) -> dict[str, Any]:
 _LOGGED = ("age", "assoc", "fairshare", "jobsize", "partition", "qos")
 
 
-def _factors(row: Mapping[str, str], site: _Site) -> Factors:
-    """All factors but fair share, which is of the last round."""
-    since = row["submit"] if "ACCRUE_ALWAYS" in site.flags else row["eligible"]
-    waited_s = float(row["epoch"]) - float(since) if since not in ("", "None") else 0.0
-    parts = {name: float(said.get("PriorityJobFactor", 1)) for name, said in site.partitions.items()}
-    return Factors(
-        age(waited_s, duration_s(site.said["PriorityMaxAge"], "PriorityMaxAge") or 0.0),
-        site.assoc.get(row["user"], 0.0) / (max(site.assoc.values(), default=0.0) or 1.0),
-        0.0,
-        job_size(
-            float(row["nodes"]),
-            float(row["cpus"]),
-            len(site.nodes),
-            sum(node.cpus for node in site.nodes),
-            float(row["limit_min"]),
-            small=site.said.get("PriorityFavorSmall", "NO").upper() == "YES",
-            relative="SMALL_RELATIVE_TO_TIME" in site.flags,
-        ),
-        parts[row["partition"]] / max(parts.values()),
-        site.qos.get(row["qos"], 0.0) / (max(site.qos.values(), default=0.0) or 1.0),
+def _events(rows: Sequence[Mapping[str, str]], site: Site) -> list[tuple[float, bool, int, Asked]]:
+    """Starts and ends of the jobs, in order; of one instant starts first, so that a job of no length ends."""
+    jobs = {row["job"]: row for row in rows}
+    found = []
+    for number, (_, row) in enumerate(jobs.items()):
+        start_s, end_s = (_moment(row[name]) for name in ("start", "end"))
+        if start_s is not None:
+            found.append((start_s, False, number, _asked(row, site)))
+            if end_s is not None:
+                found.append((end_s, True, number, _asked(row, site)))
+    return sorted(found, key=lambda event: event[:3])
+
+
+def _asked(row: Mapping[str, str], site: Site) -> Asked:
+    if row["user"] not in site.users:
+        raise TraceError(f"job {row['job']} is of the user {row['user']!r}, whom sshare.txt does not list")
+    return Asked(
+        site.users[row["user"]],
+        row["partition"],
+        row["qos"],
+        float(row["submit"]),
+        _moment(row["eligible"]),
+        float(row["nodes"]),
+        float(row["cpus"]),
+        float(row["mem_mb"]) / 1024,
+        float(row["gpus"]),
+        60 * float(row["limit_min"]),
+        float(row["nice"]),
     )
 
 
-def _tres(row: Mapping[str, str], site: _Site) -> dict[str, float]:
-    gpus = sum(count for node in site.nodes for _, count in node.gpus)
-    return {
-        "cpu": float(row["cpus"]) / sum(node.cpus for node in site.nodes),
-        "mem": float(row["mem_mb"]) / 1024 / sum(node.memory_gb for node in site.nodes),
-        "gres/gpu": float(row["gpus"]) / gpus if gpus else 0.0,
-    }
-
-
-def _jobs(rows: Sequence[Mapping[str, str]], site: _Site) -> list[_Job]:
-    """Each job once, with what a second of it costs."""
-    jobs = {}
-    for row in rows:
-        moments = [float(row[name]) if row[name] not in ("", "None") else None for name in _MOMENTS]
-        amounts = {"cpu": float(row["cpus"]), "mem": float(row["mem_mb"]) / 1024, "gres/gpu": float(row["gpus"])}
-        said = site.partitions[row["partition"]].get("TRESBillingWeights", "").strip('"')
-        pairs = [each.partition("=") for each in said.split(",") if each]
-        weights = {name.lower(): _billed(name, weight) for name, _, weight in pairs}
-        rate = billing(amounts, weights, largest="MAX_TRES" in site.flags)
-        jobs[row["job"]] = _Job(site.users[row["user"]], float(row["submit"]), *moments, rate)
-    return list(jobs.values())
-
-
-_MOMENTS = ("eligible", "start", "end")
-
-
-def _billed(name: str, weight: str) -> float:
-    """The weight of a resource; memory has a unit, and is counted in GB."""
-    number = float(weight.rstrip("KMGTPkmgtp"))
-    return number / memory_gb(f"1{weight[-1]}") if name.lower() == "mem" and weight[-1].isalpha() else number
-
-
-def _shares(
-    folder: Path, site: _Site, jobs: Sequence[_Job], until_s: float
-) -> Iterator[tuple[float, dict[str, float]]]:
-    """The fair share of each user at each instant at which slurmctld computed it."""
-    half_life_s = duration_s(site.said["PriorityDecayHalfLife"], "PriorityDecayHalfLife") or 0.0
-    tree = ShareTree(site.accounts, decay_per_second(half_life_s))
-    period_s = 60.0 * float(site.said.get("PriorityCalcPeriod", 5))
-    before_s = _began_s(folder)
-    while (now_s := before_s + period_s) <= until_s + 1:
-        for job in sorted((job for job in jobs if job.end_s is not None), key=lambda job: job.end_s or 0.0):
-            if before_s < (job.end_s or 0.0) <= now_s:  # at its end the rest is added, and nothing decays
-                tree.charge(job.user, job.rate, (job.end_s or 0.0) - max(before_s, job.start_s or 0.0))
-        tree.pass_time(now_s - before_s)
-        for job in jobs:
-            if job.start_s is not None and job.start_s <= now_s and (job.end_s is None or job.end_s > now_s):
-                tree.charge(job.user, job.rate, now_s - max(before_s, job.start_s))
-        damping = float(site.said.get("FairShareDampeningFactor", 1))
-        yield now_s, tree.classic(damping) if "NO_FAIR_TREE" in site.flags else tree.fair_tree()
-        before_s = now_s
+def _moment(text: str) -> float | None:
+    return None if text in ("", "None", "Unknown") else float(text)
 
 
 def _began_s(folder: Path) -> float:
@@ -234,84 +153,177 @@ def _began_s(folder: Path) -> float:
     return datetime.fromisoformat(found[1]).replace(tzinfo=UTC).timestamp()
 
 
-def _site(folder: Path) -> _Site:
-    said: dict[str, str] = {}
-    partitions: dict[str, dict[str, str]] = {}
-    for line in (folder / "slurm.conf").read_text(encoding="utf-8").splitlines():
-        if line.startswith("PartitionName="):
-            pairs = dict(word.split("=", 1) for word in _WORDS.findall(line) if "=" in word)
-            partitions[pairs["PartitionName"]] = pairs
-        elif "=" in line and not line.startswith(("#", "NodeName=")):
-            key, _, value = line.partition("=")
-            said[key.strip()] = value.strip()
-    accounts, users = _accounts(folder)
-    return _Site(
-        said,
-        partitions,
-        read_nodes(Source(folder / "scontrol-show-nodes.txt")),
-        accounts,
-        users,
-        {row["Name"]: float(row["Priority"] or 0) for row in _table(folder / "sacctmgr-qos.txt")},
-        {row["User"]: float(row["Priority"]) for row in _table(folder / "sacctmgr-assoc.txt") if row.get("Priority")},
-    )
+def starts(folder: Path) -> dict[str, Any]:
+    """The order and instants of starts under the policy itself, by whichever of the variants comes nearest."""
+    site = read_site(folder)
+    jobs = _submitted(folder)
+    began = {place: job.start_s for place, job in enumerate(jobs) if job.start_s is not None}
+    scheduler = dict(each.partition("=")[::2] for each in site.said.get("SchedulerParameters", "").split(","))
+    interval_s = float(scheduler.get("bf_interval", 30))
+    found = []
+    for tie, lag_s, phase_s in product(_TIES, _LAGS_S, _phases_s(jobs, interval_s)):
+        policy = SlurmMultifactor(
+            order="basic" if site.said.get("PriorityType", "priority/basic").endswith("basic") else "multifactor",
+            bf_interval_s=interval_s,
+            bf_phase_s=phase_s,
+            bf_window_s=60.0 * float(scheduler.get("bf_window", 1440)),
+            bf_resolution_s=float(scheduler.get("bf_resolution", 60)),
+            bf_max_job_test=int(scheduler.get("bf_max_job_test", 100)),
+            bf_ties=tie,
+            queue_depth=int(scheduler.get("default_queue_depth", 100)),
+            sched_interval_s=float(scheduler.get("sched_interval", 60)),
+            kill="never",
+            gangs="distinct",
+            settings=site.settings,
+        )
+        own_s, by = _simulated(site, jobs, policy, lag_s)
+        there = sorted(began, key=lambda job: (began[job], own_s[job], job))
+        here = sorted(began, key=lambda job: (own_s[job], began[job], job))
+        gaps = [abs(began[job] - own_s[job]) for job in began]
+        other = sum(jobs[job].by not in ("", by[job]) for job in began)
+        variant = {"tie_rule": tie, "lag_s": lag_s, "phase_s": phase_s, "other_scheduler": other}
+        figures = {"worst_gap_s": max(gaps, default=0.0), "median_gap_s": median(gaps) if gaps else 0.0}
+        differs = len(there) - _longest_common(there, here)
+        found.append({"jobs": len(began), "order_differs": differs} | figures | variant)
+    return min(found, key=lambda each: (each["order_differs"], each["worst_gap_s"]))
 
 
-def _accounts(folder: Path) -> tuple[list[Account], dict[str, str]]:
-    """The tree of ``sshare``, told by how far names are indented, and the node of each user."""
-    accounts: list[Account] = []
-    users: dict[str, str] = {}
-    above: list[tuple[int, str]] = []
-    for row in _table(folder / "sshare.txt"):
-        name, user = row["Account"].strip(), row["User"]
-        depth = len(row["Account"]) - len(row["Account"].lstrip())
-        if name == "root" and not user:
-            accounts.append(Account("root", None, 1.0))
-            above = [(-1, "root")]
-            continue
-        while above[-1][0] >= depth:
-            above.pop()
-        node = f"{name}/{user}" if user else name
-        accounts.append(Account(node, above[-1][1], float(row["RawShares"]), bool(user)))
-        if user:
-            users[user] = node
-        else:
-            above.append((depth, name))
-    return accounts, users
-
-
-def _table(path: Path) -> list[dict[str, str]]:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    header = lines[0].split("|")
-    return [dict(zip(header, line.split("|"), strict=False)) for line in lines[1:] if line.strip()]
+_TIES = ("wait", "fit")
+_LAGS_S = (0.0, 0.5, 1.0)
+"""A node is free this long after the end of its job: 0 or 1 s were seen, about as often."""
+_PHASES = 3
 
 
 class _Submitted(NamedTuple):
-    """A job of ``golden_starts.csv``."""
+    """A job of the run; times from the first submission."""
 
-    number: int
-    submit_s: int
-    limit_s: int
+    name: str
+    submit_s: float
+    limit_s: float
     nodes: int
-    run_s: int
-    start_s: int | None
+    asked: Resources
+    run_s: float
+    start_s: float | None
+    by: str
+    partition: str
+    qos: str
+    account: str
+    user: str
 
 
-def starts(folder: Path) -> dict[str, Any]:
-    """The order and instants of starts, under whichever of the two tie rules comes nearer."""
-    with (folder / "golden_starts.csv").open(encoding="utf-8", newline="") as file:
-        jobs = [_submitted(row) for row in csv.DictReader(file)]
-    nodes = len(read_nodes(Source(folder / "scontrol-show-nodes.txt")))
-    began = [job for job in jobs if job.start_s is not None]
+def _phases_s(jobs: Sequence[_Submitted], interval_s: float) -> list[float]:
+    """When backfill may have run within its interval: where it started most jobs, by the log's flags."""
+    if interval_s <= 1:
+        return [0.0]  # the log has no parts of seconds
+    seen = Counter([job.start_s % interval_s for job in jobs if job.by == "backfill" and job.start_s is not None])
+    return [phase for phase, _ in seen.most_common(_PHASES)] or [0.0]
+
+
+def _simulated(
+    site: Site, jobs: Sequence[_Submitted], policy: SlurmMultifactor, lag_s: float
+) -> tuple[dict[int, float], dict[int, str]]:
+    """The start of each job, and which part of the scheduler made it.
+
+    A gang runs on one GPU type here; so types are told apart only where jobs ask for them.
+    """
+    asked = {kind for job in jobs for kind, _ in job.asked.types}
+    types = {kind: GpuType(kind or "gpu", 1.0, 1.0, 1.0, 1.0, 0.0) for kind in (asked or {""})}
+    nodes = tuple([_node(node, types) for node in site.nodes])
+    made = [_job(job, lag_s, types) for job in jobs]
+    watched = _Watched(policy)
+    schedule = ClusterScenario(Cluster(nodes), made, queues=site.queues).kernel(0).run(watched)
+    own_s: dict[int, float] = {}
+    for row in schedule.log:
+        if row.kind == Kind.STARTED:
+            own_s.setdefault(row.job, row.time_s)
+        elif row.kind == Kind.REJECTED:
+            raise TraceError(f"job {jobs[row.job].name} asks for what the nodes of the run do not have")
+    return own_s, watched.by
+
+
+def _node(node: FoundNode, types: Mapping[str, GpuType]) -> Node:
+    count = sum(size for _, size in node.gpus)
+    one = types.get("") or GpuType("other", 1.0, 1.0, 1.0, 1.0, 0.0)
+    return Node(node.name, types.get(node.gpus[0][0], one) if count else None, count, node.cpus, node.memory_gb)
+
+
+def _job(job: _Submitted, lag_s: float, types: Mapping[str, GpuType]) -> Job:
+    asked = job.asked
+    kinds = tuple([kind for kind, _ in asked.types if kind in types])
+    task = Task(
+        "job",
+        job.run_s + lag_s,
+        job.nodes,
+        job.nodes > 1,
+        ceil(asked.gpus / job.nodes),
+        asked.cpus / job.nodes,
+        asked.memory_gb / job.nodes,
+        kinds or None if asked.gpus else None,
+        estimate=job.limit_s,
+    )
+    named = {"partition": job.partition, "qos": job.qos, "account": job.account, "user": job.user}
+    return Job.single(job.name, task, job.submit_s, **named)
+
+
+class _Watched:
+    """The policy, and which part of it started each job."""
+
+    def __init__(self, policy: SlurmMultifactor) -> None:
+        self.policy = policy
+        self.by: dict[int, str] = {}
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        """Decide as the policy does."""
+        for decision in self.policy.decide(view):
+            if isinstance(decision, Start):
+                task: Any = decision.task
+                self.by[task.job.number] = self.policy.latest
+            yield decision
+
+
+def _submitted(folder: Path) -> list[_Submitted]:
+    """The jobs that became eligible, in order. ``golden_starts.csv`` knows how long those run that did not end."""
+    known: dict[str, float] = {}
+    if (folder / "golden_starts.csv").exists():
+        with (folder / "golden_starts.csv").open(encoding="utf-8", newline="") as file:
+            known = {row["job"]: float(row["run_s"]) for row in csv.DictReader(file) if row.get("run_s")}
+    rows = [row for row in table(folder / "sacct-aDX.txt") if row["JobID"].replace("_", "").isdigit()]
+    since = {id(row): _moment(row["Eligible"]) for row in rows}
+    rows = [row for row in rows if since[id(row)] is not None]
+    first_s = min([since[id(row)] or 0.0 for row in rows], default=0.0)
     found = []
-    for tie, lag in product((0, 1), (0, 1)):
-        own = _backfilled(jobs, nodes, tie, lag)
-        there = [job.number for job in sorted(began, key=lambda job: (job.start_s or 0, job.number))]
-        here = [job.number for job in sorted(began, key=lambda job: (own[job.number], job.number))]
-        gaps = [abs((job.start_s or 0) - own[job.number]) for job in began]
-        differs = len(there) - _longest_common(there, here)
-        gap = {"worst_gap_s": max(gaps), "median_gap_s": median(gaps), "tie_rule": tie, "lag_s": lag}
-        found.append({"jobs": len(began), "order_differs": differs} | gap)
-    return min(found, key=lambda each: (each["order_differs"], each["worst_gap_s"]))
+    for row in rows:
+        submit_s, start_s, end_s = since[id(row)] or 0.0, _moment(row["Start"]), _moment(row["End"])
+        minutes = row["TimelimitRaw"]
+        limit_s = 60.0 * float(minutes) if minutes.isdigit() else 365 * 86400.0
+        run_s = known.get(row["JobID"], limit_s)
+        if start_s is not None and end_s is not None:
+            run_s = end_s - start_s
+        flags = row.get("Flags", "")
+        by = (
+            "backfill" if "SchedBackfill" in flags else "main" if "SchedMain" in flags or "SchedSubmit" in flags else ""
+        )
+        found.append(
+            _Submitted(
+                row["JobID"],
+                submit_s - first_s,
+                limit_s,
+                max(1, int(row["NNodes"] or 1)),
+                resources(row["ReqTRES"]),
+                run_s,
+                None if start_s is None else start_s - first_s,
+                by,
+                row["Partition"].partition(",")[0],
+                row["QOS"],
+                row["Account"],
+                row["User"],
+            )
+        )
+    return sorted(found, key=lambda job: (job.submit_s, _number(job.name)))
+
+
+def _number(name: str) -> tuple[int, ...]:
+    return tuple([int(digits) for digits in re.findall(r"\d+", name)])
 
 
 def _longest_common(one: Sequence[int], other: Sequence[int]) -> int:
@@ -324,46 +336,10 @@ def _longest_common(one: Sequence[int], other: Sequence[int]) -> int:
     return len(tails)
 
 
-def _submitted(row: Mapping[str, str]) -> _Submitted:
-    numbers = [int(float(row[name])) for name in ("job", "submit_s", "limit_s", "nodes", "run_s")]
-    return _Submitted(*numbers, int(float(row["start_s"])) if row["start_s"] else None)
-
-
-def _backfilled(jobs: Sequence[_Submitted], nodes: int, tie_s: int, lag_s: int) -> dict[int, int]:
-    """First come, first served with backfill on equal nodes taken whole, each job with a reservation of named nodes.
-
-    With ``tie_s`` 1 a limit that ends just when a reservation begins does not fit, with 0 it does. A node is free
-    ``lag_s`` after the end of its job.
-    """
-    started: dict[int, int] = {}
-    ends: dict[int, int] = {}
-    held: list[tuple[int, int, frozenset[int]]] = []  # job, when its limit ends, nodes
-    order = sorted(jobs, key=lambda job: (job.submit_s, job.number))
-    now = order[0].submit_s
-    while len(started) < len(order):
-        held = [each for each in held if ends[each[0]] > now]
-        taken = [(now, max(end, now + 1), where) for _, end, where in held]
-        for job in [job for job in order if job.submit_s <= now and job.number not in started]:
-            begin, where = _earliest(job, taken, nodes, now, tie_s)
-            taken.append((begin, begin + job.limit_s, where))
-            if begin == now:
-                started[job.number], ends[job.number] = now, now + job.run_s + lag_s
-                held.append((job.number, now + job.limit_s, where))
-        now += 1
-    return started
-
-
-def _earliest(
-    job: _Submitted, taken: Sequence[tuple[int, int, frozenset[int]]], nodes: int, now: int, tie_s: int
-) -> tuple[int, frozenset[int]]:
-    """When enough nodes are free for the whole limit, and the first of them."""
-    for begin in sorted({now} | {end for _, end, _ in taken if end > now}):
-        until = begin + job.limit_s + tie_s
-        busy = {node for start, end, where in taken if start < until and end > begin for node in where}
-        free = [node for node in range(nodes) if node not in busy]
-        if len(free) >= job.nodes:
-            return begin, frozenset(free[: job.nodes])
-    raise TraceError(f"job {job.number} asks for {job.nodes} of {nodes} nodes")
+def _is_backfill_only(folder: Path) -> bool:
+    """True if the run was of backfill without priorities, so that its starts follow from its jobs alone."""
+    conf = folder / "slurm.conf"
+    return conf.exists() and "PriorityType=priority/basic" in conf.read_text(encoding="utf-8")
 
 
 def main() -> int:
@@ -375,7 +351,7 @@ def main() -> int:
         found: dict[str, Any] = {"accounting": accounting(given.run)}
         if (given.run / "golden_priorities.csv").exists():
             found["priorities"] = priorities(given.run)
-        if (given.run / "golden_starts.csv").exists():
+        if (given.run / "golden_starts.csv").exists() or _is_backfill_only(given.run):
             found["starts"] = starts(given.run)
     except (DagsimError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -384,7 +360,8 @@ def main() -> int:
         print(json.dumps(found))
     else:
         for part, figures in found.items():
-            print(f"{part}: {', '.join(f'{name} {value:g}' for name, value in figures.items())}")
+            said = [f"{name} {each if isinstance(each, str) else format(each, 'g')}" for name, each in figures.items()]
+            print(f"{part}: {', '.join(said)}")
     return 0
 
 

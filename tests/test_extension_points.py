@@ -33,6 +33,7 @@ REGISTRIES = {
     "dagsim.nets": "dagsim.agents.nets:NETS",
     "dagsim.algorithms": "dagsim.agents.config:ALGORITHMS",
     "dagsim.advantages": "dagsim.agents.advantages:ADVANTAGES",
+    "dagsim.executors": "dagsim.experiment.sweep.executors:EXECUTORS",
 }
 
 MODULE = """
@@ -123,6 +124,7 @@ TOYS = {
     "dagsim.nets": "Setup",
     "dagsim.algorithms": "Setup",
     "dagsim.advantages": "Setup",
+    "dagsim.executors": "Setup",
 }
 
 

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,10 +18,11 @@ ROOT = Path(dagsim.__file__).parent
 
 FLOORS = (
     {"errors", "scalar"},
-    {"files", "registry"},
+    {"files", "processes", "registry"},
     {"model"},
     {"seeds"},
     {"metrics", "workload"},
+    {"pictures"},
     {"traces"},
     {"systems"},
     {"envs"},
@@ -38,9 +40,12 @@ OWNERS = {
     "gymnasium": "envs",
     "numba": "systems",
     "pydantic": "config",
+    "ray": "experiment/sweep",
     "simpy": "systems/cluster",
+    "starlette": "report/serve",
     "torch": "agents",
     "typer": "cli",
+    "uvicorn": "report/serve",
 }
 """The one part that imports a foreign library."""
 
@@ -53,6 +58,7 @@ LATE = {
         "experiment",
         "metrics",
         "model",
+        "pictures",
         "report",
         "seeds",
         "systems",
@@ -76,7 +82,12 @@ class Import(NamedTuple):
     late: bool
 
 
-def imports() -> Iterator[Import]:
+@cache
+def imports() -> tuple[Import, ...]:
+    return tuple(read_imports())
+
+
+def read_imports() -> Iterator[Import]:
     for path in sorted(ROOT.rglob("*.py")):
         inside = path.relative_to(ROOT)
         tree = ast.parse(path.read_text(encoding="utf-8"))

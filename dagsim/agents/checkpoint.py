@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,8 @@ from dagsim.systems.spark.codecs import SPARK_CODECS
 
 __all__ = ["AgentPolicy", "Checkpoint", "load_agent", "read_plain", "write_plain"]
 
-_FORMAT = "dagsim-agent-2"
-_OLD = ("dagsim-agent-1", "dagsim-decima-1")
+_FORMAT = "dagsim-agent-3"
+_OLD = ("dagsim-agent-2", "dagsim-agent-1", "dagsim-decima-1")
 _CODECS: Mapping[str, Registry[Any]] = {"cluster": CODECS, "spark": SPARK_CODECS, "ramp": RAMP_CODECS}
 
 
@@ -84,6 +83,7 @@ class Checkpoint:
                 )
             _same_features(path, plain["features"], _features(codec))
             bounds = None if plain.get("ranges") is None else ObservationBounds.of(plain["ranges"])
+            _finite(path, {"weights": plain["weights"], "ranges": plain.get("ranges") or {}})
             net = _made(NETS, plain["net"])
             made = cls(plain["algorithm"], net, codec, plain["weights"], plain["about"], bounds, own)
             made.network()
@@ -136,27 +136,66 @@ def load_agent(checkpoint: str | Path, sampled: bool = False, system: str | None
 
 
 def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
-    """Write tensors and plain values, whole or not at all."""
+    """Write tensors and plain values with a digest of their own, whole or not at all."""
+    kept = {name: value for name, value in plain.items() if name != "digest"}
     with replaced(path) as temporary:
-        torch.save(dict(plain), temporary)
+        torch.save({**kept, "digest": _digest(kept)}, temporary)
 
 
 def read_plain(path: Path) -> dict[str, Any]:
     """A file of tensors and plain values.
 
     Raises:
-        RunFolderError: Missing or damaged.
+        RunFolderError: Missing or damaged, so that it does not have its digest.
     """
     try:
         plain = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise RunFolderError(f"{path}: no such checkpoint") from None
-    except (OSError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+    except Exception as error:  # a damaged pickle can raise anything
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RunFolderError(f"{path}: not a readable checkpoint ({why[:120]})") from None
     if not isinstance(plain, dict):
         raise RunFolderError(f"{path}: not a checkpoint of dagsim")
+    digest = plain.pop("digest", None)
+    if digest is None and plain.get("format") not in _OLD:
+        raise RunFolderError(f"{path}: not a checkpoint of this version of dagsim (it has no digest)")
+    if digest is not None and digest != _digest(plain):
+        raise RunFolderError(f"{path}: damaged: it is not what was written (its digest differs)")
     return plain
+
+
+def _digest(plain: Mapping[str, Any]) -> str:
+    total = sha256()
+    _feed(total, plain)
+    return total.hexdigest()
+
+
+def _feed(total: Any, value: Any) -> None:
+    """Take a value into the digest, with all that is in it."""
+    match value:
+        case torch.Tensor():
+            total.update(f"{value.dtype}{list(value.shape)}".encode())
+            if value.numel():
+                total.update(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        case Mapping():
+            total.update(f"{len(value)}{{".encode())
+            for key, each in value.items():
+                total.update(repr(key).encode())
+                _feed(total, each)
+        case list() | tuple():
+            total.update(f"{len(value)}[".encode())
+            for each in value:
+                _feed(total, each)
+        case _:
+            total.update(repr(value).encode())
+
+
+def _finite(path: Path, parts: Mapping[str, Mapping[str, torch.Tensor]]) -> None:
+    for part, tensors in parts.items():
+        for name, tensor in tensors.items():
+            if not bool(torch.isfinite(tensor).all()):
+                raise RunFolderError(f"{path}: {name!r} of its {part} holds numbers that are not finite")
 
 
 def _brought_up(plain: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALGORITHMS",
+    "LOCKSTEP",
     "AlgorithmSettings",
     "D3qnConfig",
     "PpoConfig",
@@ -28,6 +29,10 @@ __all__ = [
     "WarmStart",
     "algorithm_name",
 ]
+
+
+LOCKSTEP = 16
+"""Episodes that are played side by side, unless a configuration says otherwise."""
 
 
 class AlgorithmSettings(Protocol):
@@ -320,6 +325,9 @@ class TrainConfig:
     """Iterations that a linear policy on the same features learns for, to stand in the report; 0 leaves it out."""
     warm_start: str | WarmStart | None = None
     """A heuristic whose choices are imitated first (behaviour cloning), or how it is imitated."""
+    lockstep: int = LOCKSTEP
+    """Episodes that are played side by side, one pass of the net for all of them. Workers share an iteration in such
+    parts, so that their number changes nothing."""
     validate_every: int = 5
     """Iterations between validations."""
     validation_seeds: int = 50
@@ -328,7 +336,7 @@ class TrainConfig:
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        _positive("train", iterations=self.iterations, validate_every=self.validate_every)
+        _positive("train", iterations=self.iterations, lockstep=self.lockstep, validate_every=self.validate_every)
         _positive("train", validation_seeds=self.validation_seeds, report_seeds=self.report_seeds)
         if self.minutes is not None:
             _positive("train", minutes=self.minutes)

@@ -84,7 +84,7 @@ def update_ema(mean: ActorNet, net: ActorNet, decay: float) -> None:
 
 
 class Learner(Protocol):
-    """An algorithm under way."""
+    """An algorithm under way. A ``ReplayBuffer`` that it has as ``replay`` is kept beside its state."""
 
     @property
     def net(self) -> ActorNet:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Generic, TypeVar
 
@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from dagsim.agents.config import D3qnConfig, RainbowConfig
 from dagsim.agents.learner import LearnerContext
-from dagsim.agents.nets.actor import Observations
-from dagsim.agents.ragged import Store
+from dagsim.agents.nets.actor import ScoreNet
 from dagsim.agents.replay import Drawn, ReplayBuffer
 from dagsim.agents.returns import discounts, return_rms
 from dagsim.agents.rollouts import EpisodeSteps
@@ -35,19 +34,13 @@ def follow(target: nn.Module, net: nn.Module, rate: float) -> None:
 class QLearner(ABC, Generic[ConfigT, QT]):
     """Learns ``q`` from prioritised n-step replay, with a target network that follows it."""
 
-    def __init__(
-        self,
-        context: LearnerContext,
-        config: ConfigT,
-        q: QT,
-        store: Callable[[Sequence[Any]], Observations] = Store,
-    ) -> None:
+    def __init__(self, context: LearnerContext, config: ConfigT, q: QT, net: ScoreNet) -> None:
         self.config: ConfigT = config
         self._context = context
         self._q = q
         self._target = deepcopy(q)
         self.optimizer = torch.optim.Adam(q.parameters(), config.lr)
-        self._replay = ReplayBuffer(config.replay, config.priority, config.importance, store)
+        self.replay = ReplayBuffer(config.replay, config.priority, config.importance, net)
         self._scale = 0.0
 
     @abstractmethod
@@ -60,19 +53,19 @@ class QLearner(ABC, Generic[ConfigT, QT]):
         time_s = context.time_constant_s(config.discount_jcts, progress)
         self._scale = self._scale or return_rms(episodes, time_s)
         for steps in episodes:
-            self._replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
+            self.replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
         rng, lr = context.rng(iteration, 5), config.lr * (1 - 0.9 * progress)
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         losses = []
         for _ in range(config.updates):
-            drawn = self._replay.draw(config.minibatch, rng)
+            drawn = self.replay.draw(config.minibatch, rng)
             loss, errors = self._loss(drawn, rng)
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(self._q.parameters(), 10.0)
             self.optimizer.step()
-            self._replay.update(drawn.places, errors.numpy())
+            self.replay.update(drawn.places, errors.numpy())
             follow(self._target, self._q, config.target_rate)
             losses.append(float(loss.detach()))
         return {
@@ -90,7 +83,6 @@ class QLearner(ABC, Generic[ConfigT, QT]):
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """The replay is not kept: a resumed training fills it again."""
         self._target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])
         self._scale = state["scale"]

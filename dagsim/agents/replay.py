@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dagsim.agents.nets.actor import Observations
+from dagsim.agents.nets.actor import Observations, ScoreNet
 from dagsim.agents.ragged import ObservationBatch, Store
 from dagsim.agents.rollouts import EpisodeSteps
+from dagsim.systems.cluster.codecs.codec import Observation
 
 __all__ = ["Drawn", "ReplayBuffer"]
+
+_ROWS = len(Observation._fields)
+"""Parts that all observations with rows have; those beyond them are few objects that many observations share."""
 
 
 class Drawn(NamedTuple):
@@ -33,25 +37,35 @@ class Drawn(NamedTuple):
 class ReplayBuffer:
     """The last ``capacity`` transitions. Drawn with probability proportional to priority ** ``priority`` (Schaul et al.
     2016), new ones with the largest priority seen; ``priority`` 0 draws uniformly. O(capacity) per draw, by a
-    cumulative sum in NumPy. ``store`` makes batches of observations as the net that learns reads them."""
+    cumulative sum in NumPy.
+
+    Transitions are numbered from the first ever added. Only their priorities ever change, so that ``since`` gives what
+    a file of earlier ones lacks, and ``state`` all the rest. ``net`` is the one that learns: it says what of the
+    observations it reads, and makes batches of them.
+    """
 
     def __init__(
-        self,
-        capacity: int,
-        priority: float = 0.0,
-        importance: float = 0.0,
-        store: Callable[[Sequence[Any]], Observations] = Store,
+        self, capacity: int, priority: float = 0.0, importance: float = 0.0, net: ScoreNet | None = None
     ) -> None:
         self._capacity = capacity
-        self._store = store
+        self._store: Callable[[Sequence[Any]], Observations] = Store if net is None else net.store
+        self._kind: Any = Observation if net is None else net.observation
         self._priority, self._importance = priority, importance
-        self._from: list[Any] = []
-        self._to: list[Any] = []
+        self._gone = 0
+        """Transitions that were dropped: the number of the first that is left."""
+        self._seen: list[Any] = []
         self._choices, self._rewards, self._discounts = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
+        self._ends = np.zeros(0, np.int64)
+        """The number of the transition that begins where each one ends; of one that ends its episode, of any."""
         self._weights = np.zeros(0)
 
     def __len__(self) -> int:
-        return len(self._from)
+        return len(self._seen)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The number of the first transition that is left, and of the next to come."""
+        return self._gone, self._gone + len(self)
 
     def add(self, steps: EpisodeSteps, discounts: np.ndarray, n_step: int, scale: float) -> None:
         """Take in an episode; rewards are divided by ``scale``, ``discounts`` (T,) are as ``returns.discounts`` gives
@@ -64,19 +78,12 @@ class ReplayBuffer:
             rewards[there] += along[there] * np.asarray(steps.rewards)[there + ahead]
             along[there] *= discounts[there + ahead]
             along[count - ahead :] = 0.0
-        ends = np.minimum(np.arange(count) + n_step, count - 1)
+        ends = self.span[1] + np.minimum(np.arange(count) + n_step, count - 1)
         along[np.arange(count) + n_step >= count] = 0.0
-        self._from += steps.observations
-        self._to += [steps.observations[end] for end in ends]
-        self._choices = np.append(self._choices, steps.choices)
-        self._rewards = np.append(self._rewards, rewards / scale)
-        self._discounts = np.append(self._discounts, along)
         most = self._weights.max() if len(self._weights) else 1.0
+        self._append(steps.observations, np.array(steps.choices, np.int64), rewards / scale, along, ends)
         self._weights = np.append(self._weights, np.full(count, most))
-        if (over := len(self._from) - self._capacity) > 0:
-            del self._from[:over], self._to[:over]
-            self._choices, self._rewards = self._choices[over:], self._rewards[over:]
-            self._discounts, self._weights = self._discounts[over:], self._weights[over:]
+        self._drop(len(self) - self._capacity)
 
     def draw(self, count: int, rng: np.random.Generator) -> Drawn:
         """``count`` transitions, with replacement."""
@@ -85,10 +92,10 @@ class ReplayBuffer:
         share = self._weights[places] / chances[-1]
         weights = (share * len(self)) ** -self._importance
         return Drawn(
-            self._store([self._from[place] for place in places]).batch(np.arange(count)),
+            self._store([self._seen[place] for place in places]).batch(np.arange(count)),
             torch.from_numpy(self._choices[places]),
             torch.from_numpy(self._rewards[places].astype(np.float32)),
-            self._store([self._to[place] for place in places]).batch(np.arange(count)),
+            self._store([self._seen[end] for end in self._ends[places] - self._gone]).batch(np.arange(count)),
             torch.from_numpy(self._discounts[places].astype(np.float32)),
             torch.from_numpy((weights / weights.max()).astype(np.float32)),
             places,
@@ -98,3 +105,83 @@ class ReplayBuffer:
         """Set the priorities of drawn transitions by their absolute errors (B,)."""
         if self._priority:
             self._weights[places] = (np.abs(errors) + 1e-3) ** self._priority
+
+    def state(self) -> dict[str, Any]:
+        """The span, and the priorities."""
+        return {"span": list(self.span), "weights": torch.from_numpy(self._weights.copy())}
+
+    def since(self, number: int) -> dict[str, Any]:
+        """The transitions from ``number`` on, or from the first that is left, as tensors and plain values."""
+        begin = max(number - self._gone, 0)
+        seen = self._seen[begin:]
+        return {
+            "first": self._gone + begin,
+            "lengths": torch.tensor([len(each.tokens) for each in seen]),
+            "tokens": torch.from_numpy(np.concatenate([each.tokens for each in seen])),
+            "context": torch.from_numpy(np.stack([each.context for each in seen])),
+            "gpus": torch.from_numpy(np.stack([each.gpus for each in seen])),
+            "choices": torch.from_numpy(self._choices[begin:]),
+            "rewards": torch.from_numpy(self._rewards[begin:]),
+            "discounts": torch.from_numpy(self._discounts[begin:]),
+            "ends": torch.from_numpy(self._ends[begin:]),
+            **{name: _shared([getattr(each, name) for each in seen]) for name in self._kind._fields[_ROWS:]},
+        }
+
+    def load(self, state: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> None:
+        """Become, being empty, what ``state`` and the ``parts`` of ``since``, in order and without gaps, say.
+
+        Raises:
+            ValueError: They do not fit together.
+        """
+        first, after = state["span"]
+        assert not len(self)
+        for part in parts:
+            self._gone = self._gone if len(self) else part["first"]
+            if part["first"] != self.span[1]:
+                raise ValueError(f"transitions from {self.span[1]} to {part['first']} are missing")
+            tokens = np.split(part["tokens"].numpy(), np.cumsum(part["lengths"].numpy())[:-1])
+            more = [_apart(part[name]) for name in self._kind._fields[_ROWS:]]
+            seen = map(self._kind, tokens, part["context"].numpy(), part["gpus"].numpy(), *more)
+            columns = (part[name].numpy() for name in ("choices", "rewards", "discounts", "ends"))
+            self._append(list(seen), *columns)
+        self._drop(first - self._gone)
+        if self.span != (first, after):
+            raise ValueError(
+                f"transitions {first} to {after} are asked for, {self.span[0]} to {self.span[1]} are there"
+            )
+        self._weights = state["weights"].numpy().copy()
+
+    def _append(
+        self, seen: list[Any], choices: np.ndarray, rewards: np.ndarray, discounts: np.ndarray, ends: np.ndarray
+    ) -> None:
+        self._seen += seen
+        self._choices = np.append(self._choices, choices)
+        self._rewards = np.append(self._rewards, rewards)
+        self._discounts = np.append(self._discounts, discounts)
+        self._ends = np.append(self._ends, ends)
+
+    def _drop(self, count: int) -> None:
+        """Forget the oldest ``count``, if that is more than none."""
+        if count > 0:
+            del self._seen[:count]
+            self._choices, self._rewards = self._choices[count:], self._rewards[count:]
+            self._discounts, self._ends = self._discounts[count:], self._ends[count:]
+            self._weights = self._weights[count:]
+            self._gone += count
+
+
+def _shared(arrays: Sequence[np.ndarray]) -> dict[str, torch.Tensor]:
+    """Arrays of which many are one object, each object once."""
+    distinct = {id(each): each for each in arrays}
+    places = {key: place for place, key in enumerate(distinct)}
+    return {
+        "rows": torch.from_numpy(np.concatenate(list(distinct.values()))),
+        "lengths": torch.tensor([len(each) for each in distinct.values()]),
+        "which": torch.tensor([places[id(each)] for each in arrays]),
+    }
+
+
+def _apart(part: Mapping[str, torch.Tensor]) -> list[np.ndarray]:
+    """The inverse of ``_shared``."""
+    distinct = np.split(part["rows"].numpy(), np.cumsum(part["lengths"].numpy())[:-1])
+    return [distinct[place] for place in part["which"].tolist()]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 
+from dagsim.agents.config import LOCKSTEP
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.nets.config import NetSettings
 from dagsim.envs.episode import Episode, EpisodeFactory, WitnessFactory
+from dagsim.errors import SimulationError
+from dagsim.processes import end_with_parent, starting
 from dagsim.systems.seam import Codec, Kernel
 
 __all__ = [
@@ -132,8 +136,9 @@ class Rollouts(Protocol):
 class InProcessRollouts:
     """In this process."""
 
-    def __init__(self, factory: EpisodeFactory) -> None:
+    def __init__(self, factory: EpisodeFactory, lockstep: int = LOCKSTEP) -> None:
         self.factory = factory
+        self._lockstep = lockstep
 
     def play(
         self,
@@ -145,19 +150,26 @@ class InProcessRollouts:
         jobs: int | None = None,
         witness: WitnessFactory | None = None,
     ) -> list[EpisodeSteps]:
-        episodes = [self.factory.episode(seed, jobs, witness) for seed in seeds]
-        return play(net, episodes, np.random.default_rng(list(rng_key)), explore=explore)
+        played = []
+        for part in _parts(seeds, rng_key, self._lockstep):
+            episodes = [self.factory.episode(seed, jobs, witness) for seed in part.seeds]
+            played += play(net, episodes, np.random.default_rng(part.rng_key), explore=explore)
+        return played
 
 
 class ProcessRollouts:
-    """In ``count`` processes of one thread each; used as a context, so that they end with it."""
+    """In ``count`` processes of one thread each; used as a context, so that they end with it. They play what
+    ``InProcessRollouts`` plays, bit for bit."""
 
-    def __init__(self, factory: EpisodeFactory, count: int) -> None:
+    def __init__(self, factory: EpisodeFactory, count: int, lockstep: int = LOCKSTEP) -> None:
         self.factory = factory
-        self._count = count
+        self._lockstep = lockstep
         self._pool = ProcessPoolExecutor(
             count, mp_context=get_context("spawn"), initializer=_begin, initargs=(factory,)
         )
+        with starting(main=True):
+            for _ in range(count):  # each starts a process, as none is idle yet
+                self._pool.submit(_nothing)
 
     def __enter__(self) -> ProcessRollouts:
         return self
@@ -176,21 +188,43 @@ class ProcessRollouts:
         witness: WitnessFactory | None = None,
     ) -> list[EpisodeSteps]:
         weights = {name: value.numpy() for name, value in net.state_dict().items()}
-        share = -(-len(seeds) // self._count)
-        parts = [seeds[begin : begin + share] for begin in range(0, len(seeds), share)]
-        keys = [(*rng_key, number) for number in range(len(parts))]
         run = partial(_play, net.settings, weights, explore, jobs, witness)
-        return [steps for played in self._pool.map(run, parts, keys) for steps in played]
+        try:
+            parts = self._pool.map(run, _parts(seeds, rng_key, self._lockstep))
+            return [steps for played in parts for steps in played]
+        except BrokenProcessPool:
+            raise SimulationError(
+                "a worker process was killed (is there enough memory? --workers 1 takes the least)"
+            ) from None
 
 
-_rollouts: InProcessRollouts
+class _Part(NamedTuple):
+    """Episodes that are played in lock-step."""
+
+    seeds: Sequence[int]
+    rng_key: tuple[int, ...]
+
+
+def _parts(seeds: Sequence[int], rng_key: Sequence[int], size: int) -> list[_Part]:
+    """The parts of a roll-out, whoever plays them: a pass of a net rounds its sums otherwise for another batch, so what
+    is in a batch must not depend on the number of workers."""
+    begins = range(0, len(seeds), size)
+    return [_Part(seeds[begin : begin + size], (*rng_key, 0, number)) for number, begin in enumerate(begins)]
+
+
+_episodes: EpisodeFactory
 """What a worker process plays, so that a pool of jobs is read once."""
 
 
 def _begin(factory: EpisodeFactory) -> None:
-    global _rollouts
+    global _episodes
+    end_with_parent()
     one_thread()
-    _rollouts = InProcessRollouts(factory)
+    _episodes = factory
+
+
+def _nothing() -> None:
+    """Work for a worker to start for."""
 
 
 def _play(
@@ -199,12 +233,12 @@ def _play(
     explore: float | None,
     jobs: int | None,
     witness: WitnessFactory | None,
-    seeds: Sequence[int],
-    rng_key: Sequence[int],
+    part: _Part,
 ) -> list[EpisodeSteps]:
-    net = settings.build(_rollouts.factory.codec)
+    net = settings.build(_episodes.codec)
     net.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
-    return _rollouts.play(net, seeds, rng_key, explore=explore, jobs=jobs, witness=witness)
+    episodes = [_episodes.episode(seed, jobs, witness) for seed in part.seeds]
+    return play(net, episodes, np.random.default_rng(part.rng_key), explore=explore)
 
 
 def one_thread() -> None:

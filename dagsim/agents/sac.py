@@ -58,7 +58,7 @@ class Sac:
             torch.optim.Adam(self._q.parameters(), self.config.lr),
             torch.optim.Adam([self._log_temperature], self.config.lr),
         ]
-        self._replay = ReplayBuffer(self.config.replay, store=self.net.store)
+        self.replay = ReplayBuffer(self.config.replay, net=self.net)
         self._scale = 0.0
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
@@ -68,14 +68,14 @@ class Sac:
         time_s = context.time_constant_s(config.discount_jcts, progress)
         self._scale = self._scale or return_rms(episodes, time_s)
         for steps in episodes:
-            self._replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
+            self.replay.add(steps, discounts(steps, time_s), config.n_step, self._scale)
         rng = context.rng(iteration, 5)
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = config.lr * (1 - 0.9 * progress)
         entropies, losses = [], []
         for _ in range(config.updates):
-            policy_entropy, loss = self._update(self._replay.draw(config.minibatch, rng))
+            policy_entropy, loss = self._update(self.replay.draw(config.minibatch, rng))
             entropies.append(policy_entropy)
             losses.append(loss)
         return {
@@ -130,7 +130,6 @@ class Sac:
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """The replay is not kept: a resumed training fills it again."""
         self.net.load_state_dict(state["net"])
         self._q.load_state_dict(state["q"])
         self._targets.load_state_dict(state["targets"])

@@ -4,6 +4,7 @@ Whatever is slow to import is imported inside the command that needs it.
 """
 
 from dagsim.cli import (
+    capacity,
     cluster,
     compare,
     config,
@@ -14,15 +15,20 @@ from dagsim.cli import (
     record,
     replay,
     report,
+    serve,
+    sweep,
     trace,
     train,
     tune,
+    warm,
+    why,
     workload,
 )
 from dagsim.cli.app import app, main
 
 __all__ = [
     "app",
+    "capacity",
     "cluster",
     "compare",
     "config",
@@ -34,8 +40,12 @@ __all__ = [
     "record",
     "replay",
     "report",
+    "serve",
+    "sweep",
     "trace",
     "train",
     "tune",
+    "warm",
+    "why",
     "workload",
 ]

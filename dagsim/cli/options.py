@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
@@ -14,9 +15,13 @@ from dagsim.report.grid import TableFormat
 __all__ = [
     "Algo",
     "ConfigFile",
+    "EngineName",
+    "Engines",
     "Experiment",
     "Jobs",
     "Json",
+    "Name",
+    "On",
     "Out",
     "Output",
     "Plots",
@@ -32,6 +37,15 @@ __all__ = [
     "Workers",
     "spread",
 ]
+
+
+class EngineName(StrEnum):
+    """The engines, as typer wants them."""
+
+    AUTO = "auto"
+    SIMPY = "simpy"
+    COMPILED = "compiled"
+
 
 Algo = Annotated[
     str | None,
@@ -63,6 +77,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Processes (default: the cores); the results are the same with any number.")
+]
+Name = Annotated[str | None, typer.Option(metavar="NAME", help="Call it so, in tables and in the name of its folder.")]
+On = Annotated[
+    str, typer.Option(metavar="WHERE", help="local, local:N processes, ray or ray://HOST:PORT (dagsim list executors).")
 ]
 Resume = Annotated[
     Path | None, typer.Option(metavar="RUN", help="Go on with a run that was stopped, as it was configured.")
@@ -97,6 +115,12 @@ WINDOW_JOBS = 1000
 """Jobs of a window unless said otherwise: longer windows help more than more of them."""
 
 
+Engines = Annotated[
+    EngineName | None,
+    typer.Option("--engine", help="What simulates the GPU cluster: the same bytes from all (docs/engines.md)."),
+]
+
+
 class Experiment(NamedTuple):
     """Options of the experiment: a configuration and changes to it."""
 
@@ -111,6 +135,7 @@ class Experiment(NamedTuple):
         str | None,
         typer.Option(metavar="FROM:TO", help="Count only these jobs by arrival, as 1000:-1000."),
     ] = None
+    engine: Engines = None
 
 
 class Output(NamedTuple):

@@ -20,8 +20,9 @@ def record(
     ] = None,
     number: Annotated[int, typer.Option("--run", min=0, help="Which of its runs, counted from 0.")] = 0,
     frames: Annotated[int, typer.Option(min=2, max=2000, help="Frames of the film, 12 a second.")] = 90,
+    width: Annotated[int, typer.Option(min=160, max=1920, help="Pixels from left to right.")] = 960,
 ) -> None:
-    """Record a finished run as a film: what every GPU did, as time goes by.
+    """Record a finished run as a film: jobs move from the queue to their GPUs, and out again when they are done.
 
     Example: dagsim record results/20261120T193000Z-eval-sjf-s0-3fa9c1
     """
@@ -34,4 +35,4 @@ def record(
     if number >= len(lines):
         raise InputError(f"{run}: there is no run {number}; finished runs: {len(lines)}, counted from 0")
     title = f"{lines[number].policy}, seed {lines[number].seed}"
-    typer.echo(film(folder.schedule(number), out or folder.path / "plots" / f"{number:03d}.gif", title, frames))
+    typer.echo(film(folder.schedule(number), out or folder.path / "plots" / f"{number:03d}.gif", title, frames, width))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import Algo, ConfigFile, Experiment, Output, Seed, Settings, TraceFlags, spread
+from dagsim.cli.options import Algo, ConfigFile, Engines, Experiment, Output, Seed, Settings, TraceFlags, spread
 from dagsim.cli.shared import experiment, resume_policies, run_policies
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def replay(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="List every row that was dropped, and why, in this file.")
     ] = None,
+    engine: Engines = None,
     config: ConfigFile = None,
     set_: Settings = None,
     seeds: Annotated[
@@ -51,7 +52,7 @@ def replay(
     Example: dagsim replay --trace batch_task.csv.gz --algo sjf --limit 1000
     """
     if output.resume is not None:
-        what = Experiment(config=config, set_=set_, seed=seed)
+        what = Experiment(config=config, set_=set_, seed=seed, engine=engine)
         resume_policies("replay", output, what, reading, trace=trace, algo=algo, report=report)
         return
     if trace is None:
@@ -60,7 +61,7 @@ def replay(
 
     described = {"kind": "trace", "path": str(trace), "format": reading.format_}
     workload = [Setting(f"--trace {trace}", "workload", described)]
-    what = Experiment(config=config, set_=set_, seeds=seeds, seed=seed)
+    what = Experiment(config=config, set_=set_, seeds=seeds, seed=seed, engine=engine)
     chosen = experiment(what, reading, algo, more=workload, quiet=output.quiet or output.json_)
     if report is not None:
         _report(chosen, report, quiet=output.quiet or output.json_)

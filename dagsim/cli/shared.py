@@ -58,7 +58,11 @@ def experiment(
     """
     from dagsim.config.schema import Setting
 
-    settings = [*more, *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision)]
+    engine = None if what.engine is None else what.engine.value
+    settings = [
+        *more,
+        *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision, engine=engine),
+    ]
     if what.measure is not None:
         from dagsim.workload.measure import parse_measure
 
@@ -317,7 +321,7 @@ def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: I
     from dagsim.metrics.standings import Sample, without_repeats
     from dagsim.report.comparison import comparison_table
     from dagsim.report.tables import observed_table, summary_table, workload_notes
-    from dagsim.report.terminal import console, show_grid
+    from dagsim.report.terminal import show_grid
 
     workload, sample = workload_label(folder.config), sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
@@ -332,7 +336,7 @@ def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: I
     first = {line.policy: line for line in reversed(lines)}  # of several seeds the first
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:
-            console().print(observed_table(policy, line.workload["observed"]))
+            show_grid(observed_table(policy, line.workload["observed"]), output.table, wide=output.wide)
     for note in (*notes, *workload_notes([line.workload for line in lines])):
         typer.echo(note)
     typer.echo(f"run folder: {folder.path}")

@@ -53,6 +53,7 @@ def train(
     from dagsim.experiment.folder import RunFolder
     from dagsim.experiment.labels import metric_of
     from dagsim.experiment.runner import write_comparison
+    from dagsim.experiment.stopping import exit_code
     from dagsim.experiment.training.finish import finish
     from dagsim.experiment.training.log import read_log
     from dagsim.experiment.training.trainer import TrainingRun
@@ -66,28 +67,30 @@ def train(
     what = Experiment(workload, config, set_, system, seed=seed)
     if resume is not None:
         _refuse_beside_resume(what, algo=algo, iterations=iterations, init=init)
-        folder = RunFolder.open(resume)
+        folder = _resumed(resume)
     else:
         more = given(**{"train.algorithm.kind": algo, "train.iterations": iterations})
         chosen = experiment(what, TraceFlags(), more=more, quiet=quiet or json_)
         label = algorithm_name(chosen.training().algorithm)
-        folder = RunFolder.create(out, "train", chosen, argv=["dagsim", *sys.argv[1:]], label=label)
+        plan = {} if init is None else {"init": str(init.resolve()), "init_sha256": _hash(init)}
+        folder = RunFolder.create(out, "train", chosen, argv=["dagsim", *sys.argv[1:]], label=label, plan=plan)
     try:
-        with training_progress(wanted=not (quiet or json_)) as tell:
+        with folder.writing(), training_progress(wanted=not (quiet or json_)) as tell:
             run = TrainingRun(folder, workers, tell)
-            run.run(resume=resume is not None, init=init)
+            run.run(resume=resume is not None, init=_init(folder))
             lines = finish(run, tell) if report else []
-    except KeyboardInterrupt:
-        _interrupted(folder)
-    plots = folder.path / "plots"
-    plots.mkdir(exist_ok=True)
-    save(learning_curves({folder.path.name: read_log(folder.path)}), plots / "learning.png")
-    metric, reference = metric_of(folder.config), run.reference
-    ranked = standings(lines, metric, reference)
-    if lines:
-        write_comparison(ranked, folder.path / "report.csv")
-        draw_comparison(lines, plots / "report.png", metric, reference)
-    folder.mark("done")
+            plots = folder.path / "plots"
+            plots.mkdir(exist_ok=True)
+            save(learning_curves({folder.path.name: read_log(folder.path)}), plots / "learning.png")
+            metric, reference = metric_of(folder.config), run.reference
+            ranked = standings(lines, metric, reference)
+            if lines:
+                write_comparison(ranked, folder.path / "report.csv")
+                draw_comparison(lines, plots / "report.png", metric, reference)
+            folder.mark("done")
+    except KeyboardInterrupt as stop:
+        typer.echo(f"interrupted; go on with: dagsim train --resume {folder.path}", err=True)
+        raise typer.Exit(exit_code(stop)) from None
     if json_:
         facts = {"run": str(folder.path), "reference": run.reference, "validation_ratio": run.best}
         typer.echo(json.dumps({**facts, "report": [standing.to_dict() for standing in ranked]}))
@@ -98,9 +101,46 @@ def train(
         typer.echo(f"run folder: {folder.path}")
 
 
-def _interrupted(folder: RunFolder) -> None:
-    typer.echo(f"interrupted; go on with: dagsim train --resume {folder.path}", err=True)
-    raise typer.Exit(130) from None
+def _resumed(path: Path) -> RunFolder:
+    """The folder of a training that was stopped.
+
+    Raises:
+        InputError: It is no training's, or its trace has changed.
+    """
+    from dagsim.errors import InputError
+    from dagsim.experiment.folder import RunFolder
+
+    folder = RunFolder.open(path)
+    if (command := folder.manifest["command"]) != "train":
+        raise InputError(f"{path}: was made by dagsim {command}: dagsim {command} --resume {path}")
+    folder.check_trace()
+    return folder
+
+
+def _hash(path: Path) -> str:
+    """Of the agent to begin with."""
+    from dagsim.agents.checkpoint import Checkpoint
+    from dagsim.experiment.manifest import file_hash
+
+    Checkpoint.load(path)
+    return file_hash(path)
+
+
+def _init(folder: RunFolder) -> Path | None:
+    """The agent that the training begins with; it is needed until the first checkpoint is there.
+
+    Raises:
+        InputError: It has changed since.
+    """
+    from dagsim.errors import InputError
+
+    plan = folder.manifest.get("plan") or {}
+    if "init" not in plan:
+        return None
+    path = Path(plan["init"])
+    if not (folder.path / "checkpoint.pt").exists() and _hash(path) != plan["init_sha256"]:
+        raise InputError(f"{path}: has changed since the training began with it")
+    return path
 
 
 def _refuse_beside_resume(what: Experiment, **options: object) -> None:

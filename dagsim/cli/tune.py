@@ -11,6 +11,7 @@ import typer
 from dagsim.cli.app import app
 from dagsim.cli.options import (
     ConfigFile,
+    Engines,
     Experiment,
     Jobs,
     Json,
@@ -51,6 +52,7 @@ def tune(
     config: ConfigFile = None,
     set_: Settings = None,
     system: System = None,
+    engine: Engines = None,
     out: Out = Path("results"),
     json_: Json = False,
     quiet: Quiet = False,
@@ -73,12 +75,20 @@ def tune(
     output = Output(out, False, json_, quiet, wide, table, workers, resume)
     if resume is not None:
         folder, lines, _ = resume_kept(
-            "tune", output, Experiment(workload, config, set_, system), trace, algo=algo, param=param, keep=keep
+            "tune",
+            output,
+            Experiment(workload, config, set_, system, engine=engine),
+            trace,
+            algo=algo,
+            param=param,
+            keep=keep,
         )
     else:
         if algo is None:
             raise typer.BadParameter("which scheduler? (or --resume RUN)", param_hint="'--algo'")
-        chosen = experiment(Experiment(workload, config, set_, system), trace, algo, quiet=quiet or json_)
+        chosen = experiment(
+            Experiment(workload, config, set_, system, engine=engine), trace, algo, quiet=quiet or json_
+        )
         tried = candidates(algo, grid_of(algo, param or ()))
         plan = {"metric": metric, "keep": None if keep is None else str(keep)}
         folder, lines, _ = run_kept("tune", chosen, tried, output, seeds=seeds_of(VALIDATION, seeds), plan=plan)

@@ -32,10 +32,11 @@ from dagsim.config.errors import explain
 from dagsim.config.registered import Later, Registered, kind_of
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.files import is_there
-from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, gpu_type
+from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, QueueTree, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.registry import nearest
 from dagsim.systems import SYSTEMS
+from dagsim.systems.cluster.engine import Engine
 from dagsim.systems.cluster.jobs import Workload
 from dagsim.systems.cluster.models import FAILURE_MODELS, RUNTIMES, SETUPS
 from dagsim.systems.cluster.models.estimates import Estimates
@@ -73,6 +74,8 @@ _CLUSTER_ONLY = (
     "preemption",
     "disturbances",
     "estimates",
+    "queues",
+    "engine",
 )
 """The keys that describe the system ``cluster``; every other system has its keys under ``system``."""
 
@@ -224,6 +227,10 @@ class Config(Section):
     """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``)."""
     estimates: Estimates = Estimates()
     """What the policy may know of durations."""
+    queues: QueueTree | None = None
+    """Accounts, partitions and limits of the schedulers that know them (docs/schedulers.md); left out: none."""
+    engine: Engine = "auto"
+    """What simulates: ``simpy``, ``compiled`` (the same bytes, much faster; docs/engines.md), or what suits a run."""
     train: Annotated[Any, Later("dagsim.config.training:TrainSection")] | None = None
     """How ``dagsim train`` trains an agent on all this; left out: by its defaults."""
     seed: int = Field(default=0, ge=0)

@@ -12,6 +12,7 @@ from dagsim.envs.episode import Episode
 from dagsim.envs.levels import Levelled
 from dagsim.envs.observations import Presets
 from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.envs.screen import FRAMES_PER_S, RENDER_MODES, Screen, check_render_mode, picture_of
 from dagsim.model import Decision
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.codecs.codec import Observation
@@ -34,13 +35,16 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
 
     ``terminated`` when every job has left, ``truncated`` at ``max_steps`` or ``horizon_s``. ``reset(seed=n)`` plays the
     job sequence with seed n. ``info`` has the time, and when the episode is over the ``mean_jct_s``.
+
+    Render modes: ``ansi`` (a line), ``rgb_array`` and ``human`` (queue and GPUs, a colour per job).
     """
 
-    metadata = {"render_modes": ["ansi"]}
+    metadata = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}
 
     def __init__(self, scenario: Scenario, config: EnvConfig | None = None, render_mode: str | None = None) -> None:
         self.config = config or EnvConfig()
-        self.render_mode = render_mode
+        self.render_mode = check_render_mode(render_mode)
+        self._screen = Screen()
         self._scenario = scenario
         self._rewards = RewardConfig(self.config.reward, self.config.reward_scale)
         self._rewards.check(scenario.terms)
@@ -80,6 +84,8 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         terminated = episode.observation is None
         over = self.config.max_steps is not None and self._steps >= self.config.max_steps
         truncated = not terminated and (over or episode.now >= self.config.horizon_s)
+        if self.render_mode == "human":
+            self.render()
         return self._presets.observe(self._observation, self.view), reward, terminated, truncated, self._info()
 
     def action_masks(self) -> np.ndarray:
@@ -97,8 +103,30 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
             return last
         return row if row < last else None
 
-    def render(self) -> str:
-        """A line on the present, for ``ansi``."""
+    def render(self) -> Any:
+        """The present, as the render mode says: a line, (540, 960, 3) uint8, or a window.
+
+        Raises:
+            ResetNeeded: There is nothing to draw yet.
+        """
+        if self.render_mode == "ansi":
+            return self._line()
+        if self.render_mode is None:
+            return None
+        if self.simulation is None:
+            raise gymnasium.error.ResetNeeded("nothing to draw yet: call reset() first")
+        image = picture_of(self.simulation.schedule, self.simulation.now, f"{self._steps:,} choices")
+        if self.render_mode == "rgb_array":
+            return image
+        self._screen.show(image)
+        return None
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        self._screen.close()
+
+    def _line(self) -> str:
+        """The present in words."""
         if self.simulation is None or self.view is None:
             return "over" if self.simulation is not None else "not begun"
         machines = self.view.machines

@@ -18,6 +18,7 @@ from gymnasium import spaces
 
 from dagsim.envs.episode import Episode
 from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.envs.screen import FRAMES_PER_S, RENDER_MODES, Screen, check_render_mode
 from dagsim.envs.spark_pictures import describe, picture
 from dagsim.errors import ConfigError, IllegalDecision, Stalled
 from dagsim.model.streams import stream
@@ -56,7 +57,7 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
     Render modes: ``ansi`` (a table of the jobs), ``rgb_array`` and ``human`` (executors over time, coloured by job).
     """
 
-    metadata = {"render_modes": ["ansi", "rgb_array", "human"], "render_fps": 4}
+    metadata = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}
 
     def __init__(
         self,
@@ -80,8 +81,6 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
             raise ConfigError("jobs and most_stages must be at least 1, and most_edges 0 or more")
         if beta < 0 or (mean_time_limit_s is not None and not mean_time_limit_s > 0):
             raise ConfigError(f"beta must be 0 or more and a time limit positive, got {beta!r}, {mean_time_limit_s!r}")
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise ConfigError(f"render_mode must be one of {self.metadata['render_modes']}, got {render_mode!r}")
         if action not in get_args(Action):
             raise ConfigError(f"action must be one of {get_args(Action)}, got {action!r}")
         if parity and not isinstance(executors, int):
@@ -89,7 +88,8 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         self.scenario = scenario or SparkScenario(executors, jobs, mean_gap_s=mean_gap_s, batch=batch, parity=parity)
         if pool is not None:
             self.scenario = self.scenario.drawing_from(pool)
-        self.mean_time_limit_s, self.most_stages, self.render_mode = mean_time_limit_s, most_stages, render_mode
+        self.mean_time_limit_s, self.most_stages = mean_time_limit_s, most_stages
+        self.render_mode = check_render_mode(render_mode)
         self._rewards = RewardConfig(reward or {f"job_seconds[beta={beta}]": 1.0})
         self._rewards.check(self.scenario.terms)
         count = sum(type_.count for type_ in executor_types(self.scenario.executors))
@@ -98,7 +98,7 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         self.observation_space = _space(count, most_stages, most_edges)
         self.simulation: SparkKernel | None = None
         self._episode: Episode | None = None
-        self._window: Any = None
+        self._screen = Screen()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -161,16 +161,12 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         image = picture(self.simulation)
         if self.render_mode == "rgb_array":
             return image
-        self._show(image)
+        self._screen.show(image)
         return None
 
     def close(self) -> None:
         """Close the window, if there is one."""
-        if self._window is not None:
-            from matplotlib import pyplot
-
-            pyplot.close(self._window)
-            self._window = None
+        self._screen.close()
 
     def _observation(self) -> Observation:
         observation = None if self._episode is None else self._episode.observation
@@ -189,16 +185,6 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
         if self.view is None and len(episode.jct_s):
             info["mean_jct_s"] = episode.mean_jct_s
         return info
-
-    def _show(self, image: np.ndarray) -> None:
-        from matplotlib import pyplot
-
-        if self._window is None:
-            self._window, axes = pyplot.subplots(figsize=(11, 5))
-            axes.axis("off")
-            self._shown = axes.imshow(image)
-        self._shown.set_data(image)
-        pyplot.pause(1 / self.metadata["render_fps"])
 
 
 def _space(executors: int, stages: int, edges: int) -> spaces.Dict:

@@ -47,7 +47,8 @@ def simulate(
     ``workload`` is a preset's name (``dagsim list workloads``), a trace file, a ``Synthetic``, or jobs in order of
     arrival; ``cluster`` may be GPU counts by type. ``runtime`` defaults to the measured throughputs for presets and
     synthetic workloads, to the seconds as recorded for traces and jobs; the other ``models`` are those of
-    ``ClusterKernel``. The same arguments give the same schedule, byte for byte.
+    ``ClusterKernel``, and ``engine`` (``auto``, ``simpy`` or ``compiled``). The same arguments give the same schedule,
+    byte for byte.
 
     Raises:
         InputError: A name, file or value that cannot be.
@@ -58,8 +59,11 @@ def simulate(
     model: Runtime = runtime if runtime is not None else Throughput() if isinstance(jobs, Synthetic) else Recorded()
     observers = models.pop("observers", ())
     scenario = ClusterScenario(machines, jobs, model, **models)
-    chosen = scenario.policies.create(policy) if isinstance(policy, str) else policy
-    schedule = drive(scenario.kernel(seed, observers=observers), chosen)
+    if isinstance(policy, str):
+        kernel = scenario.engaged(policy, seed, observers=observers).kernel
+        schedule = drive(kernel, scenario.policies.create(policy))
+    else:
+        schedule = drive(scenario.kernel(seed, observers=observers), policy)
     return Outcome(schedule, summarize(schedule))
 
 

@@ -3,7 +3,7 @@
     results/20261120T193000Z-eval-sjf-s0-3fa9c1/
     ├── config.yaml       the whole configuration; `dagsim eval --config` of it writes the same tables, byte for byte
     ├── command.txt       the command that was given
-    ├── manifest.json     versions, commit, platform, seeds, hashes of configuration and trace
+    ├── manifest.json     versions, commit, platform, seeds, hashes of configuration and trace, engine
     ├── status.json       running, done, failed or interrupted; replaced as a whole, never half written
     ├── lock             held by the process that writes
     ├── runs.jsonl        one line per policy and seed: every metric, and where its rows in the tables end
@@ -29,8 +29,8 @@ import os
 import re
 import shlex
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import rmtree
@@ -38,15 +38,16 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from dagsim.config.schema import Config, config_hash, dump_config, load_config
 from dagsim.errors import ConfigError, RunFolderError
+from dagsim.experiment.facts import FACTS, jobs_from
 from dagsim.experiment.journal import Failure, Journal, Metrics, RunLine
 from dagsim.experiment.manifest import READABLE, SCHEMA, file_hash, manifest
 from dagsim.experiment.record import CLOCKED, RunRecord, record_of
 from dagsim.experiment.run import Result, experiment_seeds
 from dagsim.experiment.scenario import scenario_of
 from dagsim.files import Lock, replaced
-from dagsim.model import JobFacts
 from dagsim.model.log import ScheduleLog
 from dagsim.model.schedule import Schedule
+from dagsim.systems.cluster.engine import EngineUse
 
 __all__ = ["RunFolder", "RunLine", "State"]
 
@@ -110,11 +111,63 @@ class RunFolder:
         return folder
 
     @classmethod
+    def claimed(
+        cls,
+        root: Path,
+        name: str,
+        command: str,
+        config: Config,
+        *,
+        argv: Sequence[str],
+        seeds: Sequence[int],
+        policies: Sequence[str],
+        plan: Mapping[str, Any],
+    ) -> RunFolder:
+        """The folder called ``name`` below ``root``, new or as ``command`` left it, to write to; its state is
+        ``running``. What summed it up before is gone.
+
+        Raises:
+            RunFolderError: It is of another command, or another process writes to it.
+            OSError: It cannot be written.
+        """
+        path = root / _slug(name, 80)
+        before = _read_json(path / "manifest.json") if (path / "manifest.json").exists() else None
+        if path.exists() and before is None and any(path.iterdir()) and not (path / "lock").exists():
+            raise RunFolderError(f"{path}: is there already, and is no run folder; --out or --name names another place")
+        if before is not None and before.get("command") != command:
+            raise RunFolderError(f"{path}: is of dagsim {before.get('command')}; --name or --out names another place")
+        path.mkdir(parents=True, exist_ok=True)
+        created = datetime.now(UTC)
+        facts = manifest(command, created, config_hash(config), tuple(seeds), config.trace_path())
+        facts |= {"policies": list(policies), "plan": dict(plan)}
+        facts["created"] = facts["created"] if before is None else before["created"]
+        folder = cls(path, config, facts)
+        folder.claim()
+        for old in ("runs.jsonl", "timing.jsonl", "summary.json"):
+            (path / old).unlink(missing_ok=True)
+        _write(path / "config.yaml", dump_config(config))
+        _write(path / "command.txt", shlex.join(argv) + "\n")
+        folder.mark("running")
+        _write(path / "manifest.json", _json(facts))
+        return folder
+
+    @classmethod
     def open(cls, path: Path) -> RunFolder:
         """The run folder at ``path``. Where its process was killed, what that left unfinished is cut off.
 
         Raises:
             RunFolderError: It is missing, damaged, of another version, or its configuration was changed afterwards.
+        """
+        folder = cls.read(path)
+        folder._tidy()
+        return folder
+
+    @classmethod
+    def read(cls, path: Path) -> RunFolder:
+        """The run folder at ``path`` as it stands: nothing is written, and nobody is kept from writing.
+
+        Raises:
+            RunFolderError: As ``open``.
         """
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such run folder")
@@ -130,9 +183,7 @@ class RunFolder:
             raise RunFolderError(f"{path}: its configuration cannot be read:\n{error}") from None
         if file_hash(path / "config.yaml") != facts.get("config_sha256"):
             raise RunFolderError(f"{path / 'config.yaml'}: was changed after the run (its hash is not the manifest's)")
-        folder = cls(path, config, facts)
-        folder._tidy()
-        return folder
+        return cls(path, config, facts)
 
     @property
     def state(self) -> State:
@@ -142,6 +193,11 @@ class RunFolder:
             raise RunFolderError(f"{self.path / 'status.json'}: its state is none of {', '.join(get_args(State))}")
         state: State = status["state"]
         return state
+
+    @property
+    def dead(self) -> bool:
+        """It says that it runs, but nobody holds its lock: its process was killed."""
+        return self.state == "running" and self._lock.is_free()
 
     def claim(self) -> None:
         """Become the one that writes to the folder, until it is marked as ended or this process is gone.
@@ -168,11 +224,7 @@ class RunFolder:
                 f"{self.path}: cannot be resumed: its manifest does not say which policies were to run (made by an "
                 "older dagsim, or by a command that has no --resume); run it anew: the command stands in command.txt"
             )
-        trace = self.manifest["trace"]
-        if trace is not None and (
-            not Path(trace["path"]).exists() or file_hash(Path(trace["path"])) != trace["sha256"]
-        ):
-            raise RunFolderError(f"{self.path}: cannot be resumed: its trace {trace['path']} is gone or has changed")
+        self.check_trace()
         try:
             self.claim()
             self.journal.mend()
@@ -180,6 +232,45 @@ class RunFolder:
             self.mark("running")
         except OSError as error:
             raise _unwritable(self.path, error) from None
+
+    def check_trace(self) -> None:
+        """Refuse to go on with other jobs.
+
+        Raises:
+            RunFolderError: Its trace is gone or has changed since it was begun.
+        """
+        trace = self.manifest["trace"]
+        if trace is not None and (
+            not Path(trace["path"]).exists() or file_hash(Path(trace["path"])) != trace["sha256"]
+        ):
+            raise RunFolderError(f"{self.path}: cannot be resumed: its trace {trace['path']} is gone or has changed")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Its writer for as long as the block runs; where that is stopped or fails, the state says so.
+
+        Raises:
+            RunFolderError: Another process writes to it, or it cannot be written to.
+        """
+        try:
+            self.mark("running")
+            yield
+        except KeyboardInterrupt:
+            self._give_up("interrupted")
+            raise
+        except OSError as error:
+            failure = _unwritable(self.path, error)
+            self._give_up("failed", str(failure))
+            raise failure from None
+        except Exception as error:
+            if self._lock.held:
+                self._give_up("failed", f"{type(error).__name__}: {error}")
+            raise
+
+    def _give_up(self, state: State, error: str | None = None) -> None:
+        with suppress(OSError):
+            self.mark(state, error)
+        self._lock.release()
 
     def mark(self, state: State, error: str | None = None) -> None:
         """Write ``status.json`` anew; ``running`` claims the folder, any other state gives it back.
@@ -233,15 +324,21 @@ class RunFolder:
         """
         try:
             _write(self.path / "summary.json", _json(summary_of(self.lines())))
+            self._note_engine()
             self.mark(state, error)
         except (OSError, RunFolderError) as failure:
             if state == "done":
                 text = f"{self.path}: cannot be written: {getattr(failure, 'strerror', None) or failure}"
                 self.finish("failed", text)
                 raise RunFolderError(text) from None
-            with suppress(OSError):
-                self.mark(state, error)
-            self._lock.release()
+            self._give_up(state, error)
+
+    def _note_engine(self) -> None:
+        """Say in the manifest which engine was used, and why."""
+        used = self.journal.engines()
+        if used:
+            self.manifest["engine"] = engine_of(used)
+            _write(self.path / "manifest.json", _json(self.manifest))
 
     def lines(self) -> list[RunLine]:
         """The finished runs, in order.
@@ -297,16 +394,33 @@ class RunFolder:
         path = self.path / "schedules" / f"{number:03d}.json.gz"
         try:
             facts = json.loads(gzip.decompress(path.read_bytes()))
-            if tuple(facts["fields"]) != JobFacts._fields:
+            if tuple(facts["fields"]) != FACTS:
                 raise RunFolderError(f"{path}: of another version (its fields are {', '.join(facts['fields'])})")
-            jobs = [JobFacts._make((*fact[:-1], tuple(fact[-1]))) for fact in facts["jobs"]]
+            jobs = jobs_from(facts)
             seed, ended_s = facts["seed"], facts["ended_s"]
         except RunFolderError:
             raise
-        except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError) as error:
+        except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError) as error:
             raise RunFolderError(f"{path}: not a readable list of jobs ({error})") from None
         log = ScheduleLog.load(path.with_name(f"{number:03d}.npy"))
         return Schedule(scenario_of(self.config).cluster, jobs, log, seed, ended_s=ended_s)
+
+
+def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
+    """The engines by policy as one entry of a manifest: what was asked for, what was used, and why."""
+    asked = next(iter(used.values())).asked
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for policy, use in used.items():
+        reasons.setdefault((use.used, use.reason), []).append(policy)
+    if len(reasons) == 1:
+        ((engine, reason),) = reasons
+        return {"asked": asked, "used": engine, "reason": reason}
+    told = [f"{engine} for {', '.join(policies)}: {reason}" for (engine, reason), policies in reasons.items()]
+    return {
+        "asked": asked,
+        "used": ", ".join(dict.fromkeys(each.used for each in used.values())),
+        "reason": "; ".join(told),
+    }
 
 
 def summary_of(lines: Iterable[RunLine]) -> dict[str, dict[str, Any]]:
@@ -344,8 +458,8 @@ def _renamed(folder: Path, wanted: Path) -> Path:
         number += 1
 
 
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")[:40] or "run"
+def _slug(text: str, most: int = 40) -> str:
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[:most] or "run"
 
 
 def _json(value: object) -> str:

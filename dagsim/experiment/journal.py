@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from dagsim.errors import RunFolderError
 from dagsim.experiment.record import CLOCKED, TABLES, RunRecord
 from dagsim.files import append, cut
+from dagsim.systems.cluster.engine import EngineUse
 
 __all__ = ["Failure", "Journal", "Metrics", "RunLine"]
 
@@ -65,6 +66,18 @@ class Journal:
             raise RunFolderError(
                 f"{self.path}: runs.jsonl and timing.jsonl are not of this version ({error})"
             ) from None
+
+    def engines(self) -> dict[str, EngineUse]:
+        """The engine that each policy had in its first run; nothing of systems that have one only.
+
+        Raises:
+            RunFolderError: They cannot be read.
+        """
+        used: dict[str, EngineUse] = {}
+        for line in self._read(_TIMING):
+            if "engine" in line:
+                used.setdefault(line["policy"], EngineUse(**line["engine"]))
+        return used
 
     def failures(self) -> list[Failure]:
         """The policies that failed.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 from typing import Any, NamedTuple
 
+from dagsim.experiment.facts import jobs_text
 from dagsim.experiment.run import Result
 from dagsim.metrics import jobs_table, runs_table, to_csv
-from dagsim.model import JobFacts
 from dagsim.model.schedule import Schedule
 
-__all__ = ["CLOCKED", "TABLES", "RunRecord", "record_of"]
+__all__ = ["CLOCKED", "TABLES", "RunRecord", "lines_of", "record_of"]
 
 CLOCKED = "scheduler_us"
 """The one metric that a clock says, so that it is never the same twice; it is kept apart from the others."""
@@ -42,24 +41,32 @@ def record_of(result: Result) -> RunRecord:
     """Everything that is written of a result; equal results give equal bytes, times of the clock aside."""
     schedule = result.schedule
     who = {"policy": result.policy, "seed": result.seed}
-    metrics = result.summary.to_dict()
-    timing = {
-        "wall_s": result.wall_s,
-        "decision_s": schedule.decision_s,
-        "decisions": schedule.decisions,
-        CLOCKED: metrics.pop(CLOCKED),
-    }
+    line, timing = lines_of(result)
     tables = [_csv(who, table) for table in (jobs_table(schedule), runs_table(schedule))]
     return RunRecord(
         result.policy,
         result.seed,
-        who | {"workload": dict(result.workload), "metrics": metrics},
-        who | timing,
+        line,
+        timing,
         tuple(_packed(head) for head, _ in tables),
         tuple(_packed(rows) for _, rows in tables),
         _log(schedule),
         _jobs(schedule),
     )
+
+
+def lines_of(result: Result) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The lines of ``runs.jsonl`` and ``timing.jsonl`` of a result; only the second holds times of the clock."""
+    schedule, who = result.schedule, {"policy": result.policy, "seed": result.seed}
+    metrics = result.summary.to_dict()
+    timing = {
+        "wall_s": result.wall_s,
+        "decision_s": schedule.decision_s,
+        "decisions": schedule.decisions,
+        **({} if result.engine is None else {"engine": result.engine._asdict()}),
+        CLOCKED: metrics.pop(CLOCKED),
+    }
+    return who | {"workload": dict(result.workload), "metrics": metrics}, who | timing
 
 
 def _csv(who: dict[str, Any], table: dict[str, Any]) -> tuple[str, str]:
@@ -77,8 +84,7 @@ def _log(schedule: Schedule) -> bytes:
 
 
 def _jobs(schedule: Schedule) -> bytes:
-    facts = {"fields": JobFacts._fields, "seed": schedule.seed, "ended_s": schedule.ended_s, "jobs": schedule.jobs}
-    return _packed(json.dumps(facts))
+    return _packed(jobs_text(schedule))
 
 
 def _packed(text: str) -> bytes:

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 from dagsim.config.schema import Config
 from dagsim.errors import DagsimError, PluginError, PolicyFailed, UnknownName
 from dagsim.experiment.agents import make_policy
-from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.scenario import cluster_scenario_of, scenario_of
 from dagsim.experiment.workers import in_order
 from dagsim.metrics import Summary, summarize
 from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
 from dagsim.seeds import WINDOWS, seeds_of
-from dagsim.systems.seam import Conversation, Policy, View, decisions_of
+from dagsim.systems.cluster.engine import EngineUse
+from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, View, decisions_of
 from dagsim.traces.trace_file import TraceFile
 
 __all__ = [
@@ -47,6 +48,8 @@ class Result:
     summary: Summary
     wall_s: float
     """Seconds that the simulation took by the clock on the wall."""
+    engine: EngineUse | None = None
+    """The engine of the GPU cluster that was used; other systems have one each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ def simulate(config: Config, policy: str, seed: int, tell: Callable[[int], None]
         SimulationError: The policy decided what cannot be, waits for nothing, or raised something.
     """
     scenario = scenario_of(config)
-    kernel = scenario.kernel(seed, heard=tell)
+    kernel, engine = _engaged(config, scenario, policy, seed, tell)
     with _blamed(policy):
         made = make_policy(scenario, policy, seed)
     timed = Timed(made, policy)
@@ -130,7 +133,17 @@ def simulate(config: Config, policy: str, seed: int, tell: Callable[[int], None]
     schedule = kernel.schedule
     schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
     measured = config.workload.measure if config.system.kind == "cluster" else None
-    return Result(policy, seed, scenario.facts(kernel), schedule, summarize(schedule, measured=measured), wall_s)
+    summary = summarize(schedule, measured=measured)
+    return Result(policy, seed, scenario.facts(kernel), schedule, summary, wall_s, engine)
+
+
+def _engaged(
+    config: Config, scenario: Scenario, policy: str, seed: int, tell: Callable[[int], None] | None
+) -> tuple[Kernel[Any, Any], EngineUse | None]:
+    """The kernel for a policy, and which engine it is, where the system has several."""
+    if config.system.kind != "cluster":
+        return scenario.kernel(seed, heard=tell), None
+    return cluster_scenario_of(config).engaged(policy, seed, heard=tell)
 
 
 def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) -> None:
@@ -146,6 +159,8 @@ def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) 
         try:
             with _blamed(policy):
                 made = make_policy(scenario, policy)
+                if config.system.kind == "cluster":
+                    cluster_scenario_of(config).check_engine(policy)
         except (PluginError, PolicyFailed):
             if keep_going:
                 continue

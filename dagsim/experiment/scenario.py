@@ -40,4 +40,6 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
         disturbances=config.disturbances,
         estimates=config.estimates,
         outages=config.cluster.from_trace,
+        queues=config.queues,
+        engine=config.engine,
     )

@@ -7,12 +7,9 @@ import threading
 from types import FrameType
 from typing import Any, Self
 
-__all__ = ["SIGNALS", "Stopped", "Stops", "exit_code"]
+from dagsim.processes import SIGNALS
 
-SIGNALS = tuple(
-    number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
-)
-"""The signals that ask a run to stop."""
+__all__ = ["Stopped", "Stops", "exit_code"]
 
 
 class Stopped(KeyboardInterrupt):

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
-import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from time import perf_counter
-from types import ModuleType
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from dagsim.errors import DagsimError, SimulationError
-from dagsim.experiment.stopping import SIGNALS
+from dagsim.processes import end_with_parent, starting
 
 __all__ = ["Heard", "Work", "cores", "in_order"]
 
@@ -34,7 +30,6 @@ _WORTH_S = 3.0
 """Less work than this is done before workers are ready."""
 _AHEAD = 8
 """Outcomes a worker may be ahead of the one that is waited for: they are kept in memory."""
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def cores() -> int:
@@ -97,7 +92,7 @@ class _Pool(Generic[Item, Outcome]):
 
     def __post_init__(self) -> None:
         context, work = get_context("spawn"), pickle.dumps(self.work)
-        with _signals_blocked(), _one_thread(), _no_main():
+        with starting():
             for _ in range(self.count):
                 ours, theirs = context.Pipe()
                 process = context.Process(target=_serve, args=(theirs, work, self.telling), daemon=True)
@@ -172,7 +167,7 @@ class _Pool(Generic[Item, Outcome]):
 
 def _serve(pipe: Connection, pickled: bytes, telling: bool) -> None:
     """A worker's life: it ends when the pipe does, or at once when its parent is gone, also while it starts up."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     work: Work[Any, Any] = pickle.loads(pickled)  # imports all that it needs
     tell: Callable[[int], None] = (lambda count: pipe.send(("count", count))) if telling else (lambda count: None)
     with suppress(EOFError, ConnectionError):
@@ -186,13 +181,6 @@ def _serve(pipe: Connection, pickled: bytes, telling: bool) -> None:
             pipe.send(answer)
 
 
-def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
 def _portable(error: Exception) -> Exception:
     """The error, or one like it, that can be sent to another process."""
     try:
@@ -202,39 +190,3 @@ def _portable(error: Exception) -> Exception:
         sent = kind(f"{type(error).__name__}: {error}")
     sent.__cause__ = None
     return sent
-
-
-@contextmanager
-def _signals_blocked() -> Iterator[None]:
-    """Processes that start meanwhile never hear of Ctrl-C and its like: their parent does, and ends them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Numeric libraries of processes that start meanwhile use one thread."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-@contextmanager
-def _no_main() -> Iterator[None]:
-    """Processes that start meanwhile do not run the main script again: nothing that they need is in it."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main

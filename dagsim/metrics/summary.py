@@ -47,6 +47,7 @@ class Summary:
     rejected_by_policy: Annotated[int, "jobs", "jobs turned away by the policy"]
     rejected_no_place: Annotated[int, "jobs", "jobs turned away: no placement was free when they came (RAMP)"]
     rejected_too_slow: Annotated[int, "jobs", "jobs turned away: they would take longer than acceptable (RAMP)"]
+    jobs_killed: Annotated[int, "jobs", "jobs ended before they were done: at a time limit, or cancelled"]
     blocking_rate: Annotated[float, "", "jobs turned away / jobs that arrived"]
     jct_s: Annotated[Distribution, "s", "job completion time, completed - arrived"]
     weighted_jct_s: Annotated[float, "s", "sum of weight x JCT / sum of weights"]
@@ -122,6 +123,7 @@ def summarize(
     jobs, counted = made.jobs, seen.jobs.accepted & chosen
     completed = int((jobs.finished & chosen).sum())
     rejected = jobs.rejected[chosen]
+    killed = np.isin(rejected, (RejectReason.TIME_LIMIT, RejectReason.CANCELLED))
     per_job = PerJob.of(seen)
     rho = finish_time_fairness(made if unfinished == "drop" else seen)[counted]
     waiting, drawn = jobs_waiting(made), energy(made, power)
@@ -136,7 +138,8 @@ def summarize(
         rejected_by_policy=int((rejected == RejectReason.BY_POLICY).sum()),
         rejected_no_place=int((rejected == RejectReason.NO_PLACE).sum()),
         rejected_too_slow=int((rejected == RejectReason.TOO_SLOW).sum()),
-        blocking_rate=float((rejected > 0).mean()) if len(rejected) else math.nan,
+        jobs_killed=int(killed.sum()),
+        blocking_rate=float(((rejected > 0) & ~killed).mean()) if len(rejected) else math.nan,
         jct_s=Distribution.of(per_job.jct_s[counted]),
         weighted_jct_s=_weighted_mean(per_job.jct_s[counted], jobs.weight[counted]),
         wait_s=Distribution.of(per_job.wait_s[counted]),

@@ -1,15 +1,17 @@
 """Frozen values, standard library only: what the simulation is about and what is said of it."""
 
 from dagsim.model.cluster import Cluster, Node
-from dagsim.model.decision import Admit, Decision, Migrate, Placement, Preempt, Reject, Share, Start, Wait
+from dagsim.model.decision import Admit, Decision, Kill, Migrate, Placement, Preempt, Reject, Share, Start, Wait
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type
 from dagsim.model.graph import Edge, TaskGraph
 from dagsim.model.job import Demand, Job, Task
+from dagsim.model.queues import Caps, NodePartition, Qos, QueueNode, QueueTree
 from dagsim.model.record import JobFacts, Kind, Record, RejectReason
 
 __all__ = [
     "GPU_TYPES",
     "Admit",
+    "Caps",
     "Cluster",
     "Decision",
     "Demand",
@@ -17,11 +19,16 @@ __all__ = [
     "GpuType",
     "Job",
     "JobFacts",
+    "Kill",
     "Kind",
     "Migrate",
     "Node",
+    "NodePartition",
     "Placement",
     "Preempt",
+    "Qos",
+    "QueueNode",
+    "QueueTree",
     "Record",
     "Reject",
     "RejectReason",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, TypeAlias
 
-__all__ = ["Admit", "Decision", "Migrate", "Placement", "Preempt", "Reject", "Share", "Start", "Wait"]
+from dagsim.model.record import RejectReason
+
+__all__ = ["Admit", "Decision", "Kill", "Migrate", "Placement", "Preempt", "Reject", "Share", "Start", "Wait"]
 
 
 class Waiting(Protocol):
@@ -59,10 +61,17 @@ class Reject(NamedTuple):
     job: int
 
 
+class Kill(NamedTuple):
+    """End a job in the system before it is done, as at its time limit: its runs stop, and nothing of it comes back."""
+
+    job: int
+    reason: RejectReason = RejectReason.TIME_LIMIT
+
+
 class Wait(NamedTuple):
     """Decide nothing now, but ask again at ``until_s`` at the latest, even if nothing changes (time slices, rounds)."""
 
     until_s: float
 
 
-Decision: TypeAlias = Start | Preempt | Migrate | Admit | Reject | Wait
+Decision: TypeAlias = Start | Preempt | Migrate | Admit | Reject | Kill | Wait

@@ -84,6 +84,8 @@ class Job:
     ``priority``: larger is more urgent. ``deadline_s`` is a point in time, not a span. ``weight`` is what a second of
     this job's waiting costs. ``observed_start_s``, ``eligible_s`` and ``observed_nodes`` are what the log of a real
     cluster says of it: when it started there (in the attempt that is kept), since when it could have, and where.
+    ``user``, ``account``, ``partition`` (a batch system's queue) and ``qos`` are what it was submitted with, where that
+    is known; metrics go by ``tenant``.
 
     Raises:
         ModelError: Negative arrival, a deadline or an observation before it, or a weight that is not positive.
@@ -99,6 +101,10 @@ class Job:
     observed_start_s: float | None = None
     eligible_s: float | None = None
     observed_nodes: tuple[str, ...] = ()
+    user: str = ""
+    account: str = ""
+    partition: str = ""
+    qos: str = ""
 
     def __post_init__(self) -> None:
         if not 0 <= self.arrival_s < inf:

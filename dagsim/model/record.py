@@ -16,7 +16,7 @@ class Kind(IntEnum):
     ADMITTED = 1
     """A job that had to be admitted was."""
     REJECTED = 2
-    """A job was turned away; ``value`` is the ``RejectReason``."""
+    """A job was turned away, or killed; ``value`` is the ``RejectReason``."""
     STARTED = 3
     """A run took its GPUs, CPUs and memory; ``value`` is the GPUs held on this node (a fraction where shared)."""
     COMPUTING = 4
@@ -48,6 +48,10 @@ class RejectReason(IntEnum):
     """It could not wait, and there was no place for it."""
     TOO_SLOW = 5
     """It would have taken longer than is acceptable."""
+    TIME_LIMIT = 6
+    """It ran until its time limit, and was killed."""
+    CANCELLED = 7
+    """It was cancelled: preempted by a scheduler that does not requeue, or because no limit would ever let it run."""
 
 
 class Record(NamedTuple):
@@ -86,3 +90,5 @@ class JobFacts(NamedTuple):
     """The most GPUs any one task can hold at once: instances times GPUs per instance."""
     tasks: tuple[str, ...]
     """The names of its tasks, by ``Record.task``."""
+    parents: tuple[tuple[int, ...], ...] = ()
+    """Per task those that must end before it starts; empty where the record does not say."""

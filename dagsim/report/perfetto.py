@@ -1,8 +1,7 @@
 """A schedule as Chrome trace events, which ui.perfetto.dev and chrome://tracing open.
 
 A process per node, a thread per GPU; runs that share a GPU, and runs without one, get threads of their own, since
-slices of one thread must not overlap. Counters show the queue, the GPUs and the watts. There are no arrows along the
-edges of a job: a run folder does not keep them.
+slices of one thread must not overlap. Counters show the queue, the GPUs and the watts, arrows the edges of jobs.
 """
 
 from __future__ import annotations
@@ -17,13 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns
+from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, columns
 from dagsim.metrics.energy import DEFAULT_POWER, PowerModel, watts
+from dagsim.metrics.lanes import bars_of, lanes_of
 from dagsim.metrics.queues import jobs_running, jobs_waiting
 from dagsim.metrics.steps import Steps
 from dagsim.metrics.utilization import gpus_held, gpus_up
 from dagsim.model import Kind
-from dagsim.report.plots.lanes import bars_of, lanes_of
+from dagsim.model.schedule import Schedule
+from dagsim.report.flows import Place, flows
 
 __all__ = ["trace_events", "write_perfetto"]
 
@@ -47,7 +48,7 @@ class _Thread(NamedTuple):
     share: int
 
 
-def write_perfetto(source: Source, path: Path, title: str = "", power: PowerModel = DEFAULT_POWER) -> Path:
+def write_perfetto(schedule: Schedule, path: Path, title: str = "", power: PowerModel = DEFAULT_POWER) -> Path:
     """Write the events to ``path`` (.json or .json.gz); equal schedules give equal bytes.
 
     Raises:
@@ -56,7 +57,7 @@ def write_perfetto(source: Source, path: Path, title: str = "", power: PowerMode
     if not path.name.endswith(_ENDINGS):
         raise InputError(f"{path}: a trace for Perfetto is a file {' or '.join(_ENDINGS)}")
     whole = {
-        "traceEvents": list(trace_events(source, power)),
+        "traceEvents": list(trace_events(schedule, power)),
         "displayTimeUnit": "ms",
         "otherData": {"made by": "dagsim", "run": title},
     }
@@ -69,13 +70,15 @@ def write_perfetto(source: Source, path: Path, title: str = "", power: PowerMode
     return path
 
 
-def trace_events(source: Source, power: PowerModel = DEFAULT_POWER) -> Iterator[Event]:
+def trace_events(schedule: Schedule, power: PowerModel = DEFAULT_POWER) -> Iterator[Event]:
     """The events, times in whole microseconds; names of processes and threads first."""
-    made = columns(source)
+    made = columns(schedule)
     entries, threads = _placed(made)
     numbers = _numbered(threads)
+    placed = [numbers[thread] for thread in threads]
     yield from _names(made, numbers)
-    yield from _slices(made, entries, [numbers[thread] for thread in threads])
+    yield from _slices(schedule, made, entries, placed)
+    yield from flows(schedule.jobs, made, _places(made, entries, placed))
     yield from _outages(made)
     yield from _counter("jobs", waiting=jobs_waiting(made), running=jobs_running(made))
     if made.cluster.gpus:
@@ -155,7 +158,18 @@ def _name(kind: str, process: int, thread: int, name: str) -> Event:
     return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
 
 
-def _slices(made: ScheduleColumns, entries: list[int], threads: list[int]) -> Iterator[Event]:
+def _places(made: ScheduleColumns, entries: list[int], threads: list[int]) -> dict[int, Place]:
+    """The first slice of each entry of ``Runs``."""
+    starts, ends = _microseconds(made.runs.start_s), _microseconds(made.runs.end_s)
+    node = made.runs.node.tolist()
+    places: dict[int, Place] = {}
+    for entry, thread in zip(entries, threads, strict=True):
+        if entry not in places:
+            places[entry] = Place(_process(node[entry]), thread, starts[entry], ends[entry])
+    return places
+
+
+def _slices(schedule: Schedule, made: ScheduleColumns, entries: list[int], threads: list[int]) -> Iterator[Event]:
     runs, jobs = made.runs, made.jobs
     starts, ends = _microseconds(runs.start_s), _microseconds(runs.end_s)
     job, node, outcome = runs.job.tolist(), runs.node.tolist(), runs.outcome.tolist()
@@ -163,7 +177,9 @@ def _slices(made: ScheduleColumns, entries: list[int], threads: list[int]) -> It
     set_up_s = np.nan_to_num(runs.computing_s - runs.start_s).tolist()
     for entry, thread in zip(entries, threads, strict=True):
         whose, where = job[entry], {"pid": _process(node[entry]), "tid": thread}
-        known = {"job": jobs.ids[whose], "task": task[entry], "run": number[entry], "GPUs": held[entry]}
+        names, place = schedule.jobs[whose].tasks, task[entry]
+        named = names[place] if 0 <= place < len(names) else str(place)
+        known = {"job": jobs.ids[whose], "task": named, "run": number[entry], "GPUs": held[entry]}
         known |= {"tenant": jobs.tenant[whose], "outcome": _OUTCOMES.get(outcome[entry], "still running")}
         if set_up_s[entry] > 0:
             known["set-up, s"] = set_up_s[entry]

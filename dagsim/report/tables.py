@@ -55,6 +55,7 @@ _IF_ANY = (
     "rejected_too_large",
     "rejected_no_such_gpu",
     "rejected_by_policy",
+    "jobs_killed",
     "preemptions",
     "failures",
     "node_failures",
@@ -102,25 +103,27 @@ def _summary_notes(n: int, sample: Sample) -> Iterator[str]:
         yield "Intervals: of the mean, Student's t on its logarithm."
 
 
-def observed_table(policy: str, waits: Mapping[str, Any]) -> Table:
+def observed_table(policy: str, waits: Mapping[str, Any]) -> Grid:
     """Waits on the real cluster against those of a simulation, in all, by tenant and by size (``ObservedWaits``)."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=f"{escape(policy)}: observed and simulated waits in s", title_justify="left")
-    for head in ("", "jobs", "observed\nmean / median / p95", "simulated\nmean / median / p95", "difference\nof means"):
-        table.add_column(head, justify="right" if head else "left")
+    sides = ("observed", "simulated")
+    others = ("\nmedian", "\np95")
+    heads = ("", "jobs", "observed\nmean", *others, "simulated\nmean", *others, "gap of\nmeans")
     groups = {"all": waits["total"]} | waits["by_size"]
     if len(waits["by_tenant"]) > 1:
         most_first = sorted(waits["by_tenant"].items(), key=lambda group: -group[1]["jobs"])
         groups |= {f"tenant {name or '(none)'}": pair for name, pair in most_first[:_TENANTS]}
-    for name, pair in groups.items():
-        spreads = [" / ".join(number(each) for each in pair[side].values()) for side in ("observed_s", "simulated_s")]
-        table.add_row(escape(name), f"{pair['jobs']:,}", *spreads, number(pair["difference_s"]))
-    if waits["left_out"]:
-        table.caption = f"{waits['left_out']:,} jobs left out: not observed, or not started here"
-        table.caption_justify = "left"
-    return table
+    rows = [
+        (
+            name,
+            f"{pair['jobs']:,}",
+            *(short(each) for side in sides for each in pair[f"{side}_s"].values()),
+            short(pair["difference_s"]),
+        )
+        for name, pair in groups.items()
+    ]
+    left_out = waits["left_out"]
+    notes = (f"{left_out:,} jobs left out: not observed, or not started here",) if left_out else ()
+    return Grid(f"{policy}: observed and simulated waits in s", heads, rows, notes)
 
 
 def info_tables(info: WorkloadInfo) -> list[Table]:

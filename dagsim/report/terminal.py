@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -54,9 +55,10 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> 
     if as_json:
         print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows]))
         return
-    table = Table(*heads)
+    table = Table(*map(escape, heads))
     for row in rows:
-        table.add_row(*("-" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in row))
+        cells = ("-" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in row)
+        table.add_row(*map(escape, cells))
     console().print(table)
 
 

@@ -235,10 +235,16 @@ def decisions_of(answer: object, now: float) -> Iterator[Any]:
     """The decisions of a policy's answer, as they come; ``None`` is no decision.
 
     Raises:
-        IllegalDecision: The answer cannot be iterated over.
+        IllegalDecision: The answer cannot be iterated over, or is a decision itself.
     """
     if answer is None:
         return iter(())
+    if isinstance(answer, tuple) and hasattr(answer, "_fields"):  # its fields would be taken for decisions
+        kind = type(answer).__name__
+        raise IllegalDecision(
+            f"at {now:g} s: decide() answered a {kind} itself; it must yield decisions or return a list of them: "
+            f"yield {kind}(...), or return [{kind}(...)]"
+        )
     try:
         return iter(answer)  # type: ignore[call-overload,no-any-return]
     except TypeError:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-from dagsim.model import GpuType, Job, Kind, Node, Record, Task
+from dagsim.model import GpuType, Job, Kind, Node, Record, RejectReason, Task
 from dagsim.model.gpu import canonical
 from dagsim.model.schedule import Schedule
 
@@ -115,8 +115,11 @@ class _Reading:
             case Kind.ARRIVED:
                 self._arrive(row)
             case Kind.ADMITTED | Kind.REJECTED:
-                if self.state.get(row.job) != "arrived":
+                killed = row.kind == Kind.REJECTED and row.value in (RejectReason.TIME_LIMIT, RejectReason.CANCELLED)
+                if self.state.get(row.job) not in (("arrived", "admitted") if killed else ("arrived",)):
                     self.say(row, f"job is {self.state.get(row.job)}")
+                if row.kind == Kind.REJECTED and any(run.job == row.job for run in self.runs.values()):
+                    self.say(row, "the job still runs")
                 self.state[row.job] = "admitted" if row.kind == Kind.ADMITTED else "rejected"
             case Kind.STARTED:
                 self._start(row)

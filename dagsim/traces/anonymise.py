@@ -25,7 +25,7 @@ from dagsim.workload.jsonl import write_jobs
 
 __all__ = ["Names", "anonymise"]
 
-_KINDS = {"User": "user", "Account": "account"}
+_KINDS = {"User": "user", "Account": "account", "QOS": "qos"}
 _RESOURCES = ("billing=", "cpu=", "gres/", "mem=", "node=")
 _MOST_NODES = 1 << 14
 
@@ -128,6 +128,7 @@ def _renamed(job: Job, names: Names) -> Job:
         job,
         id=names.new("job", job.id),
         tenant=names.new("account", job.tenant),
+        **{kind: names.new(kind, getattr(job, kind)) for kind in ("user", "account", "partition", "qos")},
         observed_nodes=tuple([names.new("node", name) for name in job.observed_nodes]),
         graph=replace(job.graph, tasks=tuple([replace(t, name=f"task-{n}") for n, t in enumerate(job.tasks)])),
     )

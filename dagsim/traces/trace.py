@@ -110,4 +110,6 @@ def shifted(job: Job, origin: float, scale: float) -> Job:
         for each in (job.observed_start_s, job.eligible_s)
     )
     nodes = job.observed_nodes if scale == 1 else ()
-    return Job(job.id, job.graph, arrival, job.priority, job.tenant, deadline, job.weight, started, eligible, nodes)
+    submitted = (job.user, job.account, job.partition, job.qos)
+    seen = (started, eligible, nodes)
+    return Job(job.id, job.graph, arrival, job.priority, job.tenant, deadline, job.weight, *seen, *submitted)

@@ -144,6 +144,10 @@ _JOB_FIELDS = {
     "observed_start_s": _optional(_is_number, "a finite number"),
     "eligible_s": _optional(_is_number, "a finite number"),
     "observed_nodes": _Field(_are_texts, "a list of names"),
+    "user": _TEXT,
+    "account": _TEXT,
+    "partition": _TEXT,
+    "qos": _TEXT,
 }
 _TASK_FIELDS = {
     "name": _TEXT,

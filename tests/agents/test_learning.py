@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
+from dagsim.agents.archive import ReplayArchive
 from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.config import (
     AlgorithmSettings,
@@ -21,9 +27,11 @@ from dagsim.agents.learner import Learner, LearnerContext
 from dagsim.agents.nets import NETS
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.nets.config import NetSettings, ScorerConfig
+from dagsim.agents.replay import ReplayBuffer
 from dagsim.agents.rollouts import InProcessRollouts, evaluate_greedy
 from dagsim.envs.episode import EpisodeFactory
 from dagsim.envs.rewards import RewardConfig
+from dagsim.errors import RunFolderError
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster import ClusterKernel
@@ -116,20 +124,69 @@ def test_every_network_learns_something(kind: str) -> None:
     assert jct_s(factory, learns.net) < 0.8 * before
 
 
-@pytest.mark.parametrize("algorithm", [PpoConfig(sequences=2, replicas=2), ReinforceConfig(sequences=2, replicas=2)])
-def test_a_resumed_learner_goes_on_bit_for_bit(algorithm: AlgorithmSettings) -> None:
-    whole, _ = begun(algorithm)
-    half, _ = begun(algorithm)
-    for iteration in range(4):
-        whole.iterate(iteration, iteration / 4)
-    for iteration in range(2):
-        half.iterate(iteration, iteration / 4)
+OFF_POLICY: dict[str, Any] = {"episodes": 4, "updates": 3, "minibatch": 16, "n_step": 2, "replay": 20}
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        PpoConfig(sequences=2, replicas=2),
+        PpoConfig(advantage="critic", sequences=4, replicas=1),
+        ReinforceConfig(sequences=2, replicas=2),
+        D3qnConfig(**OFF_POLICY),
+        RainbowConfig(**OFF_POLICY),
+        SacConfig(**OFF_POLICY),
+    ],
+    ids=["ppo", "ppo with a critic", "reinforce", "d3qn", "rainbow", "sac"],
+)
+def test_a_resumed_learner_goes_on_bit_for_bit(algorithm: AlgorithmSettings, tmp_path: Path) -> None:
+    # Twenty transitions are kept and each iteration brings some ten: what is drawn after the stop came before it, too.
+    whole, archive = begun(algorithm)[0], ReplayArchive(tmp_path)
+    saved: dict[str, Any] = {}
+    for iteration in range(6):
+        whole.iterate(iteration, iteration / 6)
+        if replay := getattr(whole, "replay", None):
+            archive.write(replay)
+        if iteration == 3:
+            saved = deepcopy({"learner": whole.state(), "replay": replay.state() if replay else None})
+        elif iteration < 3 and replay:
+            archive.prune(replay)
     resumed, _ = begun(algorithm)
-    resumed.load(half.state())
-    for iteration in range(2, 4):
-        resumed.iterate(iteration, iteration / 4)
-    for name, value in whole.net.state_dict().items():
-        assert torch.equal(value, resumed.net.state_dict()[name]), name
+    resumed.load(saved["learner"])
+    if saved["replay"]:
+        assert len(list(tmp_path.iterdir())) > 3
+        ReplayArchive(tmp_path).read(resumed.replay, saved["replay"])  # type: ignore[attr-defined]
+    for iteration in range(4, 6):
+        resumed.iterate(iteration, iteration / 6)
+    assert fingerprint(whole.state()) == fingerprint(resumed.state())
+    if replay:
+        assert fingerprint(replay.since(0)) == fingerprint(resumed.replay.since(0))  # type: ignore[attr-defined]
+
+
+def fingerprint(state: Any) -> Any:
+    """The state with the bytes of its tensors, to compare."""
+    if isinstance(state, Mapping):
+        return {name: fingerprint(value) for name, value in state.items()}
+    if isinstance(state, list | tuple):
+        return [fingerprint(value) for value in state]
+    return state.numpy().tobytes() if isinstance(state, torch.Tensor) else state
+
+
+def test_a_replay_with_a_gap_is_refused(tmp_path: Path) -> None:
+    learns, archive = begun(D3qnConfig(**OFF_POLICY | {"replay": 1000}))[0], ReplayArchive(tmp_path)
+    for iteration in range(3):
+        learns.iterate(iteration, 0.0)
+        archive.write(learns.replay)  # type: ignore[attr-defined]
+    state = learns.replay.state()  # type: ignore[attr-defined]
+    _, second, third = sorted(tmp_path.iterdir())
+    damaged = bytearray(third.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    third.write_bytes(damaged)
+    with pytest.raises(RunFolderError, match=third.name):
+        ReplayArchive(tmp_path).read(ReplayBuffer(1000), state)
+    second.unlink()
+    with pytest.raises(RunFolderError, match="the replay is damaged"):
+        ReplayArchive(tmp_path).read(ReplayBuffer(1000), state)
 
 
 def test_a_clone_chooses_as_the_heuristic_does() -> None:

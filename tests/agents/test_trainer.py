@@ -1,14 +1,20 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
-from dagsim.agents.checkpoint import AgentPolicy, Checkpoint
+from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, read_plain, write_plain
 from dagsim.agents.rollouts import evaluate_greedy
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
@@ -20,7 +26,7 @@ from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.run import simulate
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.training.log import read_log
-from dagsim.experiment.training.trainer import TrainingRun
+from dagsim.experiment.training.trainer import Progress, TrainingRun
 from dagsim.testing import check_policy
 
 TINY = (
@@ -89,6 +95,134 @@ def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(folder:
         }
 
 
+OFF_POLICY = ("episodes=2", "updates=2", "minibatch=16", "replay=60")
+EACH = {
+    "ppo": ("sequences=2", "replicas=2"),
+    "reinforce": ("sequences=2", "replicas=2"),
+    "d3qn": OFF_POLICY,
+    "rainbow": OFF_POLICY,
+    "sac": OFF_POLICY,
+}
+
+
+def few(kind: str, *settings: str) -> Config:
+    """Three iterations on five jobs."""
+    of_it = [f"train.algorithm.{setting}" for setting in EACH[kind]]
+    most = ("workload.count=5", "train.iterations=3", "train.validation_seeds=1", "train.reference=sjf")
+    shape = (f"train.algorithm.kind={kind}", "train.net.hidden=8", "train.validate_every=1")
+    return load_config(None, [*most, *shape, *of_it, *settings])
+
+
+class Killed(BaseException):
+    """Stands for kill -9."""
+
+
+def plain(path: Path) -> dict[str, Any]:
+    """A checkpoint without what a clock said, its tensors as lists."""
+
+    def listed(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: listed(each) for name, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [listed(each) for each in value]
+        return value.tolist() if isinstance(value, torch.Tensor) else value
+
+    return listed({name: value for name, value in read_plain(path / "checkpoint.pt").items() if name != "seconds"})
+
+
+@pytest.mark.parametrize("kind", EACH)
+def test_killed_in_an_iteration_each_algorithm_goes_on_bit_for_bit(kind: str, tmp_path: Path) -> None:
+    config = few(kind)
+    whole, killed = (RunFolder.create(tmp_path / name, "train", config, argv=[]) for name in ("whole", "killed"))
+    TrainingRun(whole).run()
+
+    def kill(progress: Progress) -> None:
+        if progress[:2] == ("training", 2):
+            assert (killed.path / "replay").exists() == (EACH[kind] is OFF_POLICY)
+            raise Killed
+
+    with pytest.raises(Killed):
+        TrainingRun(killed, tell=kill).run()
+    path = killed.path
+    killed._lock.release()
+    with (path / "progress.csv").open("a") as log:
+        log.write("3,17,1.5e")  # torn in the iteration that was not saved
+    resumed = RunFolder.open(path)
+    assert resumed.state == "interrupted"
+    TrainingRun(resumed).run(resume=True)
+    assert plain(path) == plain(whole.path)
+    assert (path / "best.pt").read_bytes() == (whole.path / "best.pt").read_bytes()
+    assert [row["loss"] for row in read_log(path)] == [row["loss"] for row in read_log(whole.path)]
+    assert not (path / "replay").exists()
+
+
+def test_killed_before_the_first_iteration_it_begins_again(tmp_path: Path) -> None:
+    config = few("reinforce", "train.iterations=1")
+    whole, killed, early = (RunFolder.create(tmp_path / name, "train", config, argv=[]) for name in "abc")
+    TrainingRun(whole).run()
+    session = TrainingRun(killed)
+    session._learn = kill_at_once  # type: ignore[assignment]
+    with pytest.raises(Killed):
+        session.run()
+    assert read_plain(killed.path / "checkpoint.pt")["iteration"] == 0
+    for stopped in (killed, early):
+        stopped._lock.release()
+        TrainingRun(RunFolder.open(stopped.path)).run(resume=True)
+        assert plain(stopped.path) == plain(whole.path)
+    (early.path / "checkpoint.pt").unlink()
+    with pytest.raises(RunFolderError, match="no such checkpoint"):  # a row is logged: something was lost
+        TrainingRun(RunFolder.open(early.path)).run(resume=True)
+
+
+def kill_at_once(*_: object) -> None:
+    raise Killed
+
+
+def test_weights_are_the_same_with_1_2_and_4_workers(tmp_path: Path) -> None:
+    config = few("ppo", "train.iterations=2", "train.lockstep=1", "workload.count=4")
+    folders = [RunFolder.create(tmp_path / str(count), "train", config, argv=[]) for count in (1, 2, 4)]
+    for folder, count in zip(folders, (1, 2, 4), strict=True):
+        TrainingRun(folder, count).run()
+    assert plain(folders[0].path) == plain(folders[1].path) == plain(folders[2].path)
+
+
+ORPHANS = """
+import os, sys, time
+from dagsim.agents.rollouts import ProcessRollouts
+if __name__ == "__main__":
+    rollouts = ProcessRollouts(None, 2)
+    rollouts._pool.submit(os.getpid).result()
+    print(*rollouts._pool._processes, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "orphans.py").write_text(ORPHANS)
+    parent = subprocess.Popen(
+        [sys.executable, str(tmp_path / "orphans.py")],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdout is not None
+    workers = parent.stdout.readline().split()
+    assert len(workers) == 2
+    parent.kill()
+    parent.communicate()
+    until = time.monotonic() + 60
+    while [pid for pid in workers if alive(pid)]:
+        assert time.monotonic() < until, "workers live on"
+        time.sleep(0.05)
+
+
+def alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def test_a_trained_agent_is_a_sound_policy(folder: RunFolder) -> None:
     agent = Checkpoint.load(folder.path / "best.pt")
     check_policy(lambda: AgentPolicy(agent), workloads=2)
@@ -112,17 +246,40 @@ def test_what_is_no_agent_is_refused_with_the_reason(folder: RunFolder, tmp_path
     cut.write_bytes((folder.path / "best.pt").read_bytes()[:500])
     with pytest.raises(RunFolderError, match="not a readable checkpoint"):
         Checkpoint.load(cut)
-    other = torch.load(folder.path / "best.pt", weights_only=True)
+    other = read_plain(folder.path / "best.pt")
     other["features"][0] = "colour"
-    torch.save(other, tmp_path / "other.pt")
+    write_plain(tmp_path / "other.pt", other)
     with pytest.raises(RunFolderError, match=r"trained on other observations; they differ in .*colour"):
         Checkpoint.load(tmp_path / "other.pt")
     with pytest.raises(RunFolderError, match="not an agent of this version"):
         Checkpoint.load(folder.path / "checkpoint.pt")
+    other = read_plain(folder.path / "best.pt")
+    next(iter(other["weights"].values()))[0] = float("nan")
+    write_plain(tmp_path / "nan.pt", other)
+    with pytest.raises(RunFolderError, match="of its weights holds numbers that are not finite"):
+        Checkpoint.load(tmp_path / "nan.pt")
     shutil.copytree(folder.path, tmp_path / "run")
     (tmp_path / "run" / "checkpoint.pt").write_bytes(b"nonsense")
     with pytest.raises(RunFolderError, match="not a readable checkpoint"):
         TrainingRun(RunFolder.open(tmp_path / "run")).run(resume=True)
+
+
+def test_a_file_with_a_flipped_bit_is_refused_or_reads_the_same(folder: RunFolder, tmp_path: Path) -> None:
+    path, chance, refused = folder.path / "best.pt", random.Random(3), 0
+    whole = path.read_bytes()
+    sound = Checkpoint.load(path)
+    for _ in range(60):
+        flipped = bytearray(whole)
+        flipped[chance.randrange(len(flipped))] ^= 1 << chance.randrange(8)
+        (tmp_path / "flipped.pt").write_bytes(flipped)
+        try:
+            agent = Checkpoint.load(tmp_path / "flipped.pt")
+        except RunFolderError:
+            refused += 1
+        else:  # a byte that says nothing: of padding, or of a time stamp
+            assert (agent.net, agent.codec, agent.about) == (sound.net, sound.codec, sound.about)
+            assert all(torch.equal(value, sound.weights[name]) for name, value in agent.weights.items())
+    assert refused > 15
 
 
 def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

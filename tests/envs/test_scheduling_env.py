@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import check_env
 
 from dagsim.config.schema import load_config
 from dagsim.envs.scheduling import SchedulingEnv
-from dagsim.errors import InputError
+from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.environment import make_env
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.metrics import summarize
@@ -190,3 +190,35 @@ def test_it_says_where_it_is() -> None:
     assert env.render() == "not begun"
     env.reset(seed=1)
     assert "ready" in env.render()
+
+
+def test_pictures_show_the_gpus_that_are_held_now() -> None:
+    env = small(render_mode="rgb_array")
+    with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):
+        env.render()
+    env.reset(seed=1)
+    empty = env.render()
+    for _ in range(4):
+        env.step(int(np.flatnonzero(env.action_masks())[0]))
+    held = env.render()
+    assert empty.shape == held.shape == (540, 960, 3)
+    assert empty.dtype == np.uint8
+    colour = [np.ptp(image[74:410, 200:].astype(int), axis=2).max() for image in (empty, held)]
+    assert colour[0] < 20 < 100 < colour[1]  # grey cells at first, then those of a job
+
+
+def test_a_window_shows_every_step_and_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dagsim.envs.screen import Screen
+
+    shown = []
+    monkeypatch.setattr(Screen, "show", lambda self, image: shown.append(image.shape))
+    env = small(render_mode="human")
+    env.reset(seed=1)
+    env.step(int(np.flatnonzero(env.action_masks())[0]))
+    assert shown == [(540, 960, 3)]
+    env.close()
+
+
+def test_another_render_mode_is_refused() -> None:
+    with pytest.raises(ConfigError, match="render_mode must be one of"):
+        small(render_mode="film")

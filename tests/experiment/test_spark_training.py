@@ -36,10 +36,12 @@ def small(*settings: str) -> Config:
     return load_config(None, [*SMALL, *settings])
 
 
-def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(tmp_path: Path) -> None:
-    whole = RunFolder.create(tmp_path / "a", "train", small(), argv=[], label="ppo")
+@pytest.mark.parametrize("kind", ["ppo", "reinforce"])
+def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(kind: str, tmp_path: Path) -> None:
+    config = small(f"train.algorithm={{kind: {kind}, advantage: fluid, sequences: 1, replicas: 2}}")
+    whole = RunFolder.create(tmp_path / "a", "train", config, argv=[], label=kind)
     TrainingRun(whole).run()
-    stopped = RunFolder.create(tmp_path / "b", "train", small(), argv=[], label="ppo")
+    stopped = RunFolder.create(tmp_path / "b", "train", config, argv=[], label=kind)
 
     def stop(progress: object) -> None:
         if getattr(progress, "what", "") == "training":
@@ -76,10 +78,14 @@ def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytes
     assert evaluated.exit_code == 0, evaluated.output
 
 
-def test_workers_play_for_spark_too(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path, "train", small("train.iterations=1"), argv=[])
-    TrainingRun(folder, workers=2).run()
-    assert len(read_log(folder.path)) == 1
+def test_workers_change_nothing_on_spark_either(tmp_path: Path) -> None:
+    nets = []
+    for count in (1, 2):
+        config = small("train.iterations=1", "train.lockstep=1")
+        folder = RunFolder.create(tmp_path / str(count), "train", config, argv=[])
+        TrainingRun(folder, workers=count).run()
+        nets.append(torch.load(folder.path / "checkpoint.pt", weights_only=True)["learner"]["net"])
+    assert all(torch.equal(value, nets[1][name]) for name, value in nets[0].items())
 
 
 def test_limits_are_learned_and_kept_in_the_file(tmp_path: Path) -> None:

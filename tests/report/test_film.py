@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -10,18 +11,18 @@ from dagsim.errors import InputError
 from dagsim.report.film import film
 
 
-def test_a_film_uncovers_the_schedule_frame_by_frame(tmp_path: Path) -> None:
+def test_a_film_shows_the_use_of_the_gpus_up_to_each_frame(tmp_path: Path) -> None:
     schedule = simulate("heterogeneous", seed=1).schedule
     path = film(schedule, tmp_path / "run.gif", "fifo, seed 1", frames=6)
     with Image.open(path) as shown:
         assert getattr(shown, "n_frames", 1) == 6
-        coloured = []
+        blue = []
         for frame in range(6):
             shown.seek(frame)
-            pixels = shown.convert("HSV").getchannel("S").histogram()
-            coloured.append(sum(pixels[64:]))
-    assert coloured == sorted(coloured)
-    assert coloured[0] < coloured[-1]
+            strip = np.asarray(shown.convert("RGB").crop((200, 430, 960, 509)), int)
+            blue.append(np.flatnonzero((abs(strip - [0, 114, 178]).sum(axis=2) < 60).any(axis=0)).max())
+    assert blue == sorted(blue)
+    assert blue[-1] > 700 > 200 > blue[0]
 
 
 @pytest.mark.parametrize("name", ["run.avi", "run"])

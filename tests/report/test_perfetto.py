@@ -68,7 +68,7 @@ def test_the_events_keep_the_rules_of_the_format(seed: int) -> None:
     processes = {event["pid"] for event in events if event["name"] == "process_name"}
     slices = defaultdict(list)
     for event in events:
-        assert event["ph"] in "MXiC"
+        assert event["ph"] in "MXiCsf"
         assert event["pid"] in processes
         if event["ph"] == "M":
             assert isinstance(event["args"]["name"], str)
@@ -99,6 +99,35 @@ def test_every_run_is_a_slice_on_each_of_its_gpus(seed: int) -> None:
     took_time = runs.end_s > runs.start_s
     expected = dict(zip(runs.run[took_time].tolist(), np.maximum(np.ceil(runs.held[took_time]), 1), strict=True))
     assert slices == expected
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_an_arrow_follows_every_edge_from_inside_a_slice_to_the_start_of_one(seed: int) -> None:
+    schedule = simulate("heterogeneous-dag", seed=seed).schedule
+    events = list(trace_events(schedule))
+    starts, ends = ({e["id"]: e for e in events if e["ph"] == kind} for kind in "sf")
+    edges = sum(len(parents) for job in schedule.jobs for parents in job.parents)
+    assert edges == len(starts) == len(ends) > 20
+    slices = defaultdict(list)
+    for event in events:
+        if event["ph"] == "X" and event["cat"] == "run":
+            slices[event["pid"], event["tid"]].append(event)
+
+    def under(flow):
+        found = [s for s in slices[flow["pid"], flow["tid"]] if s["ts"] <= flow["ts"] <= s["ts"] + s["dur"]]
+        return {(s["args"]["job"], s["args"]["task"]) for s in found}
+
+    arrows = set()
+    for number, start in starts.items():
+        end = ends[number]
+        assert start["ts"] <= end["ts"]
+        assert end["bp"] == "e"
+        both = [(one, other) for one in under(start) for other in under(end) if one[0] == other[0]]
+        assert both
+        arrows.update((job, parent, child) for (job, parent), (_, child) in both)
+    for job in schedule.jobs:
+        for child, parents in enumerate(job.parents):
+            assert all((job.id, job.tasks[parent], job.tasks[child]) in arrows for parent in parents)
 
 
 def test_stops_are_instants_and_outages_slices() -> None:

@@ -21,8 +21,12 @@ from dagsim.traces.source import Source
 SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
 
 
+SUBMITTED = ("user", "account", "partition", "qos")
+
+
 def nameless(jobs: list[Job]) -> list[Job]:
-    return [replace(job, id="", tenant="", observed_nodes=()) for job in jobs]
+    unnamed = dict.fromkeys(("id", "tenant", *SUBMITTED), "")
+    return [replace(job, observed_nodes=(), **unnamed) for job in jobs]
 
 
 @pytest.mark.parametrize("file", ["sacct/jobs.txt", "sacct/jobs.json"])
@@ -31,7 +35,11 @@ def test_a_log_of_slurm_gives_the_same_jobs(tmp_path: Path, file: str) -> None:
     before, after = (list(open_trace(path).jobs()) for path in (SAMPLES / file, made))
     assert nameless(after) == nameless(before)
     assert [job.id for job in after] == [job.id for job in before]
-    assert len({job.tenant for job in after}) == len({job.tenant for job in before})
+    for kind in ("tenant", *SUBMITTED):
+        assert len({getattr(job, kind) for job in after}) == len({getattr(job, kind) for job in before})
+    assert not {getattr(job, kind) for job in after for kind in SUBMITTED} & {
+        getattr(job, kind) for job in before for kind in SUBMITTED if getattr(job, kind)
+    }
 
 
 def test_no_name_is_left(tmp_path: Path) -> None:

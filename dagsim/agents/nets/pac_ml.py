@@ -49,6 +49,8 @@ class Round(nn.Module):
 class PacMl(ScoreNet):
     """Embeds the graph of the job and the job among its fellows; then scores each way to partition it."""
 
+    observation = RampObservation
+
     def __init__(self, sizes: Sizes, ops: int, deps: int, settings: PacMlConfig) -> None:
         super().__init__()
         hidden, message, embedding, job = settings.hidden, settings.message, settings.embedding, settings.job

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from dagsim.errors import RunFolderError
 from dagsim.files import replaced
 
-__all__ = ["COLUMNS", "TrainingLog", "read_log"]
+__all__ = ["COLUMNS", "TrainingLog", "has_rows", "read_log"]
 
 COLUMNS = (
     "iteration",
@@ -38,7 +39,7 @@ class TrainingLog:
     def __init__(self, folder: Path, iterations: int = 0) -> None:
         """Go on after ``iterations`` rows; what stands behind them was not saved and is dropped."""
         self._path = folder / "progress.csv"
-        rows = read_log(folder)[:iterations] if iterations else []
+        rows = read_log(folder, iterations) if iterations else []
         with replaced(self._path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
             writer.writeheader()
@@ -60,8 +61,14 @@ class TrainingLog:
             self._events.close()
 
 
-def read_log(folder: Path) -> list[dict[str, float | None]]:
-    """The rows of ``progress.csv``; what a row has no value for is ``None``.
+def has_rows(folder: Path) -> bool:
+    """An iteration was logged."""
+    path = folder / "progress.csv"
+    return path.exists() and path.read_bytes().count(b"\n") > 1
+
+
+def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, float | None]]:
+    """The rows of ``progress.csv``, or the first ``iterations`` of them; what a row has no value for is ``None``.
 
     Raises:
         RunFolderError: It is missing or damaged.
@@ -69,7 +76,8 @@ def read_log(folder: Path) -> list[dict[str, float | None]]:
     path = folder / "progress.csv"
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            return [{name: float(row[name]) if row[name] else None for name in COLUMNS} for row in csv.DictReader(file)]
+            rows = islice(csv.DictReader(file), iterations)
+            return [{name: float(row[name]) if row[name] else None for name in COLUMNS} for row in rows]
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise RunFolderError(f"{path}: not the log of a training ({error})") from None
 

@@ -3,7 +3,8 @@
 results/20261120T193000Z-train-ppo-s1-3fa9c1/
 ├── config.yaml, manifest.json, status.json, command.txt    as in every run folder
 ├── progress.csv      one row per iteration
-├── checkpoint.pt     everything that `dagsim train --resume` needs
+├── checkpoint.pt     everything that `dagsim train --resume` needs, from before the first iteration on
+├── replay/           of d3qn, rainbow and sac: what they learn from, until the last iteration
 ├── best.pt           the agent that was best on validation: `dagsim eval --algo ppo --checkpoint best.pt`
 ├── report.csv        the agent and heuristics on the report seeds, which nothing else ever uses
 └── plots/
@@ -11,7 +12,7 @@ results/20261120T193000Z-train-ppo-s1-3fa9c1/
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dagsim.agents.archive import ReplayArchive
 from dagsim.agents.bounds import BoundsRecorder, ObservationBounds
 from dagsim.agents.checkpoint import Checkpoint, read_plain, write_plain
 from dagsim.agents.cloning import clone, imitation
@@ -37,7 +39,7 @@ from dagsim.envs.rewards import RewardConfig
 from dagsim.errors import RunFolderError
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.training.log import TrainingLog
+from dagsim.experiment.training.log import TrainingLog, has_rows
 from dagsim.experiment.training.reference import Runs, best_heuristic, merit_of, runs_of
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 
@@ -86,6 +88,8 @@ class TrainingRun:
         self._judged: ActorNet | None = None
         """The net that is validated: the learner's, or its average over iterations."""
         self._samples = self._seconds = 0.0
+        self._checkpoint = folder.path / "checkpoint.pt"
+        self._archive = ReplayArchive(folder.path / "replay")
         one_thread()
         assert not set(self.validation) & set(self.report_seeds)
         assert not (set(self.validation) | set(self.report_seeds)) & set(TRAIN)
@@ -110,64 +114,75 @@ class TrainingRun:
 
         Raises:
             KeyboardInterrupt: The user stopped it; the checkpoint holds the last whole iteration.
+            RunFolderError: Another process writes to the folder, or it cannot be written to.
         """
-        with ExitStack() as stack:
-            rollouts: Rollouts = InProcessRollouts(self._factory)
+        with self.folder.writing(), ExitStack() as stack:
+            rollouts: Rollouts = InProcessRollouts(self._factory, self.train.lockstep)
             if self.workers > 1:
-                rollouts = stack.enter_context(ProcessRollouts(self._factory, self.workers))
+                rollouts = stack.enter_context(ProcessRollouts(self._factory, self.workers, self.train.lockstep))
             state = self._resumed() if resume else None
             self._find_reference(state)
             context = self._context(rollouts, self.train)
             learner = self.train.algorithm.build(context)
             self._judged = learner.net if not self.train.ema_decay else deepcopy(learner.net)
-            if state is not None:
-                learner.load(state["learner"])
-                self._judged.load_state_dict(state["judged"] or learner.net.state_dict())
-            elif init is not None:
-                self._begin_with(learner, init)
-            elif self.train.cloned is not None:
-                self._imitate(self.train.cloned, learner, context)
             done = 0 if state is None else int(state["iteration"])
-            if state is None:
-                self._judged.load_state_dict(learner.net.state_dict())
+            if state is not None:
+                self._restore(learner, state)
+            else:
+                self._begin(learner, context, init)
+                self._save(learner, 0)
             log = TrainingLog(self.folder.path, done)
             stack.callback(log.close)
-            self.folder.mark("running")
             self._learn(learner, log, done)
+            self._archive.remove()
+
+    def _begin(self, learner: Learner, context: LearnerContext, init: Path | None) -> None:
+        assert self._judged is not None
+        if init is not None:
+            self._begin_with(learner, init)
+        elif self.train.cloned is not None:
+            self._imitate(self.train.cloned, learner, context)
+        self._judged.load_state_dict(learner.net.state_dict())
+
+    def _restore(self, learner: Learner, state: Mapping[str, Any]) -> None:
+        assert self._judged is not None
+        learner.load(state["learner"])
+        self._judged.load_state_dict(state["judged"] or learner.net.state_dict())
+        replay = getattr(learner, "replay", None)
+        if replay is not None and not self._ended(state["iteration"]):
+            self._archive.read(replay, state["replay"])
 
     def _learn(self, learner: Learner, log: TrainingLog, done: int) -> None:
         train = self.train
         if self._best is None:
             self._validate()
-        try:
-            for iteration in range(done, train.iterations):
-                progress = self._progress(iteration)
-                if progress >= 1:
-                    break
-                began = perf_counter()
-                metrics = learner.iterate(iteration, progress)
-                if self._judged is not None and self._judged is not learner.net:
-                    update_ema(self._judged, learner.net, train.ema_decay)
-                spent = perf_counter() - began
-                self._samples += metrics["samples"]
-                self._seconds += spent
-                row = {
-                    **metrics,
-                    "iteration": iteration + 1.0,
-                    "samples": self._samples,
-                    "seconds": self._seconds,
-                    "samples_per_s": metrics["samples"] / spent,
-                }
-                last = iteration + 1 == train.iterations or self._progress(iteration + 1) >= 1
-                if (iteration + 1) % train.validate_every == 0 or last:
-                    row["ratio"] = self._validate()
-                row["best_ratio"] = self._best or 1.0
-                log.add(row)
-                self._save(learner, iteration + 1)
-                self._tell(Progress("training", iteration + 1, train.iterations, row.get("ratio", self._best)))
-        except KeyboardInterrupt:
-            self.folder.mark("interrupted")
-            raise
+        for iteration in range(done, train.iterations):
+            if self._ended(iteration):
+                break
+            began = perf_counter()
+            metrics = learner.iterate(iteration, self._progress(iteration))
+            if self._judged is not None and self._judged is not learner.net:
+                update_ema(self._judged, learner.net, train.ema_decay)
+            spent = perf_counter() - began
+            self._samples += metrics["samples"]
+            self._seconds += spent
+            row = {
+                **metrics,
+                "iteration": iteration + 1.0,
+                "samples": self._samples,
+                "seconds": self._seconds,
+                "samples_per_s": metrics["samples"] / spent,
+            }
+            if (iteration + 1) % train.validate_every == 0 or self._ended(iteration + 1):
+                row["ratio"] = self._validate()
+            row["best_ratio"] = self._best or 1.0
+            log.add(row)
+            self._save(learner, iteration + 1)
+            self._tell(Progress("training", iteration + 1, train.iterations, row.get("ratio", self._best)))
+
+    def _ended(self, iteration: int) -> bool:
+        """There is no iteration of that number."""
+        return self._progress(iteration) >= 1
 
     def _progress(self, iteration: int) -> float:
         """From 0 to 1 over the training, by iterations or, where that is farther, by minutes."""
@@ -213,9 +228,11 @@ class TrainingRun:
 
     def _save(self, learner: Learner, iteration: int) -> None:
         assert self._judged is not None
+        replay = getattr(learner, "replay", None)
         state = {
             "iteration": iteration,
             "learner": learner.state(),
+            "replay": None if replay is None else replay.state(),
             "judged": None if self._judged is learner.net else self._judged.state_dict(),
             "reference": self.reference,
             "reference_jct_s": self._reference_jct_s,
@@ -225,17 +242,24 @@ class TrainingRun:
             "samples": self._samples,
             "seconds": self._seconds,
         }
-        write_plain(self.folder.path / "checkpoint.pt", state)
+        if replay is not None:
+            self._archive.write(replay)
+        write_plain(self._checkpoint, state)
+        if replay is not None:
+            self._archive.prune(replay)
 
-    def _resumed(self) -> dict[str, Any]:
-        state = read_plain(self.folder.path / "checkpoint.pt")
+    def _resumed(self) -> dict[str, Any] | None:
+        """The checkpoint; ``None`` if the training was stopped before the first, so that nothing is lost."""
+        if not self._checkpoint.exists() and not has_rows(self.folder.path):
+            return None
+        state = read_plain(self._checkpoint)
         try:
             self._best, self._best_weights = state["best"], state["best_weights"]
             self._samples, self._seconds = state["samples"], state["seconds"]
             assert state["learner"]["net"]
         except (KeyError, TypeError, AssertionError):
-            raise RunFolderError(f"{self.folder.path / 'checkpoint.pt'}: not the checkpoint of a training") from None
-        return {"judged": None, **state}
+            raise RunFolderError(f"{self._checkpoint}: not the checkpoint of a training") from None
+        return {"judged": None, "replay": None, **state}
 
     def _find_reference(self, state: dict[str, Any] | None) -> None:
         if state is not None:
@@ -285,7 +309,7 @@ class TrainingRun:
         if not count:
             return None
         train = replace(self.train, net=LinearConfig())
-        learner = train.algorithm.build(self._context(InProcessRollouts(self._factory), train))
+        learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
         if learner.net.settings != train.net:  # the algorithm brings a net of its own
             return None
         for iteration in range(count):

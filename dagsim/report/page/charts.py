@@ -10,13 +10,13 @@ import numpy as np
 from dagsim.metrics.columns import Floats, ScheduleColumns
 from dagsim.metrics.energy import watts
 from dagsim.metrics.jct import bounded_slowdown, jct, wait
+from dagsim.metrics.lanes import bars_of, lanes_of
 from dagsim.metrics.queues import jobs_running, jobs_waiting
 from dagsim.metrics.steps import Steps
 from dagsim.metrics.utilization import gpus_held, gpus_up, node_types
 from dagsim.model import Kind
 from dagsim.model.schedule import Schedule
 from dagsim.report.page.packing import Packer
-from dagsim.report.plots.lanes import bars_of, lanes_of
 
 __all__ = ["chart_of", "distributions"]
 

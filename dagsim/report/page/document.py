@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import dagsim
 from dagsim.errors import InputError
@@ -18,16 +20,19 @@ from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.report.page import sections
 from dagsim.report.page.charts import chart_of, distributions
 from dagsim.report.page.chosen import Chosen, choose
+from dagsim.report.page.graphs import graphs
 from dagsim.report.page.learning import learning
 from dagsim.report.page.markup import element, table
 from dagsim.report.page.packing import Packer
 from dagsim.report.page.training import is_training, progress, report_grid
 
-__all__ = ["page", "write_page"]
+__all__ = ["document", "page", "sealed", "static", "write_page"]
 
 _STYLES = ("uPlot.min.css", "page.css")
 _CURVES = '<p id="told" class="told" aria-live="polite"></p><div id="curves"></div>'
-_SCRIPTS = ("uPlot.iife.min.js", "gantt.js", "page.js")
+_SCRIPTS = ("uPlot.iife.min.js", "gantt.js", "dag.js", "page.js")
+_MOST_TASKS = 60_000
+"""So many tasks of jobs with graphs are on a page, those of all runs together."""
 
 
 def write_page(folders: Sequence[RunFolder], path: Path) -> Path:
@@ -46,15 +51,17 @@ def write_page(folders: Sequence[RunFolder], path: Path) -> Path:
     return path
 
 
-def page(folders: Sequence[RunFolder]) -> str:
+def page(folders: Sequence[RunFolder], *, live: Sequence[str] = ()) -> str:
     """The report of the runs as HTML; equal folders give equal text.
+
+    ``live`` are the ids of the runs with the server that shows the page, which it then asks for what is new.
 
     Raises:
         InputError: No run is finished.
         RunFolderError: A run cannot be read.
     """
     if any(is_training(folder.path) for folder in folders):
-        return _of_trainings(folders)
+        return _of_trainings(folders, live)
     chosen = choose(folders)
     packer, charts = Packer(), []
     tables: list[str] = []
@@ -62,16 +69,17 @@ def page(folders: Sequence[RunFolder]) -> str:
     for run in chosen.drawn:
         schedule = run.folder.schedule(run.number)
         made = made_of[run.line.policy] = columns(schedule)
-        charts.append({"name": run.name, **chart_of(made, schedule, packer)})
+        shapes = graphs(made, schedule, packer, _MOST_TASKS // len(chosen.drawn))
+        charts.append({"name": run.name, **chart_of(made, schedule, packer), "graphs": shapes})
         tables.append(
             _run_section(len(tables), run.name, sections.run_tables(made, run.folder.config.workload.measure))
         )
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
-    return _document(title, _body(title, chosen, folders, "".join(tables)), data)
+    return document(title, _body(title, chosen, folders, "".join(tables), charts), data, live=live)
 
 
-def _of_trainings(folders: Sequence[RunFolder]) -> str:
+def _of_trainings(folders: Sequence[RunFolder], live: Sequence[str]) -> str:
     """The report of trainings: their curves beside each other."""
     if not all(is_training(folder.path) for folder in folders):
         raise InputError("report: trainings and other runs need pages of their own")
@@ -81,41 +89,48 @@ def _of_trainings(folders: Sequence[RunFolder]) -> str:
     first, *rest = progress(logs)
     grids = [report_grid(folder.path.name, folder.path / "report.csv") for folder in folders]
     tables = "".join(table(grid) for grid in grids if grid is not None)
+    title = "Trainings: dagsim report"
     body = "".join(
         [
-            f"<header>{element('h1', 'Trainings: dagsim report')}{element('p', first, class_='verdict')}",
-            *(element("p", line) for line in rest),
-            f"</header><main>{_section('Learning curves', _CURVES)}",
-            _section("Report", tables) if tables else "",
-            _section("Settings", sections.configurations(folders)),
-            _section("How to repeat it", sections.repeat(folders)),
+            _header(title, first, rest),
+            f"<main>{_section('Learning curves', _CURVES)}",
+            _part("Report", tables),
+            _part("Settings", sections.configurations(folders)),
+            _part("How to repeat it", sections.repeat(folders)),
             f"</main>{_footer()}",
         ]
     )
-    return _document("Trainings: dagsim report", body, packer.packed({"learning": charts}))
+    return document(title, body, packer.packed({"learning": charts}), live=live)
 
 
-def _body(title: str, chosen: Chosen, folders: Sequence[RunFolder], tables: str) -> str:
+def _body(
+    title: str, chosen: Chosen, folders: Sequence[RunFolder], tables: str, charts: Sequence[Mapping[str, Any]]
+) -> str:
     first, *rest = sections.verdict(chosen)
-    verdict = element("p", first, class_="verdict") + "".join(element("p", line) for line in rest)
-    real = sections.observed(chosen)
     names = "".join(element("option", run.name, value=str(place)) for place, run in enumerate(chosen.drawn))
     drawn = ", ".join(dict.fromkeys(f"seed {run.line.seed}" for run in chosen.drawn))
     of_drawn = element("p", f"Jobs of the runs drawn ({drawn}).", class_="note")
     return "".join(
         [
-            f"<header>{element('h1', title)}{verdict}</header><main>",
-            _section("Results", sections.results(chosen)),
-            _section("Settings and warnings", sections.settings(chosen, folders)),
-            _section("Observed and simulated", real) if real else "",
+            _header(title, first, rest),
+            f"<main>{_part('Results', sections.results(chosen))}",
+            _part("Settings and warnings", sections.settings(chosen, folders)),
+            _part("Observed and simulated", sections.observed(chosen)),
             f'<div class="bar"><label>Run <select id="run">{names}</select></label></div>',
-            _static("charts.html"),
+            static("charts.html"),
+            static("dag.html") if any(chart["graphs"] for chart in charts) else "",
             _section("Distributions", of_drawn + '<div id="distributions"></div>'),
-            f"<section><h2>Jobs</h2>{tables}</section>",
-            _section("How to repeat it", sections.repeat(folders)),
+            _part("Jobs", tables),
+            _part("How to repeat it", sections.repeat(folders)),
             f"</main>{_footer()}",
         ]
     )
+
+
+def _header(title: str, first: str, rest: Sequence[str]) -> str:
+    """The title and the answer, which a live page renews."""
+    answer = element("p", first, class_="verdict") + "".join(element("p", line) for line in rest)
+    return f'<header>{element("h1", title)}<div data-part="answer">{answer}</div></header>'
 
 
 def _footer() -> str:
@@ -126,15 +141,32 @@ def _section(title: str, content: str) -> str:
     return f"<section>{element('h2', title)}{content}</section>"
 
 
+def _part(title: str, content: str) -> str:
+    """A section of text and tables, which a live page renews; hidden where there is nothing in it."""
+    hidden = "" if content else " hidden"
+    return f'<section data-part="{escape(title)}"{hidden}>{element("h2", title)}{content}</section>'
+
+
 def _run_section(place: int, name: str, content: str) -> str:
     return f'<div class="of-run" data-run="{place}">{element("h3", name)}{content}</div>'
 
 
-def _document(title: str, body: str, data: str) -> str:
-    style, scripts = "\n".join(map(_static, _STYLES)), [_static(name) for name in _SCRIPTS]
+def document(title: str, body: str, data: str, *, live: Sequence[str] = (), waiting: bool = False) -> str:
+    """A whole page around ``body``; ``data`` is what its charts are drawn from, nothing where it is ``waiting``."""
+    known = {"data_runs": json.dumps(list(live))} | ({"data_waiting": "1"} if waiting else {})
+    more = element("p", "", id="live", class_="live", aria_live="polite", **known)
+    links = f'<nav><a href="/">All runs</a>{more}</nav>' if live else ""
+    scripts = ("live.js",) if waiting else (*_SCRIPTS, "live.js") if live else _SCRIPTS
+    packed = f'<script type="application/octet-stream" id="data">{data}</script>'
+    return sealed(title, links + body + packed, _STYLES, scripts, connects=bool(live))
+
+
+def sealed(title: str, body: str, styles: Sequence[str], scripts: Sequence[str], *, connects: bool) -> str:
+    """A page with styles and scripts of its own, which may load nothing else; it ``connects`` to its server at most."""
+    style, texts = "\n".join(map(static, styles)), [static(name) for name in scripts]
     allowed = (
         "default-src 'none'; base-uri 'none'; form-action 'none'; "
-        f"style-src {_hash(style)}; script-src {' '.join(map(_hash, scripts))}"
+        f"style-src {_hash(style)}; script-src {' '.join(map(_hash, texts))}" + ("; connect-src 'self'" * connects)
     )
     return "".join(
         [
@@ -143,14 +175,14 @@ def _document(title: str, body: str, data: str) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="color-scheme" content="light dark">',
             f"{element('title', title)}<style>{style}</style></head><body>{body}",
-            f'<script type="application/octet-stream" id="data">{data}</script>',
-            *(f"<script>{script}</script>" for script in scripts),
+            *(f"<script>{text}</script>" for text in texts),
             "</body></html>\n",
         ]
     )
 
 
-def _static(name: str) -> str:
+def static(name: str) -> str:
+    """A file that pages are made of."""
     return files("dagsim.report.page").joinpath("static", name).read_text(encoding="utf-8").strip("\n")
 
 

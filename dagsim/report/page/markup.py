@@ -11,8 +11,8 @@ __all__ = ["details", "element", "notes", "table"]
 
 
 def element(tag: str, text: str, **attributes: str) -> str:
-    """An element with escaped text; ``class_`` stands for ``class``."""
-    told = "".join(f' {name.rstrip("_")}="{escape(value)}"' for name, value in attributes.items())
+    """An element with escaped text; ``class_`` stands for ``class``, ``aria_live`` for ``aria-live``."""
+    told = "".join(f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"' for name, value in attributes.items())
     return f"<{tag}{told}>{escape(text)}</{tag}>"
 
 

@@ -24,12 +24,16 @@ class Packer:
 
     def __init__(self) -> None:
         self._arrays: list[tuple[str, bytes, int]] = []
+        self._places: dict[tuple[str, bytes], int] = {}
 
     def add(self, values: Any, dtype: str) -> int:
-        """Keep an array as f8, f4, i4 or u1; returns its number."""
+        """Keep an array as f8, f4, i4 or u1, equal ones once; returns its number."""
         array = np.asarray(values, f"<{dtype}")
-        self._arrays.append((_TYPES[dtype], array.tobytes(), len(array)))
-        return len(self._arrays) - 1
+        data = array.tobytes()
+        place = self._places.setdefault((dtype, data), len(self._arrays))
+        if place == len(self._arrays):
+            self._arrays.append((_TYPES[dtype], data, len(array)))
+        return place
 
     def packed(self, facts: dict[str, Any]) -> str:
         """Everything as base64 of gzip; equal facts and arrays give equal text."""

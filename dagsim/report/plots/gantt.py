@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import colorsys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dagsim.metrics.columns import Floats, ScheduleColumns, Source, columns
+from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns
+from dagsim.metrics.lanes import Bars, Lanes, bars_of, lanes_of
 from dagsim.model import Kind
-from dagsim.report.plots.lanes import Bars, Lanes, bars_of, lanes_of
+from dagsim.pictures.palette import job_colour
 from dagsim.report.plots.shading import shaded_nodes
-from dagsim.report.plots.style import COLOURS, GREY, INK, LINE, Unit, dress, figure, headline, nothing, unit_of
+from dagsim.report.plots.style import GREY, INK, LINE, Unit, dress, figure, headline, nothing, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +73,7 @@ def _draw_bars(axes: Axes, made: ScheduleColumns, bars: Bars, unit: Unit) -> Non
     start, end = runs.start_s[bars.run] / unit.seconds, runs.end_s[bars.run] / unit.seconds
     pad = 0.06 * np.minimum(bars.bottom - bars.top, 1.0)
     top, bottom = bars.top + pad, bars.bottom - pad
-    colours = np.array(_job_colours())[runs.job[bars.run] % len(_job_colours())]
+    colours = _colours(runs.job[bars.run])
     edge = 0.5 if len(bars.run) < 3000 else 0.0
     axes.add_collection(
         PolyCollection(_boxes(start, end, top, bottom), facecolors=colours, edgecolors="white", linewidths=edge)
@@ -136,7 +136,7 @@ def _draw_labels(axes: Axes, made: ScheduleColumns, bars: Bars, unit: Unit, inch
         room = (end - start) * points_per_unit > 4.2 * len(name) + 4 and bars.bottom[bar] - bars.top[bar] > 0.7
         if room and entry not in labelled and len(labelled) < _MOST_LABELS:
             labelled.add(entry)
-            colour = _job_colours()[int(made.runs.job[entry]) % len(_job_colours())]
+            colour = job_colour(int(made.runs.job[entry]))
             axes.text(
                 (start + end) / 2,
                 (bars.top[bar] + bars.bottom[bar]) / 2,
@@ -172,15 +172,10 @@ def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Any:
     )
 
 
-def _job_colours() -> list[tuple[float, float, float]]:
-    """Each hue of the palette as it is, then lighter, then darker: neighbouring jobs differ in hue."""
-    hues = [tuple(int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)) for colour in COLOURS]
-    made = []
-    for factor in (1.0, 1.35, 0.7):
-        for red, green, blue in hues:
-            hue, light, colour = colorsys.rgb_to_hls(red, green, blue)
-            made.append(colorsys.hls_to_rgb(hue, min(light * factor, 0.82), colour))
-    return made
+def _colours(jobs: Ints) -> np.ndarray:
+    """(n, 3): the colour of each job."""
+    numbers, place = np.unique(jobs, return_inverse=True)
+    return np.array([job_colour(number) for number in numbers.tolist()])[place]
 
 
 def _readable_on(colour: tuple[float, float, float]) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from dagsim.pictures.palette import BLUE, COLOURS, GREEN, ORANGE
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -33,9 +35,6 @@ __all__ = [
     "whole_numbers",
 ]
 
-# Okabe & Ito's palette ("Color universal design", 2008) without its yellow, which is too pale for lines.
-BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#56B4E9", "#D55E00", "#CC79A7"
-COLOURS = (BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE)
 INK, GREY, LINE, FAINT = "#222222", "#6b6b6b", "#bdbdbd", "#e9e9e9"
 
 SHORTEST_S = 1e-3

@@ -15,7 +15,7 @@ line after its ``yield``. Nothing else happens during an answer, and time stands
 - ``ready``: tasks with waiting instances, in the order they became ready. A task comes when its last parent is done or
   its job arrives, and when instances were preempted or failed; it goes when its last waiting instance starts.
 - ``jobs``: jobs in the system by number, from their arrival (where asked for, their admission) until their last task is
-  done. ``applicants``: those that wait for ``Admit`` or ``Reject``.
+  done, or ``Kill`` ends it. ``applicants``: those that wait for ``Admit`` or ``Reject``.
 - ``running``: runs under way by id, in the order they started.
 - ``machines``: what is free where (``ClusterState``). ``fits``, ``fit``: room for a task now.
 - ``pending``: false if nothing will ever happen any more unless the policy acts; an empty answer then raises
@@ -23,6 +23,8 @@ line after its ``yield``. Nothing else happens during an answer, and time stands
 - ``expected_free``: when GPUs are expected to be free, by estimates (``ExpectedFree``).
 - ``queue``, ``typed_queue``, ``index``, ``follow``: indexes that the kernel keeps up to date, see below.
 - ``stream``: random numbers that are the same in every simulation with the same seed.
+- ``queues``: accounts, partitions and limits as configured (``QueueTree``). ``claimed_s(task)``: the time limit that a
+  user asked for.
 - ``fork``: a simulation of what is known now, to try decisions in.
 
 **TaskState**, a task of a job in the system, and what ``Start`` takes.

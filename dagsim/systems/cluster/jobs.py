@@ -56,6 +56,18 @@ class JobStream:
         self._jobs = chain([next(jobs)], jobs)
         return Outages(self._trace.downtimes())
 
+    def has(self, tasks: int) -> bool:
+        """True if at least so many tasks come; makes no more jobs than it takes to know."""
+        jobs, made, count = iter(self._jobs), [], 0
+        for job in jobs:
+            made.append(job)
+            count += len(job.graph.tasks)
+            if count >= tasks:
+                break
+        if not isinstance(self._jobs, list | tuple):
+            self._jobs = chain(made, jobs)
+        return count >= tasks
+
     @property
     def load(self) -> Load:
         """The load of the jobs that came; of a list, that of all of it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from math import inf
 from sys import float_info
 from types import GeneratorType
@@ -25,9 +26,11 @@ from dagsim.model import (
     Decision,
     Job,
     JobFacts,
+    Kill,
     Kind,
     Migrate,
     Preempt,
+    QueueTree,
     Reject,
     RejectReason,
     Start,
@@ -37,7 +40,7 @@ from dagsim.model.schedule import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.fork import forked
-from dagsim.systems.cluster.legality import Allotted, applicant, moved, started, stopped, wake_up
+from dagsim.systems.cluster.legality import Allotted, applicant, moved, resident, started, stopped, wake_up
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess
 from dagsim.systems.cluster.models.preemption import Preemption
@@ -62,6 +65,8 @@ _PREEMPTED, _FAILED, _COMPLETED = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kin
 _DOWN, _UP = int(Kind.DOWN), int(Kind.UP)
 _ITERABLE = frozenset((GeneratorType, list, tuple))
 """The usual answers of policies; of others it is asked whether they can be iterated over."""
+_NOTHING = ()
+"""The usual answer of a policy that waits: Python has but one empty tuple."""
 
 
 class Preempted:
@@ -80,8 +85,8 @@ class ClusterKernel:
 
     ``jobs`` must come in order of arrival and is read lazily: only the next job and those in the system are in memory.
     ``runtime`` turns work into seconds, ``setup``, ``network``, ``preemption`` and ``disturbances`` default to none of
-    it, ``estimates`` to the truth. ``admission=True`` makes every arrival wait for ``Admit`` or ``Reject``. The same
-    arguments and ``seed`` give the same log, byte for byte.
+    it, ``estimates`` to the truth. ``admission=True`` makes every arrival wait for ``Admit`` or ``Reject``. ``queues``
+    are for policies to read. The same arguments and ``seed`` give the same log, byte for byte.
     """
 
     def __init__(
@@ -97,8 +102,10 @@ class ClusterKernel:
         estimates: Estimates | None = None,
         observers: Sequence[Observer] = (),
         admission: bool = False,
+        queues: QueueTree | None = None,
         seed: int = 0,
     ) -> None:
+        self.queues = queues
         self.schedule = Schedule(cluster, seed=seed)
         self.machines = ClusterState(cluster)
         self.frontier = Frontier()
@@ -177,6 +184,8 @@ class ClusterKernel:
                 while answered:
                     answered = False
                     decided = yield view
+                    if decided is _NOTHING:
+                        break
                     for decision in decided if type(decided) in _ITERABLE else decisions_of(decided, self.now):  # type: ignore[union-attr]
                         if type(decision) is Start:
                             start(decision.task, decision.placement)
@@ -215,6 +224,13 @@ class ClusterKernel:
         it goes by what a policy may know: tasks take what is estimated, nobody arrives any more and nothing fails.
         """
         return forked(self, known)
+
+    def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
+        """What the runtime model makes of the user's claim of an instance's work, by type; ``None`` without a claim."""
+        claimed = task.task.estimate
+        if claimed is None or not 0 <= claimed < inf:
+            return None
+        return self._runtime.seconds(replace(task.task, work=claimed), self.machines.types)
 
     def lasting(self) -> list[bool]:
         """Per node: it is up, or all that have taken it down will bring it back."""
@@ -299,6 +315,7 @@ class ClusterKernel:
                 gpu_s,
                 gpus_most,
                 graph.names,
+                parents,
             )
         )
         schedule.log.pack()
@@ -335,11 +352,14 @@ class ClusterKernel:
             self._admit(applicant(self, decision.job))
         elif isinstance(decision, Reject):
             self._reject(applicant(self, decision.job))
+        elif isinstance(decision, Kill):
+            self._kill(resident(self, decision.job), RejectReason(decision.reason))
         elif isinstance(decision, Start):
             self._start(decision.task, decision.placement)
         else:
             raise IllegalDecision(
-                f"at {self.now:g} s: {decision!r} is no decision; yield Start, Preempt, Migrate, Admit, Reject or Wait"
+                f"at {self.now:g} s: {decision!r} is no decision; yield Start, Preempt, Migrate, Admit, Reject, Kill "
+                "or Wait"
             )
         return True
 
@@ -347,15 +367,15 @@ class ClusterKernel:
         """Start it if that is legal: most starts, independent instances on one node, are seen to be so right here."""
         try:
             ((node, instances, gpu),) = placement
-            legal = task in self.frontier.ready and type(node) is int and type(instances) is int and node >= 0
+            legal = type(node) is int is type(instances) and gpu is None and task in self.frontier.ready
             if legal:
                 demand: DemandClass = task.demand
                 machine = self.machines.list[node]
                 room = machine.idle // demand.whole if demand.plain and machine.up else machine.room(demand)
                 legal = (
-                    0 < instances <= task.waiting
+                    machine.index == node  # a negative number would count from the end
+                    and 0 < instances <= task.waiting
                     and instances <= room
-                    and gpu is None
                     and machine.type in demand.types
                     and not demand.gang
                 )
@@ -431,6 +451,21 @@ class ClusterKernel:
     def _reject(self, active: JobState) -> None:
         del self.applicants[active.number]
         self._record((_REJECTED, self.now, active.number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
+
+    def _kill(self, active: JobState, reason: RejectReason) -> None:
+        """End all that is left of a job. O(running + ready)."""
+        number = active.number
+        for run in [run for run in self.running.values() if run.task.job is active]:
+            run.callbacks = []
+            if run.process is not None and run.process.is_alive:
+                run.process.interrupt(Preempted())
+            self._release(run, _PREEMPTED)
+        for task in [task for task in self.frontier.ready if task.job is active]:
+            task.waiting = 0  # indexes drop what does not wait
+            del self.frontier.ready[task]
+        del self.frontier.jobs[number]
+        self._changed = True
+        self._record((_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(reason)))
 
     # The life of a run.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
     from dagsim.systems.cluster.run import Run
 
-__all__ = ["Allotted", "applicant", "moved", "started", "stopped", "wake_up"]
+__all__ = ["Allotted", "applicant", "moved", "resident", "started", "stopped", "wake_up"]
 
 
 class Allotted(NamedTuple):
@@ -102,6 +102,21 @@ def applicant(kernel: ClusterKernel, number: object) -> JobState:
     active = None if place is None else kernel.applicants.get(place)
     if active is None:
         _refuse(kernel.now, f"job {number!r} does not wait to be admitted; take a key of view.applicants")
+    return active
+
+
+def resident(kernel: ClusterKernel, number: object) -> JobState:
+    """The job that a ``Kill`` is about.
+
+    Raises:
+        IllegalDecision: It is not in the system, or one of its runs has started in this instant.
+    """
+    place = _whole(number)
+    active = None if place is None else kernel.frontier.jobs.get(place)
+    if active is None:
+        _refuse(kernel.now, f"job {number!r} is not in the system, so it cannot be killed; take a key of view.jobs")
+    if any(run.task.job is active and run.started_s == kernel.now for run in kernel.running.values()):
+        _refuse(kernel.now, f"job {number!r} has started in this instant, so it cannot be killed yet")
     return active
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dagsim.model import Cluster, Demand, GpuType, Node, Placement, Share
 from dagsim.model.gpu import canonical
 from dagsim.model.record import RejectReason
-from dagsim.systems.cluster.free_index import FreeIndex
+from dagsim.systems.cluster.free_index import ALL, EnoughIndex, FreeIndex, ShareIndex, machine_numbers
 
 __all__ = ["ClusterState", "DemandClass", "NodeState"]
 
@@ -19,7 +19,7 @@ NAMED_GPUS = 62
 
 _MOST = 1e15
 """Cores or GB; whatever is more is as much, so that its millionths are a number."""
-_LOOK_BACK = 256
+_LOOK_BACK = 8
 """How many releases a demand class that did not fit looks back at, before it searches all machines again."""
 
 
@@ -147,7 +147,21 @@ class NodeState:
 class ClusterState:
     """All machines of a cluster, the indexes over them, and the demand classes compiled against them."""
 
-    __slots__ = ("_alone", "by_cpus", "by_gpus", "classes", "list", "recent", "released", "shared", "types")
+    __slots__ = (
+        "_alone",
+        "_enough_cpus",
+        "_enough_memory",
+        "_idle",
+        "by_cpus",
+        "by_gpus",
+        "by_share",
+        "classes",
+        "list",
+        "recent",
+        "released",
+        "shared",
+        "types",
+    )
 
     def __init__(self, cluster: Cluster) -> None:
         self.types: tuple[GpuType | None, ...] = cluster.gpu_types
@@ -157,6 +171,11 @@ class ClusterState:
         """Per type, machines by wholly idle GPUs."""
         self.shared = [0] * len(self.types)
         """Per type, the bit set of machines with a partly used GPU."""
+        self.by_share = [ShareIndex() for _ in self.types]
+        """Per type, those machines by what their partly used GPUs have free."""
+        self._enough_cpus, self._enough_memory = EnoughIndex("cpus"), EnoughIndex("memory")
+        self._idle = [0] * len(self.types)
+        """Per type, wholly idle GPUs of machines that are up."""
         self.by_cpus: list[FreeIndex] | None = None
         """Per type, machines by whole free CPU cores (up to a limit); kept only once a CPU-only task has been seen."""
         self.released = 0
@@ -168,6 +187,7 @@ class ClusterState:
         for machine in self.list:
             machine.levels = self.by_gpus[machine.type]
             machine.levels.add(machine.bit, machine.idle)
+            self._idle[machine.type] += machine.idle
 
     def compile(self, demand: Demand, gang: int) -> DemandClass:
         """The class of ``demand``; ``gang`` instances that start together, or 0."""
@@ -200,12 +220,7 @@ class ClusterState:
     def fits_on(self, demand: DemandClass, type_: int) -> bool:
         """True if one instance (or the whole gang) could start now on machines of ``type_``."""
         if demand.gang:
-            needed = demand.gang
-            for index in self.candidates(demand, type_):
-                needed -= self.list[index].room(demand)
-                if needed <= 0:
-                    return True
-            return False
+            return self._fits_gang(demand, type_)
         if demand.plain:
             return self.by_gpus[type_].used >> demand.whole != 0
         return self.best(demand, type_) >= 0
@@ -219,25 +234,24 @@ class ClusterState:
                 return -1
             bits = levels.sets[(used & -used).bit_length() - 1]
             return (bits & -bits).bit_length() - 1
-        machines = self.list
         if demand.share:
             return self._best_share(demand, type_)
-        for index in self.candidates(demand, type_):
-            if machines[index].room(demand):
-                return index
-        return -1
+        return next((machine.index for machine in self.with_room(demand, type_)), -1)
+
+    def with_room(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[NodeState]:
+        """Machines of ``type_`` with room for one instance, least (or most) free first. Machines that lack CPUs or
+        memory are passed over together."""
+        machines = self.list
+        for index in self._candidates(demand, type_, most_free_first, self._enough(demand)):
+            machine = machines[index]
+            if machine.room(demand):
+                yield machine
 
     def candidates(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[int]:
         """Machines of ``type_`` that may have room, least (or most) free first: GPUs by whole idle ones (machines with
         a partly used GPU ahead of all for a fractional demand), CPU-only demands by free cores. CPUs and memory are not
         checked: ask ``NodeState.room``."""
-        if demand.whole:
-            levels, least = self.by_gpus[type_], demand.whole
-        elif demand.share:
-            return self._share_candidates(type_, most_free_first)
-        else:
-            levels, least = self._cpu_levels()[type_], _cores(demand.cpus)
-        return levels.from_most(least) if most_free_first else levels.from_least(least)
+        return self._candidates(demand, type_, most_free_first, ALL)
 
     def fit(self, demand: DemandClass, type_: int, waiting: int) -> Placement | None:
         """A placement on ``type_`` by best fit: one machine with as many of ``waiting`` instances as it has room for; a
@@ -284,7 +298,7 @@ class ClusterState:
                 mask |= 1 << index
         if demand.cpus or demand.memory:
             self._set_cpus(machine, machine.cpus - demand.cpus * count)
-            machine.memory -= demand.memory * count
+            self._set_memory(machine, machine.memory - demand.memory * count)
         return mask, on
 
     def give(self, machine: NodeState, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> None:
@@ -300,13 +314,16 @@ class ClusterState:
                 self._give_share(machine, demand.share, index)
         if demand.cpus or demand.memory:
             self._set_cpus(machine, machine.cpus + demand.cpus * count)
-            machine.memory += demand.memory * count
+            self._set_memory(machine, machine.memory + demand.memory * count)
 
     def take_down(self, machine: NodeState) -> None:
         """Take a machine out of every index; what runs on it must be ended by the caller."""
         bit = 1 << machine.index
         self.by_gpus[machine.type].remove(bit, machine.idle)
+        self._idle[machine.type] -= machine.idle
         self.shared[machine.type] &= ~bit
+        for free in set(machine.shares.values()):
+            self.by_share[machine.type].remove(bit, free)
         if self.by_cpus is not None:
             self.by_cpus[machine.type].remove(bit, _cores(machine.cpus))
         machine.up = False
@@ -317,14 +334,17 @@ class ClusterState:
         machine.up = True
         self._release(machine)
         self.by_gpus[machine.type].add(bit, machine.idle)
+        self._idle[machine.type] += machine.idle
         if machine.shares:
             self.shared[machine.type] |= bit
+        for free in set(machine.shares.values()):
+            self.by_share[machine.type].add(bit, free)
         if self.by_cpus is not None:
             self.by_cpus[machine.type].add(bit, _cores(machine.cpus))
 
     def idle_gpus(self, type_: int) -> int:
         """Wholly idle GPUs of one type, over all machines that are up."""
-        return sum(level * bits.bit_count() for level, bits in self.by_gpus[type_].sets.items())
+        return self._idle[type_]
 
     def copy(self) -> ClusterState:
         """An equal set of machines that changes on its own."""
@@ -335,6 +355,9 @@ class ClusterState:
         for machine in twin.list:
             machine.levels = twin.by_gpus[machine.type]
         twin.shared = list(self.shared)
+        twin.by_share = [partly.copy() for partly in self.by_share]
+        twin._enough_cpus, twin._enough_memory = self._enough_cpus.copy(), self._enough_memory.copy()
+        twin._idle = list(self._idle)
         twin.by_cpus = None if self.by_cpus is None else [levels.copy() for levels in self.by_cpus]
         twin.released, twin.recent = 0, []
         twin.classes = {}
@@ -362,6 +385,10 @@ class ClusterState:
             known.rejected = RejectReason.NO_SUCH_GPU
         elif not any(self.capacity(known, index) >= max(gang, 1) for index in types):
             known.rejected = RejectReason.TOO_LARGE
+        else:
+            for index, amount in ((self._enough_cpus, known.cpus), (self._enough_memory, known.memory)):
+                if amount:
+                    index.ask(amount, self.list)
         return known
 
     def capacity(self, demand: DemandClass, type_: int) -> int:
@@ -369,16 +396,44 @@ class ClusterState:
         empty = (NodeState(machine.index, machine.node, type_) for machine in self.list if machine.type == type_)
         return sum(machine.room(demand) for machine in empty)
 
+    def _enough(self, demand: DemandClass) -> int:
+        """The bit set of machines with the CPUs and memory that one instance asks for, and perhaps further ones."""
+        enough = self._enough_cpus.having(demand.cpus) if demand.cpus else ALL
+        return enough & self._enough_memory.having(demand.memory) if demand.memory else enough
+
+    def _candidates(self, demand: DemandClass, type_: int, most_free_first: bool, among: int) -> Iterator[int]:
+        if demand.whole:
+            levels, least = self.by_gpus[type_], demand.whole
+        elif demand.share:
+            return self._share_candidates(type_, most_free_first, among)
+        else:
+            levels, least = self._cpu_levels()[type_], _cores(demand.cpus)
+        return levels.from_most(least, among) if most_free_first else levels.from_least(least, among)
+
+    def _fits_gang(self, demand: DemandClass, type_: int) -> bool:
+        needed = demand.gang
+        if demand.whole:
+            levels, whole = self.by_gpus[type_], demand.whole
+            if sum(level // whole * levels.sets[level].bit_count() for level in levels.levels(whole)) < needed:
+                return False
+            if not (demand.cpus or demand.memory):
+                return True
+        for machine in self.with_room(demand, type_):
+            needed -= machine.room(demand)
+            if needed <= 0:
+                return True
+        return False
+
     def _fit_gang(self, demand: DemandClass, type_: int) -> Placement | None:
-        machines = self.list
+        if demand.whole and not (demand.cpus or demand.memory):
+            return self._fit_whole_gang(demand, type_)
         whole = demand.whole * demand.gang
         roomy: list[tuple[int, int]] = []
-        for index in self.candidates(demand, type_):
-            room = machines[index].room(demand)
-            if room >= demand.gang and machines[index].idle >= whole:
-                return (Share(index, demand.gang),)
-            if room:
-                roomy.append((-room, index))
+        for machine in self.with_room(demand, type_):
+            room = machine.room(demand)
+            if room >= demand.gang and machine.idle >= whole:
+                return (Share(machine.index, demand.gang),)
+            roomy.append((-room, machine.index))
         roomy.sort()
         needed, shares = demand.gang, []
         for room, index in roomy:
@@ -388,35 +443,52 @@ class ClusterState:
                 return tuple(shares)
         return None
 
+    def _fit_whole_gang(self, demand: DemandClass, type_: int) -> Placement | None:
+        """Of a gang that asks for whole GPUs only: machines are taken by their level, without a look at any."""
+        levels, whole, needed = self.by_gpus[type_], demand.whole, demand.gang
+        alone = next(levels.from_least(whole * needed), None)
+        if alone is not None:
+            return (Share(alone, needed),)
+        by_room: dict[int, int] = {}
+        for level in levels.levels(whole):
+            by_room[level // whole] = by_room.get(level // whole, 0) | levels.sets[level]
+        shares = []
+        for room in sorted(by_room, reverse=True):
+            for index in machine_numbers(by_room[room]):
+                shares.append(Share(index, min(needed, room)))
+                needed -= shares[-1].instances
+                if not needed:
+                    return tuple(shares)
+        return None
+
     def _best_share(self, demand: DemandClass, type_: int) -> int:
         """The machine whose partly used GPU would be left with the least, else the first with an idle GPU, or -1."""
-        best, least = -1, MICRO + 1
-        for index in self._share_candidates(type_, False):
-            machine = self.list[index]
-            if best >= 0 and not machine.shares:
-                break
-            if machine.room(demand):
-                free = min((free for free in machine.shares.values() if free >= demand.share), default=MICRO)
-                if free < least:
-                    best, least = index, free
-        return best
+        among = self._enough(demand)
+        partly = self.shared[type_] & among
+        machines = self.list
+        if partly:
+            for index in self.by_share[type_].tightest(demand.share, partly):
+                if machines[index].room(demand):
+                    return index
+        for index in self._with_idle_gpu(type_, among):
+            if machines[index].room(demand):
+                return index
+        return -1
 
-    def _share_candidates(self, type_: int, most_free_first: bool) -> Iterator[int]:
-        bits = partly = self.shared[type_]
-        while bits and not most_free_first:
-            bit = bits & -bits
-            yield bit.bit_length() - 1
-            bits ^= bit
-        levels = self.by_gpus[type_]
-        for index in levels.from_most(1) if most_free_first else levels.from_least(1):
-            if most_free_first or not partly >> index & 1:
-                yield index
-        bits = partly if most_free_first else 0
-        while bits:
-            bit = bits & -bits
-            if not self.list[bit.bit_length() - 1].idle:
-                yield bit.bit_length() - 1
-            bits ^= bit
+    def _with_idle_gpu(self, type_: int, among: int) -> Iterator[int]:
+        """Machines with a wholly idle GPU: partly used ones by number, then the others, least idle first."""
+        levels, partly = self.by_gpus[type_], self.shared[type_]
+        yield from machine_numbers(partly & among & ~levels.sets.get(0, 0))
+        yield from levels.from_least(1, among & ~partly)
+
+    def _share_candidates(self, type_: int, most_free_first: bool, among: int) -> Iterator[int]:
+        levels, partly = self.by_gpus[type_], self.shared[type_]
+        if most_free_first:
+            yield from levels.from_most(1, among)
+            yield from machine_numbers(partly & among & levels.sets.get(0, 0))
+        else:
+            yield from machine_numbers(partly & among)
+            yield from levels.from_least(1, among & ~partly)
 
     def _set_idle(self, machine: NodeState, idle: int) -> None:
         if machine.up:
@@ -430,6 +502,7 @@ class ClusterState:
             else:
                 sets[idle] = bit
                 levels.used |= 1 << idle
+            self._idle[machine.type] += idle - was
         machine.idle = idle
 
     def _set_cpus(self, machine: NodeState, cpus: int) -> None:
@@ -437,7 +510,12 @@ class ClusterState:
             levels = self.by_cpus[machine.type]
             levels.remove(machine.bit, was)
             levels.add(machine.bit, will)
+        self._enough_cpus.moved(machine.bit, machine.cpus, cpus)
         machine.cpus = cpus
+
+    def _set_memory(self, machine: NodeState, memory: int) -> None:
+        self._enough_memory.moved(machine.bit, machine.memory, memory)
+        machine.memory = memory
 
     def _cpu_levels(self) -> list[FreeIndex]:
         if self.by_cpus is None:
@@ -454,23 +532,36 @@ class ClusterState:
             room = [(free, index) for index, free in shares.items() if free >= share]
             gpu = min(room)[1] if room else (machine.free & -machine.free).bit_length() - 1
         if gpu in shares:
-            shares[gpu] -= share
+            self._set_share(machine, gpu, shares[gpu] - share)
         else:
             machine.free ^= 1 << gpu
             self._set_idle(machine, machine.idle - 1)
-            shares[gpu] = MICRO - share
+            self._set_share(machine, gpu, MICRO - share)
             if machine.up:
-                self.shared[machine.type] |= 1 << machine.index
+                self.shared[machine.type] |= machine.bit
         return gpu
 
     def _give_share(self, machine: NodeState, share: int, gpu: int) -> None:
-        machine.shares[gpu] += share
-        if machine.shares[gpu] == MICRO:
-            del machine.shares[gpu]
+        self._set_share(machine, gpu, machine.shares[gpu] + share)
+        if gpu not in machine.shares:
             machine.free |= 1 << gpu
             self._set_idle(machine, machine.idle + 1)
             if not machine.shares:
-                self.shared[machine.type] &= ~(1 << machine.index)
+                self.shared[machine.type] &= ~machine.bit
+
+    def _set_share(self, machine: NodeState, gpu: int, free: int) -> None:
+        """A GPU that is partly used, or was, has ``free`` millionths free now."""
+        shares, partly = machine.shares, self.by_share[machine.type]
+        was = shares.get(gpu)
+        if free < MICRO:
+            shares[gpu] = free
+        else:
+            del shares[gpu]
+        if machine.up:
+            if was is not None and was not in shares.values():
+                partly.remove(machine.bit, was)
+            if free < MICRO:
+                partly.add(machine.bit, free)
 
 
 def _cores(cpus: int) -> int:

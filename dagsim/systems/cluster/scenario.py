@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+from dagsim.errors import ConfigError
 from dagsim.metrics.observed import observed_against_simulated
-from dagsim.model import Cluster, Job
+from dagsim.model import Cluster, Job, QueueTree
 from dagsim.registry import Registry
 from dagsim.systems.cluster.codecs import CODECS
+from dagsim.systems.cluster.engine import INSTALL, PAYS, CompiledKernel, Engine, EngineUse, is_installed
 from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models.estimates import Estimates
@@ -27,7 +29,7 @@ from dagsim.systems.seam import Kernel, RewardTerm
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.synthetic import Synthetic
 
-__all__ = ["ClusterScenario", "ClusterSystem"]
+__all__ = ["ClusterScenario", "ClusterSystem", "Engaged"]
 
 _SEQUENCES_KEPT = 16
 """Job sequences kept, as replicas and other policies ask for the same one again."""
@@ -62,12 +64,20 @@ class _Sequences:
         return jobs
 
 
+class Engaged(NamedTuple):
+    """A kernel, and the engine that it is."""
+
+    kernel: ClusterKernel | CompiledKernel
+    engine: EngineUse
+
+
 @dataclass(frozen=True)
 class ClusterScenario:
     """A cluster, its jobs, and the models of everything that takes time.
 
     ``workload`` is drawn or read anew for every seed, or jobs in order of arrival, the same for all. ``outages`` takes
-    nodes away when the trace's own machines were not there. The models are those of ``ClusterKernel``.
+    nodes away when the trace's own machines were not there. The models are those of ``ClusterKernel``. ``engine`` is
+    for policies given by name (``engaged``): whoever asks for a ``kernel`` decides live, which needs the SimPy kernel.
     """
 
     cluster: Cluster
@@ -80,6 +90,8 @@ class ClusterScenario:
     estimates: Estimates = field(default_factory=Estimates)
     admission: bool = False
     outages: bool = False
+    queues: QueueTree | None = None
+    engine: Engine = "auto"
     _sequences: _Sequences = field(default_factory=_Sequences, init=False, repr=False, compare=False)
 
     @property
@@ -109,8 +121,85 @@ class ClusterScenario:
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be made.
+            ConfigError: The engine is to be the compiled one.
         """
-        jobs = self.jobs(seed)
+        if self.engine == "compiled":
+            raise ConfigError("engine compiled plays policies given by name; decisions one by one need simpy or auto")
+        return self._live(self.jobs(seed), seed, heard, observers)
+
+    def engaged(
+        self,
+        policy: str,
+        seed: int,
+        *,
+        heard: Callable[[int], None] | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> Engaged:
+        """The kernel that a policy given by name is to answer, in the engine that was asked for or suits it.
+
+        Raises:
+            TraceError, WorkloadError: The jobs cannot be made.
+            ConfigError: The compiled engine is asked for, and cannot carry this out.
+        """
+        why_not, jobs = self._why_not(policy, observers), self.jobs(seed)
+        if not why_not and self.outages and jobs.outages().windows:
+            why_not = "the compiled engine does not know nodes that come and leave"
+        if self.engine == "auto" and not why_not:
+            why_not = "" if jobs.has(PAYS) else f"fewer than {PAYS:,} tasks: loading the compiled engine takes longer"
+            why_not = why_not or _not_ready(self, policy)
+        if not why_not:
+            kernel, why_not = self._compiled(jobs, policy, seed, heard)
+            if kernel is not None:
+                reason = "asked for" if self.engine == "compiled" else f"{PAYS:,} tasks or more"
+                return Engaged(kernel, EngineUse(self.engine, "compiled", reason))
+            jobs = self.jobs(seed)
+        if self.engine == "compiled":
+            raise ConfigError(f"engine compiled: {why_not}; allowed: engine simpy or auto")
+        return Engaged(self._live(jobs, seed, heard, observers), EngineUse(self.engine, "simpy", why_not))
+
+    def check_engine(self, policy: str) -> None:
+        """Look at whether the engine can be used for a policy, as far as that shows without jobs.
+
+        Raises:
+            ConfigError: It cannot.
+        """
+        if self.engine == "compiled" and (why_not := self._why_not(policy, ())):
+            raise ConfigError(f"engine compiled: {why_not}; allowed: engine simpy or auto")
+
+    def _why_not(self, policy: str, observers: Sequence[Observer]) -> str:
+        """The reason why the compiled engine is no choice, as far as that shows without jobs and without numba."""
+        if self.engine == "simpy":
+            return "asked for"
+        features = {
+            "a set-up model": self.setup is not None,
+            "a network": self.network is not None,
+            "disturbances": bool(self.disturbances),
+            "observers of the log": bool(observers),
+            "admission": self.admission,
+        }
+        for feature, there in features.items():
+            if there:
+                return f"the compiled engine does not know {feature}"
+        if not is_installed():
+            return INSTALL
+        return _unknown(self, policy) if self.engine == "compiled" else ""
+
+    def _compiled(
+        self, jobs: JobStream, policy: str, seed: int, heard: Callable[[int], None] | None
+    ) -> tuple[CompiledKernel | None, str]:
+        """The compiled kernel, or the reason against it that the jobs show."""
+        from dagsim.systems.cluster.lane.reading import read
+        from dagsim.systems.cluster.lane.scenario import planned, too_much
+
+        plan = planned(policy, self.preemption)
+        source: JobStream | Heard[Job] = jobs if heard is None else Heard(jobs, heard)
+        scene = read(self.cluster, source, self.runtime, self.estimates, seed)
+        why_not = too_much(scene, plan)
+        return (None, why_not) if why_not else (CompiledKernel(self.cluster, source, scene, plan, seed), "")
+
+    def _live(
+        self, jobs: JobStream, seed: int, heard: Callable[[int], None] | None, observers: Sequence[Observer]
+    ) -> ClusterKernel:
         outages = (jobs.outages(),) if self.outages else ()
         return ClusterKernel(
             self.cluster,
@@ -123,6 +212,7 @@ class ClusterScenario:
             estimates=self.estimates,
             observers=observers,
             admission=self.admission,
+            queues=self.queues,
             seed=seed,
         )
 
@@ -139,7 +229,7 @@ class ClusterScenario:
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Facts of the jobs that came: number, load, and of a trace what was read and dropped, and the
         observed waits beside the simulated ones where it says them."""
-        assert isinstance(kernel, ClusterKernel)
+        assert isinstance(kernel, ClusterKernel | CompiledKernel)
         jobs = kernel.jobs.jobs if isinstance(kernel.jobs, Heard) else kernel.jobs
         assert isinstance(jobs, JobStream)
         facts = jobs.facts()
@@ -153,7 +243,7 @@ class ClusterScenario:
         Raises:
             InputError: Something of it cannot be.
         """
-        replace(self, workload=(), outages=False).kernel(0)
+        replace(self, workload=(), outages=False, engine="auto").kernel(0)
         if isinstance(self.workload, TraceFile):
             self.workload.check()
 
@@ -177,3 +267,20 @@ class ClusterScenario:
                 return JobStream(trace.open(self.cluster, self.runtime), self.cluster, self.runtime)
             case jobs:
                 return JobStream(jobs, self.cluster, self.runtime)
+
+
+def _unknown(scenario: ClusterScenario, policy: str) -> str:
+    """The reason why the lane cannot play the policy on the scenario's cluster, if there is one."""
+    from dagsim.systems.cluster.lane.scenario import applies
+
+    return applies(scenario.cluster, policy, preemption=scenario.preemption).why
+
+
+def _not_ready(scenario: ClusterScenario, policy: str) -> str:
+    """The same, or that nothing was compiled yet for such policies."""
+    unknown = _unknown(scenario, policy)
+    if unknown:
+        return unknown
+    from dagsim.systems.cluster.lane.drive import is_warm
+
+    return "" if is_warm(policy) else "not compiled yet: `dagsim warm` does it once"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from copy import copy
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from dagsim.model import Job, Task
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
@@ -296,7 +296,7 @@ class Frontier:
     __slots__ = ("_pushes", "ended", "indexes", "jobs", "ready", "started")
 
     def __init__(self) -> None:
-        self.indexes: dict[object, object] = {}
+        self.indexes: dict[object, Any] = {}
         """``Index`` or ``RunIndex`` or both, by the policy's key."""
         self._pushes: list[Callable[[TaskState], None]] = []
         self.started: list[Callable[[Run, float], None]] = []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from dagsim.model import Cluster, Decision, GpuType, Placement
+from dagsim.model import Cluster, Decision, GpuType, Placement, QueueTree
 from dagsim.systems.cluster.expected_free import ExpectedFree
 from dagsim.systems.cluster.nodes import ClusterState
 from dagsim.systems.cluster.state import Frontier, JobState, Key, Queue, TaskState, TypedKey, TypedQueue
@@ -59,6 +59,11 @@ class ClusterView:
         return self._simulation.schedule.cluster
 
     @property
+    def queues(self) -> QueueTree | None:
+        """The queues as configured, if there are any."""
+        return self._simulation.queues
+
+    @property
     def machines(self) -> ClusterState:
         """The free resources by node. Read only."""
         return self._machines
@@ -106,14 +111,14 @@ class ClusterView:
         known = self._frontier.indexes.get(key)
         if known is None:
             known = self._build(Queue(key, self._machines), key)
-        return cast(Queue, known)
+        return known
 
     def typed_queue(self, key: TypedKey) -> TypedQueue:
         """Pairs of ready task and GPU type indexed by ``key``; pass the same function each time."""
         known = self._frontier.indexes.get(key)
         if known is None:
             known = self._build(TypedQueue(key, self._machines), key)
-        return cast(TypedQueue, known)
+        return known
 
     def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
         """A policy's own index, made once and told of events by those of three methods that it has: ``push(task)`` of
@@ -122,7 +127,7 @@ class ClusterView:
         known = self._frontier.indexes.get(key)
         if known is None:
             known = self._build(make(), key)
-        return cast(AnyIndex, known)
+        return known
 
     def follow(self, listener: object) -> None:
         """Tell ``listener`` of events as an ``index``, unless that is so already: for what keeps a past that no view
@@ -153,6 +158,11 @@ class ClusterView:
                 best, seconds, idle = placement, task.seconds[type_], left
         return best
 
+    def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
+        """The seconds that the task's user claimed an instance to take (its time limit), by type; ``None`` if its user
+        claimed nothing."""
+        return self._simulation.claimed_s(task)
+
     def stream(self, name: str) -> np.random.Generator:
         """The named random stream of this simulation, for policies that draw."""
         return self._simulation.stream(name)
@@ -162,6 +172,6 @@ class ClusterView:
         estimated, nobody arrives any more and nothing fails."""
         return self._simulation.fork(known=True)
 
-    def _build(self, index: object, key: object) -> object:
+    def _build(self, index: AnyIndex, key: object) -> AnyIndex:
         self._frontier.build(index, key, self._simulation.running.values(), self._simulation.now)
         return index

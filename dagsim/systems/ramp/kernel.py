@@ -333,6 +333,7 @@ class RampKernel:
         ideal_s = job.steps * self.planner.shortest_step_s(job.graph)
         deadline_s = job.arrival_s + job.acceptable_s
         gpus = float(min(self.planner.rules.max_degree, self.planner.fabric.servers))
+        tasks, parents = (job.graph.model,), ((),)
         return JobFacts(
-            job.id, job.arrival_s, 0.0, "", deadline_s, 1.0, ideal_s, job.sequential_s, gpus, (job.graph.model,)
+            job.id, job.arrival_s, 0.0, "", deadline_s, 1.0, ideal_s, job.sequential_s, gpus, tasks, parents
         )

@@ -155,4 +155,5 @@ def _facts(episode: SparkEpisode, on_gpus: bool) -> Iterator[JobFacts]:
             ideal_gpu_s=total[job] / 1000 if on_gpus else 0.0,
             gpus=float(max(stage.tasks for stage in job.stages)) if on_gpus else 0.0,
             tasks=graph.names,
+            parents=graph.parents,
         )

@@ -188,6 +188,8 @@ class _Reading:
             observed_start_s=max(arrival_s, max(bound) if gang else min(bound)) if bound else None,
             eligible_s=arrival_s,
             observed_nodes=tuple(dict.fromkeys([piece.node for piece in last if piece.node])),
+            account=last[0].namespace,
+            partition=_queue(last),
         )
 
     def _task(self, name: str, pieces: Sequence[Piece], gang: bool) -> Task:
@@ -230,14 +232,17 @@ class _Reading:
         return share or self.options.gpus_per_task or 0
 
     def _tenant(self, pieces: Sequence[Piece]) -> str:
-        queue = next((piece.queue for piece in pieces if piece.queue), "")
         match self.options.tenant:
             case None:
-                return queue or pieces[0].namespace
+                return _queue(pieces) or pieces[0].namespace
             case "partition":
-                return queue
+                return _queue(pieces)
             case _:
                 return pieces[0].namespace
+
+
+def _queue(pieces: Sequence[Piece]) -> str:
+    return next((piece.queue for piece in pieces if piece.queue), "")
 
 
 def _bound(piece: Piece) -> float | None:

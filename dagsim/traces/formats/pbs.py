@@ -194,6 +194,9 @@ class _Reading:
             observed_start_s=max(group.time, shown.start_s),
             eligible_s=max(group.time, shown.eligible_s),
             observed_nodes=tuple(dict.fromkeys(map(intern, _HOST.findall(said.get("exec_host", "")))))[:_MOST_NODES],
+            user=intern(said.get("user", "")),
+            account=intern(said.get("account", "")),
+            partition=intern(said.get("queue", "")),
         )
 
     def _task(self, name: str, chunk: _Chunk, seconds: float, limit_s: float | None) -> Task:

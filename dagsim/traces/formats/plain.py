@@ -13,6 +13,7 @@ arrival_s, gpus`` and either ``duration_s`` or both ``start_s`` and ``end_s``. A
 ``model``       a row of the throughput table, with ``batch``
 ``priority``    larger is more urgent (0)
 ``tenant``      user, group or queue
+``user``        with ``account``, ``partition`` and ``qos``: what a batch system knows a job by
 ``deadline_s``  a point in time on the clock of ``arrival_s``
 ``start_s``     when it really started, on the same clock
 ``end_s``       when it really ended
@@ -65,6 +66,10 @@ _ALLOWED = (
     "batch",
     "priority",
     "tenant",
+    "user",
+    "account",
+    "partition",
+    "qos",
     "deadline_s",
     "weight",
     "task",
@@ -260,6 +265,7 @@ def _job(id: str, graph: TaskGraph, arrival_s: float, fields: Mapping[str, str])
         number(fields["weight"] or "1", "weight"),
         started,
         eligible,
+        **{name: fields[name] for name in ("user", "account", "partition", "qos")},  # type: ignore[arg-type]
     )
 
 

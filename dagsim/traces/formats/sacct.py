@@ -117,6 +117,8 @@ class _Attempt:
     place: int
     id: str
     tenant: str
+    submitted: tuple[str, str, str, str]
+    """User, account, partition and QOS."""
     state: str
     submit_s: float
     eligible_s: float
@@ -226,6 +228,7 @@ class _Reading:
             place,
             row["JobID"] or row["JobIDRaw"],
             self._tenant(row),
+            _submitted(row),
             word,
             submit_s,
             moment_s(row["Eligible"], "Eligible", self.zone) or submit_s,
@@ -320,6 +323,10 @@ class _Reading:
             TaskGraph(tuple(tasks)),
             group.time,
             tenant=first.tenant,
+            user=first.submitted[0],
+            account=first.submitted[1],
+            partition=shown.submitted[2],  # the one used, where several were asked for
+            qos=first.submitted[3],
             observed_start_s=None if shown.start_s is None else max(group.time, shown.start_s),
             eligible_s=max(group.time, shown.eligible_s),
             observed_nodes=self._nodes([each[-1] for each in components]),
@@ -398,6 +405,12 @@ class _Reading:
 
     def _where(self, attempt: _Attempt) -> str:
         return self.source.where(attempt.place)
+
+
+def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
+    """User, account, partition and QOS, shared by all jobs that have the same."""
+    partition = row["Partition"].partition(",")[0]
+    return intern(row["User"]), intern(row["Account"]), intern(partition), intern(row["QOS"])
 
 
 def _order(job: str) -> tuple[tuple[int, ...], str]:

@@ -35,6 +35,7 @@ COLUMNS = (
     "AllocTRES",
     "Restarts",
     "NodeList",
+    "QOS",
 )
 """What is used of a row."""
 
@@ -145,6 +146,7 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
         "AllocTRES": _tres(tres.get("allocated")),
         "Restarts": _text(_number(job.get("restart_cnt"))),
         "NodeList": text_in(job.get("nodes")),
+        "QOS": text_in(job.get("qos")),
     }
     for column, name in (("Submit", "submission"), ("Eligible", "eligible"), ("Start", "start"), ("End", "end")):
         row[column] = _text(_number(time.get(name)) or None)

@@ -87,3 +87,12 @@ def test_what_is_refused_leaves_the_state_as_it_was(seed: int) -> None:
     with pytest.raises(IllegalDecision, match=r"^policy Spoilt: at "):
         kernel.run(policy)
     assert spark_state(kernel) == policy.state
+
+
+def test_a_bare_decision_is_refused_with_the_remedy() -> None:
+    class Bare:
+        def decide(self, view: SparkView) -> Commit:
+            return Commit(first(view), 1)
+
+    with pytest.raises(IllegalDecision, match=r"decide\(\) answered a Commit itself; .*return \[Commit\(\.\.\.\)\]"):
+        SparkKernel(2, [JOB]).run(Bare())  # type: ignore[arg-type]

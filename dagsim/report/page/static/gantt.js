@@ -5,9 +5,10 @@ class Gantt {
     this.canvas = canvas; this.told = told; this.legend = legend;
     this.colourBy = "job"; this.found = null; this.run = null; this.waiting = false; this.fingers = new Map();
     canvas.addEventListener("wheel", e => { e.preventDefault(); this.zoom(Math.exp(e.deltaY * 0.0015), this.timeAt(e)); }, {passive: false});
-    canvas.addEventListener("pointerdown", e => { this.fingers.set(e.pointerId, e); canvas.setPointerCapture(e.pointerId); });
+    canvas.addEventListener("pointerdown", e => { this.fingers.set(e.pointerId, e); this.dragged = false; canvas.setPointerCapture(e.pointerId); });
     canvas.addEventListener("pointermove", e => this.moved(e));
     for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, e => this.fingers.delete(e.pointerId));
+    canvas.addEventListener("click", e => { const hit = this.chosen && !this.dragged ? this.barAt(e) : -1; if (hit >= 0) this.chosen(this.run.bars.job[hit]); });
     canvas.addEventListener("keydown", e => this.key(e));
     new ResizeObserver(() => this.draw()).observe(canvas);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
@@ -77,6 +78,7 @@ class Gantt {
   moved(e) {
     const before = this.fingers.get(e.pointerId);
     if (!before) { this.tell(e); return; }
+    if (Math.abs(e.clientX - before.clientX) > 2) this.dragged = true;
     const perPixel = (this.to - this.from) / Math.max(this.canvas.clientWidth - this.left, 1);
     if (this.fingers.size === 2) {
       const [other] = [...this.fingers.values()].filter(each => each.pointerId !== e.pointerId);
@@ -91,13 +93,19 @@ class Gantt {
     return this.from + (e.clientX - box.left - this.left) / Math.max(box.width - this.left, 1) * (this.to - this.from);
   }
 
-  tell(e) {
-    const box = this.canvas.getBoundingClientRect(), {bars, jobs, nodes} = this.run;
+  // The bar below the pointer, or -1.
+  barAt(e) {
+    const box = this.canvas.getBoundingClientRect(), {bars, nodes} = this.run;
     const at = this.timeAt(e), lane = (e.clientY - box.top) / Math.max(box.height - 20, 1) * nodes.height;
     let hit = -1, near = (this.to - this.from) / Math.max(box.width, 1);
     for (let i = this.first(at - this.longest - near); i < bars.start.length && bars.start[i] <= at + near; i++) {
       if (bars.start[i] + bars.length[i] >= at - near && bars.top[i] <= lane && lane < bars.top[i] + bars.height[i]) hit = i;
     }
+    return hit;
+  }
+
+  tell(e) {
+    const {bars, jobs, nodes} = this.run, hit = this.barAt(e);
     if (hit < 0) { this.told.textContent = "\u00a0"; return; }
     const job = bars.job[hit], tenant = jobs.tenants[jobs.tenant[job]];
     const parts = [`${jobs.ids[job]}, ${bars.tasks[bars.task[hit]]} on ${nodes.names[bars.node[hit]]}`,

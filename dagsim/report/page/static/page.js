@@ -40,33 +40,55 @@
     return drawn;
   }
 
-  try {
-    const {facts, views} = await unpack();
-    const done = () => requestAnimationFrame(() => requestAnimationFrame(() => { document.documentElement.dataset.drawn = performance.now().toFixed(0); }));
-    addEventListener("resize", () => plots.forEach(([drawn, box]) => drawn.setSize({width: Math.max(box.clientWidth, 200), height: drawn.height})));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.forEach(([drawn]) => drawn.redraw()));
-    if (facts.learning) {
-      for (const curve of facts.learning) plot($("curves"), curve.title, "samples", views[curve.x], curve.series.map(([name, at]) => [name, views[at]]), {unit: curve.unit, counts: true});
-      done();
-      return;
-    }
-    const filled = value => Object.fromEntries(Object.entries(value).map(([key, each]) => [key, typeof each === "number" && key !== "height" ? views[each] : each]));
-    const runs = facts.runs.map(run => ({...run, nodes: filled(run.nodes), jobs: filled(run.jobs), outages: filled(run.outages),
-      bars: Object.fromEntries(Object.entries(run.bars).map(([key, each]) => [key, typeof each === "number" ? views[each] : each]))}));
-    const gantt = new Gantt($("gantt"), $("told"), $("legend"));
+  const done = () => requestAnimationFrame(() => requestAnimationFrame(() => { document.documentElement.dataset.drawn = performance.now().toFixed(0); }));
+  const at = (views, series) => series.map(([name, place]) => [name, views[place]]);
+  let gantt, dag, runs = [], chosen = 0;
 
-    function choose(place) {
-      const run = runs[place];
-      $("curves").replaceChildren();
-      plots = plots.filter(([, box]) => box.isConnected);
-      gantt.show(run);
-      for (const curve of run.curves) plot($("curves"), curve.title, "time", views[curve.x], curve.series.map(([name, at]) => [name, views[at]]), {unit: curve.unit});
-      document.querySelectorAll(".of-run").forEach(each => { each.hidden = each.dataset.run !== String(place); });
-      $("search").value = "";
-    }
+  function showLearning(facts, views) {
+    clear($("curves"));
+    for (const curve of facts.learning) plot($("curves"), curve.title, "samples", views[curve.x], at(views, curve.series), {unit: curve.unit, counts: true});
+  }
 
+  function clear(place) {
+    place.replaceChildren();
+    plots = plots.filter(([, box]) => box.isConnected);
+  }
+
+  function choose(place) {
+    const run = runs[chosen = place];
+    clear($("curves"));
+    gantt.show(run);
+    for (const curve of run.curves) plot($("curves"), curve.title, "time", run.views[curve.x], at(run.views, curve.series), {unit: curve.unit});
+    document.querySelectorAll(".of-run").forEach(each => { each.hidden = each.dataset.run !== String(place); });
+    if (dag) { $("dag-section").hidden = !run.graphs; dag.show(run); }
+    $("search").value = "";
+  }
+
+  function showRuns(facts, views) {
+    const filled = value => Object.fromEntries(Object.entries(value).map(([key, each]) => [key, typeof each === "number" && key !== "height" && key !== "of" ? views[each] : each]));
+    const before = runs[chosen] && runs[chosen].name;
+    runs = facts.runs.map(run => ({...run, views, nodes: filled(run.nodes), jobs: filled(run.jobs), outages: filled(run.outages), bars: filled(run.bars), graphs: run.graphs && filled(run.graphs)}));
+    clear($("distributions"));
     for (const figure of Object.values(facts.distributions)) {
-      if (figure.series.length) plot($("distributions"), figure.label.replace(/ \(.*/, ""), figure.label, views[figure.x], figure.series.map(([name, at]) => [name, views[at]]), {log: true, unit: "share of jobs within", fraction: true});
+      if (figure.series.length) plot($("distributions"), figure.label.replace(/ \(.*/, ""), figure.label, views[figure.x], at(views, figure.series), {log: true, unit: "share of jobs within", fraction: true});
+    }
+    if (!gantt) prepare();
+    const place = Math.max(runs.findIndex(run => run.name === before), 0);
+    $("run").replaceChildren(...runs.map((run, number) => new Option(run.name, number, number === place, number === place)));
+    choose(place);
+  }
+
+  function prepare() {
+    gantt = new Gantt($("gantt"), $("told"), $("legend"));
+    dag = $("dag") && new Dag($("dag"), $("dag-told"), $("dag-jobs"));
+    function showGraph() {
+      const text = $("dag-job").value.trim();
+      if (text && !dag.find(text)) $("dag-told").textContent = `No job with a graph is called ${text}.`;
+    }
+    if (dag) {
+      $("dag-show").addEventListener("click", showGraph);
+      $("dag-job").addEventListener("change", showGraph);
+      gantt.chosen = job => dag.ofJob(job);
     }
     $("run").addEventListener("change", e => choose(+e.target.value));
     $("colour").addEventListener("change", e => { gantt.colourBy = e.target.value; gantt.draw(); });
@@ -79,7 +101,17 @@
     $("zoom-in").addEventListener("click", () => gantt.zoom(0.5));
     $("zoom-out").addEventListener("click", () => gantt.zoom(2));
     $("reset").addEventListener("click", () => gantt.reset());
-    choose(0);
+  }
+
+  // Draws what the page holds; a live page calls it again with what is new.
+  globalThis.drawPage = async () => {
+    const {facts, views} = await unpack();
+    if (facts.learning) showLearning(facts, views);
+    else if (facts.runs) showRuns(facts, views);
     done();
-  } catch (error) { failed(error); throw error; }
+  };
+
+  addEventListener("resize", () => plots.forEach(([drawn, box]) => drawn.setSize({width: Math.max(box.clientWidth, 200), height: drawn.height})));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.forEach(([drawn]) => drawn.redraw()));
+  try { await drawPage(); } catch (error) { failed(error); throw error; }
 })();

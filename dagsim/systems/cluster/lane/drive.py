@@ -18,14 +18,14 @@ from dagsim.systems.cluster.lane.lists import advance_list
 from dagsim.systems.cluster.lane.orders import ORDERS, Columns
 from dagsim.systems.cluster.lane.preempt import grown_pieces
 from dagsim.systems.cluster.lane.reading import Scene, read
-from dagsim.systems.cluster.lane.scenario import Plan, planned, too_much
+from dagsim.systems.cluster.lane.scenario import POLICIES, Plan, planned, too_much
 from dagsim.systems.cluster.lane.srtf import SRTF, Srtf, advance_srtf, grown_srtf, new_srtf, srtf_state
 from dagsim.systems.cluster.lane.state import ROWS, STRICT, State, grown, new_state
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.preemption import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 
-__all__ = ["is_warm", "pays", "run", "simulate", "warm"]
+__all__ = ["is_warm", "run", "scheduled", "simulate", "warm"]
 
 _KEYS = {"srtf": "sjf", "srsf": "saf"}
 """Orders that pieces are ranked by, too."""
@@ -36,9 +36,6 @@ _FAMILIES = {
     "advance_las": LAS,
 }
 """Compiled loops with the policies that need them; all others need ``advance_list``."""
-_PAYS_WARM, _PAYS_COLD = 50_000, 2_000_000
-"""Tasks from which the lane is faster than the kernel, which takes some 20 us a task more (reading them included):
-to import numba and load the compiled code takes 1 s, to compile it 10 to 25 s of CPU a family."""
 
 
 def run(
@@ -58,26 +55,37 @@ def run(
         ModelError: Jobs that do not come in order of arrival, or a task without the estimate that is asked for.
     """
     plan = planned(policy, preemption)
-    scene = read(cluster, jobs, runtime or Recorded(), estimates or Estimates(), seed)
+    return scheduled(cluster, read(cluster, jobs, runtime or Recorded(), estimates or Estimates(), seed), plan, seed)
+
+
+def scheduled(cluster: Cluster, scene: Scene, plan: Plan, seed: int) -> Schedule:
+    """The schedule of a scene that was read before.
+
+    Raises:
+        ConfigError: The lane cannot simulate these jobs.
+    """
     rows, ended_s = simulate(scene, plan)
     return Schedule(cluster, scene.facts, ScheduleLog.of(rows), seed, ended_s=ended_s)
 
 
-def warm() -> None:
-    """Compile everything that was not compiled before, and keep it."""
-    cluster, jobs = Cluster.of({"V100": 1}), [Job.single("j", Task("t", 1.0))]
-    for policy in ("fifo", *(policies[0] for policies in _FAMILIES.values())):
-        run(cluster, jobs, policy)
+def warm(policies: Iterable[str] = POLICIES) -> list[str]:
+    """Compile what these policies need and was not compiled before, and keep it; returns the loops compiled.
+
+    Of several processes one compiles, the others wait for it.
+    """
+    made = []
+    for family, policy in {_family(planned(policy).policy): policy for policy in policies}.items():
+        if jit.jitted() and not jit.is_kept(family):
+            with jit.alone():
+                if not jit.is_kept(family):
+                    run(Cluster.of({"V100": 1}), [Job.single("j", Task("t", 1.0))], planned(policy).policy)
+                    made.append(family)
+    return made
 
 
 def is_warm(policy: str) -> bool:
     """True if what a policy needs was compiled before."""
     return jit.is_kept(_family(planned(policy).policy))
-
-
-def pays(policy: str, tasks: int) -> bool:
-    """True if the lane takes less time than the kernel for so many tasks, compilation included."""
-    return jit.jitted() and tasks >= (_PAYS_WARM if is_warm(policy) else _PAYS_COLD)
 
 
 def _family(policy: str) -> str:

@@ -24,7 +24,7 @@ from dagsim.systems.cluster.lane.easy_groups import (
 )
 from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.index import fits_on
-from dagsim.systems.cluster.lane.jit import inner, int64, main
+from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, main
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, start, steps
 from dagsim.systems.cluster.lane.placement import choose, count_started, spot
 from dagsim.systems.cluster.lane.state import ENDED, FRESH, PHASE, State
@@ -35,6 +35,7 @@ EASY = {"easy": BY_ORDER, "easy-sjf": BY_LENGTH, "easy-lxf": BY_SLOWDOWN}
 """Ranks of candidates by the name of their policy."""
 
 
+@by_pointer
 class Easy(NamedTuple):
     """State of EASY beside that of the lane."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dagsim.systems.cluster.lane.columns import MICRO, Classes, records
 from dagsim.systems.cluster.lane.heap import pop, push
-from dagsim.systems.cluster.lane.jit import inner, int64
+from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64
 from dagsim.systems.cluster.lane.kernel import alive
 from dagsim.systems.cluster.lane.state import ENTRY, RUNS, SLOTS, STARTS, State
 
@@ -18,6 +18,7 @@ __all__ = ["Ends", "amount", "look", "moved", "new_ends", "reservation"]
 _SPARE = 32
 
 
+@by_pointer
 class Ends(NamedTuple):
     """Heaps of ``(expected end, run)``; those of runs that are over are dropped when they are seen."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from dagsim.systems.cluster.lane import state
 from dagsim.systems.cluster.lane.columns import Classes, Work, records, table
-from dagsim.systems.cluster.lane.jit import inner, int64
+from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64
 from dagsim.systems.cluster.lane.state import State
 
 __all__ = [
@@ -46,6 +46,7 @@ _SHORTEST_S = 1e-9
 """Tasks that take no time at all count as this long."""
 
 
+@by_pointer
 class Groups(NamedTuple):
     """The ready tasks as EASY groups them."""
 

@@ -12,25 +12,36 @@ lane: numba itself notices only that the file of a function has changed, not tho
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from time import sleep
 from typing import Any, TypeVar
 
 import numpy as np
 
+from dagsim.files import Lock
+
 try:
     import numba
+    from llvmlite.binding import get_host_cpu_name
 except ImportError:
     numba = None  # type: ignore[assignment]
 
-__all__ = ["inner", "installed", "int64", "is_kept", "jitted", "main"]
+__all__ = ["alone", "by_pointer", "folder", "inner", "installed", "int64", "is_kept", "jitted", "main"]
 
 int64: Callable[[Any], int] = np.int64  # type: ignore[assignment]
 """A number as the lane computes with it: handed on as 32 bits, it would have every function compiled twice."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Record = TypeVar("Record", bound=type)
+
+_INLINED_B = 500
+"""Functions with less byte code than this become part of their callers. To inline all takes a quarter more time to
+compile and makes nothing faster; to inline none makes a task take half as long again."""
 
 _COMMON: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
@@ -46,13 +57,40 @@ def jitted() -> bool:
 
 
 def is_kept(name: str) -> bool:
-    """True if a function of that name was compiled before, from the files as they are."""
-    return jitted() and any(Path(_cache_folder()).rglob(f"*.{name}-*.nbc"))
+    """True if a function of that name was compiled before, from the files as they are, for this processor."""
+    return jitted() and any(folder().rglob(f"*.{name}-*.nbc"))
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Wait until no other process compiles, and let none begin meanwhile."""
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+        lock = Lock(folder() / "lock")
+        while not lock.claim():
+            sleep(0.1)
+    except OSError:  # no folder that can be written to: nothing can be kept, either
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def by_pointer(cls: Record) -> Record:
+    """Have compiled functions hand on named tuples of this class as one pointer."""
+    if numba is not None:
+        from dagsim.systems.cluster.lane.pointers import register
+
+        register(cls)
+    return cls
 
 
 def inner(function: Function) -> Function:
     """Compile a function that only other functions of the lane call."""
-    return _compiled(function, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    small = len(function.__code__.co_code) < _INLINED_B
+    return _compiled(function, forceinline=small, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def main(function: Function) -> Function:
@@ -64,7 +102,7 @@ def _compiled(function: Function, **options: Any) -> Function:
     if numba is None:
         return function
     config: Any = numba.config
-    before, config.CACHE_DIR = config.CACHE_DIR, _cache_folder()
+    before, config.CACHE_DIR = config.CACHE_DIR, str(folder())
     try:
         return numba.njit(cache=True, **_COMMON, **options)(function)
     except RuntimeError:  # no folder that can be written to
@@ -74,8 +112,9 @@ def _compiled(function: Function, **options: Any) -> Function:
 
 
 @cache
-def _cache_folder() -> str:
-    """The folder of functions compiled from exactly these files."""
-    digest = sha256(b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return str(Path(os.environ.get("NUMBA_CACHE_DIR") or Path(caches) / "dagsim") / f"lane-{digest[:16]}")
+def folder() -> Path:
+    """The folder of functions compiled from exactly these files, by this numba, for this kind of processor."""
+    by = f"{numba.__version__} {np.__version__} {sys.version} {get_host_cpu_name()}".encode()
+    files = [file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))]
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dagsim"
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or caches) / f"lane-{sha256(b''.join([by, *files])).hexdigest()[:16]}"

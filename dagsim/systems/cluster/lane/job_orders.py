@@ -13,7 +13,7 @@ import numpy as np
 
 from dagsim.systems.cluster.lane.columns import Classes, Work, records, table
 from dagsim.systems.cluster.lane.index import fits_on
-from dagsim.systems.cluster.lane.jit import inner, int64, main
+from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, main
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, start, steps
 from dagsim.systems.cluster.lane.placement import choose
 from dagsim.systems.cluster.lane.ranks import upward_rank
@@ -27,6 +27,7 @@ JOB_ORDERS = {"srpt-work": 0, "scpt": 1, "sjf-cp": 2}
 PAIR = table(f8="key second", i8="task")
 
 
+@by_pointer
 class JobOrder(NamedTuple):
     """State of these orders beside that of the lane."""
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.systems.cluster.lane.index import fits_on
-from dagsim.systems.cluster.lane.jit import inner, int64, main
+from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, main
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, SETTLE, move_on, origin_of, start, steps
 from dagsim.systems.cluster.lane.las_queue import (
     Queue,
@@ -57,6 +57,7 @@ QUANTUM, WAKE, TIMES = range(3)
 """Places in ``Las.t``: the seconds of a round, and when to decide again although nothing happens."""
 
 
+@by_pointer
 class Las(NamedTuple):
     """State of these policies beside that of the lane."""
 

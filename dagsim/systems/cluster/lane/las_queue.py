@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.systems.cluster.lane.heap import pop, push
-from dagsim.systems.cluster.lane.jit import inner, int64
+from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64
 from dagsim.systems.cluster.lane.kernel import origin_of
 from dagsim.systems.cluster.lane.las_service import Service, served
 from dagsim.systems.cluster.lane.state import FRESH, State
@@ -22,6 +22,7 @@ _PIECE = 32
 """Bits of an entry for the number of the piece, 0 for the task itself."""
 
 
+@by_pointer
 class Queue(NamedTuple):
     """Queues of jobs and their tasks; the heaps are those of the state."""
 

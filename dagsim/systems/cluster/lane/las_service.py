@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.systems.cluster.lane.jit import inner
+from dagsim.systems.cluster.lane.jit import by_pointer, inner
 from dagsim.systems.cluster.lane.state import SLOTS, STARTS, State
 
 __all__ = ["Service", "end_service", "grown_service", "new_service", "see_starts", "served"]
 
 
+@by_pointer
 class Service(NamedTuple):
     """Running runs in a list per job, -1 at its ends."""
 

@@ -14,7 +14,7 @@ from dagsim.systems.cluster.lane import state
 from dagsim.systems.cluster.lane.columns import MICRO, records
 from dagsim.systems.cluster.lane.heap import pop
 from dagsim.systems.cluster.lane.index import sync, tree_of
-from dagsim.systems.cluster.lane.jit import inner, int64
+from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64
 from dagsim.systems.cluster.lane.kernel import PREEMPTED, alive, origin_of, stop
 from dagsim.systems.cluster.lane.machines import room, room_among
 from dagsim.systems.cluster.lane.state import ENDS, FRESH, PIECES, State, grown
@@ -36,6 +36,7 @@ DOOMED, CHOSEN, SEARCH, COUNTERS = range(4)
 """Places in ``Room.n``: runs to be stopped, runs looked at in this search, searches so far."""
 
 
+@by_pointer
 class Room(NamedTuple):
     """Working space of the search for room."""
 

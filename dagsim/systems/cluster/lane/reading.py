@@ -159,6 +159,7 @@ def _facts(jobs: list[Job], work: Work, classes: Classes) -> list[JobFacts]:
             gpu_s,
             gpus,
             job.graph.names,
+            job.graph.parents,
         )
         for job, ideal, gpu_s, gpus in zip(jobs, *[column.tolist() for column in columns], strict=True)
     ]

@@ -10,6 +10,7 @@ import numpy as np
 from dagsim.errors import ConfigError, DagsimError
 from dagsim.model import Cluster
 from dagsim.registry import Spec
+from dagsim.systems.cluster.engine import INSTALL
 from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.easy import EASY
 from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS
@@ -79,7 +80,7 @@ def applies(
     whether the lane can be compiled.
     """
     if needs_numba and not jit.installed():
-        return Verdict(False, "the compiled lane needs numba: pip install 'dagsim[fast]'")
+        return Verdict(False, INSTALL)
     features = {
         "a set-up model": setup is not None,
         "a network": network is not None,

@@ -12,7 +12,7 @@ import numpy as np
 
 from dagsim.systems.cluster.lane.columns import Classes, records
 from dagsim.systems.cluster.lane.heap import pop, push
-from dagsim.systems.cluster.lane.jit import inner, int64, main
+from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, main
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, alive, move_on, start, steps
 from dagsim.systems.cluster.lane.placement import choose
 from dagsim.systems.cluster.lane.preempt import (
@@ -38,6 +38,7 @@ SRTF = ("srtf", "srsf")
 _SPARE = 64
 
 
+@by_pointer
 class Srtf(NamedTuple):
     """State of these policies beside that of the lane."""
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.systems.cluster.lane.columns import Classes, Nodes, Work, records, table
+from dagsim.systems.cluster.lane.jit import by_pointer
 
 __all__ = [
     "BEST",
@@ -98,6 +99,7 @@ TYPE = table(i8="count idle cpus")
 """Per type its nodes, and its idle GPUs and free CPUs in millionths."""
 
 
+@by_pointer
 class State(NamedTuple):
     """The state of a run. Arrays that are too small are replaced by ``grown``, between two calls of ``advance``."""
 

@@ -78,6 +78,12 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("energy-saver", ".orders.power:EnergySaver", "least energy within a bounded slowdown", _KNOWS),
         Entry("power-cap", ".orders.power:PowerCap", "SJF under a cap on the watts drawn", _KNOWS),
         Entry(
+            "slurm-multifactor",
+            ".production.slurm:SlurmMultifactor",
+            "Slurm: multifactor priority, main loop and backfill",
+            ("clairvoyant", "preemptive", "costly"),
+        ),
+        Entry(
             "eft-wait",
             ".planning.eft_wait:EftWait",
             "shortest first, unless waiting for a faster type ends sooner",

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dagsim.errors import IllegalDecision
-from dagsim.model import Admit, Decision, Kind, Preempt, Record, Reject, RejectReason, Share, Start, Wait
+from dagsim.model import Admit, Decision, Kill, Kind, Preempt, Record, Reject, RejectReason, Share, Start, Wait
 from dagsim.model.log import ScheduleLog
 from dagsim.systems.cluster.api import ClusterView, TaskState
 
 __all__ = ["RecordedPolicy"]
+
+_KILLED = (RejectReason.TIME_LIMIT, RejectReason.CANCELLED)
 
 
 class RecordedPolicy:
@@ -54,6 +56,8 @@ class RecordedPolicy:
         match first.kind:
             case Kind.ADMITTED:
                 return Admit(first.job)
+            case Kind.REJECTED if first.value in _KILLED:
+                return Kill(first.job, RejectReason(int(first.value)))
             case Kind.REJECTED:
                 return Reject(first.job)
             case Kind.PREEMPTED:
@@ -104,7 +108,7 @@ def _conversations(log: ScheduleLog) -> list[list[list[Record]]]:
 
 
 def _decided(record: Record) -> bool:
-    by_policy = record.kind == Kind.REJECTED and record.value == RejectReason.BY_POLICY
+    by_policy = record.kind == Kind.REJECTED and record.value in (RejectReason.BY_POLICY, *_KILLED)
     return by_policy or record.kind in (Kind.STARTED, Kind.PREEMPTED, Kind.ADMITTED)
 
 

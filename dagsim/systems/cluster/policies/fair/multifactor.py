@@ -93,7 +93,8 @@ def job_size(
 
 
 def billing(amounts: Mapping[str, float], weights: Mapping[str, float], *, largest: bool = False) -> float:
-    """The usage of a second of a job: the sum of amount x weight, or the largest (MAX_TRES); not rounded."""
+    """The usage of a second of a job: the sum of amount x weight, or the largest (MAX_TRES); not rounded. Without
+    weights it is the CPUs."""
     terms = [amounts.get(name, 0.0) * weight for name, weight in weights.items()]
     return (max if largest else sum)(terms) if terms else amounts.get("cpu", 0.0)
 
@@ -118,7 +119,24 @@ class ShareTree:
             self._below.setdefault(each.parent, []).append(each.name)
         if self._below.get(None) != [ROOT]:
             raise ConfigError(f"one account, {ROOT!r}, must stand above all others")
-        self.users = tuple([each.name for each in accounts if each.is_user])
+        self.users = [each.name for each in accounts if each.is_user]
+        self._whole = {above: sum(self.accounts[each].shares for each in below) for above, below in self._below.items()}
+        """The shares of all children together, by what stands above them."""
+
+    def add(self, account: Account) -> None:
+        """Take in an account or a user that turned up later.
+
+        Raises:
+            ConfigError: There is no account above it.
+        """
+        if account.parent not in self.accounts:
+            raise ConfigError(f"account {account.name!r}: there is no account {account.parent!r} above it")
+        self.accounts[account.name] = account
+        self.usage[account.name] = 0.0
+        self._below.setdefault(account.parent, []).append(account.name)
+        self._whole[account.parent] = self._whole.get(account.parent, 0.0) + account.shares
+        if account.is_user:
+            self.users.append(account.name)
 
     def charge(self, user: str, rate: float, seconds: float) -> None:
         """Add what a job used in ``seconds`` since the last time, to its user and all accounts above."""
@@ -138,10 +156,11 @@ class ShareTree:
     def fair_tree(self) -> dict[str, float]:
         """The factor of each user by Fair Tree: its rank from the last (1) to the first, over the number of users.
 
-        Siblings go by shares / usage, largest first; users that tie share a rank, accounts that tie are merged.
+        Siblings go by shares / usage, largest first; users that tie share a rank, accounts that tie are merged, and the
+        first of an account that ties with a user shares the user's.
         """
         ranked: list[list[str]] = []
-        self._rank(self._below[ROOT], ranked)
+        self._rank(self._below.get(ROOT, ()), ranked, tied=False)
         factors: dict[str, float] = {}
         rank = len(self.users)
         for tied in ranked:
@@ -168,16 +187,22 @@ class ShareTree:
             user: 2.0 ** (-(effective[user] / shares[user]) / damping) if shares[user] else 0.0 for user in self.users
         }
 
-    def _rank(self, siblings: Sequence[str], ranked: list[list[str]]) -> None:
-        level = {name: self._level(name) for name in siblings}
-        for value in sorted(set(level.values()), reverse=True):
-            tied = [name for name in siblings if level[name] == value]
-            users = [name for name in tied if self.accounts[name].is_user]
-            if users:
+    def _rank(self, siblings: Sequence[str], ranked: list[list[str]], *, tied: bool) -> None:
+        """Append the users below ``siblings`` in groups of one rank; the first group, if ``tied``, to the last one."""
+        levels: dict[float, list[str]] = {}
+        for name in siblings:
+            levels.setdefault(self._level(name), []).append(name)
+        for value in sorted(levels, reverse=True):
+            users = [name for name in levels[value] if self.accounts[name].is_user]
+            if users and tied:
+                ranked[-1] += users
+            elif users:
                 ranked.append(users)
-            merged = [child for name in tied if name not in users for child in self._below.get(name, ())]
+            accounts = [name for name in levels[value] if not self.accounts[name].is_user]
+            merged = [child for name in accounts for child in self._below.get(name, ())]
             if merged:
-                self._rank(merged, ranked)
+                self._rank(merged, ranked, tied=tied or bool(users))
+            tied = False
 
     def _level(self, name: str) -> float:
         """Shares among its siblings over usage among them."""
@@ -188,8 +213,7 @@ class ShareTree:
         return self._part(name) / used if used else inf
 
     def _part(self, name: str) -> float:
-        siblings = self._below[self.accounts[name].parent]
-        whole = sum(self.accounts[each].shares for each in siblings)
+        whole = self._whole[self.accounts[name].parent]
         return self.accounts[name].shares / whole if whole else 0.0
 
     def _from_top(self) -> list[str]:

@@ -34,8 +34,7 @@ class WorstFit:
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         machines = view.machines
         for each in by_speed(task, type_):
-            emptiest = (machines.list[index] for index in machines.candidates(task.demand, each, True))
-            placement = fill(task, emptiest)
+            placement = fill(task, machines.with_room(task.demand, each, True))
             if placement is not None:
                 return placement
         return None
@@ -131,11 +130,7 @@ def by_speed(task: TaskState, type_: int | None) -> list[int]:
 
 def with_room(view: ClusterView, demand: DemandClass, type_: int) -> Iterator[NodeState]:
     """The machines of ``type_`` with room for an instance."""
-    machines = view.machines
-    for index in machines.candidates(demand, type_):
-        machine = machines.list[index]
-        if machine.room(demand):
-            yield machine
+    return view.machines.with_room(demand, type_)
 
 
 def fill(task: TaskState, machines: Iterable[NodeState]) -> Placement | None:

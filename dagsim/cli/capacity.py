@@ -1,0 +1,290 @@
+"""``dagsim whatif`` and ``dagsim plan``: other machines, and how many are enough."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dagsim.cli.app import app
+from dagsim.cli.options import (
+    ConfigFile,
+    Experiment,
+    Json,
+    Name,
+    On,
+    Out,
+    Quiet,
+    Settings,
+    TableLook,
+    TraceFlags,
+    Wide,
+    spread,
+)
+from dagsim.cli.shared import experiment
+from dagsim.cli.sweep import swept
+from dagsim.report.grid import TableFormat
+
+if TYPE_CHECKING:
+    from dagsim.config.schema import Config
+    from dagsim.experiment.capacity.plan import Planned, Size
+    from dagsim.experiment.capacity.prices import Prices
+    from dagsim.experiment.capacity.target import Target
+
+__all__ = ["plan", "whatif"]
+
+TheLog = Annotated[Path, typer.Option("--trace", "-t", help="The log of the cluster.")]
+Prices_ = Annotated[
+    list[str] | None,
+    typer.Option("--cost", metavar="TYPE=PRICE,...", help="Price of a GPU for an hour, as H200=3.5,A100-40=1.4."),
+]
+
+
+@app.command()
+@spread
+def whatif(
+    reading: TraceFlags,
+    trace: TheLog,
+    add: Annotated[
+        list[str] | None, typer.Option(metavar="16xH200", help="GPUs to add, as nodes of their own; repeatable.")
+    ] = None,
+    remove: Annotated[
+        list[str] | None, typer.Option(metavar="8xT4", help="GPUs to take away, by whole nodes; repeatable.")
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy", "-a", "--algo", metavar="A,B", help="Schedulers; the first is today's (default: as configured)."
+        ),
+    ] = None,
+    cost: Prices_ = None,
+    metric: Annotated[str, typer.Option(help="What to compare by.")] = "jct_s.mean",
+    config: ConfigFile = None,
+    set_: Settings = None,
+    on: On = "local",
+    name: Name = None,
+    out: Out = Path("results"),
+    json_: Json = False,
+    quiet: Quiet = False,
+    wide: Wide = False,
+    table: TableLook = TableFormat.TEXT,
+) -> None:
+    """Ask a log what other machines or another scheduler would have changed: paired windows, intervals, cost.
+
+    Example: dagsim whatif --trace sacct.txt --cluster cluster.yaml --add 16xH200 --policy fifo-fit,easy
+    """
+    from dagsim.errors import InputError
+    from dagsim.experiment.capacity.machines import read_gpus, resized
+    from dagsim.experiment.capacity.prices import Prices
+    from dagsim.experiment.capacity.whatif import TODAY, choices_of, whatif_sweep
+    from dagsim.experiment.labels import sample_of, workload_label
+    from dagsim.experiment.sweep.cells import cells_of
+    from dagsim.report.capacity import whatif_table
+    from dagsim.report.terminal import show_grid
+
+    policies = _names(policy)
+    chosen = _configured(reading, trace, config, set_, policies[:1], quiet=quiet or json_)
+    policies = policies or [chosen.policy]
+    added, removed = (
+        [read_gpus(each, option) for each in given or ()] for given, option in ((add, "--add"), (remove, "--remove"))
+    )
+    clusters = {TODAY: chosen.cluster}
+    if added or removed:
+        label = " ".join([*(f"-{gpus}" for gpus in removed), *(f"+{gpus}" for gpus in added)])
+        clusters[label] = resized(chosen.cluster, added, removed)
+    elif len(policies) < 2:
+        raise InputError("what if what? --add 16xH200, --remove 8xT4, or several --policy")
+    prices = Prices.read(cost or [])
+    if prices:
+        for section in clusters.values():
+            prices.a_month(section)
+    described = whatif_sweep(chosen, clusters, policies, name or _stem(trace))
+    cells = cells_of(described)
+    folder, result = swept(described, cells, on, out, command="whatif", watched=not (quiet or json_))
+    result.raise_failures()
+    choices = choices_of(chosen, clusters, cells, result.done, prices, metric)
+    if json_:
+        told = {"run": str(folder.path), "metric": metric, "choices": [choice.to_dict() for choice in choices]}
+        typer.echo(json.dumps(told))
+    elif not quiet:
+        grid = whatif_table(choices, metric, workload=workload_label(chosen), sample=sample_of(chosen), wide=wide)
+        show_grid(grid, table, wide=wide)
+        typer.echo(f"run folder: {folder.path}")
+
+
+@app.command()
+@spread
+def plan(
+    reading: TraceFlags,
+    trace: TheLog,
+    target: Annotated[str, typer.Option(metavar="'wait_s.p95<600'", help="A metric, < or >, and a bound.")],
+    types: Annotated[
+        str | None,
+        typer.Option(
+            metavar="H200,A100-40", help="Search for nodes of these types (default: all of the cluster, as it is)."
+        ),
+    ] = None,
+    most: Annotated[
+        int | None, typer.Option(min=1, help="The largest cluster to try, in GPUs (default: four times today's).")
+    ] = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", "-a", "--algo", metavar="NAME", help="Scheduler (default: as configured).")
+    ] = None,
+    cost: Prices_ = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the curve here: .png, .svg or .pdf (default: in the folder)."),
+    ] = None,
+    config: ConfigFile = None,
+    set_: Settings = None,
+    on: On = "local",
+    name: Name = None,
+    out: Out = Path("results"),
+    json_: Json = False,
+    quiet: Quiet = False,
+    wide: Wide = False,
+    table: TableLook = TableFormat.TEXT,
+) -> None:
+    """Find the smallest cluster, or the cheapest mix of GPU types, that meets a target on a log.
+
+    Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
+    """
+    from dagsim.experiment.capacity.plan import plan as search
+    from dagsim.experiment.capacity.prices import Prices
+    from dagsim.experiment.capacity.target import Target
+    from dagsim.experiment.capacity.trials import Trials
+    from dagsim.experiment.sweep.executors import executor_for
+    from dagsim.report.terminal import progress
+
+    wanted, prices = Target.read(target), Prices.read(cost or [])
+    chosen = _configured(reading, trace, config, set_, [policy] if policy else [], quiet=quiet or json_)
+    named = _types(chosen, types)
+    if prices:
+        _check_prices(prices, chosen, named)
+    file = None if plot is None else _drawable(plot)
+    with progress(wanted=not (quiet or json_)) as watch:
+        trials = Trials(chosen, name or _stem(trace), out, executor_for(on), watch, argv=["dagsim", *sys.argv[1:]])
+        today, planned = search(chosen.cluster, named, most, prices, trials.run, wanted)
+    assert trials.path is not None
+    drawn = _drawn(planned, today, wanted, file or trials.path / "plots" / "plan.svg", chosen, priced=bool(prices))
+    if json_:
+        typer.echo(json.dumps(_told(planned, today, wanted, trials.path)))
+    elif not quiet:
+        _print_plan(planned, today, wanted, chosen, priced=bool(prices), look=table, wide=wide)
+        typer.echo(f"drawn: {drawn}")
+        typer.echo(f"run folder: {trials.path}")
+    if planned.best is None:
+        raise typer.Exit(1)
+
+
+def _configured(
+    reading: TraceFlags,
+    trace: Path,
+    config: str | None,
+    set_: list[str] | None,
+    policies: list[str],
+    *,
+    quiet: bool,
+) -> Config:
+    """The log on windows, its cluster, and the first of the policies.
+
+    Raises:
+        InputError: Something of it cannot be.
+    """
+    from dagsim.config.schema import Setting
+    from dagsim.experiment.capacity.windows import on_windows
+
+    described = {"kind": "trace", "path": str(trace), "format": reading.format_}
+    jobs = [Setting(f"--trace {trace}", "workload", described)]
+    what = Experiment(config=config, set_=set_)
+    return on_windows(experiment(what, reading, policies[0] if policies else None, more=jobs, quiet=quiet))
+
+
+def _names(given: list[str] | None) -> list[str]:
+    """The policies, each once; commas part them, but not inside brackets."""
+    found = [part.strip() for text in given or () for part in re.split(r",(?![^\[]*\])", text)]
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _stem(trace: Path) -> str:
+    return trace.name.partition(".")[0] or "log"
+
+
+def _types(config: Config, text: str | None) -> list[str]:
+    """The GPU types to search for.
+
+    Raises:
+        ConfigError: One of them is not known, or there are more than three.
+    """
+    from dagsim.errors import ConfigError
+    from dagsim.model.gpu import canonical, gpu_type
+
+    own = {gpu.name for gpu in config.gpu_types}
+    names = list(dict.fromkeys(canonical(name.strip()) for name in (text or "").split(",") if name.strip()))
+    for name in names:
+        if name not in own:
+            gpu_type(name)
+    if len(names) > 3:
+        raise ConfigError(f"--types: at most three types can be mixed, got {', '.join(names)}")
+    return names
+
+
+def _check_prices(prices: Prices, config: Config, types: list[str]) -> None:
+    """Raise where a type has no price."""
+    from dagsim.experiment.capacity.machines import Gpus, with_added
+
+    cluster = config.cluster
+    for name in types:
+        cluster = with_added(cluster, Gpus(8, name))
+    prices.a_month(cluster)
+
+
+def _drawable(path: Path) -> Path:
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise typer.BadParameter(f"--plot {path}: allowed are .png, .svg and .pdf")
+    return path
+
+
+def _drawn(planned: Planned, today: Size, target: Target, path: Path, config: Config, *, priced: bool) -> Path:
+    """The curve as a file."""
+    from dagsim.experiment.labels import workload_label
+    from dagsim.report.plots import save
+    from dagsim.report.plots.sizes import sizes
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    title = f"{workload_label(config)}, {config.policy}, n = {config.seeds}"
+    return save(sizes(planned, today, target, title, priced=priced), path)
+
+
+def _told(planned: Planned, today: Size, target: Target, path: Path) -> dict[str, Any]:
+    """The answer as plain values."""
+
+    def size(each: Size | None) -> dict[str, Any] | None:
+        if each is None:
+            return None
+        value, low, high = (number if number == number else None for number in each.met.value)
+        nodes = dict(zip(planned.types or ("nodes",), each.nodes, strict=True)) if each is not today else {}
+        known = {"value": value, "low": low, "high": high, "lost": each.met.lost, "meets": each.met.meets}
+        return {"nodes": nodes, "gpus": each.gpus, "cost": each.cost, **known}
+
+    tried = [size(each) for each in sorted(planned.tried.values(), key=lambda each: (each.cost, each.nodes))]
+    best = planned.best
+    sure = best is not None and target.is_sure(best.met)
+    told = {"run": str(path), "target": str(target), "best": size(best), "sure": sure, "today": size(today)}
+    return {**told, "tried": tried, "exhausted": planned.exhausted}
+
+
+def _print_plan(
+    planned: Planned, today: Size, target: Target, config: Config, *, priced: bool, look: TableFormat, wide: bool
+) -> None:
+    from dagsim.experiment.labels import workload_label
+    from dagsim.report.capacity import plan_table
+    from dagsim.report.terminal import show_grid
+
+    label = f"{workload_label(config)}, {config.policy}"
+    grid = plan_table(planned, today, target, workload=label, priced=priced, n=config.seeds)
+    show_grid(grid, look, wide=wide)

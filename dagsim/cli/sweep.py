@@ -1,0 +1,160 @@
+"""``dagsim sweep``: one experiment under many settings."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from dagsim.cli.app import app
+from dagsim.cli.options import Json, Name, On, Out, Quiet, TableLook, Wide
+from dagsim.report.grid import TableFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dagsim.experiment.sweep.cells import Cell
+    from dagsim.experiment.sweep.described import Sweep
+    from dagsim.experiment.sweep.folder import CellLine, SweepFolder
+    from dagsim.experiment.sweep.run import Swept
+
+__all__ = ["sweep", "swept"]
+
+
+@app.command()
+def sweep(
+    grid: Annotated[Path, typer.Argument(metavar="YAML|FOLDER", help="The grid, or the folder of a sweep.")],
+    on: On = "local",
+    limit: Annotated[int | None, typer.Option(min=1, help="Run at most so many cells now.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells, and run none.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print what the folder holds, and run nothing.")] = False,
+    metric: Annotated[
+        str | None, typer.Option(help="What to compare by (default: the first of the sweep's metrics).")
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What the others are compared with (default: the first).")
+    ] = None,
+    name: Name = None,
+    out: Out = Path("results"),
+    json_: Json = False,
+    quiet: Quiet = False,
+    wide: Wide = False,
+    table: TableLook = TableFormat.TEXT,
+) -> None:
+    """Run an experiment under every combination of some settings, and compare: a table and a folder.
+
+    What the folder holds is not run again: start it anew after a stop, or after the grid has grown.
+
+    Example: dagsim sweep sweep.yaml --on local:4
+    """
+    from dagsim.errors import InputError
+    from dagsim.experiment.sweep.cells import cells_of
+    from dagsim.experiment.sweep.described import read_sweep
+    from dagsim.experiment.sweep.folder import SweepFolder
+
+    if grid.is_dir():
+        if name is not None:
+            raise InputError(f"--name: {grid} has one already")
+        opened = SweepFolder.open(grid)
+        described, out = opened.sweep, grid.parent
+    else:
+        described = read_sweep(grid, name)
+    cells = cells_of(described)
+    shown = _Shown(metric or described.metrics[0], reference, json_, quiet, wide, table)
+    if dry_run:
+        _list(cells, shown)
+        return
+    if show:
+        if not grid.is_dir():
+            raise InputError("--show: give the folder of the sweep (results/sweep-NAME)")
+        _tell(opened, cells, opened.done(cells), shown)
+        return
+    folder, result = swept(described, cells, on, out, limit=limit, watched=not (quiet or json_))
+    _tell(folder, cells, result.done, shown)
+    for failure in result.failures:
+        typer.echo(f"failed: cell {failure.id}: {failure.error}", err=True)
+    if result.left and not (quiet or json_):
+        typer.echo(f"{result.left:,} cells are left to be run: dagsim sweep {folder.path}")
+    if result.failures:
+        raise typer.Exit(1)
+
+
+def swept(
+    described: Sweep,
+    cells: Sequence[Cell],
+    on: str,
+    out: Path,
+    *,
+    command: str = "sweep",
+    limit: int | None = None,
+    watched: bool = True,
+) -> tuple[SweepFolder, Swept]:
+    """Run the cells into the folder of the sweep under a progress bar; Ctrl-C keeps what is finished."""
+    from dagsim.experiment.stopping import exit_code
+    from dagsim.experiment.sweep.executors import executor_for
+    from dagsim.experiment.sweep.folder import SweepFolder
+    from dagsim.experiment.sweep.run import check_cells, run_cells
+    from dagsim.report.terminal import progress
+
+    executor = executor_for(on)
+    check_cells(cells)
+    folder = SweepFolder.claim(out, described, cells, argv=["dagsim", *sys.argv[1:]], command=command)
+    try:
+        with progress(wanted=watched) as watch:
+            return folder, run_cells(folder, cells, executor, watch, limit)
+    except KeyboardInterrupt as stop:
+        kept = f"{len(folder.done(cells))} finished cells are kept in {folder.path}"
+        text = f"interrupted: {kept}; the same command goes on with it"
+        typer.echo(text, err=True)
+        raise typer.Exit(exit_code(stop)) from None
+
+
+class _Shown(NamedTuple):
+    """The way in which a sweep is printed."""
+
+    metric: str
+    reference: str | None
+    json_: bool
+    quiet: bool
+    wide: bool
+    table: TableFormat
+
+
+def _list(cells: Sequence[Cell], shown: _Shown) -> None:
+    """Print the cells without running them."""
+    from dagsim.report.terminal import show
+
+    if not shown.quiet:
+        rows = [(cell.id, cell.label, cell.seed) for cell in cells]
+        show(("cell", "what", "seed"), rows, shown.json_)
+        if not shown.json_:
+            typer.echo(f"{len(cells):,} cells")
+
+
+def _tell(folder: SweepFolder, cells: Sequence[Cell], done: Mapping[str, CellLine], shown: _Shown) -> None:
+    """Print the table of the finished cells, or all of it as JSON."""
+    from dagsim.experiment.labels import sample_of, workload_label
+    from dagsim.experiment.sweep.standing import compared_axis, grouped_standings
+    from dagsim.metrics.standings import METHOD
+    from dagsim.report.sweep import sweep_table
+    from dagsim.report.terminal import show_grid
+
+    sweep, sample = folder.sweep, sample_of(folder.run.config)
+    lines = [done[cell.id] for cell in cells if cell.id in done]
+    groups = grouped_standings(lines, sweep.axes, shown.metric, sample, shown.reference)
+    if shown.json_:
+        told: dict[str, Any] = {"run": str(folder.path), "state": folder.run.state, "cells": len(cells)}
+        told |= {"done": len(done), "metric": shown.metric, "method": METHOD}
+        told |= {"compared": compared_axis(sweep.axes).key, "groups": [group.to_dict() for group in groups]}
+        typer.echo(json.dumps(told))
+        return
+    if shown.quiet:
+        return
+    metrics = (shown.metric, *(metric for metric in sweep.metrics if metric != shown.metric))
+    label = workload_label(folder.run.config)
+    grid = sweep_table(groups, sweep.axes, metrics, name=sweep.name, workload=label, sample=sample, wide=shown.wide)
+    show_grid(grid, shown.table, wide=shown.wide)
+    typer.echo(f"run folder: {folder.path}")

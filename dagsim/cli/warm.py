@@ -1,0 +1,44 @@
+"""``dagsim warm``: compile the fast engine once."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Annotated
+
+import typer
+
+from dagsim.cli.app import app
+from dagsim.cli.options import Quiet
+
+__all__ = ["warm"]
+
+
+@app.command()
+def warm(
+    algo: Annotated[
+        list[str] | None,
+        typer.Option("--algo", "-a", metavar="NAME", help="Only what this scheduler needs; repeatable."),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Compile the fast engine once for this machine: large runs then use it by themselves.
+
+    Example: dagsim warm --algo sjf
+    """
+    from dagsim.errors import ConfigError
+    from dagsim.systems.cluster.engine import INSTALL, is_installed
+
+    if not is_installed():
+        raise ConfigError(INSTALL)
+    from dagsim.systems.cluster.lane import drive, jit
+    from dagsim.systems.cluster.lane.scenario import POLICIES
+
+    if not jit.jitted():
+        raise ConfigError("NUMBA_DISABLE_JIT=1 keeps numba from compiling; unset it")
+    for policy in algo or POLICIES:
+        began = perf_counter()
+        for loop in drive.warm([policy]):
+            if not quiet:
+                typer.echo(f"compiled {loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
+    if not quiet:
+        typer.echo(f"ready, in {jit.folder()}")

@@ -1,0 +1,84 @@
+"""``dagsim why``: the reasons why a job waited."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dagsim.cli.app import app
+from dagsim.cli.options import Json, TableLook
+from dagsim.report.grid import TableFormat
+
+if TYPE_CHECKING:
+    from dagsim.experiment.folder import RunFolder
+
+__all__ = ["why"]
+
+
+@app.command()
+def why(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The id of a job, or #12 by the order of arrival.")],
+    policy: Annotated[
+        str | None,
+        typer.Option("--policy", "-a", "--algo", metavar="NAME", help="Under which policy (default: the first)."),
+    ] = None,
+    number: Annotated[
+        int | None, typer.Option("--run", min=0, help="Which run of the folder, counted from 0 (default: the first).")
+    ] = None,
+    show: Annotated[int, typer.Option(min=1, help="So many holders and overtakers.")] = 10,
+    json_: Json = False,
+    table: TableLook = TableFormat.TEXT,
+) -> None:
+    """Say why a job waited: who held the GPUs meanwhile, who went first, and what was missing.
+
+    Example: dagsim why results/RUN 1042
+    """
+    from dagsim.experiment.folder import RunFolder
+    from dagsim.metrics.columns import columns
+    from dagsim.metrics.why import find_job
+    from dagsim.metrics.why import why as reasons
+    from dagsim.report.terminal import show_grid
+    from dagsim.report.why import why_lines, why_tables
+
+    folder = RunFolder.open(run)
+    place = _place(folder, policy, number)
+    line = folder.lines()[place]
+    made = columns(folder.schedule(place))
+    found = reasons(made, find_job(made, job))
+    if json_:
+        typer.echo(json.dumps({"run": str(folder.path), "policy": line.policy, "seed": line.seed, **found.to_dict()}))
+        return
+    for text in why_lines(found, f"{line.policy}, seed {line.seed}"):
+        typer.echo(text)
+    for grid in why_tables(found, show):
+        show_grid(grid, table)
+
+
+def _place(folder: RunFolder, policy: str | None, number: int | None) -> int:
+    """The number of the run that is meant.
+
+    Raises:
+        InputError: There is none, it keeps no schedule, or two ways to name it were given.
+    """
+    from dagsim.errors import InputError
+    from dagsim.experiment.sweep.folder import is_sweep
+    from dagsim.registry import nearest
+
+    lines = folder.lines()
+    if is_sweep(folder.path):
+        raise InputError(
+            f"{folder.path}: a sweep keeps no schedules of its runs; run the cell with dagsim eval or replay"
+        )
+    if policy is not None and number is not None:
+        raise InputError("why: --policy and --run both say which run; give one of them")
+    policies = [line.policy for line in lines]
+    if policy is not None and policy not in policies:
+        raise InputError(f"{folder.path}: no finished run of {policy!r}{nearest(policy, policies)}")
+    place = policies.index(policy) if policy is not None else number or 0
+    if place >= len(lines):
+        raise InputError(f"{folder.path}: there is no run {place}; finished runs: {len(lines)}, counted from 0")
+    return place

@@ -1,0 +1,63 @@
+"""Pictures of an episode, as arrays or in a window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dagsim.errors import ConfigError
+from dagsim.model.schedule import Schedule
+
+__all__ = ["FRAMES_PER_S", "RENDER_MODES", "Screen", "check_render_mode", "picture_of"]
+
+RENDER_MODES = ["ansi", "rgb_array", "human"]
+FRAMES_PER_S = 4
+_INSTANT_S = 1e-6
+
+
+def check_render_mode(mode: str | None) -> str | None:
+    """The mode, if it is one.
+
+    Raises:
+        ConfigError: It is none.
+    """
+    if mode is not None and mode not in RENDER_MODES:
+        raise ConfigError(f"render_mode must be one of {RENDER_MODES}, got {mode!r}")
+    return mode
+
+
+def picture_of(schedule: Schedule, now_s: float, title: str) -> np.ndarray:
+    """(540, 960, 3) uint8: the cluster at the present moment of an episode that goes on."""
+    from dagsim.metrics.columns import ScheduleColumns
+    from dagsim.pictures import Scene
+
+    after_s = now_s + max(_INSTANT_S, now_s * 1e-9)  # what has just begun is there, too
+    made = ScheduleColumns.of(schedule, start_s=0.0, end_s=after_s)
+    return Scene(made, title).array(now_s)
+
+
+class Screen:
+    """A window for ``human``; it opens with the first picture."""
+
+    def __init__(self) -> None:
+        self._window: Any = None
+
+    def show(self, image: np.ndarray) -> None:
+        """Show a picture in the place of the last."""
+        from matplotlib import pyplot
+
+        if self._window is None:
+            self._window, axes = pyplot.subplots(figsize=(9.6, 5.4), layout="constrained")
+            axes.axis("off")
+            self._shown = axes.imshow(image)
+        self._shown.set_data(image)
+        pyplot.pause(1 / FRAMES_PER_S)
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        if self._window is not None:
+            from matplotlib import pyplot
+
+            pyplot.close(self._window)
+            self._window = None

@@ -1,0 +1,172 @@
+"""Clusters with machines added, taken away, or as many as are asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from dagsim.config.schema import ClusterSection, NodeGroup
+from dagsim.errors import ConfigError
+from dagsim.model.gpu import canonical
+
+__all__ = ["Gpus", "proportional", "read_gpus", "resized", "with_added", "with_nodes", "with_removed"]
+
+_ASKED = re.compile(r"([1-9][0-9]{0,6})x([A-Za-z0-9][A-Za-z0-9._-]*)")
+_PER_NODE = 8
+"""GPUs of a node of a type that the cluster does not have."""
+
+
+class Gpus(NamedTuple):
+    """So many GPUs of one type."""
+
+    count: int
+    type: str
+
+    def __str__(self) -> str:
+        return f"{self.count}x{self.type}"
+
+
+def read_gpus(text: str, option: str = "") -> Gpus:
+    """``16xH200`` as a number of GPUs and their type.
+
+    Raises:
+        ConfigError: It is written otherwise.
+    """
+    found = _ASKED.fullmatch(text.strip())
+    if found is None:
+        raise ConfigError(f"{option} {text!r}: expected a number and a GPU type, as 16xH200".strip())
+    return Gpus(int(found[1]), canonical(found[2]))
+
+
+def resized(cluster: ClusterSection, add: Iterable[Gpus] = (), remove: Iterable[Gpus] = ()) -> ClusterSection:
+    """The cluster with GPUs taken away first, then added, by whole nodes.
+
+    Raises:
+        ConfigError: What is to be taken away is not there, or is no number of whole nodes.
+    """
+    for gpus in remove:
+        cluster = with_removed(cluster, gpus)
+    for gpus in add:
+        cluster = with_added(cluster, gpus)
+    return cluster
+
+
+def with_added(cluster: ClusterSection, gpus: Gpus) -> ClusterSection:
+    """The cluster with more GPUs, on nodes like those of that type, or of eight GPUs with as many cores and as much
+    memory for each as any node has; the last node may have fewer."""
+    _check(cluster)
+    like = _like(cluster, gpus.type)
+    whole, rest = divmod(gpus.count, like.gpus)
+    name = _free_name(cluster, f"added-{gpus.type.lower()}")
+    more = [] if not whole else [like.model_copy(update={"name": name, "count": whole, "hosts": None})]
+    if rest:
+        part = {"cpus": like.cpus * rest / like.gpus, "memory_gb": like.memory_gb * rest / like.gpus}
+        more.append(like.model_copy(update={"name": f"{name}-part", "count": 1, "hosts": None, "gpus": rest, **part}))
+    return _of(cluster, [*cluster.groups, *more])
+
+
+def with_removed(cluster: ClusterSection, gpus: Gpus) -> ClusterSection:
+    """The cluster without some GPUs: the last nodes of that type are taken away.
+
+    Raises:
+        ConfigError: There are fewer, or they are no whole nodes.
+    """
+    _check(cluster)
+    left, groups = gpus.count, list(cluster.groups)
+    there = sum(_gpus(group, gpus.type) for group in groups)
+    if there < left:
+        raise ConfigError(f"--remove {gpus}: the cluster has {there} GPUs of this type")
+    for place in range(len(groups) - 1, -1, -1):
+        group = groups[place]
+        if _gpus(group, gpus.type):
+            nodes = min(group.count, left // group.gpus)
+            left -= nodes * group.gpus
+            groups[place : place + 1] = _first(group, group.count - nodes)
+    if left:
+        sizes = sorted({group.gpus for group in cluster.groups if _gpus(group, gpus.type)})
+        raise ConfigError(f"--remove {gpus}: only whole nodes, of {', '.join(map(str, sizes))} GPUs, can be taken away")
+    if not groups:
+        raise ConfigError(f"--remove {gpus}: nothing would be left of the cluster")
+    return _of(cluster, groups)
+
+
+def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSection | None:
+    """The cluster with so many nodes of some types, and all others as they are; ``None`` if none is left.
+
+    Nodes that stay keep their places, so that as many as today are today's cluster.
+    """
+    _check(cluster)
+    left, groups = dict(counts), []
+    for group in cluster.groups:
+        type_ = next((type_ for type_ in counts if _gpus(group, type_)), None)
+        kept = group.count if type_ is None else min(group.count, left[type_])
+        groups += _first(group, kept)
+        if type_ is not None:
+            left[type_] -= kept
+    for type_, more in left.items():
+        if more:
+            name = _free_name(cluster, f"added-{type_.lower()}")
+            groups.append(_like(cluster, type_).model_copy(update={"name": name, "hosts": None, "count": more}))
+    return _of(cluster, groups) if groups else None
+
+
+def proportional(cluster: ClusterSection, nodes: int) -> ClusterSection:
+    """The cluster with so many nodes in all, shared out over its groups as now; one node more takes none away.
+
+    Each further node goes to the group with the highest count / (2 given + 1) (Webster's method).
+    """
+    _check(cluster)
+    given = [0] * len(cluster.groups)
+    for _ in range(nodes):
+        scores = [group.count / (2 * count + 1) for group, count in zip(cluster.groups, given, strict=True)]
+        given[scores.index(max(scores))] += 1
+    groups: list[NodeGroup] = []
+    for group, count in zip(cluster.groups, given, strict=True):
+        groups += _first(group, min(count, group.count))
+        if count > group.count:
+            name = _free_name(cluster, f"more-{group.name}")
+            groups.append(group.model_copy(update={"name": name, "hosts": None, "count": count - group.count}))
+    return _of(cluster, groups)
+
+
+def _like(cluster: ClusterSection, type_: str) -> NodeGroup:
+    """The shape of a node of that type."""
+    same = [group for group in cluster.groups if _gpus(group, type_)]
+    if same:
+        return same[0]
+    with_gpus = [group for group in cluster.groups if group.gpus]
+    cpus = max((group.cpus / group.gpus for group in with_gpus), default=12.0)
+    memory_gb = max((group.memory_gb / group.gpus for group in with_gpus), default=128.0)
+    return NodeGroup(name="new", gpu=type_, gpus=_PER_NODE, cpus=cpus * _PER_NODE, memory_gb=memory_gb * _PER_NODE)
+
+
+def _first(group: NodeGroup, count: int) -> list[NodeGroup]:
+    """The first nodes of a group, under their names."""
+    if count == 0:
+        return []
+    if count == group.count:
+        return [group]
+    hosts = None if group.hosts is None else ",".join(group.nodes[:count])
+    return [group.model_copy(update={"count": count, "hosts": hosts})]
+
+
+def _gpus(group: NodeGroup, type_: str) -> int:
+    return group.count * group.gpus if group.gpu is not None and canonical(group.gpu) == type_ else 0
+
+
+def _of(cluster: ClusterSection, groups: Sequence[NodeGroup]) -> ClusterSection:
+    return cluster.model_copy(update={"groups": tuple(groups)})
+
+
+def _free_name(cluster: ClusterSection, wanted: str) -> str:
+    taken, number, name = {group.name for group in cluster.groups}, 1, wanted
+    while name in taken:
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
+
+
+def _check(cluster: ClusterSection) -> None:
+    if cluster.from_trace:
+        raise ConfigError("the machines of a trace cannot be changed; give a cluster of your own (--cluster YAML)")

@@ -1,0 +1,203 @@
+"""The smallest cluster, or the cheapest mix of GPU types, that meets a target: bisection on the same windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from dagsim.config.schema import ClusterSection
+from dagsim.errors import ConfigError
+from dagsim.experiment.capacity.machines import proportional, with_nodes
+from dagsim.experiment.capacity.prices import Prices
+from dagsim.experiment.capacity.target import Met, Target
+from dagsim.metrics.standings import RunMetrics, not_done
+
+__all__ = ["Planned", "Size", "gpus_of", "plan"]
+
+_MOST_TRIED = 200
+"""Clusters simulated before the search for a cheaper mix ends."""
+
+_Trial = Callable[[str, ClusterSection], Met]
+"""Simulates a cluster, called so, and says how it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A cluster that was tried."""
+
+    nodes: tuple[int, ...]
+    """Of each type that is asked about; or of the cluster in all."""
+    cluster: ClusterSection
+    gpus: int
+    cost: float
+    """What is to be kept low: the price a month, or the number of GPUs where there are no prices."""
+    met: Met
+
+
+@dataclass(slots=True)
+class Planned:
+    """All clusters that were tried, and the best that meets the target."""
+
+    types: tuple[str, ...]
+    """Empty where the whole cluster grows and shrinks as it is."""
+    tried: dict[tuple[int, ...], Size] = field(default_factory=dict)
+    exhausted: bool = False
+    """The search was ended early: there may be a cheaper mix."""
+
+    @property
+    def best(self) -> Size | None:
+        """The cheapest that meets the target, of equals the one with the fewest GPUs."""
+        meeting = [size for size in self.tried.values() if size.met.meets]
+        return min(meeting, key=lambda size: (size.cost, size.gpus, size.nodes), default=None)
+
+
+def gpus_of(cluster: ClusterSection) -> int:
+    """All GPUs of the cluster."""
+    return sum(group.count * group.gpus for group in cluster.groups)
+
+
+def plan(
+    cluster: ClusterSection,
+    types: Sequence[str],
+    most_gpus: int | None,
+    prices: Prices,
+    run: Callable[[str, ClusterSection], Sequence[RunMetrics]],
+    target: Target,
+) -> tuple[Size, Planned]:
+    """Today's cluster, and the search for the smallest number of nodes in all, in today's proportions, or for the
+    cheapest numbers of nodes of ``types``, with all others as today.
+
+    No cluster of more than ``most_gpus`` GPUs (four times today's, unless given) is tried. ``run`` simulates a cluster
+    on the same windows. The search takes it that more machines do no harm. With several types it walks through the
+    numbers of all but the last, and skips what could be no cheaper.
+
+    Raises:
+        ConfigError: Not even one node fits below ``most_gpus``.
+        InputError: There is no such metric.
+    """
+    lines = run("today", cluster)
+    lost = sum(map(not_done, lines))
+    now = Size(
+        (sum(group.count for group in cluster.groups),),
+        cluster,
+        gpus_of(cluster),
+        _price(cluster, prices),
+        target.of(lines, lost),
+    )
+    most = 4 * max(now.gpus, 1) if most_gpus is None else most_gpus
+    search = _Search(cluster, tuple(types), most, prices, lambda label, made: target.of(run(label, made), lost))
+    if not types:
+        search.least((), now.nodes[0])
+    else:
+        for place in range(len(types)):
+            search.alone(place)
+        if len(types) > 1:
+            search.mixed(())
+    return now, search.found
+
+
+def _price(cluster: ClusterSection, prices: Prices) -> float:
+    return prices.a_month(cluster) if prices else float(gpus_of(cluster))
+
+
+class _Search:
+    def __init__(
+        self, cluster: ClusterSection, types: tuple[str, ...], most_gpus: int, prices: Prices, trial: _Trial
+    ) -> None:
+        self.cluster, self.types, self.most_gpus, self.prices, self.trial = cluster, types, most_gpus, prices, trial
+        self.found = Planned(types)
+        if not self._allowed((1,) if not types else (1, *[0] * (len(types) - 1))):
+            raise ConfigError(f"--most {most_gpus}: not one node of them fits below so many GPUs")
+
+    def alone(self, place: int) -> None:
+        """The fewest nodes of one type, with none of the other types asked about."""
+        before, after = (0,) * place, (0,) * (len(self.types) - place - 1)
+        self._least(lambda nodes: (*before, nodes, *after), 1)
+
+    def least(self, fixed: tuple[int, ...], start: int) -> None:
+        """The fewest nodes in the last place behind those that are fixed."""
+        self._least(lambda nodes: (*fixed, nodes), start)
+
+    def mixed(self, fixed: tuple[int, ...]) -> None:
+        """Numbers of nodes of all types but the last, each with the fewest of the last that are cheaper than the best
+        so far."""
+        if len(fixed) == len(self.types) - 1:
+            self._cheaper(fixed)
+            return
+        nodes = 0
+        while not self.found.exhausted:
+            counts = (*fixed, nodes, *[0] * (len(self.types) - len(fixed) - 1))
+            if not self._allowed(counts) or self._cost(counts) >= self._best_cost():
+                return
+            self.mixed((*fixed, nodes))
+            nodes += 1
+
+    def _cheaper(self, fixed: tuple[int, ...]) -> None:
+        high = 0
+        while self._allowed((*fixed, high + 1)) and self._cost((*fixed, high + 1)) < self._best_cost():
+            high += 1
+        if (
+            self._allowed((*fixed, high))
+            and self._cost((*fixed, high)) < self._best_cost()
+            and self._meets((*fixed, high))
+        ):
+            self._bisect(lambda nodes: (*fixed, nodes), -1, high)
+
+    def _least(self, at: Callable[[int], tuple[int, ...]], start: int) -> None:
+        """Double from ``start`` until the target is met, then halve."""
+        low, high = -1, max(start, 1)
+        while not self._allowed(at(high)):
+            high = high // 2
+        while not self._meets(at(high)):
+            low, wider = high, 2 * high
+            while wider > high and not self._allowed(at(wider)):
+                wider -= 1
+            if wider == high:
+                return
+            high = wider
+        self._bisect(at, low, high)
+
+    def _bisect(self, at: Callable[[int], tuple[int, ...]], low: int, high: int) -> None:
+        """The least number above ``low``, which is too few, up to ``high``, which is enough."""
+        while high - low > 1 and not self.found.exhausted:
+            middle = (low + high) // 2
+            if self._meets(at(middle)):
+                high = middle
+            else:
+                low = middle
+
+    def _meets(self, nodes: tuple[int, ...]) -> bool:
+        if nodes not in self.found.tried:
+            made = self._made(nodes)
+            if made is None:
+                return False
+            if len(self.found.tried) >= _MOST_TRIED:
+                self.found.exhausted = True
+                return False
+            self.found.tried[nodes] = Size(
+                nodes, made, gpus_of(made), self._cost(nodes), self.trial(self._label(nodes), made)
+            )
+        return self.found.tried[nodes].met.meets
+
+    def _made(self, nodes: tuple[int, ...]) -> ClusterSection | None:
+        if not self.types:
+            return proportional(self.cluster, nodes[0]) if nodes[0] else None
+        return with_nodes(self.cluster, dict(zip(self.types, nodes, strict=True)))
+
+    def _label(self, nodes: tuple[int, ...]) -> str:
+        if not self.types:
+            return f"{nodes[0]} nodes"
+        return " ".join(f"{count} {type_} nodes" for count, type_ in zip(nodes, self.types, strict=True))
+
+    def _allowed(self, nodes: tuple[int, ...]) -> bool:
+        made = self._made(nodes)
+        return made is None or gpus_of(made) <= self.most_gpus
+
+    def _cost(self, nodes: tuple[int, ...]) -> float:
+        made = self._made(nodes)
+        return 0.0 if made is None else _price(made, self.prices)
+
+    def _best_cost(self) -> float:
+        best = self.found.best
+        return inf if best is None else best.cost

@@ -1,0 +1,1 @@
+"""Sweeps: one experiment under many settings, cell by cell, on this machine or on several."""

@@ -1,0 +1,87 @@
+"""When each task of a job could start, started and ended, and which of its parents it waited for last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
+from dagsim.model import JobFacts
+
+__all__ = ["TaskColumns", "critical_path", "task_columns"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TaskColumns:
+    """One entry per task of the jobs with known graphs of several tasks, by job and place in its graph."""
+
+    first: Ints
+    """The entry of each job's first task, by ``Record.job``; -1 where it has none."""
+    job: Ints
+    task: Ints
+    ready_s: Floats
+    """The end of its last parent, or the job's arrival; NaN where a parent never ran."""
+    start_s: Floats
+    """Its first start; NaN where it never ran."""
+    end_s: Floats
+    """Its last end; the end of the log where it still runs, NaN where it never ran."""
+    blocker: Ints
+    """The entry of the parent that ended last; -1 where it has none, or none ran."""
+    edges: Ints
+    """(m, 2): entries of parent and child."""
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+
+def task_columns(facts: Iterable[JobFacts], made: ScheduleColumns) -> TaskColumns:
+    """Unroll the tasks of a schedule. O(runs + edges log edges)."""
+    listed = list(facts)
+    count = np.array([len(job.parents) if len(job.parents) > 1 else 0 for job in listed], np.int64)
+    first = np.cumsum(count) - count
+    job = np.repeat(np.arange(len(count)), count)
+    task = np.arange(len(job)) - first[job]
+    runs = made.runs
+    mine = count[runs.job] > 0
+    entry = first[runs.job[mine]] + runs.task[mine]
+    start_s, end_s = np.full(len(job), np.inf), np.full(len(job), -np.inf)
+    np.minimum.at(start_s, entry, runs.start_s[mine])
+    np.maximum.at(end_s, entry, runs.end_s[mine])
+    start_s[np.isinf(start_s)] = end_s[np.isinf(end_s)] = np.nan
+    edges = np.array(list(_edges(listed, first.tolist())), np.int64).reshape(-1, 2)
+    ready_s, blocker = _ready(made.jobs.arrival_s[job], end_s, edges)
+    return TaskColumns(np.where(count > 0, first, -1), job, task, ready_s, start_s, end_s, blocker, edges)
+
+
+def critical_path(tasks: TaskColumns, job: int) -> list[int]:
+    """The entries that set when the job ended: back from its last task, each to the parent that it waited for."""
+    mine = np.flatnonzero(tasks.job == job)
+    if not np.isfinite(tasks.end_s[mine]).any():
+        return []
+    path = [int(mine[np.nanargmax(tasks.end_s[mine])])]
+    while (before := int(tasks.blocker[path[-1]])) >= 0:
+        path.append(before)
+    return path[::-1]
+
+
+def _edges(facts: list[JobFacts], first: list[int]) -> Iterator[tuple[int, int]]:
+    for job, start in zip(facts, first, strict=True):
+        if len(job.parents) > 1:
+            for child, parents in enumerate(job.parents):
+                for parent in parents:
+                    yield start + parent, start + child
+
+
+def _ready(arrival_s: Floats, end_s: Floats, edges: Ints) -> tuple[Floats, Ints]:
+    """When all parents of each entry had ended, and the one that ended last."""
+    ready_s, blocker = arrival_s.copy(), np.full(len(arrival_s), -1, np.int64)
+    parent, child = edges.T
+    order = np.lexsort((-parent, end_s[parent], child))  # NaN is last: a parent that never ran
+    parent, child = parent[order], child[order]
+    last = np.append(child[1:] != child[:-1], True)[: len(child)]
+    ready_s[child[last]] = end_s[parent[last]]
+    ran = last & np.isfinite(end_s[parent])
+    blocker[child[ran]] = parent[ran]
+    return ready_s, blocker

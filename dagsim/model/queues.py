@@ -1,0 +1,193 @@
+"""Queues of a production scheduler: who shares a cluster, with which quotas, weights and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from math import isfinite
+from typing import Literal
+
+from dagsim.errors import ModelError
+
+__all__ = ["Caps", "NodePartition", "Qos", "QueueNode", "QueueTree"]
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """The most that may be held at once; what is left out has no limit. ``jobs`` counts runs.
+
+    Raises:
+        ModelError: A negative limit.
+    """
+
+    gpus: float | None = None
+    cpus: float | None = None
+    memory_gb: float | None = None
+    jobs: int | None = None
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not None and not value >= 0:
+                raise ModelError(f"limits: {each.name} must be 0 or more, got {value!r}")
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, each.name) is not None for each in fields(self))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueNode:
+    """An account of Slurm, or a cluster queue or cohort of Kueue, with what stands below it.
+
+    ``weight`` is its shares among its siblings, ``users`` the shares of its users (others have 1), ``priority`` that of
+    its association. ``limits`` hold for all below it together, ``user_limits`` for each of its users. ``quota`` is
+    what belongs to it, by GPU type or as ``gpus``, ``cpus``, ``memory_gb``; ``borrow`` and ``lend`` are the most it
+    takes of others' quota or gives of its own, where there is a limit. ``order`` is Kueue's queueingStrategy,
+    ``reclaim`` its reclaimWithinCohort, ``within`` its withinClusterQueue.
+
+    Raises:
+        ModelError: A name that is missing, or a negative number.
+    """
+
+    name: str
+    weight: float = 1.0
+    priority: float = 0.0
+    users: Mapping[str, float] = field(default_factory=dict)
+    limits: Caps = Caps()
+    user_limits: Caps = Caps()
+    quota: Mapping[str, float] = field(default_factory=dict)
+    borrow: Mapping[str, float] = field(default_factory=dict)
+    lend: Mapping[str, float] = field(default_factory=dict)
+    order: Literal["best-effort", "strict"] = "best-effort"
+    reclaim: Literal["never", "lower-priority", "any"] = "never"
+    within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "never"
+    children: tuple[QueueNode, ...] = ()
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ModelError("queues: a queue needs a name")
+        _check(f"queue {self.name!r}", {"weight": self.weight})
+        for part in ("users", "quota", "borrow", "lend"):
+            _check(f"queue {self.name!r}: {part}", getattr(self, part))
+        for part in ("borrow", "lend"):
+            if unknown := [key for key in getattr(self, part) if key not in self.quota]:
+                raise ModelError(f"queue {self.name!r}: {part} names {unknown[0]!r}, of which it has no quota")
+
+    def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[QueueNode, tuple[str, ...]]]:
+        """The queue and all below it, each with the names of those above, nearest first."""
+        yield self, above
+        for child in self.children:
+            yield from child.walk((self.name, *above))
+
+
+@dataclass(frozen=True, slots=True)
+class NodePartition:
+    """Nodes under one set of rules. ``nodes`` are names of nodes or of groups of nodes; none are all.
+
+    ``priority`` is its factor, ``tier`` what is scheduled first, and preempts where ``preempt`` of the other is not
+    ``off``. ``max_time_s`` kills what runs longer, ``default_time_s`` is the limit of who asks for none. ``billing``
+    weighs ``gpus``, ``cpus`` and ``memory_gb`` in usage. ``exclusive`` gives whole nodes.
+
+    Raises:
+        ModelError: A number that cannot be, or an unknown resource.
+    """
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    priority: float = 1.0
+    tier: int = 1
+    max_time_s: float | None = None
+    default_time_s: float | None = None
+    exclusive: bool = False
+    billing: Mapping[str, float] = field(default_factory=dict)
+    preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
+    limits: Caps = Caps()
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        times = {name: getattr(self, name) for name in ("max_time_s", "default_time_s")}
+        given = {name: value for name, value in times.items() if value is not None}
+        _check(f"partition {self.name!r}", {"priority": self.priority, **given})
+        if self.max_time_s == 0:
+            raise ModelError(f"partition {self.name!r}: max_time_s must be above 0")
+        _check(f"partition {self.name!r}: billing", self.billing)
+        _known(f"partition {self.name!r}: billing", self.billing)
+
+
+@dataclass(frozen=True, slots=True)
+class Qos:
+    """A quality of service: a priority, limits in all, for each user and for each account, and whom it preempts.
+
+    Raises:
+        ModelError: A number that cannot be.
+    """
+
+    name: str
+    priority: float = 0.0
+    max_time_s: float | None = None
+    usage_factor: float = 1.0
+    limits: Caps = Caps()
+    user_limits: Caps = Caps()
+    account_limits: Caps = Caps()
+    preempts: tuple[str, ...] = ()
+    preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        given = {"priority": self.priority, "usage_factor": self.usage_factor}
+        _check(f"qos {self.name!r}", given | ({} if self.max_time_s is None else {"max_time_s": self.max_time_s}))
+        if self.max_time_s == 0:
+            raise ModelError(f"qos {self.name!r}: max_time_s must be above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTree:
+    """All queues: the ``tree`` of accounts or cluster queues, the partitions and the qualities of service.
+
+    The first partition and the first QOS are those of jobs that name none, or one that is not here.
+
+    Raises:
+        ModelError: Two of one name, or a QOS that preempts one that is not there.
+    """
+
+    tree: tuple[QueueNode, ...] = ()
+    partitions: tuple[NodePartition, ...] = ()
+    qos: tuple[Qos, ...] = ()
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        named = {"queue": [node.name for node, _ in self.walk()]}
+        named |= {"partition": [each.name for each in self.partitions], "qos": [each.name for each in self.qos]}
+        for kind, names in named.items():
+            if twice := [name for name in names if names.count(name) > 1]:
+                raise ModelError(f"queues: there are two of the {kind} {twice[0]!r}")
+        if "root" in named["queue"]:
+            raise ModelError("queues: 'root' stands above all queues and cannot be one of them")
+        for each in self.qos:
+            if unknown := [name for name in each.preempts if name not in named["qos"]]:
+                known = ", ".join(named["qos"])
+                raise ModelError(f"qos {each.name!r} preempts {unknown[0]!r}, which is not there; known: {known}")
+
+    def walk(self) -> Iterator[tuple[QueueNode, tuple[str, ...]]]:
+        """Every queue of the tree with the names of those above it, nearest first."""
+        for node in self.tree:
+            yield from node.walk()
+
+
+def _check(where: str, numbers: Mapping[str, float]) -> None:
+    for name, value in numbers.items():
+        if not (value >= 0 and isfinite(value)):
+            raise ModelError(f"{where}: {name} must be 0 or more, got {value!r}")
+
+
+def _known(where: str, names: Mapping[str, float]) -> None:
+    for name in names:
+        if name not in ("gpus", "cpus", "memory_gb"):
+            raise ModelError(f"{where}: there is no {name!r}; allowed: gpus, cpus, memory_gb")

@@ -1,0 +1,295 @@
+"""The scene: jobs that wait at the left, the GPUs of every node, and how queue and use went up to now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dagsim.metrics.columns import Flags, Source, columns
+from dagsim.metrics.lanes import bars_of, lanes_of
+from dagsim.metrics.queues import jobs_waiting
+from dagsim.metrics.utilization import gpus_held
+from dagsim.model import Kind
+from dagsim.pictures.layout import Box, Layout, layout
+from dagsim.pictures.palette import BLUE, ORANGE, job_colour
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageDraw import ImageDraw
+
+__all__ = ["Scene", "Share"]
+
+WIDTH, HEIGHT = 960, 540
+_FINE = 2
+"""Drawn so many times larger, then reduced: edges are smooth."""
+_INK, _QUIET, _GROUND, _CARD, _CELL, _DOWN = "#222222", "#6b6b6b", "#ffffff", "#f1f3f5", "#dfe3e7", "#b9b9b9"
+_QUEUE = Box(20, 74, 168, 410)
+_NODES = Box(200, 74, 940, 410)
+_STRIP = Box(200, 436, 940, 508)
+_BLOCK = 22
+_MOST_POINTS = 370
+
+
+class Share(NamedTuple):
+    """A part of a GPU that a run holds at a moment: lanes count from the first GPU of the node."""
+
+    entry: int
+    job: int
+    node: int
+    first: float
+    last: float
+    done: float
+    """The part of its time that has passed, 0 to 1."""
+
+
+class Scene:
+    """Pictures of one schedule. Colours stand for jobs; blocks fly from the queue to their GPUs and out again."""
+
+    def __init__(self, source: Source, title: str = "") -> None:
+        self._made = made = columns(source)
+        self._title = title
+        lanes = lanes_of(made)
+        bars = bars_of(made, lanes)
+        self._entry, self._node = bars.run, made.runs.node[bars.run]
+        self._start_s, self._end_s = made.runs.start_s[bars.run], made.runs.end_s[bars.run]
+        self._first, self._last = bars.top - lanes.first[self._node], bars.bottom - lanes.first[self._node]
+        self._layout: Layout = layout(lanes.count, _NODES)
+        self._waiting, self._held = jobs_waiting(made), gpus_held(made)
+        self._jobs_first_s = np.full(len(made.jobs), np.inf)
+        np.minimum.at(self._jobs_first_s, made.runs.job, made.runs.start_s)
+        gone_s = np.where(made.jobs.accepted, made.jobs.completed_s, made.jobs.arrival_s)
+        self._gone_s = np.where(np.isnan(gone_s), np.inf, gone_s)
+
+    @property
+    def span_s(self) -> tuple[float, float]:
+        """From the first arrival to the end."""
+        return self._made.start_s, self._made.end_s
+
+    def shares(self, now_s: float) -> list[Share]:
+        """What runs hold at a moment, one entry per GPU."""
+        return self._shares((self._start_s <= now_s) & (self._end_s > now_s), now_s)
+
+    def waiting(self, now_s: float) -> list[int]:
+        """The jobs in the system of which nothing runs, by arrival."""
+        runs = self._made.runs
+        running = np.zeros(len(self._made.jobs), bool)
+        running[runs.job[(runs.start_s <= now_s) & (runs.end_s > now_s)]] = True
+        here = (self._made.jobs.arrival_s <= now_s) & (self._gone_s > now_s) & ~running
+        found = np.flatnonzero(here)
+        jobs: list[int] = found[np.argsort(self._made.jobs.arrival_s[found], kind="stable")].tolist()
+        return jobs
+
+    def image(self, now_s: float, step_s: float = 0.0) -> Image:
+        """The picture at a moment; where ``step_s`` lies between two of them, starts and ends are shown as movement."""
+        from PIL import Image, ImageDraw
+
+        whole = Image.new("RGB", (WIDTH * _FINE, HEIGHT * _FINE), _GROUND)
+        pen = ImageDraw.Draw(whole)
+        queue = self.waiting(now_s)
+        self._draw_words(pen, now_s, queue)
+        self._draw_queue(pen, queue)
+        self._draw_cards(pen, now_s)
+        self._draw_strip(pen, now_s)
+        flight_s = 3 * step_s
+        started = (self._start_s <= now_s) & (self._end_s > now_s)
+        flying = started & (self._start_s > now_s - flight_s) & (self._start_s > self._made.start_s)
+        for share in self._shares(started & ~flying, now_s):
+            self._draw_share(pen, share)
+        for share in self._shares(flying, now_s):
+            self._draw_flight(pen, share, (now_s - float(self._made.runs.start_s[share.entry])) / flight_s, queue)
+        if flight_s:
+            leaving = (self._end_s <= now_s) & (self._end_s > now_s - flight_s)
+            leaving &= np.isin(self._made.runs.outcome[self._entry], (Kind.FINISHED,))
+            for share in self._shares(leaving, now_s):
+                self._draw_leaving(pen, share, (now_s - float(self._made.runs.end_s[share.entry])) / flight_s)
+        return whole.reduce(_FINE)
+
+    def array(self, now_s: float) -> np.ndarray:
+        """(height, width, 3) uint8: the picture at a moment."""
+        return np.asarray(self.image(now_s))
+
+    def _shares(self, chosen: Flags, now_s: float) -> list[Share]:
+        found = []
+        for bar in np.flatnonzero(chosen).tolist():
+            entry, first, last = int(self._entry[bar]), float(self._first[bar]), float(self._last[bar])
+            span_s = max(float(self._end_s[bar] - self._start_s[bar]), 1e-12)
+            done = min(max((now_s - float(self._start_s[bar])) / span_s, 0.0), 1.0)
+            gpu = int(first + 1e-9)
+            while gpu < last - 1e-9:
+                part = max(first, float(gpu)), min(last, gpu + 1.0)
+                found.append(Share(entry, int(self._made.runs.job[entry]), int(self._node[bar]), *part, done))
+                gpu += 1
+        return found
+
+    def _draw_words(self, pen: ImageDraw, now_s: float, queue: list[int]) -> None:
+        jobs = self._made.jobs
+        done = int(np.count_nonzero(jobs.finished & (jobs.completed_s <= now_s)))
+        running = int(np.count_nonzero((jobs.arrival_s <= now_s) & (self._gone_s > now_s))) - len(queue)
+        self._text(pen, 20, 16, self._title or self._made.cluster.name, 20, bold=True)
+        self._text(pen, 940, 18, clock(now_s - self._made.start_s), 18, anchor="ra", bold=True)
+        self._text(pen, 20, 48, f"waiting: {len(queue):,} {'job' if len(queue) == 1 else 'jobs'}", 14, _QUIET)
+        told = f"running: {running:,}      done: {done:,} of {len(jobs):,}"
+        if self._made.cluster.gpus:
+            held = float(self._held.value[max(np.searchsorted(self._held.time_s, now_s, "right") - 1, 0)])
+            told = f"GPUs held: {held:,.4g} of {self._made.cluster.gpus:,}      {told}"
+        self._text(pen, 200, 48, told, 14, _QUIET)
+
+    def _draw_queue(self, pen: ImageDraw, queue: list[int]) -> None:
+        room = self._room()
+        for place, job in enumerate(queue[:room]):
+            self._block(pen, self._place(place), job)
+        if len(queue) > room:
+            self._text(pen, _QUEUE.left, _QUEUE.bottom + 6, f"and {len(queue) - room:,} more", 12, _QUIET)
+
+    def _draw_cards(self, pen: ImageDraw, now_s: float) -> None:
+        outages = self._made.outages
+        down = set(outages.node[(outages.start_s <= now_s) & (outages.end_s > now_s)].tolist())
+        for node, card in enumerate(self._layout.cards):
+            if card is None:
+                continue
+            self._box(pen, card, _DOWN if node in down else _CARD, round_=5)
+            if self._layout.titled:
+                most = max(int((card.right - card.left) / 6.2), 1)
+                self._text(pen, card.left + 5, card.top + 2, self._made.cluster.nodes[node].name[:most], 10, _QUIET)
+            for gpu in range(self._layout.counts[node]):
+                cell = self._layout.slot(node, gpu, gpu + 1)
+                if cell is not None and node not in down:
+                    self._box(pen, cell, _CELL, round_=3)
+
+    def _draw_strip(self, pen: ImageDraw, now_s: float) -> None:
+        """The jobs that waited (orange) and the GPUs held (blue) up to now."""
+        start_s, end_s = self.span_s
+        if not end_s > start_s:
+            return
+        if self._made.cluster.gpus:
+            self._text(pen, _STRIP.left, _STRIP.bottom + 6, "GPUs held", 12, BLUE)
+        self._text(pen, _STRIP.left + 84, _STRIP.bottom + 6, "jobs waiting", 12, "#a86f00")
+        edges_s = np.linspace(start_s, end_s, _MOST_POINTS + 1)
+        seen = max(int(np.searchsorted(edges_s, now_s, "right")) - 1, 0)
+        waiting, held = self._waiting.binned(edges_s), self._held.binned(edges_s)
+        curves = [(waiting, float(waiting.max()), ORANGE)]
+        if self._made.cluster.gpus:
+            curves.insert(0, (held, float(self._made.cluster.gpus), BLUE))
+        x = np.linspace(_STRIP.left, _STRIP.right, _MOST_POINTS + 1)
+        high = _STRIP.bottom - _STRIP.top
+        for values, most, colour in curves:
+            y = _STRIP.bottom - high * values / max(most, 1e-9)
+            points = [(x[place] * _FINE, y[place] * _FINE) for place in range(min(seen + 1, len(y)))]
+            if len(points) > 1:
+                pen.line(points, fill=colour, width=2 * _FINE, joint="curve")
+        pen.line([_STRIP.left * _FINE, _STRIP.bottom * _FINE, _STRIP.right * _FINE, _STRIP.bottom * _FINE], fill=_DOWN)
+        now = _STRIP.left + (_STRIP.right - _STRIP.left) * min(max((now_s - start_s) / (end_s - start_s), 0.0), 1.0)
+        pen.line([now * _FINE, _STRIP.top * _FINE, now * _FINE, _STRIP.bottom * _FINE], fill=_QUIET, width=_FINE)
+
+    def _draw_share(self, pen: ImageDraw, share: Share) -> None:
+        box = self._layout.slot(share.node, share.first, share.last)
+        if box is None:
+            return
+        colour = job_colour(share.job)
+        self._box(pen, box, _hex(_mixed(colour, 0.45)), round_=3)
+        done = Box(box.left, box.bottom - (box.bottom - box.top) * share.done, box.right, box.bottom)
+        self._box(pen, done, _hex(colour), round_=3)
+        if self._layout.cell >= 28 and share.last - share.first > 0.6:
+            middle = (box.left + box.right) / 2, (box.top + box.bottom) / 2
+            self._text(pen, *middle, str(share.job), 11, _readable(colour), anchor="mm")
+
+    def _draw_flight(self, pen: ImageDraw, share: Share, way: float, queue: list[int]) -> None:
+        """A block on its way from the queue to its GPU."""
+        target = self._layout.slot(share.node, share.first, share.last)
+        if target is None:
+            return
+        ahead = int(np.searchsorted(self._made.jobs.arrival_s[queue], self._made.jobs.arrival_s[share.job]))
+        self._block(pen, _between(self._place(min(ahead, self._room() - 1)), target, _eased(way)), share.job)
+
+    def _draw_leaving(self, pen: ImageDraw, share: Share, way: float) -> None:
+        """A block that shrinks where it ran."""
+        box = self._layout.slot(share.node, share.first, share.last)
+        if box is None:
+            return
+        shrunk = (1 - _eased(way)) / 2
+        x, y = (box.left + box.right) / 2, (box.top + box.bottom) / 2
+        wide, high = (box.right - box.left) * shrunk, (box.bottom - box.top) * shrunk
+        if wide > 0.5:
+            self._box(pen, Box(x - wide, y - high, x + wide, y + high), _hex(_mixed(job_colour(share.job), 0.8)), 3)
+
+    def _room(self) -> int:
+        across = int((_QUEUE.right - _QUEUE.left) // (_BLOCK + 4))
+        return across * int((_QUEUE.bottom - _QUEUE.top) // (_BLOCK + 4))
+
+    def _place(self, number: int) -> Box:
+        across = int((_QUEUE.right - _QUEUE.left) // (_BLOCK + 4))
+        left = _QUEUE.left + number % across * (_BLOCK + 4)
+        top = _QUEUE.top + number // across * (_BLOCK + 4)
+        return Box(left, top, left + _BLOCK, top + _BLOCK)
+
+    def _block(self, pen: ImageDraw, box: Box, job: int) -> None:
+        colour = job_colour(job)
+        self._box(pen, box, _hex(colour), round_=4)
+        asked = self._made.jobs.gpus[job]
+        if asked >= 1 and box.right - box.left >= 16:
+            middle = (box.left + box.right) / 2, (box.top + box.bottom) / 2
+            self._text(pen, *middle, f"{asked:g}", 11, _readable(colour), anchor="mm")
+
+    def _box(self, pen: ImageDraw, box: Box, colour: str, round_: float = 0) -> None:
+        corners = [box.left * _FINE, box.top * _FINE, box.right * _FINE - 1, box.bottom * _FINE - 1]
+        if corners[2] <= corners[0] or corners[3] <= corners[1]:
+            return
+        radius = min(round_ * _FINE, (corners[2] - corners[0]) / 2, (corners[3] - corners[1]) / 2)
+        pen.rounded_rectangle(corners, radius, fill=colour)
+
+    def _text(
+        self,
+        pen: ImageDraw,
+        x: float,
+        y: float,
+        text: str,
+        size: int,
+        colour: str = _INK,
+        anchor: str = "la",
+        *,
+        bold: bool = False,
+    ) -> None:
+        from PIL import ImageFont
+
+        thick = _FINE / 4 if bold else 0
+        pen.text((x * _FINE, y * _FINE), text, colour, ImageFont.load_default(size * _FINE), anchor, stroke_width=thick)
+
+
+def clock(time_s: float) -> str:
+    """A span of time as people say it: ``2 d 3 h``, ``14 min``, ``3.2 s``."""
+    if time_s < 180:
+        return f"{time_s:.1f} s"
+    minutes = int(time_s // 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    if minutes < 72 * 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes // 1440} d {minutes // 60 % 24} h"
+
+
+def _eased(way: float) -> float:
+    return way * way * (3 - 2 * way)
+
+
+def _between(one: Box, other: Box, way: float) -> Box:
+    mixed = [a + (b - a) * way for a, b in zip(_edges(one), _edges(other), strict=True)]
+    return Box(*mixed)
+
+
+def _edges(box: Box) -> tuple[float, float, float, float]:
+    return box.left, box.top, box.right, box.bottom
+
+
+def _mixed(colour: tuple[float, float, float], white: float) -> tuple[float, float, float]:
+    red, green, blue = (part + (1 - part) * white for part in colour)
+    return red, green, blue
+
+
+def _hex(colour: tuple[float, float, float]) -> str:
+    return "#" + "".join(f"{round(255 * part):02x}" for part in colour)
+
+
+def _readable(colour: tuple[float, float, float]) -> str:
+    red, green, blue = colour
+    return _INK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#ffffff"

@@ -1,0 +1,163 @@
+"""The answers of the server: a list of runs, the page of one or several, and what changes."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from html import unescape
+
+import anyio
+from anyio.to_thread import run_sync
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from dagsim.errors import DagsimError, InputError
+from dagsim.report.page.document import document, page, sealed, static
+from dagsim.report.page.markup import element
+from dagsim.report.serve.guard import Asgi, Guard
+from dagsim.report.serve.results import Results, RunState, Stamp
+
+__all__ = ["application"]
+
+_EVERY_S = 1.0
+"""How often the folders are looked at for those who listen."""
+_STEP_S = 0.2
+"""How soon a listener notices that the server stops."""
+_ALIVE_S = 15.0
+"""Silence is broken after so long, so that a browser that has gone is noticed."""
+_KEPT = 8
+"""So many pages are kept, as long as their runs stand as they stood."""
+_MOST_COMPARED = 20
+_POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
+
+
+def application(results: Results, bound_to: str, stopping: Callable[[], bool] = lambda: False) -> Asgi:
+    """The whole server as an ASGI application; listeners are let go once ``stopping`` says so."""
+    pages = _Pages(results)
+
+    def list_(_: Request) -> Response:
+        return _html(_list_page(results))
+
+    def runs(_: Request) -> Response:
+        return JSONResponse({"runs": [state.to_dict() for state in results.states()]})
+
+    def run(request: Request) -> Response:
+        return _answered(lambda: pages.of([request.path_params["id"]]))
+
+    def compare(request: Request) -> Response:
+        return _answered(lambda: pages.of(request.query_params.getlist("run")))
+
+    async def events(request: Request) -> Response:
+        asked = request.query_params.getlist("run")
+        return StreamingResponse(_events(results, asked, stopping), media_type="text/event-stream")
+
+    routes = [
+        Route("/", list_),
+        Route("/runs.json", runs),
+        Route("/runs/{id:path}", run),
+        Route("/compare", compare),
+        Route("/events", events),
+    ]
+    return Guard(Starlette(routes=routes), bound_to)
+
+
+class _Pages:
+    """Pages, made anew where a run has changed."""
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+        self._made: OrderedDict[tuple[str, ...], tuple[tuple[Stamp, ...], str]] = OrderedDict()
+        self._guard = threading.Lock()  # one page is made at a time: it takes a core
+
+    def of(self, ids: Sequence[str]) -> str:
+        """The page of these runs.
+
+        Raises:
+            InputError: There is no such run, or they cannot stand on one page.
+            RunFolderError: One cannot be read.
+        """
+        key = tuple(dict.fromkeys(ids))
+        if not 0 < len(key) <= _MOST_COMPARED:
+            raise InputError(f"one to {_MOST_COMPARED} runs can stand on a page, not {len(key)}")
+        stamps = tuple(self._results.stamp(id_) for id_ in key)
+        with self._guard:
+            known = self._made.get(key)
+            if known is not None and known[0] == stamps:
+                self._made.move_to_end(key)
+                return known[1]
+            text = self._make(key)
+            self._made[key] = stamps, text
+            while len(self._made) > _KEPT:
+                self._made.popitem(last=False)
+            return text
+
+    def _make(self, ids: tuple[str, ...]) -> str:
+        folders = [self._results.folder(id_) for id_ in ids]
+        states = [self._results.state(id_) for id_ in ids]
+        if all(state.done == 0 for state in states):
+            return _waiting(states)
+        return page(folders, live=ids)
+
+
+def _waiting(states: Sequence[RunState]) -> str:
+    """The page of runs of which nothing is finished yet."""
+    title = f"{states[0].workload}: dagsim report"
+    body = f"<header>{element('h1', title)}{element('p', 'Nothing is finished yet.', class_='verdict')}</header>"
+    return document(title, body, "", live=[state.id for state in states], waiting=True)
+
+
+def _answered(made: Callable[[], str]) -> Response:
+    """The page, or in plain text why there is none."""
+    try:
+        return _html(made())
+    except InputError as error:
+        return PlainTextResponse(f"{error}\n", 404)
+    except DagsimError as error:
+        return PlainTextResponse(f"{error}\n", 500)
+
+
+def _html(text: str) -> Response:
+    """A page, the policy that it states also as a header, where it can forbid frames, too."""
+    stated = _POLICY.search(text)
+    policy = unescape(stated[1]) if stated else "default-src 'none'"
+    return HTMLResponse(text, headers={"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"})
+
+
+def _list_page(results: Results) -> str:
+    states = json.dumps([state.to_dict() for state in results.states()])
+    inert = states.replace("<", "\\u003c")  # no text of a log ends the element that it stands in
+    where = results.root.resolve().name or str(results.root)
+    body = "".join(
+        [
+            f"<header>{element('h1', f'{where}: runs')}</header><main>{static('list.html')}</main>",
+            f'<script type="application/json" id="first">{inert}</script>',
+        ]
+    )
+    return sealed(f"{where}: dagsim", body, ("page.css", "list.css"), ("list.js",), connects=True)
+
+
+async def _events(results: Results, asked: Sequence[str], stopping: Callable[[], bool]) -> AsyncIterator[str]:
+    """All runs (or those asked for) at first, then those that have changed, as server-sent events."""
+    told: dict[str, RunState] = {}
+    silent_s = first = 0.0
+    while not stopping():
+        found = {state.id: state for state in await run_sync(results.states) if not asked or state.id in asked}
+        changed = [state.to_dict() for id_, state in found.items() if told.get(id_) != state]
+        gone = [id_ for id_ in told if id_ not in found]
+        told = found
+        if changed or gone or not first:
+            first, silent_s = 1.0, 0.0
+            yield f"data: {json.dumps({'runs': changed, 'gone': gone})}\n\n"
+        elif silent_s >= _ALIVE_S:
+            silent_s = 0.0
+            yield ": still here\n\n"
+        waited_s = 0.0
+        while waited_s < _EVERY_S and not stopping():
+            await anyio.sleep(_STEP_S)
+            waited_s += _STEP_S
+        silent_s += waited_s

@@ -1,0 +1,73 @@
+"""The engine of a run: the SimPy kernel, which defines the rules, or the compiled lane, which writes the same bytes.
+
+The lane plays policies by name: it knows them from the start and asks nobody. It steps aside for everything that it
+does not know, and says why. Nothing here imports numba before a run is large enough for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from importlib.util import find_spec
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from dagsim.errors import ConfigError
+from dagsim.model import Cluster
+from dagsim.model.schedule import Schedule
+
+if TYPE_CHECKING:
+    from dagsim.systems.cluster.lane.reading import Scene
+    from dagsim.systems.cluster.lane.scenario import Plan
+
+__all__ = ["INSTALL", "PAYS", "CompiledKernel", "Engine", "EngineUse", "is_installed"]
+
+Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
+"""``auto``: the compiled lane where it applies, pays, and was compiled before (``dagsim warm``)."""
+
+PAYS = 50_000
+"""Tasks from which the lane is faster than the kernel, which takes some 20 us a task more: to import numba and load
+what was compiled takes 1 s."""
+
+INSTALL = "the compiled engine needs numba: pip install 'dagsim[fast]'"
+
+
+class EngineUse(NamedTuple):
+    """The engine that was asked for, the one that is used, and the reason in words."""
+
+    asked: Engine
+    used: Literal["simpy", "compiled"]
+    reason: str
+
+
+def is_installed() -> bool:
+    """True if there is numba; does not import it."""
+    return find_spec("numba") is not None
+
+
+class CompiledKernel:
+    """A simulation in the compiled lane: it knows its policy, asks nobody, and is over once it is set going."""
+
+    def __init__(self, cluster: Cluster, jobs: Iterable[Any], scene: Scene, plan: Plan, seed: int) -> None:
+        self.jobs = jobs
+        self.schedule = Schedule(cluster, seed=seed)
+        self._scene, self._plan = scene, plan
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self.schedule.ended_s
+
+    def decisions(self, until_s: float = inf) -> Generator[Any, Any, None]:
+        """Run to the end; there is nothing to decide.
+
+        Raises:
+            ConfigError: It should stop before the end.
+            Stalled: Jobs are not done, and nothing runs.
+        """
+        if until_s != inf:
+            raise ConfigError("the compiled engine runs to the end; engine simpy can stop before")
+        from dagsim.systems.cluster.lane.drive import scheduled, warm
+
+        warm([self._plan.policy])
+        self.schedule = scheduled(self.schedule.cluster, self._scene, self._plan, self.schedule.seed)
+        yield from ()

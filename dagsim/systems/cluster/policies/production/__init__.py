@@ -1,0 +1,1 @@
+"""Schedulers that clusters run today: Slurm, Kueue and the default scheduler of Kubernetes."""

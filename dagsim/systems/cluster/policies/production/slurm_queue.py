@@ -1,0 +1,101 @@
+"""Pending jobs of Slurm by tier and priority; those that wait for a limit stand aside."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from math import inf
+from typing import NamedTuple
+
+from dagsim.systems.cluster.api import TaskState
+from dagsim.systems.cluster.policies.production.limits import Amounts, Holder, Holdings
+
+__all__ = ["PendingJob", "PendingJobs"]
+
+
+class PendingJob(NamedTuple):
+    """A ready task in the order in which it is looked at: by tier and priority, then by submission."""
+
+    tier: int
+    """Negative, as the highest comes first; so is ``priority``."""
+    priority: int
+    order: int
+    piece: int
+    task: TaskState
+
+
+class PendingJobs:
+    """An index of the ready tasks (``ClusterView.index``). ``rank`` gives tier and priority of a task as it comes,
+    ``eligible_s`` the time from which it may start.
+
+    Cost: a search and a shift of the list per task that comes or goes, O(n log n) when all priorities change.
+    """
+
+    def __init__(self, rank: Callable[[TaskState], tuple[int, int]], eligible_s: Callable[[TaskState], float]) -> None:
+        self.listed: list[PendingJob] = []
+        self.arrived: list[TaskState] = []
+        """Tasks that became eligible since somebody last looked."""
+        self.changed = True
+        """Something has come since the last backfill."""
+        self._rank, self._eligible_s = rank, eligible_s
+        self._later: list[tuple[float, int, int, TaskState]] = []
+        self._aside: dict[Holder, dict[Amounts, list[PendingJob]]] = {}
+
+    def push(self, task: TaskState) -> None:
+        """Take in a task that became ready."""
+        heappush(self._later, (self._eligible_s(task), task.order, task.piece, task))
+
+    def admit(self, now: float) -> Iterator[TaskState]:
+        """List the tasks that have become eligible, and hand each out first."""
+        while self._later and self._later[0][0] <= now:
+            task = heappop(self._later)[3]
+            if task.waiting:
+                yield task
+                if task.waiting:
+                    tier, priority = self._rank(task)
+                    insort(self.listed, PendingJob(-tier, -priority, task.order, task.piece, task))
+                    self.changed = True
+
+    def next_s(self) -> float:
+        """When the next task becomes eligible."""
+        while self._later and not self._later[0][3].waiting:
+            heappop(self._later)
+        return self._later[0][0] if self._later else inf
+
+    def set_aside(self, at: int, holder: Holder, amounts: Amounts) -> None:
+        """Take a listed job out until ``holder`` gives something back."""
+        self._aside.setdefault(holder, {}).setdefault(amounts, []).append(self.listed.pop(at))
+
+    def recall(self, freed: Iterable[Holder], holdings: Holdings) -> None:
+        """List those again that waited for limits which now have room: as many of each demand as there is room for."""
+        for holder in freed:
+            by_amounts = self._aside.get(holder)
+            if by_amounts is None:
+                continue
+            for amounts, jobs in list(by_amounts.items()):
+                room, _ = holdings.room((holder,), amounts)
+                jobs.sort()
+                count = len(jobs) if room >= len(jobs) else int(room)
+                self._list_again(jobs[:count])
+                del jobs[:count]
+                if not jobs:
+                    del by_amounts[amounts]
+
+    def rank_anew(self) -> None:
+        """Sort all jobs by new priorities."""
+        waiting = [job.task for job in self.listed if job.task.waiting]
+        waiting += [job.task for by in self._aside.values() for jobs in by.values() for job in jobs if job.task.waiting]
+        self._aside.clear()
+        self.listed = []
+        for task in waiting:
+            tier, priority = self._rank(task)
+            self.listed.append(PendingJob(-tier, -priority, task.order, task.piece, task))
+        self.listed.sort()
+        self.changed = True
+
+    def _list_again(self, jobs: Iterable[PendingJob]) -> None:
+        for job in jobs:
+            if job.task.waiting:
+                insort(self.listed, job)
+                self.changed = True

@@ -1,0 +1,234 @@
+"""How costs grow: CPU time of whole runs, as a multiple of a bare ``heapq`` loop on as many tasks.
+
+    python scripts/bench_scale.py [--policy NAME ...] [--series NAME ...] [--largest N] [--json] [--out FILE]
+
+Series, each for growing sizes: ``whole``, ``cpus`` and ``shares`` (nodes: whole GPUs; GPUs with CPUs and memory;
+fractions of GPUs where CPUs are scarce), ``pending`` (tasks that all wait at the start), ``width`` (tasks side by
+side in a job) and ``types`` (of GPU). A series is flat if no size takes more than twice the multiple of the smallest.
+Without ``--policy`` the nodes are measured under ``fifo-fit`` and ``sjf``, the rest under every policy that is not costly
+by definition. The bare loop (``bare``) knows slots instead of nodes: two heaps, no policy, no records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import random
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from pathlib import Path
+from statistics import median
+from time import process_time
+
+from dagsim.model import Cluster, Job, Task, TaskGraph
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
+
+Case = tuple[Cluster, list[Job], int]
+"""The cluster, the jobs, and about how many tasks run at once."""
+
+MEAN_S = 100.0
+GPUS = 8
+"""GPUs of a node."""
+TYPES = ("A100", "V100", "P100", "T4", "K80", "H100", "A10G", "RTX3090")
+
+
+def arriving(tasks: list[Task], slots: int, load: float = 1.0) -> list[Job]:
+    """A job per task, arriving at random so that about ``load`` of the slots are busy."""
+    rng = random.Random(len(tasks))
+    now, jobs = 0.0, []
+    for number, task in enumerate(tasks):
+        jobs.append(Job.single(f"j{number}", task, now))
+        now += rng.expovariate(load * slots / MEAN_S)
+    return jobs
+
+
+def seconds(rng: random.Random) -> float:
+    """A duration without a bias of the tail: half to one and a half of the mean."""
+    return MEAN_S * (0.5 + rng.random())
+
+
+def whole(nodes: int) -> Case:
+    """Tasks of 1, 2 or 4 whole GPUs."""
+    rng = random.Random(nodes)
+    slots = nodes * GPUS // 2
+    tasks = [Task("t", seconds(rng), gpus=rng.choice((1, 1, 2, 4))) for _ in range(max(4_000, 3 * slots))]
+    return Cluster.of({"V100": nodes * GPUS}, per_node=GPUS), arriving(tasks, slots), slots
+
+
+def cpus(nodes: int) -> Case:
+    """Whole GPUs with CPUs and memory, any of which may run out first."""
+    rng = random.Random(nodes)
+    slots = nodes * GPUS // 2
+    tasks = [
+        Task(
+            "t",
+            seconds(rng),
+            gpus=rng.choice((1, 1, 2, 4)),
+            cpus=rng.choice((4, 8, 16)),
+            memory_gb=rng.choice((16, 64)),
+        )
+        for _ in range(max(4_000, 3 * slots))
+    ]
+    return roomy(nodes, 64.0, 512.0), arriving(tasks, slots), slots
+
+
+def shares(nodes: int) -> Case:
+    """Fractions of a GPU where CPUs run out first: many GPUs are partly used, few nodes have room."""
+    rng = random.Random(nodes)
+    slots = nodes * 8
+    tasks = [
+        Task(
+            "t",
+            seconds(rng),
+            gpus=rng.choice((0.1, 0.25, 0.3, 0.5)),
+            cpus=rng.choice((2, 4, 6)),
+            memory_gb=rng.choice((4, 16)),
+        )
+        for _ in range(max(4_000, 3 * slots))
+    ]
+    return roomy(nodes, 32.0, 256.0), arriving(tasks, slots), slots
+
+
+def roomy(nodes: int, cores: float, memory_gb: float) -> Cluster:
+    """Equal nodes with CPUs and memory beside their GPUs."""
+    sizes = {"cpus_per_gpu": cores / GPUS, "memory_gb_per_gpu": memory_gb / GPUS}
+    return Cluster.of({"V100": nodes * GPUS}, per_node=GPUS, **sizes)
+
+
+def pending(tasks: int) -> Case:
+    """Everything is there at the start, on 32 GPUs."""
+    rng = random.Random(tasks)
+    jobs = [Job.single(f"j{number}", Task("t", seconds(rng), gpus=rng.choice((1, 2)))) for number in range(tasks)]
+    return Cluster.of({"V100": 16, "T4": 16}), jobs, 21
+
+
+def width(tasks: int) -> Case:
+    """Jobs of as many tasks side by side and one that waits for them all."""
+    rng = random.Random(tasks)
+    jobs = []
+    for number in range(max(1, 16_384 // tasks)):
+        side = [Task(f"t{index}", seconds(rng)) for index in range(tasks - 1)]
+        graph = TaskGraph.of([*side, Task("last", seconds(rng))], {"last": [each.name for each in side]})
+        jobs.append(Job(f"j{number}", graph, number * tasks * MEAN_S / 32))
+    return Cluster.of({"V100": 16, "T4": 16}), jobs, 32
+
+
+def types(count: int) -> Case:
+    """64 GPUs of as many types."""
+    rng = random.Random(count)
+    tasks = [Task("t", seconds(rng), gpus=rng.choice((1, 2))) for _ in range(8_000)]
+    return Cluster.of(dict.fromkeys(TYPES[:count], 64 // count)), arriving(tasks, 40), 40
+
+
+def bare(jobs: list[Job], slots: int) -> int:
+    """The ends of all tasks, oldest first on so many slots; returns how many there were."""
+    open_parents = [[len(parents) for parents in job.graph.parents] for job in jobs]
+    events: list[tuple[float, int, int]] = []
+    ready: list[tuple[int, int]] = []
+    arrived, ended, count = 0, 0, len(jobs)
+    while arrived < count or events:
+        if arrived < count and (not events or jobs[arrived].arrival_s <= events[0][0]):
+            now = jobs[arrived].arrival_s
+            for task, parents in enumerate(open_parents[arrived]):
+                if not parents:
+                    heappush(ready, (arrived, task))
+            arrived += 1
+        else:
+            now, job, task = heappop(events)
+            ended += 1
+            for child in jobs[job].graph.children[task]:
+                open_parents[job][child] -= 1
+                if not open_parents[job][child]:
+                    heappush(ready, (job, child))
+        while ready and len(events) < slots:
+            job, task = heappop(ready)
+            heappush(events, (now + jobs[job].graph.tasks[task].work, job, task))
+    return ended
+
+
+NODES = (8, 64, 512, 4_000)
+SERIES: dict[str, tuple[Callable[[int], Case], tuple[int, ...]]] = {
+    "whole": (whole, NODES),
+    "cpus": (cpus, NODES),
+    "shares": (shares, NODES),
+    "pending": (pending, (1_000, 10_000, 100_000)),
+    "width": (width, (16, 256, 4_096)),
+    "types": (types, (1, 2, 4, 8)),
+}
+NODE_POLICIES = ("fifo-fit", "sjf")
+"""The index of nodes is the same for all."""
+
+
+def multiple(case: Case, policy: str, repeats: int) -> float:
+    """CPU time of a run under the policy in multiples of the bare loop, in turn; the median."""
+    cluster, jobs, slots = case
+    found = []
+    for _ in range(repeats):
+        bare_s = cpu_s(lambda: bare(jobs, slots))
+        scenario = ClusterScenario(cluster, jobs)
+        chosen = POLICIES.create(policy, seed=1)
+        found.append(cpu_s(lambda scenario=scenario, chosen=chosen: scenario.kernel(1).run(chosen)) / bare_s)  # type: ignore[misc]
+    return median(found)
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    """CPU seconds of one call, without those of cycles that earlier ones left."""
+    gc.collect()
+    gc.freeze()
+    began = process_time()
+    work()
+    spent = process_time() - began
+    gc.unfreeze()
+    return spent
+
+
+def policies() -> list[str]:
+    """All that are not costly by definition and need nothing that a workload may lack."""
+    return [each.name for each in POLICIES.describe() if "costly" not in each.tags and each.name != "recorded"]
+
+
+def measured(given: argparse.Namespace) -> Iterator[tuple[str, int, float]]:
+    """Series (with the policy's name), size, and the multiple."""
+    for series in given.series or SERIES:
+        make, sizes = SERIES[series]
+        names = given.policy or (NODE_POLICIES if sizes is NODES else policies())
+        for size in (each for each in sizes if each <= given.largest):
+            case = make(size)
+            for name in names:
+                yield f"{series} {name}", size, round(multiple(case, name, given.repeats), 2)
+
+
+def growth(multiples: dict[int, float]) -> float:
+    """The largest multiple over that of the smallest size."""
+    return max(multiples.values()) / multiples[min(multiples)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policy", action="append", help="only this one; repeatable")
+    parser.add_argument("--series", action="append", choices=list(SERIES), help="only this one; repeatable")
+    parser.add_argument("--largest", type=int, default=1_000_000, help="leave out larger sizes")
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", type=Path, help="keep the multiples as JSON")
+    given = parser.parse_args()
+    multiples: dict[str, dict[int, float]] = {}
+    for series, size, times in measured(given):
+        multiples.setdefault(series, {})[size] = times
+        if not given.json:
+            print(f"{series:28} {size:9,} {times:9.1f} x bare", flush=True)
+    if given.json:
+        print(json.dumps(multiples))
+    else:
+        print("\nlargest over smallest, above 2:")
+        for series, each in sorted(multiples.items(), key=lambda pair: -growth(pair[1])):
+            if growth(each) > 2:
+                print(f"{series:28} {growth(each):9.1f}")
+    if given.out is not None:
+        given.out.write_text(json.dumps(multiples, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""A folder of a real run of Slurm: its configuration as the policies here know it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dagsim.errors import TraceError
+from dagsim.model import NodePartition, Qos, QueueNode, QueueTree
+from dagsim.systems.cluster.policies.fair.multifactor import Weights
+from dagsim.systems.cluster.policies.production.slurm_priority import Capacity, PrioritySettings
+from dagsim.traces.hostlists import hosts
+from dagsim.traces.nodes import FoundNode, read_nodes
+from dagsim.traces.slurm.fields import duration_s, memory_gb
+from dagsim.traces.source import Source
+
+__all__ = ["Site", "read_site", "table"]
+
+_WORDS = re.compile(r'(?:[^\s"]|"[^"]*")+')
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The configuration of the run: ``slurm.conf`` and the accounting data base."""
+
+    said: Mapping[str, str]
+    queues: QueueTree
+    capacity: Capacity
+    nodes: Sequence[FoundNode]
+    users: Mapping[str, str]
+    """The association of each user."""
+    associations: Mapping[str, float]
+    """Priorities by association."""
+
+    @property
+    def settings(self) -> PrioritySettings:
+        """The keys that begin with Priority."""
+        said, flags = self.said, self.said.get("PriorityFlags", "").split(",")
+        names = {"age": "Age", "assoc": "Assoc", "fair_share": "Fairshare", "job_size": "JobSize"}
+        names |= {"partition": "Partition", "qos": "QOS"}
+        tres = [each.partition("=") for each in said.get("PriorityWeightTRES", "").split(",") if each]
+        known = {ours: float(said.get(f"PriorityWeight{name}", 0)) for ours, name in names.items()}
+        return PrioritySettings(
+            Weights(**known, tres={_resource(name): float(weight) for name, _, weight in tres}),
+            max_age_s=_seconds(said.get("PriorityMaxAge", "7-0"), "PriorityMaxAge"),
+            half_life_s=_seconds(said.get("PriorityDecayHalfLife", "7-0"), "PriorityDecayHalfLife"),
+            calc_period_s=60.0 * float(said.get("PriorityCalcPeriod", 5)),
+            fair_share="classic" if "NO_FAIR_TREE" in flags else "tree",
+            damping=float(said.get("FairShareDampeningFactor", 1)),
+            favor_small=said.get("PriorityFavorSmall", "NO").upper() == "YES",
+            relative_size="SMALL_RELATIVE_TO_TIME" in flags,
+            max_tres="MAX_TRES" in flags,
+            accrue_always="ACCRUE_ALWAYS" in flags,
+        )
+
+
+def _seconds(text: str, name: str) -> float:
+    return duration_s(f"{text}:00:00" if re.fullmatch(r"\d+-\d+", text) else text, name) or 0.0
+
+
+def _resource(name: str) -> str:
+    """The name here of a resource of Slurm's."""
+    known = {"cpu": "cpus", "mem": "memory_gb", "gres/gpu": "gpus"}
+    if name.lower() not in known:
+        raise TraceError(f"slurm.conf weighs {name!r}; only {', '.join(known)} are known here")
+    return known[name.lower()]
+
+
+def _billed(weights: str) -> dict[str, float]:
+    """TRESBillingWeights; memory has a unit, and is counted in GB."""
+    found = {}
+    for name, _, weight in [each.partition("=") for each in weights.strip('"').split(",") if each]:
+        number = float(weight.rstrip("KMGTPkmgtp"))
+        unit = name.lower() == "mem" and weight[-1].isalpha()
+        found[_resource(name)] = number / memory_gb(f"1{weight[-1]}") if unit else number
+    return found
+
+
+def read_site(folder: Path) -> Site:
+    said: dict[str, str] = {}
+    partitions = []
+    for line in (folder / "slurm.conf").read_text(encoding="utf-8").splitlines():
+        if line.startswith("PartitionName="):
+            partitions.append(_partition(dict(word.split("=", 1) for word in _WORDS.findall(line) if "=" in word)))
+        elif "=" in line and not line.startswith(("#", "NodeName=")):
+            key, _, value = line.partition("=")
+            said[key.strip()] = value.strip()
+    partitions.sort(key=lambda each: not each[0])
+    tree, users = _accounts(folder)
+    qos = [Qos(row["Name"], float(row["Priority"] or 0)) for row in table(folder / "sacctmgr-qos.txt")]
+    nodes = read_nodes(Source(folder / "scontrol-show-nodes.txt"))
+    amounts = [sum(node.cpus for node in nodes), sum(node.memory_gb for node in nodes)]
+    rows = [row for row in table(folder / "sacctmgr-assoc.txt") if row.get("Priority") and row.get("User")]
+    return Site(
+        said,
+        QueueTree(tree, tuple([each for _, each in partitions]), tuple(qos)),
+        Capacity(len(nodes), *amounts, sum(count for node in nodes for _, count in node.gpus)),
+        nodes,
+        users,
+        {users[row["User"]]: float(row["Priority"]) for row in rows if row["User"] in users},
+    )
+
+
+def _partition(said: Mapping[str, str]) -> tuple[bool, NodePartition]:
+    """A partition, and whether it is the default."""
+    return said.get("Default", "NO").upper() == "YES", NodePartition(
+        said["PartitionName"],
+        hosts(said["Nodes"]) if said.get("Nodes", "ALL").upper() != "ALL" else (),
+        float(said.get("PriorityJobFactor", 1)),
+        int(said.get("PriorityTier", 1)),
+        _minutes_s(said.get("MaxTime")),
+        _minutes_s(said.get("DefaultTime")),
+        said.get("OverSubscribe", "").upper() == "EXCLUSIVE",
+        _billed(said.get("TRESBillingWeights", "")),
+    )
+
+
+def _minutes_s(text: str | None) -> float | None:
+    if text is None or text.upper() in ("UNLIMITED", "INFINITE"):
+        return None
+    return 60.0 * float(text) if text.isdigit() else _seconds(text, "MaxTime")
+
+
+def _accounts(folder: Path) -> tuple[tuple[QueueNode, ...], dict[str, str]]:
+    """The tree of ``sshare``, told by how far names are indented, and the association of each user."""
+    below: dict[str, list[str]] = {}
+    shares: dict[str, float] = {}
+    members: dict[str, dict[str, float]] = {}
+    users: dict[str, str] = {}
+    above: list[tuple[int, str]] = []
+    for row in table(folder / "sshare.txt"):
+        name, user = row["Account"].strip(), row["User"]
+        depth = len(row["Account"]) - len(row["Account"].lstrip())
+        if name == "root" and not user:
+            above = [(-1, "root")]
+            continue
+        if user:
+            users[user] = f"{name}/{user}"
+            members.setdefault(name, {})[user] = float(row["RawShares"])
+            continue
+        while above[-1][0] >= depth:
+            above.pop()
+        below.setdefault(above[-1][1], []).append(name)
+        shares[name] = float(row["RawShares"])
+        above.append((depth, name))
+
+    def made(name: str) -> QueueNode:
+        children = tuple([made(child) for child in below.get(name, ())])
+        return QueueNode(name, shares[name], users=members.get(name, {}), children=children)
+
+    return tuple([made(name) for name in below.get("root", ())]), users
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    header = lines[0].split("|")
+    return [dict(zip(header, line.split("|"), strict=False)) for line in lines[1:] if line.strip()]

@@ -1,0 +1,260 @@
+"""Sweeps: a grid in, cells by content, one folder that any kill and any executor leaves the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from dagsim.errors import ConfigError, InputError, RunFolderError, SimulationError, UnknownName
+from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.sweep import cells as cells_module
+from dagsim.experiment.sweep.cells import Cell, cells_of
+from dagsim.experiment.sweep.described import Sweep, read_sweep
+from dagsim.experiment.sweep.executors import Local, SweepExecutor, executor_for
+from dagsim.experiment.sweep.folder import SweepFolder
+from dagsim.experiment.sweep.run import Swept, run_cells
+from dagsim.experiment.sweep.standing import grouped_standings
+from dagsim.experiment.sweep.work import CellOutcome, CellWork
+from dagsim.experiment.workers import Heard
+from dagsim.metrics.standings import Sample
+from dagsim.report.sweep import sweep_table
+
+SMALL = """
+set:
+  cluster.groups: [{name: t4, gpu: T4, gpus: 8}]
+  workload.count: 12
+over:
+  policy: [fifo, sjf]
+  workload.load: [0.7, 0.9]
+seeds: 2
+"""
+NOT_COMPARED = {"progress.jsonl", "timing.jsonl", "manifest.json", "status.json", "lock", "command.txt"}
+
+
+def described(folder: Path, text: str = SMALL) -> Sweep:
+    path = folder / "small.yaml"
+    path.write_text(text, encoding="utf-8")
+    return read_sweep(path)
+
+
+def swept(
+    sweep: Sweep, root: Path, executor: SweepExecutor | None = None, limit: int | None = None
+) -> tuple[SweepFolder, Swept]:
+    cells = cells_of(sweep)
+    folder = SweepFolder.claim(root, sweep, cells, argv=["dagsim", "sweep"])
+    return folder, run_cells(folder, cells, executor or Local("1"), limit=limit)
+
+
+def content(path: Path) -> dict[str, bytes]:
+    files = [file for file in path.rglob("*") if file.is_file() and file.name not in NOT_COMPARED]
+    return {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
+
+
+class Backwards:
+    """An executor that runs the last cell first."""
+
+    def run(self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None) -> Iterator[CellOutcome]:
+        yield from (work(cell, lambda count: None) for cell in reversed(cells))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> SweepFolder:
+    root = tmp_path_factory.mktemp("whole")
+    return swept(described(root), root)[0]
+
+
+def test_a_stopped_sweep_goes_on_to_the_same_bytes_in_any_order(whole: SweepFolder, tmp_path: Path) -> None:
+    sweep = described(tmp_path)
+    folder, first = swept(sweep, tmp_path, Backwards(), limit=3)
+    assert (len(first.done), first.left, folder.run.state) == (3, 5, "interrupted")
+    (folder.path / "cells" / ".0000.json.part").write_text("half", encoding="utf-8")
+    with (folder.path / "progress.jsonl").open("a") as file:
+        file.write('{"event": "do')
+    folder, second = swept(sweep, tmp_path, Backwards())
+    assert (second.left, folder.run.state) == (0, "done")
+    assert content(folder.path) == content(whole.path)
+    events = [each["event"] for each in folder.progress()]
+    assert events == ["started", *["done"] * 3, "ended", "started", *["done"] * 5, "ended"]
+
+
+def test_a_grown_grid_runs_only_what_is_new(whole: SweepFolder, tmp_path: Path) -> None:
+    first, _ = swept(described(tmp_path), tmp_path)
+    swept(described(tmp_path, SMALL.replace("[0.7, 0.9]", "[0.7, 0.8, 0.9]")), tmp_path)
+    assert [each for each in first.progress() if each["event"] == "started"][-1]["to_run"] == 4
+    assert set(content(whole.path)) < set(content(first.path))
+
+
+def test_an_id_is_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = {cell.id for cell in cells_of(described(tmp_path))}
+    spelled = SMALL.replace("seeds: 2", "seeds: 2\nkeep: jobs\nmetrics: [wait_s.mean]").replace("0.7,", "0.70,")
+    assert {cell.id for cell in cells_of(described(tmp_path, spelled))} == ids
+    assert not ids & {cell.id for cell in cells_of(described(tmp_path, SMALL.replace("12", "13")))}
+    monkeypatch.setattr(cells_module, "code_digest", lambda: "another version")
+    assert not ids & {cell.id for cell in cells_of(described(tmp_path))}
+
+
+def test_a_trace_counts_by_what_it_holds(tmp_path: Path) -> None:
+    text = "base: small.config\nset: {cluster.groups: [{name: t4, gpu: T4, gpus: 8}]}\nover: {policy: [fifo]}\n"
+    rows = "id,arrival_s,gpus,duration_s\n" + "".join(f"j{n},{n},1,5\n" for n in range(6))
+    ids = []
+    for name, content in (("one.csv", rows), ("moved.csv", rows), ("one.csv", rows.replace(",5\n", ",6\n"))):
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        (tmp_path / "small.config").write_text(f"workload: {{kind: trace, path: {tmp_path / name}}}\nseeds: 1\n")
+        ids.append([cell.id for cell in cells_of(described(tmp_path, text))])
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_a_killed_worker_costs_nothing_but_time(
+    whole: SweepFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+
+    def in_order(work: CellWork, cells: Sequence[Cell], *_: object) -> Iterator[CellOutcome]:
+        given.append(len(cells))
+        yield from (work(cell, lambda count: None) for cell in cells[:3])
+        if len(cells) > 3:
+            raise SimulationError("a worker process was killed")
+
+    monkeypatch.setattr("dagsim.experiment.sweep.executors.in_order", in_order)
+    folder, result = swept(described(tmp_path), tmp_path, Local("2"))
+    assert given == [8, 5, 2]
+    assert result.left == 0
+    assert content(folder.path) == content(whole.path)
+
+
+def test_other_commands_read_it_as_a_run_folder(whole: SweepFolder) -> None:
+    opened = RunFolder.open(whole.path)
+    assert opened.state == "done"
+    assert [(line.policy, line.seed) for line in opened.lines()][:2] == [
+        ("fifo @ load=0.7", 0),
+        ("fifo @ load=0.7", opened.lines()[1].seed),
+    ]
+    assert len(opened.lines()) == 8
+    assert {line.id for line in SweepFolder.open(whole.path).lines()} == {cell.id for cell in cells_of(whole.sweep)}
+
+
+def test_the_table_compares_within_a_group(whole: SweepFolder) -> None:
+    cells = cells_of(whole.sweep)
+    done = whole.done(cells)
+    groups = grouped_standings([done[cell.id] for cell in cells], whole.sweep.axes, "jct_s.mean")
+    assert [group.at for group in groups] == [{"load": "0.7"}, {"load": "0.9"}]
+    for group in groups:
+        values = {
+            label: [
+                done[cell.id].metrics["jct_s.mean"]
+                for cell in cells
+                if cell.label == f"{label} @ load={group.at['load']}"
+            ]
+            for label in ("fifo", "sjf")
+        }
+        (sjf,) = [each for each in group.standings if each.policy == "sjf"]
+        assert sjf.pair is not None
+        ratios = [a / b for a, b in zip(values["sjf"], values["fifo"], strict=True)]  # type: ignore[operator]
+        assert sjf.pair.ratio == pytest.approx((ratios[0] * ratios[1]) ** 0.5)
+        assert next(each for each in group.standings if each.is_reference).policy == "fifo"
+    grid = sweep_table(groups, whole.sweep.axes, whole.sweep.metrics, name="small", sample=Sample.SEED)
+    assert grid.heads[:2] == ("load", "policy")
+    assert any("too few seeds" in note for note in grid.notes)
+
+
+def test_half_a_sweep_is_compared_on_the_seeds_that_all_have(tmp_path: Path) -> None:
+    sweep = described(tmp_path, SMALL.replace("workload.load: [0.7, 0.9]", "workload.load: [0.9]"))
+    _, result = swept(sweep, tmp_path, limit=3)  # fifo on both seeds, sjf on the first
+    (group,) = grouped_standings(list(result.done.values()), sweep.axes, "jct_s.mean")
+    assert {each.pair.n for each in group.standings if each.pair is not None} == {1}
+
+
+def test_a_policy_that_fails_leaves_the_others_their_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken.py").write_text("class No:\n    def decide(self, view):\n        raise KeyError('no')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    folder, result = swept(described(tmp_path, SMALL.replace("sjf", "broken:No")), tmp_path)
+    assert (len(result.done), len(result.failures), folder.run.state) == (4, 4, "failed")
+    assert "KeyError" in result.failures[0].error
+    assert [each["event"] for each in folder.progress()].count("failed") == 4
+
+
+def test_a_log_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:
+    folder, _ = swept(described(tmp_path, SMALL + "keep: log\n"), tmp_path, limit=1)
+    (cell,) = (folder.path / "cells").glob("*.json")
+    assert {file.name for file in cell.parent.iterdir()} == {
+        f"{cell.stem}.{ending}" for ending in ("json", "json.gz", "npy", "jobs.csv.gz", "tasks.csv.gz")
+    }
+
+
+def test_a_worker_of_another_version_refuses(tmp_path: Path) -> None:
+    cell = cells_of(described(tmp_path))[0]
+    with pytest.raises(RunFolderError, match="another version of dagsim"):
+        CellWork("0" * 64)(cell, lambda count: None)
+
+
+def test_two_writers_are_one_too_many(tmp_path: Path) -> None:
+    sweep = described(tmp_path)
+    held = SweepFolder.claim(tmp_path, sweep, cells_of(sweep), argv=["x"])
+    with pytest.raises(RunFolderError, match="another process"):
+        SweepFolder.claim(tmp_path, sweep, cells_of(sweep), argv=["x"])
+    held.run.finish("interrupted")
+
+
+def test_a_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
+    sweep = read_sweep(_written(tmp_path, SMALL), "../../etc/x")
+    folder = SweepFolder.claim(tmp_path / "out", sweep, cells_of(sweep), argv=["x"])
+    assert folder.path.resolve().parent == (tmp_path / "out").resolve()
+    folder.run.finish("interrupted")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("over:", "ovr:"), "unknown key 'ovr'; did you mean 'over'"),
+        (("[fifo, sjf]", "fifo"), "over.policy: expected a list"),
+        (("[fifo, sjf]", "[fifo, fifo]"), "'fifo' stands there twice"),
+        (("[0.7, 0.9]", "{from: 2, to: 1}"), "to not below from"),
+        (("[0.7, 0.9]", "{from: 0, to: 1.0e+9, step: 0.001}"), "at most 100,000"),
+        (("seeds: 2", "seeds: 0"), "seeds: expected"),
+        (("seeds: 2", "metrics: [jct.mean]"), "there is no metric 'jct.mean'"),
+        (("workload.load", "workload.loud"), "loud"),
+        (("set:", "base: nowhere.yaml\nset:"), "no configuration 'nowhere.yaml'"),
+    ],
+)
+def test_a_wrong_grid_is_refused_by_its_place(change: tuple[str, str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message.replace("[", r"\[")):
+        cells_of(described(tmp_path, SMALL.replace(*change)))
+
+
+def test_executors_go_by_name() -> None:
+    local = executor_for("local:3")
+    assert isinstance(local, Local)
+    assert local.workers == 3
+    with pytest.raises(UnknownName, match="did you mean 'local'"):
+        executor_for("locl")
+    for text in ("local:0", "local:x", "local:99999"):
+        with pytest.raises(ConfigError, match="number of processes"):
+            executor_for(text)
+
+
+def test_workers_that_always_die_end_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*_: object) -> Iterator[CellOutcome]:
+        raise SimulationError("a worker process was killed")
+        yield
+
+    monkeypatch.setattr("dagsim.experiment.sweep.executors.in_order", killed)
+    with pytest.raises(SimulationError, match="was killed"):
+        list(Local("2").run(CellWork("x"), cells_of(described(tmp_path))))
+
+
+def _written(folder: Path, text: str) -> Path:
+    path = folder / "small.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_results_are_sorted_by_id(whole: SweepFolder) -> None:
+    rows = (whole.path / "results.csv").read_text().splitlines()
+    ids = [row.split(",")[0] for row in rows[1:]]
+    assert ids == sorted(ids)
+    assert len(ids) == 8
+    first = json.loads((whole.path / "cells" / f"{ids[0]}.json").read_text())
+    assert str(first["metrics"]["jct_s.mean"]) in rows[1]

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from html import escape
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("starlette")
+pytest.importorskip("uvicorn")
+
+from dagsim.cli import app as commands
+from dagsim.config.schema import Config
+from dagsim.errors import InputError
+from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.run import evaluate
+from dagsim.report.serve.app import application
+from dagsim.report.serve.guard import Guard, host_of
+from dagsim.report.serve.results import Results
+
+EVIL = "</script><img src=x onerror=alert(1)>"
+CONFIG = Config.model_validate({"workload": {"kind": "synthetic", "count": 12}, "seeds": 2})
+
+
+def make(root: Path, *, finished: int = 4, state: str | None = "done", policies=("fifo", "sjf")) -> RunFolder:
+    folder = RunFolder.create(root, "baseline", CONFIG, argv=["dagsim"], policies=policies)
+    for result in list(evaluate(CONFIG, ("fifo", "sjf")))[:finished]:
+        folder.add(result)
+    if state is not None:
+        folder.finish(state)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("results")
+    make(root)
+    return root
+
+
+class Answer:
+    def __init__(self) -> None:
+        self.status, self.headers, self.body = 0, {}, b""
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+def ask(app, path: str, *, method="GET", host="127.0.0.1:8765", enough=lambda answer: False) -> Answer:
+    """One request, its path as it stands on the wire; ``enough`` ends one whose answer does not."""
+    raw, _, query = path.partition("?")
+    from urllib.parse import unquote
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": unquote(raw),
+        "raw_path": raw.encode(),
+        "query_string": query.encode(),
+        "headers": [(b"host", host.encode())] if host else [],
+        "http_version": "1.1",
+        "scheme": "http",
+        "root_path": "",
+    }
+    answer, done = Answer(), asyncio.Event()
+
+    async def receive():
+        await done.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        if message["type"] == "http.response.start":
+            answer.status = message["status"]
+            answer.headers = {name.decode().lower(): value.decode() for name, value in message["headers"]}
+        else:
+            answer.body += message.get("body", b"")
+            if not message.get("more_body") or enough(answer):
+                done.set()
+
+    async def main():
+        await asyncio.wait_for(app(scope, receive, send), 20)
+
+    asyncio.run(main())
+    return answer
+
+
+def served(root: Path, bound_to="127.0.0.1"):
+    return application(Results(root), bound_to)
+
+
+def contents(root: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in sorted(root.rglob("*")) if path.is_file()
+    }
+
+
+def test_the_list_and_every_page_are_sealed_and_nothing_is_written(results: Path) -> None:
+    before, app = contents(results), served(results)
+    (run,) = [path.name for path in results.iterdir()]
+    for path in ("/", f"/runs/{run}", f"/compare?run={run}"):
+        answer = ask(app, path)
+        assert answer.status == 200
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; ")
+        assert "connect-src 'self'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert not re.search(r"unsafe|http|\*", policy)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert run in answer.text
+    assert contents(results) == before
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/runs/../../../etc/passwd",
+        "/runs/%2e%2e/%2e%2e/etc/passwd",
+        "/runs/..%2f..%2fetc%2fpasswd",
+        "/runs//etc/passwd",
+        "/runs/%00",
+        "/runs/RUN/manifest.json",
+        "/runs/RUN/..",
+        "/runs/./RUN",
+        "/compare?run=../RUN",
+        "/compare?run=/etc",
+        "/compare",
+        "/static/page.js",
+    ],
+)
+def test_no_address_leads_out_of_the_folder(results: Path, path: str) -> None:
+    (run,) = [each.name for each in results.iterdir()]
+    answer = ask(served(results), path.replace("RUN", run))
+    assert answer.status == 404
+    assert "root:" not in answer.text
+
+
+def test_links_are_not_followed(results: Path, tmp_path: Path) -> None:
+    outside, inside = tmp_path / "outside", tmp_path / "inside"
+    inside.mkdir()
+    shutil.copytree(results, outside)
+    (run,) = outside.iterdir()
+    (inside / "linked").symlink_to(run)
+    shutil.copytree(run, inside / "whole")
+    (inside / "whole" / "command.txt").unlink()
+    (inside / "whole" / "command.txt").symlink_to("/etc/passwd")
+    app = served(inside)
+    assert ask(app, "/runs/linked").status == 404
+    refused = ask(app, "/runs/whole")
+    assert refused.status == 404
+    assert "is a link" in refused.text
+    assert "root:" not in refused.text
+    assert [run["state"] for run in json.loads(ask(app, "/runs.json").text)["runs"]] == ["unreadable"]
+
+
+@pytest.mark.parametrize(
+    ("host", "bound_to", "status"),
+    [
+        ("127.0.0.1:8765", "127.0.0.1", 200),
+        ("localhost", "127.0.0.1", 200),
+        ("[::1]:80", "::1", 200),
+        ("evil.example:8765", "127.0.0.1", 421),
+        ("127.0.0.1.evil.example", "127.0.0.1", 421),
+        ("192.168.1.7:8765", "127.0.0.1", 421),
+        ("192.168.1.7:8765", "0.0.0.0", 200),
+        ("evil.example", "0.0.0.0", 421),
+        ("", "127.0.0.1", 421),
+        ("[::1", "127.0.0.1", 421),
+    ],
+)
+def test_only_names_of_this_server_are_answered(results: Path, host: str, bound_to: str, status: int) -> None:
+    assert ask(served(results, bound_to), "/runs.json", host=host).status == status
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+def test_it_is_only_read(results: Path, method: str) -> None:
+    answer = ask(served(results), "/", method=method)
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_a_host_loses_its_port() -> None:
+    assert [host_of(each) for each in ("A:1", "[::1]:2", "::1", "[x", "[::1]x")] == ["a", "::1", "::1", "", ""]
+
+
+def test_markup_in_names_is_text_in_the_list(tmp_path: Path) -> None:
+    make(tmp_path, policies=(EVIL, "fifo"))
+    app = served(tmp_path)
+    text = ask(app, "/").text
+    assert "<img" not in text
+    assert text.count("</script>") == 2  # the data's and the script's own
+    inert = re.search(r'<script type="application/json" id="first">(.*?)</script>', text)[1]
+    assert json.loads(inert)[0]["policies"][0] == EVIL
+    assert "<img" not in escape(EVIL)
+
+
+def test_runs_are_told_as_they_go_and_the_dead_as_dead(tmp_path: Path) -> None:
+    make(tmp_path / "a")
+    running = make(tmp_path / "b", finished=1, state=None)
+    results = Results(tmp_path)
+    states = {state.id.partition("/")[0]: state for state in results.states()}
+    assert [(states[name].state, states[name].done, states[name].total) for name in "ab"] == [
+        ("done", 4, 4),
+        ("running", 1, 4),
+    ]
+    before = contents(running.path)
+    running._lock.release()  # as the system does with a process that is killed
+    results._looked_s = -1.0
+    assert results.state(states["b"].id).state == "dead"
+    assert RunFolder.read(running.path).state == "running"  # looked at, and left as it was
+    assert contents(running.path) == before
+
+
+def test_events_bring_all_runs_first_and_then_what_changes(tmp_path: Path) -> None:
+    folder = make(tmp_path, finished=1, state=None)
+    extra = list(evaluate(CONFIG, ("fifo", "sjf")))[1]
+
+    def enough(answer: Answer) -> bool:
+        told = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: ")]
+        if len(told) == 1 and folder.journal._count == 1:
+            folder.add(extra)
+        return len(told) == 2
+
+    answer = ask(served(tmp_path), "/events", enough=enough)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    told = [json.loads(line[6:])["runs"] for line in answer.text.split("\n\n") if line.startswith("data: ")]
+    assert [[run["done"] for run in runs] for runs in told] == [[1], [2]]
+
+
+def test_a_run_without_a_result_waits_for_its_first(tmp_path: Path) -> None:
+    folder = make(tmp_path, finished=0, state=None)
+    answer = ask(served(tmp_path), f"/runs/{folder.path.name}")
+    assert answer.status == 200
+    assert "Nothing is finished yet." in answer.text
+
+
+def test_a_damaged_folder_is_listed_as_unreadable(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    (folder.path / "config.yaml").write_text("policy: [")
+    (state,) = Results(tmp_path).states()
+    assert state.state == "unreadable"
+    assert "config.yaml" in state.note
+
+
+def test_a_claim_waits_for_whoever_only_looks(tmp_path: Path) -> None:
+    import fcntl
+    import threading
+
+    folder = make(tmp_path, state="interrupted")
+    handle = os.open(folder.path / "lock", os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_SH)
+    threading.Timer(0.005, os.close, (handle,)).start()
+    folder.claim()
+
+
+def test_a_port_in_use_and_a_missing_folder_are_said_plainly(results: Path, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = CliRunner().invoke(commands, ["serve", str(results), "--port", port])
+    assert done.exit_code == 2
+    assert f"port {port} of 127.0.0.1 is in use" in done.stderr
+    gone = CliRunner().invoke(commands, ["serve", str(tmp_path / "none")])
+    assert gone.exit_code == 2
+    assert "no such folder" in gone.stderr
+    with pytest.raises(InputError, match="there is no run folder"):
+        Results(results).folder("x")
+
+
+def test_ctrl_c_ends_it_without_a_word_too_many(results: Path) -> None:
+    command = [sys.executable, "-m", "dagsim", "serve", str(results), "--port", "0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        said = server.stdout.readline()
+        port = int(re.search(r":(\d+)/ shows", said)[1])
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as listening:
+            listening.sendall(f"GET /events HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
+            assert b"200 OK" in listening.recv(4096)
+            began = time.monotonic()
+            server.send_signal(signal.SIGINT)
+            _, errors = server.communicate(timeout=20)
+        assert (server.returncode, errors) == (0, "")
+        assert time.monotonic() - began < 10
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_the_guard_answers_nothing_but_http() -> None:
+    async def app(scope, receive, send):
+        raise AssertionError
+
+    asyncio.run(Guard(app, "127.0.0.1")({"type": "websocket"}, None, None))
