@@ -5,7 +5,7 @@
 Series, each for growing sizes: ``whole``, ``cpus`` and ``shares`` (nodes: whole GPUs; GPUs with CPUs and memory;
 fractions of GPUs where CPUs are scarce), ``pending`` (tasks that all wait at the start), ``width`` (tasks side by
 side in a job) and ``types`` (of GPU). A series is flat if no size takes more than twice the multiple of the smallest.
-Without ``--policy`` the nodes are measured under ``fifo-fit`` and ``sjf``, the rest under every policy that is not costly
+Without ``--policy`` nodes are measured under ``fifo-fit`` and ``sjf``, the rest under every policy that is not costly
 by definition. The bare loop (``bare``) knows slots instead of nodes: two heaps, no policy, no records.
 """
 

@@ -245,8 +245,8 @@ def _below(pid: int) -> list[int]:
     return [*children, *(each for child in children for each in _below(child))]
 
 
-def _left(pids: Sequence[int], wait_s: float = 10.0) -> list[int]:
-    """Which of the processes live on."""
+def _left(pids: Sequence[int], wait_s: float = 120.0) -> list[int]:
+    """The processes that live on; one that is starting up ends when its imports are through."""
     until = time.monotonic() + wait_s
     while (alive := [pid for pid in pids if _lives(pid)]) and time.monotonic() < until:
         time.sleep(0.05)

@@ -1,34 +1,37 @@
 """Every policy on a grid of workloads: which to use when.
 
-    python scripts/grid_baselines.py [--seeds 5] [--workers 2] [--policy NAME ...] [--out results/baselines] [--draw]
+    python scripts/grid_baselines.py [--seeds 30] [--policy NAME ...] [--out results/baselines] [--fresh | --again]
+    python scripts/grid_baselines.py --draw
 
 Loads 0.5 to 1.1, a homogeneous and a heterogeneous cluster of 32 GPUs, independent and DAG jobs, exact and noisy
-durations: 32 cells. Each policy sees the same jobs on the same report seeds. Runs are kept as they end
-(``grid.jsonl``), so that a stopped grid goes on where it was; ``grid.csv`` has per cell and policy the mean completion
-time and its ratio to SJF (geometric mean over seeds) with a 95 % interval, ``grid.png`` draws the ratios. ``--draw``
-only makes the table and the figure anew.
+durations: 32 cells. Each policy sees the same jobs on the same report seeds, which the ledger gives once
+(``results/seeds.yaml``). Runs are kept as they end (``grid.jsonl``), seed after seed, so that a stopped grid goes on
+where it was; ``SLOW`` policies, which take seconds a run, run on the first ``SLOW_SEEDS`` seeds only. ``grid.csv`` has
+per cell and policy the mean completion time, its ratio to SJF with interval and verdict, and n; ``grid.md`` says how it
+was made; ``grid.png`` draws the ratios. ``--draw`` makes these of the seeds that all cells have by now.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import sys
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.progress import track
 
 from dagsim.config.schema import Config, load_config
-from dagsim.experiment.run import simulate
+from dagsim.errors import ConfigError
+from dagsim.experiment.kept import KeptRuns
+from dagsim.experiment.ledger import Ledger
+from dagsim.files import write_text
 from dagsim.metrics import to_csv
-from dagsim.metrics.standings import standings
-from dagsim.seeds import REPORT, seeds_of
+from dagsim.metrics.standings import METHOD, standings
 from dagsim.systems.cluster.policies import POLICIES
 
+ROOT = Path(__file__).parent.parent
 LOADS = (0.5, 0.7, 0.9, 1.1)
 CLUSTERS = {
     "homogeneous": "[{name: v100, count: 4, gpu: V100-16, gpus: 8, cpus: 96, memory_gb: 768}]",
@@ -36,13 +39,13 @@ CLUSTERS = {
 }
 SHAPES = {"independent": "heterogeneous", "dag": "heterogeneous-dag"}
 ESTIMATES = ("exact", "noisy")
-KEPT = ("jct_s.mean", "jct_s.p99", "bounded_slowdown.mean", "rho_worst", "energy_kwh", "jobs_arrived", "jobs_completed")
 REFERENCE = "sjf"
-NAMES = ("policy", "mean", "ratio", "ratio_low", "ratio_high", "wins", "jct_s.p99", "energy_kwh")
+COLUMNS = ("policy", "mean", "ratio", "ratio_low", "ratio_high", "wins", "verdict", "jct_s.p99", "energy_kwh")
 TUNED = ("eft-wait[theta=0.85,order=work]", "weighted-fair[alpha=-1]")
 """Variants that ``dagsim tune`` found, beside the policies as they are."""
-SLOW = ("rollout", "plan-ahead")
-"""Policies that take seconds per run; they come last."""
+SLOW = ("rollout", "plan-ahead", "gavel")
+"""Policies that take seconds per run."""
+SLOW_SEEDS = 5
 
 
 class Cell(NamedTuple):
@@ -66,38 +69,24 @@ class Cell(NamedTuple):
 CELLS = [Cell(*each) for each in product(CLUSTERS, SHAPES, LOADS, ESTIMATES)]
 
 
-class RunMetrics(NamedTuple):
-    """What ``standings`` compares."""
-
-    policy: str
-    seed: int
-    metrics: dict[str, Any]
-
-
-def run(cell: Cell, policy: str, seed: int) -> dict[str, Any]:
-    """One run, as a line of ``grid.jsonl``."""
-    metrics = simulate(cell.config(), policy, seed).summary.to_dict()
-    return {"cell": list(cell), "policy": policy, "seed": seed, "metrics": {name: metrics[name] for name in KEPT}}
-
-
-def table(runs: list[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Per cell and policy the mean, and the ratio to SJF; only what ran on every seed."""
+def table(kept: KeptRuns, seeds: Sequence[int]) -> dict[str, list[Any]]:
+    """Per cell and policy the mean, and the ratio to SJF; slow policies on the first seeds, by themselves."""
     rows: list[dict[str, Any]] = []
     for cell in CELLS:
-        lines = [
-            RunMetrics(each["policy"], each["seed"], each["metrics"]) for each in runs if each["cell"] == list(cell)
-        ]
-        seeds = {line.seed for line in lines if line.policy == REFERENCE}
-        ran: dict[frozenset[int], set[str]] = {}
-        for policy in {line.policy for line in lines}:
-            ran.setdefault(frozenset(line.seed for line in lines if line.policy == policy) & seeds, set()).add(policy)
-        for on, policies in sorted(ran.items(), key=lambda each: -len(each[0])):
-            mine = [line for line in lines if line.seed in on and line.policy in {*policies, REFERENCE}]
-            for standing in standings(mine, reference=REFERENCE):
-                if standing.policy in policies:
+        for names, on in ((fast(), seeds), (SLOW, seeds[:SLOW_SEEDS])):
+            lines = kept.of(str(cell), tuple(dict.fromkeys((REFERENCE, *names))), on)
+            there = {policy: sum(line.policy == policy for line in lines) for policy in names}
+            lines = [line for line in lines if line.policy == REFERENCE or there[line.policy] == len(on)]
+            for standing in standings(lines, reference=REFERENCE):
+                if standing.policy in names:
                     told = standing.to_dict()
-                    rows.append({**cell._asdict(), "seeds": len(on), **{name: told[name] for name in NAMES}})
+                    rows.append({**cell._asdict(), "n": len(on), **{name: told[name] for name in COLUMNS}})
     return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def fast() -> tuple[str, ...]:
+    """The policies that run on all seeds."""
+    return tuple(name for name in (*POLICIES.names(), *TUNED) if name not in SLOW)
 
 
 def draw(made: dict[str, list[Any]], path: Path) -> None:
@@ -134,37 +123,55 @@ def _keys(made: dict[str, list[Any]]) -> Iterator[tuple[Any, ...]]:
     return zip(*(made[name] for name in ("policy", *Cell._fields)), strict=True)
 
 
-def main() -> None:
+def run(kept: KeptRuns, policies: Sequence[str], seeds: Sequence[int]) -> None:
+    """Run what is missing, seed after seed."""
+    for seed in seeds:
+        for cell in CELLS:
+            kept.run(str(cell), cell.config(), {name: name for name in policies}, [seed])
+        print(f"seed {seed}: {len(policies)} policies on {len(CELLS)} cells", flush=True)
+
+
+def complete(kept: KeptRuns, seeds: Sequence[int]) -> Sequence[int]:
+    """The seeds, from the first on, on which every fast policy has run in every cell."""
+    names = fast()
+    whole = [all(len(kept.of(str(cell), names, [seed])) == len(names) for cell in CELLS) for seed in seeds]
+    return seeds[: whole.index(False) if False in whole else len(seeds)]
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--policy", action="append", help="only this one, beside the reference; repeatable")
-    parser.add_argument("--out", type=Path, default=Path("results/baselines"))
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "baselines")
     parser.add_argument("--draw", action="store_true")
+    parser.add_argument("--fresh", action="store_true", help="report seeds of the pool that were not spent yet")
+    parser.add_argument("--again", action="store_true", help="the same report seeds again; the table says so")
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    kept = given.out / "grid.jsonl"
-    runs = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
-    done = {(tuple(each["cell"]), each["policy"], each["seed"]) for each in runs}
-    policies = [REFERENCE, *given.policy] if given.policy else [*POLICIES.names(), *TUNED]
+    ledger = Ledger(ROOT / "results" / "seeds.yaml")
+    try:
+        spending = ledger.spend(
+            "baselines/grid", given.seeds, "python scripts/grid_baselines.py", fresh=given.fresh, again=given.again
+        )
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    kept = KeptRuns(given.out / "grid.jsonl")
     if not given.draw:
-        todo = [
-            (cell, policy, seed)
-            for seed in seeds_of(REPORT, given.seeds)
-            for policy in policies
-            for cell in CELLS
-            if (tuple(cell), policy, seed) not in done
-        ]
-        todo.sort(key=lambda each: each[1] in SLOW)
-        with ProcessPoolExecutor(given.workers) as pool, kept.open("a") as file:
-            for future in track(as_completed([pool.submit(run, *each) for each in todo]), "runs", total=len(todo)):
-                runs.append(future.result())
-                file.write(json.dumps(runs[-1]) + "\n")
-                file.flush()
-    made = table(runs)
-    (given.out / "grid.csv").write_text(to_csv(made), encoding="utf-8")
+        chosen = [REFERENCE, *given.policy] if given.policy else fast()
+        run(kept, chosen, spending.seeds[:SLOW_SEEDS])
+        if not given.policy:
+            run(kept, (REFERENCE, *SLOW), spending.seeds[:SLOW_SEEDS])
+        run(kept, chosen, spending.seeds)
+    seeds = complete(kept, spending.seeds)
+    made = table(kept, seeds)
+    write_text(given.out / "grid.csv", to_csv(made))
     draw(made, given.out / "grid.png")
+    made_by = spending.sentence(METHOD, n=len(seeds))
+    write_text(given.out / "grid.md", f"# The grid of baselines (`grid.csv`)\n\n{made_by}\n")
+    if seeds == spending.seeds:
+        ledger.close(spending)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -32,14 +32,18 @@ from dagsim.systems.ramp.kpis import kpis
 
 __all__ = ["judge", "settings", "train"]
 
-HEURISTICS = (
-    ("max", "first_fit"),
-    *((f"constant[degree={degree}]", placer) for degree in (2, 4, 8, 16) for placer in ("first_fit", "best_fit")),
-    *((f"on_time[least={degree}]", placer) for degree in (1, 2, 4, 8) for placer in ("best_fit", "same_type")),
-    *((f"roomy[least={degree}]", "best_fit") for degree in (1, 2, 4, 8)),
-    ("roomy[tuned={setting}-{beta}]", "best_fit"),
-)
-"""Policies with their placers; ``same_type`` only where there are several types."""
+CHOSEN = {"A": (4, 8), "B": (16, 8), "C": (4, 4), "D": (2, 2)}
+"""The best constant degree of PAC-ML's paper, and the best smallest degree of ``on_time`` by ``compare_ramp.py``."""
+
+
+def heuristics(setting: str, beta: str) -> list[tuple[str, str]]:
+    """Policies with their placers: the published ones, and what was found to be best."""
+    constant, least = CHOSEN.get(beta, (4, 4))
+    placers = ("best_fit", "same_type") if setting == "mixed" else ("best_fit",)
+    found = [("max", "first_fit"), (f"constant[degree={constant}]", "first_fit")]
+    for placer in placers:
+        found += [(f"constant[degree={constant}]", placer), (f"on_time[least={least}]", placer)]
+    return [*found, (f"roomy[least={least}]", "best_fit"), (f"roomy[tuned={setting}-{beta}]", "best_fit")]
 
 
 def settings(setting: str, graphs: Path, beta: str, jobs: int, *, horizon: bool) -> list[str]:
@@ -103,10 +107,7 @@ def judge(folder: Path, setting: str, graphs: Path, beta: str, count: int) -> di
     agents = sorted(folder.glob(f"*-train-{setting}-{beta}-*/best.pt"))
     for place, path in enumerate(agents, 1):
         found["policies"][f"agent {place}"] = _runs(world, lambda path=path: load_agent(path, system="ramp"), seeds)
-    for policy, placer in HEURISTICS:
-        policy = policy.replace("{setting}-{beta}", f"{setting}-{beta}")
-        if placer == "same_type" and setting != "mixed":
-            continue
+    for policy, placer in heuristics(setting, beta):
         placed = scenario_of(
             load_config(None, [*settings(setting, graphs, beta, 1001, horizon=True), f"system.placer={placer}"])
         )

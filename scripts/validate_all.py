@@ -135,6 +135,25 @@ HPC2N = {
 """The published cells, to their two digits."""
 
 
+def slurm(data: Path) -> Iterator[Figure]:
+    """Priorities and starts of real runs of Slurm 22.05 and 24.11, by the code of ``slurm-multifactor``."""
+    for folder in sorted((data / "golden/slurm").iterdir()):
+        if not (folder / "slurm.conf").exists():
+            continue
+        found = run("validate_slurm.py", "--run", folder)
+        if priorities := found.get("priorities"):
+            name = f"{folder.name.replace('-', ' ')}, {priorities['rows']} priorities"
+            yield Figure("slurm", f"{name}: worst factor", 0, priorities["worst_factor"], 1e-5)
+            yield Figure("slurm", f"{name}: wrong totals", 0, priorities["wrong_totals"])
+            if (classic := priorities.get("worst_classic_fair_share")) is not None:
+                yield Figure("slurm", f"{name}: worst classic fair share", 0, classic, 0.07)
+        if starts := found.get("starts"):
+            name = f"{folder.name.replace('-', ' ')}, {starts['jobs']} starts"
+            yield Figure("slurm", f"{name}: out of order", 0, starts["order_differs"])
+            yield Figure("slurm", f"{name}: median gap (s)", 0, starts["median_gap_s"], 2)
+            yield Figure("slurm", f"{name}: worst gap (s)", 0, starts["worst_gap_s"], 6)
+
+
 def span(data: Path) -> Iterator[Figure]:
     """The mean span on an infinite cluster of Alibaba 2018's jobs."""
     found = run("validate_span.py", "--trace", data / "traces/alibaba-v2018/batch_task_random6600.csv.gz")
@@ -193,7 +212,7 @@ def wfcommons(data: Path) -> Iterator[Figure]:
 
 
 VALIDATIONS: dict[str, Callable[[Path], Iterator[Figure]]] = {
-    each.__name__: each for each in (readers, span, wfcommons, stg, swf, rlscheduler, fgd, decima, ramp)
+    each.__name__: each for each in (readers, span, wfcommons, stg, swf, rlscheduler, fgd, decima, ramp, slurm)
 }
 
 

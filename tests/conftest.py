@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # small networks gain nothing from threads, and lose where cores are busy
-settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("repeatable", deadline=None, derandomize=True)  # however busy the machine is
 settings.load_profile("repeatable")  # `pytest --hypothesis-profile=default` searches anew
 
 

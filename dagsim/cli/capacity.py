@@ -206,7 +206,8 @@ def _configured(
 
 def _names(given: list[str] | None) -> list[str]:
     """The policies, each once; commas part them, but not inside brackets."""
-    found = [part.strip() for text in given or () for part in re.split(r",(?![^\[]*\])", text)]
+    parts = [[text] if text.startswith("exec") else re.split(r",(?![^\[]*\])", text) for text in given or ()]
+    found = [part.strip() for each in parts for part in each]
     return list(dict.fromkeys(filter(None, found)))
 
 

@@ -149,6 +149,7 @@ class Output(NamedTuple):
     table: TableLook = TableFormat.TEXT
     workers: Workers = None
     resume: Resume = None
+    name: Name = None
 
 
 class TraceFlags(NamedTuple):

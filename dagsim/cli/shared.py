@@ -204,7 +204,7 @@ def run_kept(
         seeds = seeds_for(config, rule_for(config).start)
     argv = ["dagsim", *sys.argv[1:]]
     folder = RunFolder.create(
-        output.out, command, config, argv=argv, label=label, seeds=seeds, policies=policies, plan=plan
+        output.out, command, config, argv=argv, label=label, seeds=seeds, policies=policies, plan=plan, name=output.name
     )
     return _run(folder, output)
 
@@ -219,7 +219,7 @@ def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, 
     from dagsim.errors import InputError
     from dagsim.experiment.folder import RunFolder
 
-    _refuse_beside_resume(groups, options)
+    _refuse_beside_resume(groups, {**options, "name": output.name})
     assert output.resume is not None
     folder = RunFolder.open(output.resume)
     made_by = folder.manifest["command"]
@@ -317,13 +317,13 @@ def _ranked(kept: Kept, over: OverTime | None) -> dict[str, Any]:
 
 
 def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: Iterable[str] = ()) -> None:
-    from dagsim.experiment.labels import metric_of, sample_of, workload_label
+    from dagsim.experiment.labels import metric_of, run_label, sample_of
     from dagsim.metrics.standings import Sample, without_repeats
     from dagsim.report.comparison import comparison_table
     from dagsim.report.tables import observed_table, summary_table, workload_notes
     from dagsim.report.terminal import show_grid
 
-    workload, sample = workload_label(folder.config), sample_of(folder.config)
+    workload, sample = run_label(folder), sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
         lines, notes = shown, (*notes, "one run: seeds change nothing here")
     if len({line.policy for line in lines}) > 1:

@@ -23,6 +23,29 @@ def _traces() -> None:
     pass
 
 
+@trace_app.command("sample")
+def trace_sample(
+    to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Where the files go.")] = Path("site"),
+    quiet: Quiet = False,
+) -> None:
+    """Write the log and the nodes of an invented Slurm cluster: 500 jobs on 64 GPUs of three types.
+
+    Example: dagsim trace sample --to site
+    """
+    from shutil import copyfile
+
+    from dagsim.config.bundled import shipped_folder
+    from dagsim.errors import InputError
+
+    to.mkdir(parents=True, exist_ok=True)
+    for file in sorted(shipped_folder("workloads", "site").iterdir()):
+        if (to / file.name).exists() and (to / file.name).read_bytes() != file.read_bytes():
+            raise InputError(f"{to / file.name}: there is another file of this name; --to names another folder")
+        copyfile(file, to / file.name)
+        if not quiet:
+            typer.echo(to / file.name)
+
+
 @trace_app.command("info")
 def trace_info(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The trace, as its publisher ships it.")],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import ConfigFile, Experiment, Jobs, Json, Quiet, Seed, Settings, System, TraceFlags
+from dagsim.cli.options import ConfigFile, Experiment, Jobs, Json, Name, Quiet, Seed, Settings, System, TraceFlags
 from dagsim.cli.shared import experiment, given
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def train(
     workers: Annotated[int, typer.Option(min=1, help="Processes that episodes are played in.")] = 1,
     report: Annotated[bool, typer.Option(help="Compare with heuristics on the report seeds at the end.")] = True,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder that the run folder is made in.")] = Path("results"),
+    name: Name = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -66,14 +67,16 @@ def train(
 
     what = Experiment(workload, config, set_, system, seed=seed)
     if resume is not None:
-        _refuse_beside_resume(what, algo=algo, iterations=iterations, init=init)
+        _refuse_beside_resume(what, algo=algo, iterations=iterations, init=init, name=name)
         folder = _resumed(resume)
     else:
         more = given(**{"train.algorithm.kind": algo, "train.iterations": iterations})
         chosen = experiment(what, TraceFlags(), more=more, quiet=quiet or json_)
         label = algorithm_name(chosen.training().algorithm)
         plan = {} if init is None else {"init": str(init.resolve()), "init_sha256": _hash(init)}
-        folder = RunFolder.create(out, "train", chosen, argv=["dagsim", *sys.argv[1:]], label=label, plan=plan)
+        folder = RunFolder.create(
+            out, "train", chosen, argv=["dagsim", *sys.argv[1:]], label=label, plan=plan, name=name
+        )
     try:
         with folder.writing(), training_progress(wanted=not (quiet or json_)) as tell:
             run = TrainingRun(folder, workers, tell)

@@ -15,6 +15,7 @@ from dagsim.cli.options import (
     Experiment,
     Jobs,
     Json,
+    Name,
     Out,
     Output,
     Quiet,
@@ -60,19 +61,20 @@ def tune(
     table: TableLook = TableFormat.TEXT,
     workers: Workers = None,
     resume: Resume = None,
+    name: Name = None,
 ) -> None:
     """Choose a scheduler's parameters on validation seeds, and keep the result as a configuration.
 
     Example: dagsim tune --algo eft-wait --param theta=0.7,0.8,0.9,1
     """
-    from dagsim.experiment.labels import sample_of, workload_label
+    from dagsim.experiment.labels import run_label, sample_of
     from dagsim.experiment.tune import best_of, candidates, grid_of, write_tuned
     from dagsim.metrics.standings import standings
     from dagsim.report.comparison import comparison_table
     from dagsim.report.terminal import show_grid
     from dagsim.seeds import VALIDATION, seeds_of
 
-    output = Output(out, False, json_, quiet, wide, table, workers, resume)
+    output = Output(out, False, json_, quiet, wide, table, workers, resume, name)
     if resume is not None:
         folder, lines, _ = resume_kept(
             "tune",
@@ -101,7 +103,7 @@ def tune(
         ranked = [standing.to_dict() for standing in standings(lines, metric, sample=sample_of(chosen))]
         typer.echo(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": ranked}))
     elif not quiet:
-        label, sample = f"{workload_label(chosen)}, validation", sample_of(chosen)
+        label, sample = f"{run_label(folder)}, validation", sample_of(chosen)
         show_grid(comparison_table(lines, metric=metric, workload=label, sample=sample, wide=wide), table, wide=wide)
         typer.echo(f"best: {best.policy}; kept in {keep or folder.path / 'tuned.yaml'}")
     for failure in folder.failures():

@@ -9,7 +9,7 @@ from dagsim.errors import ConfigError, UnknownName
 from dagsim.files import is_there
 from dagsim.registry import nearest
 
-__all__ = ["find_config", "shipped", "summary_of"]
+__all__ = ["find_config", "shipped", "shipped_folder", "summary_of"]
 
 Kind: TypeAlias = Literal["configs", "workloads"]
 
@@ -24,6 +24,19 @@ def shipped(kind: Kind) -> dict[str, Path]:
                 name = path.relative_to(folder).as_posix().partition(".")[0]
                 found.setdefault(name, path)
     return found
+
+
+def shipped_folder(kind: Kind, name: str) -> Path:
+    """A folder below ``configs/`` or ``workloads/`` that comes with dagsim.
+
+    Raises:
+        UnknownName: There is none of that name.
+    """
+    package = Path(__file__).parents[1]
+    for root in (package, package.parent):
+        if (root / kind / name).is_dir():
+            return root / kind / name
+    raise UnknownName(f"no folder {name!r} comes with dagsim")
 
 
 def find_config(text: str) -> Path:
@@ -43,10 +56,10 @@ def find_config(text: str) -> Path:
     known = shipped("configs")
     if text in known:
         return known[text]
-    from dagsim.workload.presets import PRESETS
+    from dagsim.config.presets import WORKLOADS
 
-    hint = nearest(text, [*known, *PRESETS])
-    if any(f"{name!r}?" in hint for name in set(PRESETS) - set(known)):
+    hint = nearest(text, [*known, *WORKLOADS])
+    if any(f"{name!r}?" in hint for name in set(WORKLOADS) - set(known)):
         hint = hint.replace("mean ", "mean the workload: --workload ")
     raise UnknownName(f"no configuration {text!r}: no such file{hint} (dagsim list configs)")
 

@@ -7,7 +7,7 @@ The sections of lower floors (runtime, network, estimates ...) are their own dat
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -29,10 +29,11 @@ from pydantic import model_validator as after_all
 from dagsim.config import yaml
 from dagsim.config.bundled import shipped
 from dagsim.config.errors import explain
+from dagsim.config.presets import WORKLOADS
 from dagsim.config.registered import Later, Registered, kind_of
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.files import is_there
-from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, QueueTree, gpu_type
+from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.registry import nearest
 from dagsim.systems import SYSTEMS
@@ -47,6 +48,7 @@ from dagsim.systems.cluster.scenario import ClusterSystem
 from dagsim.traces.hostlists import hosts
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
+from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 if TYPE_CHECKING:
@@ -190,13 +192,14 @@ def _spelled_out(workload: Any) -> Any:
     if not isinstance(workload, dict) or "preset" not in workload:
         return workload
     name, changes = str(workload["preset"]), {key: value for key, value in workload.items() if key != "preset"}
-    if name in PRESETS:
-        return plain(PRESETS[name].workload) | changes
+    if name in WORKLOADS:
+        return plain(WORKLOADS[name].workload) | changes
     path = Path(name) if is_there(name) else shipped("workloads").get(name)
     if path is not None:
         return {"kind": "trace", "path": str(path)} | changes
-    hint = nearest(name, PRESETS)
-    raise WorkloadError(f"no workload {name!r}{hint}; allowed: {', '.join(PRESETS)}, or a file (dagsim list workloads)")
+    hint = nearest(name, WORKLOADS)
+    known = ", ".join(WORKLOADS)
+    raise WorkloadError(f"no workload {name!r}{hint}; allowed: {known}, or a file (dagsim list workloads)")
 
 
 class Config(Section):
@@ -259,6 +262,22 @@ class Config(Section):
         from dagsim.config.training import for_system
 
         return for_system(train, system.kind)
+
+    @field_validator("queues", mode="after")
+    @classmethod
+    def _of_nodes_there_are(cls, queues: QueueTree | None, info: ValidationInfo) -> QueueTree | None:
+        section = info.data.get("cluster")
+        if queues is None or section is None or section.from_trace:
+            return queues
+        known = {name for group in section.groups for name in (group.name, *group.nodes)}
+        for part in queues.partitions:
+            for name in [each for text in part.nodes for each in _hosts(text)]:
+                if name not in known:
+                    raise ModelError(
+                        f"partition {part.name!r}: there is no node and no group {name!r}{nearest(name, known)}; "
+                        f"groups: {', '.join(group.name for group in section.groups)}"
+                    )
+        return replace(queues, partitions=tuple([_spelled(part) for part in queues.partitions]))
 
     @field_validator("seeds")
     @classmethod
@@ -326,10 +345,17 @@ class Config(Section):
         )
 
 
-def _runtime_of(workload: Synthetic | TraceFile) -> Runtime:
+def _spelled(part: NodePartition) -> NodePartition:
+    """The partition with each of its nodes by name."""
+    return replace(part, nodes=tuple([name for text in part.nodes for name in _hosts(text)]))
+
+
+def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
     """By measured throughputs; of a trace, the seconds that it recorded, or what was saved with it."""
     if isinstance(workload, Synthetic):
         return Throughput()
+    if isinstance(workload, Sessions):
+        return Recorded()
     saved = workload.saved_with("runtime")
     if saved is None:
         return Recorded(workload.options.reference_gpu)
@@ -379,7 +405,9 @@ def config_hash(config: Config) -> str:
 def json_schema() -> dict[str, Any]:
     """The JSON schema of the configuration, for editors (``# yaml-language-server: $schema=...``)."""
     schema: dict[str, Any] = _any_of(Config.model_json_schema())
-    schema["$defs"]["Synthetic"]["properties"]["preset"] = {"enum": list(PRESETS)}
+    for kind in ("Synthetic", "Sessions"):
+        schema["$defs"][kind]["properties"]["preset"] = {"enum": list(WORKLOADS)}
+    schema["$defs"]["Sessions"]["required"].remove("kinds")  # a preset has them
     schema["properties"]["workload"]["anyOf"].append({"type": "string"})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
@@ -410,8 +438,8 @@ def _defaults(document: yaml.Document, key: str) -> Any:
         if isinstance(document.value.get("workload"), str):
             document.value["workload"] = {"preset": document.value["workload"]}
         match document.value.get("workload"):
-            case {"preset": str(name)} if name in PRESETS:
-                defaults["workload"] = plain(PRESETS[name].workload)
+            case {"preset": str(name)} if name in WORKLOADS:
+                defaults["workload"] = plain(WORKLOADS[name].workload)
     return defaults
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from dagsim.errors import UnknownName
 from dagsim.registry import Spec
 from dagsim.systems.seam import Policy, Scenario
 
-__all__ = ["agent_spec", "is_agent", "make_policy", "shipped_agent"]
+__all__ = ["agent_spec", "external_command", "is_agent", "make_policy", "shipped_agent"]
 
 _SHIPPED = {
     ("cluster", "ppo"): ("ppo.pt", "results/agents/independent-0.9.pt"),
@@ -20,6 +21,8 @@ _SHIPPED = {
 
 def is_agent(scenario: Scenario, spec: str) -> bool:
     """True if ``spec`` names a trained agent: by the algorithm that trains it, or ``decima``; policies go first."""
+    if external_command(spec) is not None:
+        return False
     name = Spec.parse(spec).name
     if ":" in name or name in scenario.policies:
         return False
@@ -63,6 +66,8 @@ def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Polic
     Raises:
         InputError: There is no such policy, or its parameters or its checkpoint are wrong.
     """
+    if (command := external_command(spec)) is not None:
+        return _external(scenario, spec, *command)
     name = Spec.parse(spec).name
     if not is_agent(scenario, spec):
         made: Policy[Any, Any] = scenario.policies.create(spec, **({} if seed is None else {"seed": seed}))
@@ -75,6 +80,28 @@ def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Polic
 
     agents: Registry[Policy[Any, Any]] = Registry("agent", [Entry(name, load)])
     return agents.create(spec)
+
+
+def external_command(spec: str) -> tuple[str, dict[str, object]] | None:
+    """The command of ``exec:COMMAND``, a scheduler in another program, and the parameters of ``exec[...]:COMMAND``.
+
+    Raises:
+        ConfigError: The parameters cannot be read.
+    """
+    found = re.fullmatch(r"(exec(?:\[[^\]]*\])?):(.*)", spec.strip(), re.DOTALL)
+    return None if found is None else (found[2].strip(), Spec.parse(found[1]).params)
+
+
+def _external(scenario: Scenario, spec: str, command: str, params: dict[str, object]) -> Policy[Any, Any]:
+    from dagsim.registry import Entry, Registry
+
+    if scenario.system != "cluster":
+        raise UnknownName(f"policy {spec!r}: other programs can schedule the system 'cluster' only")
+    target = "dagsim.systems.cluster.policies.external:External"
+    programs: Registry[Any] = Registry("policy", [Entry("exec", target)])
+    given = ",".join(f"{key}={value}" for key, value in params.items())
+    made: Policy[Any, Any] = programs.create(f"exec[{given}]" if given else "exec", command=command)
+    return made
 
 
 def shipped_agent(name: str, system: str) -> Path:

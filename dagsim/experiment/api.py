@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dagsim.config.presets import WORKLOADS
 from dagsim.errors import UnknownName
 from dagsim.metrics import Summary, summarize
 from dagsim.model import Cluster, Job
@@ -17,7 +18,7 @@ from dagsim.systems.cluster.models.runtime import Recorded, Runtime, Throughput
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
 from dagsim.traces.trace_file import TraceFile
-from dagsim.workload import PRESETS, Synthetic
+from dagsim.workload import Sessions, Synthetic
 
 __all__ = ["DEFAULT_GPUS", "Outcome", "simulate"]
 
@@ -34,7 +35,7 @@ class Outcome:
 
 
 def simulate(
-    workload: str | Path | Synthetic | Iterable[Job] = "heterogeneous",
+    workload: str | Path | Synthetic | Sessions | Iterable[Job] = "heterogeneous",
     cluster: Cluster | Mapping[str, int] = DEFAULT_GPUS,
     policy: str | ClusterPolicy = "fifo",
     seed: int = 0,
@@ -44,9 +45,9 @@ def simulate(
 ) -> Outcome:
     """Run ``workload`` on ``cluster`` under ``policy``.
 
-    ``workload`` is a preset's name (``dagsim list workloads``), a trace file, a ``Synthetic``, or jobs in order of
-    arrival; ``cluster`` may be GPU counts by type. ``runtime`` defaults to the measured throughputs for presets and
-    synthetic workloads, to the seconds as recorded for traces and jobs; the other ``models`` are those of
+    ``workload`` is a preset's name (``dagsim list workloads``), a trace file, a ``Synthetic`` or ``Sessions``, or jobs
+    in order of arrival; ``cluster`` may be GPU counts by type. ``runtime`` defaults to the measured throughputs for
+    ``Synthetic`` workloads, to the seconds as recorded for all others; the other ``models`` are those of
     ``ClusterKernel``, and ``engine`` (``auto``, ``simpy`` or ``compiled``). The same arguments give the same schedule,
     byte for byte.
 
@@ -67,13 +68,15 @@ def simulate(
     return Outcome(schedule, summarize(schedule))
 
 
-def _workload(workload: str | Path | Synthetic | Iterable[Job]) -> Synthetic | TraceFile | Iterable[Job]:
-    if isinstance(workload, str) and workload in PRESETS:
-        return PRESETS[workload].workload
+def _workload(
+    workload: str | Path | Synthetic | Sessions | Iterable[Job],
+) -> Synthetic | Sessions | TraceFile | Iterable[Job]:
+    if isinstance(workload, str) and workload in WORKLOADS:
+        return WORKLOADS[workload].workload
     if isinstance(workload, str | Path):
         if not Path(workload).exists():
             raise UnknownName(
-                f"unknown workload {str(workload)!r}{nearest(str(workload), PRESETS)}: neither a preset "
+                f"unknown workload {str(workload)!r}{nearest(str(workload), WORKLOADS)}: neither a preset "
                 "(dagsim list workloads) nor a file"
             )
         return TraceFile(str(workload))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dagsim.config.bundled import find_config
+from dagsim.config.presets import WORKLOADS
 from dagsim.config.registered import Registered
 from dagsim.config.schema import Config, load_config
 from dagsim.envs.config import EnvConfig
@@ -17,7 +18,6 @@ from dagsim.experiment.scenario import scenario_of
 from dagsim.systems.cluster.codecs import CODECS
 from dagsim.systems.ramp.scenario import RampScenario
 from dagsim.systems.spark.scenario import SparkScenario
-from dagsim.workload import PRESETS
 
 __all__ = ["make_env"]
 
@@ -51,6 +51,6 @@ def make_env(
 def _experiment(config: Config | str | Path | None, settings: Iterable[str]) -> Config:
     if isinstance(config, Config):
         return config
-    if isinstance(config, str) and config in PRESETS:
+    if isinstance(config, str) and config in WORKLOADS:
         return load_config(None, [f"workload={config}", *settings])
     return load_config(None if config is None else find_config(str(config)), settings)

@@ -51,6 +51,8 @@ from dagsim.systems.cluster.engine import EngineUse
 
 __all__ = ["RunFolder", "RunLine", "State"]
 
+_LONGEST_NAME = 80
+
 State: TypeAlias = Literal["running", "done", "failed", "interrupted"]
 
 
@@ -76,23 +78,29 @@ class RunFolder:
         seeds: Sequence[int] | None = None,
         policies: Sequence[str] = (),
         plan: Mapping[str, Any] | None = None,
+        name: str | None = None,
         now: datetime | None = None,
     ) -> RunFolder:
         """A new folder below ``root``, its state ``running``; never one that is there already.
 
-        ``label`` names what ran (default: the policy); ``seeds`` are those of the configuration unless given.
+        ``label`` says what ran (default: the policy), ``name`` is what the user calls it; ``seeds`` are those of the
+        configuration unless given.
         ``policies`` and ``plan`` (whatever else the command must know again) are kept for ``--resume``.
 
         Raises:
-            RunFolderError: ``root`` cannot be written to.
+            RunFolderError: ``root`` cannot be written to, or ``name`` is no line of text.
         """
+        _check_name(name)
         created = now or datetime.now(UTC)
         digest = config_hash(config)
         ran = tuple(seeds or experiment_seeds(config))
         trace = config.trace_path()
-        name = f"{created:%Y%m%dT%H%M%SZ}-{command}-{_slug(label or config.policy)}-s{config.seed}-{digest[:6]}"
-        unfinished = root / f".{name}.{os.getpid()}.part"
+        what = "-".join(map(_slug, filter(None, (label or config.policy, name))))
+        called = f"{created:%Y%m%dT%H%M%SZ}-{command}-{what}-s{config.seed}-{digest[:6]}"
+        unfinished = root / f".{called}.{os.getpid()}.part"
         facts = manifest(command, created, digest, ran, trace) | {"policies": list(policies), "plan": dict(plan or {})}
+        if name is not None:
+            facts["name"] = name
         folder = cls(unfinished, config, facts)
         try:
             (unfinished / "schedules").mkdir(parents=True)
@@ -101,7 +109,7 @@ class RunFolder:
             _write(unfinished / "command.txt", shlex.join(argv) + "\n")
             _write(unfinished / "manifest.json", _json(facts))
             folder.mark("running")
-            folder.path = _renamed(unfinished, root / name)
+            folder.path = _renamed(unfinished, root / called)
         except OSError as error:
             with suppress(OSError):
                 rmtree(unfinished)
@@ -184,6 +192,11 @@ class RunFolder:
         if file_hash(path / "config.yaml") != facts.get("config_sha256"):
             raise RunFolderError(f"{path / 'config.yaml'}: was changed after the run (its hash is not the manifest's)")
         return cls(path, config, facts)
+
+    @property
+    def name(self) -> str | None:
+        """What the user calls it."""
+        return self.manifest.get("name")
 
     @property
     def state(self) -> State:
@@ -456,6 +469,11 @@ def _renamed(folder: Path, wanted: Path) -> Path:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         number += 1
+
+
+def _check_name(name: str | None) -> None:
+    if name is not None and not (name.strip() and name.isprintable() and len(name) <= _LONGEST_NAME):
+        raise RunFolderError(f"--name {name!r}: expected a line of text of at most {_LONGEST_NAME} letters")
 
 
 def _slug(text: str, most: int = 40) -> str:

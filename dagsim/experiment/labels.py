@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from dagsim.config.presets import WORKLOADS
 from dagsim.config.schema import Config
 from dagsim.metrics.standings import Sample
 from dagsim.traces.trace_file import TraceFile
-from dagsim.workload import PRESETS, Synthetic
+from dagsim.workload import Sessions, Synthetic
 
-__all__ = ["metric_of", "sample_of", "workload_label"]
+if TYPE_CHECKING:
+    from dagsim.experiment.folder import RunFolder
+
+__all__ = ["metric_of", "run_label", "sample_of", "workload_label"]
 
 
 def metric_of(config: Config) -> str:
@@ -34,15 +38,22 @@ def workload_label(config: Config) -> str:
     if isinstance(workload, TraceFile):
         name = Path(workload.path).name
         return name if workload.window is None else f"{name}, windows of {workload.window:,} jobs"
-    changes = {name: _changes(preset.workload, workload) for name, preset in PRESETS.items()}
+    like = {name: preset.workload for name, preset in WORKLOADS.items()}
+    changes = {name: _changes(other, workload) for name, other in like.items() if type(other) is type(workload)}
     nearest = min(changes, key=lambda name: len(changes[name]))
     plain = {key: value for key, value in changes[nearest].items() if isinstance(value, int | float | str)}
     if len(plain) < len(changes[nearest]):
-        return f"synthetic, {workload.count:,} jobs, load {workload.load:g}"
+        return f"{workload.kind}, {workload.count:,} jobs, load {workload.load:g}"
     return ", ".join([nearest, *(f"{key} {_short(value)}" for key, value in plain.items())])
 
 
-def _changes(preset: Synthetic, workload: Synthetic) -> dict[str, Any]:
+def run_label(folder: RunFolder) -> str:
+    """The name that the user gave a run, and its workload."""
+    label = workload_label(folder.config)
+    return label if folder.name is None else f"{folder.name}: {label}"
+
+
+def _changes(preset: Synthetic | Sessions, workload: Synthetic | Sessions) -> dict[str, Any]:
     """The fields in which ``workload`` differs from ``preset``, with its values."""
     mine = {field.name: getattr(workload, field.name) for field in fields(workload)}
     return {name: value for name, value in mine.items() if value != getattr(preset, name)}

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["READABLE", "SCHEMA", "file_hash", "manifest"]
+__all__ = ["READABLE", "SCHEMA", "code_commit", "file_hash", "manifest"]
 
 SCHEMA = 2
 """The layout of run folders; 2 says where the rows of each run end, and which policies were to run."""
@@ -59,16 +59,24 @@ def _version(package: str) -> str | None:
 
 def _commit(checkout: Path) -> str | None:
     """The commit that dagsim runs from, ``-dirty`` if files differ from it; ``None`` if it is no checkout."""
+    return _git(checkout, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
+
+
+def code_commit(checkout: Path) -> str | None:
+    """The same, but ``-dirty`` only if the code differs: a script that makes a table writes into ``results/``."""
+    commit = _git(checkout, "rev-parse", "HEAD")
+    changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", "dagsim", "scripts", "configs")
+    return commit and f"{commit}{'-dirty' if changed else ''}"
+
+
+def _git(checkout: Path, *arguments: str) -> str | None:
+    """The answer of git; ``None`` where it has none."""
     if not (checkout / ".git").exists():
         return None
     try:
         done = subprocess.run(
-            ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
+            ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, timeout=10, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return done.stdout.strip()

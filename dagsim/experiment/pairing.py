@@ -57,7 +57,7 @@ def paired(folders: Sequence[RunFolder]) -> Pairing:
 
 
 def _labels(folders: Sequence[RunFolder]) -> dict[Path, str]:
-    """By folder a text that no other has: the values of one or two keys, or the folder's name, or its path."""
+    """By folder a text that no other has: its given name, the values of one or two keys, or where it lies."""
     configs = {folder.path: dict(_flat(plain(folder.config))) for folder in folders}
     keys = [
         key
@@ -66,8 +66,9 @@ def _labels(folders: Sequence[RunFolder]) -> dict[Path, str]:
     ]
     by_key = {path: ",".join(f"{key}={of.get(key, 'none')}" for key in keys) for path, of in configs.items()}
     by_name = {path: path.name for path in configs}
-    for labels in ([by_key] if 0 < len(keys) <= _KEYS_SHOWN else []) + [by_name]:
-        if len(set(labels.values())) == len(folders):
+    given = {folder.path: folder.name or "" for folder in folders}
+    for labels in [given, *([by_key] if 0 < len(keys) <= _KEYS_SHOWN else []), by_name]:
+        if len(set(labels.values())) == len(folders) and all(labels.values()):
             return labels
     return {path: str(path) for path in configs}
 

@@ -220,7 +220,9 @@ def _instants(
     for index in np.flatnonzero((place[runs.node] >= 0) & (runs.start_s < end_s) & (runs.end_s > start_s)).tolist():
         at, gpus = int(place[runs.node[index]]), float(runs.held[index])
         changes += [(max(runs.start_s[index], start_s), at, gpus, 0.0), (runs.end_s[index], at, -gpus, 0.0)]
-    for index in np.flatnonzero((place[outages.node] >= 0) & (outages.start_s < end_s) & (outages.end_s > start_s)):
+    for index in np.flatnonzero(
+        (place[outages.node] >= 0) & (outages.start_s < end_s) & (outages.end_s > start_s)
+    ).tolist():
         at = int(place[outages.node[index]])
         changes += [(max(outages.start_s[index], start_s), at, 0.0, 1.0), (outages.end_s[index], at, 0.0, -1.0)]
     changes.sort(key=lambda change: change[0])

@@ -73,7 +73,7 @@ class QueueNode:
         _check(f"queue {self.name!r}", {"weight": self.weight})
         for part in ("users", "quota", "borrow", "lend"):
             _check(f"queue {self.name!r}: {part}", getattr(self, part))
-        for part in ("borrow", "lend"):
+        for part in ("borrow", "lend") if not self.children else ():
             if unknown := [key for key in getattr(self, part) if key not in self.quota]:
                 raise ModelError(f"queue {self.name!r}: {part} names {unknown[0]!r}, of which it has no quota")
 

@@ -59,17 +59,18 @@ def comparison_table(
     heads = ["policy", f"{metric_name(metric)}\n({unit or '-'})", "ratio", "95 % interval", "won", "verdict"]
     if both:
         heads[1:4] = ["ratio", "95 % interval", "of the\nmedian"]
+    beside = [name for name in SECONDARY_METRICS if name != "energy_kwh" or any(each.beside[name] for each in ranked)]
     rows = []
     for group in _merged(ranked, wide=wide):
         cells = [_name(group, wide=wide), *_cells(group[0], both=both)]
         if wide:
-            cells += _wide_cells(group[0])
+            cells += _wide_cells(group[0], beside)
         if left:
             cells.append(f"{group[0].not_done:,}")
         rows.append(tuple(cells))
     if wide:
         heads += ["of all\njob-seconds", "95 %\ninterval", "median\nratio", "95 %\ninterval", "Holm's\np"]
-        heads += [_HEADS[name] for name in SECONDARY_METRICS]
+        heads += [_HEADS[name] for name in beside]
     if left:
         heads.append("jobs\nnot done")
     return Grid(
@@ -145,9 +146,9 @@ def _plain_cells(standing: PolicyResult) -> list[str]:
     return [value, factor(pair.ratio), interval(pair.low, pair.high, factor), wins, f"{standing.verdict}{few}"]
 
 
-def _wide_cells(standing: PolicyResult) -> list[str]:
+def _wide_cells(standing: PolicyResult, names: Sequence[str]) -> list[str]:
     pair = standing.pair
-    beside = [short(standing.beside[name]) for name in SECONDARY_METRICS]
+    beside = [short(standing.beside[name]) for name in names]
     if pair is None or standing.is_reference:
         return ["-"] * 5 + beside
     known = standing.sample is not Sample.TRACE

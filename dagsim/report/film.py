@@ -49,9 +49,9 @@ def _frames(schedule: Schedule, title: str, count: int, width: int) -> list[Imag
     images = []
     for number in range(1, count + 1):
         image = scene.image(start_s + number * step_s, step_s)
-        images.append(
-            image if width == image.width else image.resize((width, round(width * image.height / image.width)))
-        )
+        if width != image.width:
+            image = image.resize((width, round(width * image.height / image.width)))
+        images.append(image)
     return images
 
 

@@ -56,9 +56,9 @@ def _gpus() -> Listing:
 
 def _workloads() -> Listing:
     from dagsim.config.bundled import shipped
-    from dagsim.workload import PRESETS
+    from dagsim.config.presets import WORKLOADS
 
-    presets = [(name, preset.summary) for name, preset in PRESETS.items()]
+    presets = [(name, preset.summary) for name, preset in WORKLOADS.items()]
     return Listing(("workload", "what it is"), presets + [(name, str(at)) for name, at in shipped("workloads").items()])
 
 

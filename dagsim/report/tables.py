@@ -47,10 +47,19 @@ _SHOWN = (
     "jain",
     "slo_attainment",
     "scheduler_us",
+    "jobs_unfinished",
+    "rejected_too_large",
+    "rejected_no_such_gpu",
+    "rejected_by_policy",
+    "preemptions",
+    "failures",
+    "node_failures",
 )
 """The metrics of the table; the run folder has all."""
 
 _IF_ANY = (
+    "energy_kwh",
+    "joules_per_job",
     "jobs_unfinished",
     "rejected_too_large",
     "rejected_no_such_gpu",
@@ -82,7 +91,7 @@ def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sa
     )
     units_of = {term.name: term.unit for term in glossary()}
     rows = []
-    for name in _SHOWN + _IF_ANY:
+    for name in _SHOWN:
         values = [value for line in lines if (value := line.metrics.get(name)) is not None]
         if values and (any(values) or name not in _IF_ANY):
             found = mean(lines, name)

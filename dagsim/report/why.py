@@ -50,12 +50,12 @@ def why_tables(found: WaitReasons, count: int) -> Iterator[Grid]:
         heads = ("job", "tenant", "GPUs", "GPU-seconds\nmeanwhile", "share", "arrived")
         yield Grid(_counted("Held the GPUs meanwhile", len(found.holders), count), heads, rows, (), (0, 1, 5))
     if found.overtakers:
-        rows = [
+        later = [
             (each.job, each.tenant or "-", number(each.gpus), number(each.arrival_s), number(each.start_s))
             for each in found.overtakers[:count]
         ]
-        heads = ("job", "tenant", "GPUs", "arrived\n(s)", "started\n(s)")
-        yield Grid(_counted("Arrived later and went first", len(found.overtakers), count), heads, rows, (), (0, 1))
+        names = ("job", "tenant", "GPUs", "arrived\n(s)", "started\n(s)")
+        yield Grid(_counted("Arrived later and went first", len(found.overtakers), count), names, later, (), (0, 1))
 
 
 def _counted(what: str, there: int, shown: int) -> str:

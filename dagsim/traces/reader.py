@@ -9,6 +9,7 @@ from dagsim.model import Cluster, Job
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.workload.arrays import JobArrays
 
 __all__ = ["Downtime", "Reader"]
 
@@ -51,6 +52,13 @@ class Reader(Protocol):
             TraceError: The file cannot be read at all, or a row would be dropped in strict mode.
         """
         ...
+
+    def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
+        """The first ``most`` jobs (all, if ``None``) as ``read`` gives them, in columns; ``report`` fills likewise.
+
+        Nothing where the reader knows no columns, or not for this source; ``report`` is then as it was.
+        """
+        return None
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The trace's own machines, where it lists them."""

@@ -98,6 +98,14 @@ class Source:
         """The first lines of the first shard (of its first 64 KB), to tell its format; undecodable bytes replaced."""
         return self._head[:lines]
 
+    def size_bytes(self) -> int:
+        """The length of the file on disk, of a directory or archive that of everything in it; 0 if it is not there."""
+        try:
+            files = [self.path] if not self.path.is_dir() else [file.path for file in self.files]
+            return sum(file.stat().st_size for file in files)
+        except OSError:
+            return 0
+
     def lines(self) -> Iterator[tuple[int, str]]:
         """All lines of all shards, numbered, without their ends (LF or CRLF)."""
         for place, file in enumerate(self.files):

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Job
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.workload.arrays import JobArrays
 
 __all__ = ["Trace", "shifted"]
 
@@ -68,6 +71,37 @@ class Trace:
         """
         self.report = ReadReport(strict=self.options.strict, full=self._full)
         return self._windowed(self.report)
+
+    def has_columns(self) -> bool:
+        """True if its format is one that can be read as columns."""
+        return type(self._reader).arrays is not Reader.arrays
+
+    def arrays(self) -> JobArrays | None:
+        """The jobs that ``jobs`` gives, as columns, where the format is read so; ``report`` fills likewise.
+
+        Raises:
+            TraceError: As ``jobs``.
+        """
+        report, options = ReadReport(strict=self.options.strict, full=self._full), self.options
+        most = None if options.limit is None else options.start + options.limit
+        read = self._reader.arrays(self.source, options, report, most)
+        if read is None:
+            return None
+        self.report = report
+        kept = read.between(options.start, len(read))
+        if kept is not read:
+            report.skip("before the window", read.tasks - kept.tasks)
+            report.kept = kept.tasks
+        report.jobs = len(kept)
+        if not len(kept):
+            raise TraceError(f"{self.source}: no job to keep ({report})")
+        if report.open:
+            report.skip("after the window", report.open)
+        origin = self.meta["origin_s"] = float(kept.arrival_s[0])
+        arrival_s = (kept.arrival_s - origin) * options.time_scale
+        if not np.isfinite(arrival_s).all():
+            raise TraceError(f"{self.source}: a time scale of {options.time_scale!r} is too large for it")
+        return kept.arriving(arrival_s)
 
     def _windowed(self, report: ReadReport) -> Iterator[Job]:
         start, limit, scale = self.options.start, self.options.limit, self.options.time_scale

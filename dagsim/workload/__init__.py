@@ -4,6 +4,7 @@ from dagsim.workload.info import WorkloadInfo, workload_info
 from dagsim.workload.jsonl import read_jobs, read_meta, write_jobs
 from dagsim.workload.load import Load, offered_load
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS, Preset
+from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "PRESETS",
     "Load",
     "Preset",
+    "Sessions",
     "Synthetic",
     "WorkloadInfo",
     "offered_load",

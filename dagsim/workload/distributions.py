@@ -187,8 +187,11 @@ class Quantiles:
             raise WorkloadError(f"quantiles: points must rise in probability and value, from 0 up, got {self.points!r}")
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        return self.at(rng.random(count))
+
+    def at(self, uniform: np.ndarray) -> np.ndarray:
+        """The values at these probabilities, each from 0 up to but not 1."""
         chances, values = np.array(self.points, float).T
-        uniform = rng.random(count)
         upper = np.clip(np.searchsorted(chances, uniform, "right"), 1, len(chances) - 1)
         part = (uniform - chances[upper - 1]) / (chances[upper] - chances[upper - 1])
         left, right = values[upper - 1], values[upper]

@@ -17,7 +17,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
+import numpy as np
+
 from dagsim.model import Cluster, GpuType, Job, Task
+from dagsim.workload.arrays import JobArrays
 
 __all__ = ["Load", "LoadMeter", "WorkRuntime", "offered_load"]
 
@@ -96,6 +99,20 @@ class LoadMeter:
             if task.cpus:
                 self.cpu_s += _busy(task.instances * task.cpus, self._cpus, seconds)
 
+    def add_arrays(self, jobs: JobArrays, seconds: np.ndarray) -> None:
+        """Count all tasks of ``jobs`` in, to the same sums; ``seconds`` are (n, GPU types)."""
+        for resource, capacity in (("gpus", self._gpus), ("cpus", self._cpus)):
+            asked = np.array([getattr(demand, resource) for demand in jobs.demands])[jobs.demand]
+            busy = _busy_all(jobs.instances * asked, capacity, seconds)[asked > 0]
+            total = float(np.add.accumulate(busy)[-1]) if len(busy) else 0.0
+            if resource == "gpus":
+                self.gpu_s += total
+            else:
+                self.cpu_s += total
+        anything = np.array([bool(demand.gpus or demand.cpus) for demand in jobs.demands])[jobs.demand]
+        shortest = seconds.min(axis=1)[anything]
+        self.longest_s = max(self.longest_s, float(shortest[shortest < inf].max(initial=0.0)))
+
     @property
     def busy_s(self) -> float:
         """Seconds for which what is scarcer would be busy."""
@@ -124,6 +141,17 @@ def _busy(amount: float, capacity: Sequence[float], seconds: Sequence[float]) ->
             return 0.0
         speed += units / each
     return amount / speed if speed else 0.0
+
+
+def _busy_all(amount: np.ndarray, capacity: Sequence[float], seconds: np.ndarray) -> np.ndarray:
+    """``_busy`` of all tasks, with the same operations in the same order."""
+    speed = np.zeros(len(amount))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for type_, units in enumerate(capacity):
+            speed += units / seconds[:, type_]
+        busy = amount / speed
+    busy[(speed == 0) | (seconds == 0).any(axis=1)] = 0.0
+    return busy
 
 
 def _per(busy_s: float, span_s: float) -> float:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from dagsim.workload.alibaba import CPUS, DURATION_S, INSTANCES, Alibaba
 from dagsim.workload.arrivals import Batch, Diurnal, Poisson
 from dagsim.workload.distributions import Choice, Constant, LogNormal, LogUniform, Mixture, Pareto, Part, Uniform, Whole
+from dagsim.workload.sessions import Sessions
 from dagsim.workload.shapes import MapReduce, RandomDag
 from dagsim.workload.sizes import Correlated, Independent
 from dagsim.workload.synthetic import Synthetic
@@ -24,7 +25,7 @@ class Preset(NamedTuple):
     """A workload and what it is like, in a line."""
 
     summary: str
-    workload: Synthetic
+    workload: Synthetic | Sessions
 
 
 DEFAULT_WORKLOAD = "heterogeneous"

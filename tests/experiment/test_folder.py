@@ -12,6 +12,7 @@ import pytest
 from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError
 from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.labels import run_label
 from dagsim.experiment.run import Result, replicate_seeds
 from dagsim.metrics import summarize
 from dagsim.model import Decision, Job, Start, Task
@@ -192,3 +193,17 @@ def test_an_unwritable_root_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunFolderError, match="cannot be written to"):
         RunFolder.create(tmp_path / "file", "eval", CONFIG, argv=[])
+
+
+def test_a_name_stands_in_folder_labels_and_tables(tmp_path: Path) -> None:
+    named = [
+        RunFolder.create(tmp_path, "eval", load_config(None, changes), argv=["x"], name=name)
+        for name, changes in (("before/../x", ()), ("after", ("workload.count=90",)))
+    ]
+    assert [folder.path.parent for folder in named] == [tmp_path, tmp_path]
+    assert "-eval-fifo-before-..-x-s0-" in named[0].path.name
+    assert run_label(named[1]) == "after: heterogeneous, count 90"
+    assert RunFolder.open(named[0].path).name == "before/../x"
+    for name in ("", "a\nb", "x" * 81):
+        with pytest.raises(RunFolderError, match="--name"):
+            RunFolder.create(tmp_path, "eval", load_config(None), argv=["x"], name=name)

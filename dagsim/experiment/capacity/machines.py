@@ -20,11 +20,11 @@ _PER_NODE = 8
 class Gpus(NamedTuple):
     """So many GPUs of one type."""
 
-    count: int
+    number: int
     type: str
 
     def __str__(self) -> str:
-        return f"{self.count}x{self.type}"
+        return f"{self.number}x{self.type}"
 
 
 def read_gpus(text: str, option: str = "") -> Gpus:
@@ -57,7 +57,7 @@ def with_added(cluster: ClusterSection, gpus: Gpus) -> ClusterSection:
     memory for each as any node has; the last node may have fewer."""
     _check(cluster)
     like = _like(cluster, gpus.type)
-    whole, rest = divmod(gpus.count, like.gpus)
+    whole, rest = divmod(gpus.number, like.gpus)
     name = _free_name(cluster, f"added-{gpus.type.lower()}")
     more = [] if not whole else [like.model_copy(update={"name": name, "count": whole, "hosts": None})]
     if rest:
@@ -73,7 +73,7 @@ def with_removed(cluster: ClusterSection, gpus: Gpus) -> ClusterSection:
         ConfigError: There are fewer, or they are no whole nodes.
     """
     _check(cluster)
-    left, groups = gpus.count, list(cluster.groups)
+    left, groups = gpus.number, list(cluster.groups)
     there = sum(_gpus(group, gpus.type) for group in groups)
     if there < left:
         raise ConfigError(f"--remove {gpus}: the cluster has {there} GPUs of this type")

@@ -92,11 +92,12 @@ def _choice(
 ) -> Choice:
     at = lines[0].at
     cost = prices.a_month(clusters[at["cluster"]]) if prices else None
-    means = (mean_over(lines, name) for name in ("wait_s.mean", "wait_s.p95", "energy_kwh"))
-    return Choice(at["cluster"], at["policy"], result, *means, cost)
+    wait_s, p95_s, kwh = (_mean_over(lines, name) for name in ("wait_s.mean", "wait_s.p95", "energy_kwh"))
+    return Choice(at["cluster"], at["policy"], result, wait_s, p95_s, kwh, cost)
 
 
-def mean_over(lines: Sequence[_Line], metric: str) -> float:
+def _mean_over(lines: Sequence[_Line], metric: str) -> float:
     """The mean over windows; NaN where one has no value."""
     values = [line.metrics.get(metric) for line in lines]
-    return float("nan") if None in values else sum(values) / len(values)
+    known = [float(value) for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else float("nan")

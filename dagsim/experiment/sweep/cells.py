@@ -14,7 +14,7 @@ from typing import Any
 import dagsim
 from dagsim.config.schema import Config, dump_config, plain
 from dagsim.errors import ConfigError
-from dagsim.experiment.agents import is_agent, shipped_agent
+from dagsim.experiment.agents import external_command, is_agent, shipped_agent
 from dagsim.experiment.manifest import file_hash
 from dagsim.experiment.run import experiment_seeds
 from dagsim.experiment.scenario import scenario_of
@@ -25,7 +25,7 @@ __all__ = ["Cell", "cells_of", "code_digest"]
 
 _SIMULATES = ("model", "workload", "traces", "systems", "metrics", "seeds.py", "experiment/record.py")
 """The parts of dagsim that the numbers of a cell come from."""
-_NOT_THE_CELL = ("policy", "precision", "seed", "seeds", "train")
+_NOT_THE_CELL = ("engine", "policy", "precision", "seed", "seeds", "train")
 """Keys of the configuration that do not change what one cell gives, or stand in it apart."""
 _ID = 16
 """Hexadecimal digits of an id: among a million cells two are alike once in 10^7 sweeps."""
@@ -89,6 +89,8 @@ def _with_trace(described: Mapping[str, Any], trace: str) -> dict[str, Any]:
 
 def _files(config: Config) -> list[str]:
     """Hashes of the files that the policy consists of: an agent's checkpoint, or a user's own module."""
+    if (command := external_command(config.policy)) is not None:
+        return [_hash(path) for path in map(Path, command[0].split()) if path.is_file()]
     name, params = Spec.parse(config.policy)
     if ":" in name:
         try:

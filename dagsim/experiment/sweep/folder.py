@@ -102,10 +102,19 @@ class SweepFolder:
             RunFolderError: It is missing, damaged or that of another command.
             ConfigError: Its ``sweep.yaml`` cannot be read.
         """
-        run = RunFolder.open(path)
-        if not is_sweep(path):
-            raise RunFolderError(f"{path}: is no folder of a sweep: there is no {_SWEEP} in it")
-        return cls(run, read_sweep(path / _SWEEP, run.manifest["plan"]["sweep"]["name"]))
+        return cls.of(RunFolder.open(path))
+
+    @classmethod
+    def of(cls, run: RunFolder) -> SweepFolder:
+        """The sweep in a run folder that was opened, or is only read.
+
+        Raises:
+            RunFolderError: It is that of another command.
+            ConfigError: Its ``sweep.yaml`` cannot be read.
+        """
+        if not is_sweep(run.path):
+            raise RunFolderError(f"{run.path}: is no folder of a sweep: there is no {_SWEEP} in it")
+        return cls(run, read_sweep(run.path / _SWEEP, run.manifest["plan"]["sweep"]["name"]))
 
     def done(self, cells: Iterable[Cell]) -> dict[str, CellLine]:
         """Those of the cells that are finished, by id.

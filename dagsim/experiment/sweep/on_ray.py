@@ -59,7 +59,8 @@ class OnRay:
             run = ray.remote(_run_remotely).options(num_cpus=1, max_retries=_TRIES)
             most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
             packed = ray.put(replace(work, traces={}))
-            left, pending, done = iter(enumerate(cells)), {}, 0
+            left, done = iter(enumerate(cells)), 0
+            pending: dict[Any, int] = {}
             while True:
                 while len(pending) < most and (given := next(left, None)) is not None:
                     pending[run.remote(packed, given[1], ship)] = given[0]
@@ -98,7 +99,7 @@ def _outcome(ray: Any, ready: Any) -> CellOutcome:
 
 def _run_remotely(work: CellWork, cell: Cell, ship: Mapping[str, Any]) -> CellOutcome:
     """The cell, on a worker: its trace is fetched first, where it is not there yet."""
-    if cell.trace in ship:
+    if cell.trace is not None and cell.trace in ship:
         work = replace(work, traces={cell.trace: str(_placed(cell.trace, ship[cell.trace]))})
     return work(cell, lambda count: None)
 

@@ -77,10 +77,11 @@ def run_cells(
         raise
     left = len(todo) - len(given)
     if failures:
-        state, text = "failed", f"{len(failures)} cells failed, the first with {failures[0].error}"
+        done = folder.finish(cells, "failed", f"{len(failures)} cells failed, the first with {failures[0].error}")
+    elif left:
+        done = folder.finish(cells, "interrupted", f"{left} cells are left to be run")
     else:
-        state, text = ("interrupted", f"{left} cells are left to be run") if left else ("done", None)
-    done = folder.finish(cells, state, text)
+        done = folder.finish(cells, "done")
     if failures and not done:
         raise SimulationError(f"every cell failed; the first with {failures[0].error}")
     return Swept(done, failures, left)

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 
 from dagsim.metrics.columns import Floats, ScheduleColumns
-from dagsim.metrics.energy import watts
-from dagsim.metrics.jct import bounded_slowdown, jct, wait
+from dagsim.metrics.jct import wait
 from dagsim.metrics.lanes import bars_of, lanes_of
-from dagsim.metrics.queues import jobs_running, jobs_waiting
 from dagsim.metrics.steps import Steps
-from dagsim.metrics.utilization import gpus_held, gpus_up, node_types
+from dagsim.metrics.utilization import node_types
 from dagsim.model import Kind
 from dagsim.model.schedule import Schedule
 from dagsim.report.page.packing import Packer
+from dagsim.report.series import FIGURES, jobs_within, over_time
 
 __all__ = ["chart_of", "distributions"]
 
@@ -49,25 +48,20 @@ def distributions(runs: Mapping[str, ScheduleColumns], packer: Packer) -> dict[s
 
     A job that is unfinished stays within none, so that its curve ends below 1.
     """
-    figures = {
-        "wait": ("wait (s)", {name: np.maximum(wait(made), _SHORTEST_S) for name, made in runs.items()}),
-        "jct": ("job completion time (s)", {name: np.maximum(jct(made), _SHORTEST_S) for name, made in runs.items()}),
-        "slowdown": ("bounded slowdown", {name: bounded_slowdown(made) for name, made in runs.items()}),
-    }
-    accepted = {name: int(made.jobs.accepted.sum()) for name, made in runs.items()}
-    return {key: {"label": label, **_shares(values, accepted, packer)} for key, (label, values) in figures.items()}
+    return {key: {"label": label, **_shares(key, runs, packer)} for key, label in FIGURES.items()}
 
 
-def _shares(values: Mapping[str, Floats], accepted: Mapping[str, int], packer: Packer) -> dict[str, Any]:
-    known = {name: np.sort(each[np.isfinite(each)]) for name, each in values.items()}
-    every = np.concatenate(list(known.values()))
+def _shares(figure: str, runs: Mapping[str, ScheduleColumns], packer: Packer) -> dict[str, Any]:
+    shortest = 0.0 if figure == "slowdown" else _SHORTEST_S
+    known = {name: jobs_within(made, figure, shortest) for name, made in runs.items()}
+    every = np.concatenate([values for values, _ in known.values()])
     if not len(every):
         return {"x": packer.add([], "f4"), "series": []}
     x = np.geomspace(every.min(), max(float(every.max()), float(every.min()) * 1.01), _POINTS)
     x[-1] = max(x[-1], every.max())
     series = []
-    for name, each in known.items():
-        within = np.searchsorted(each, x * (1 + 1e-12), "right") / max(accepted[name], 1)
+    for name, (values, shares) in known.items():
+        within = np.append(0.0, shares)[np.searchsorted(values, x * (1 + 1e-12), "right")]
         series.append([name, packer.add(within, "f4")])
     return {"x": packer.add(x, "f8"), "series": series}
 
@@ -143,22 +137,19 @@ def _outages(made: ScheduleColumns, packer: Packer) -> dict[str, Any]:
 
 
 def _curves(made: ScheduleColumns, packer: Packer) -> list[dict[str, Any]]:
-    if not made.horizon_s > 0:
+    panels = over_time(made)
+    if not panels:
         return []
-    curves = [("Jobs", "jobs", {"waiting": jobs_waiting(made), "running": jobs_running(made)})]
-    if made.cluster.gpus:
-        curves.append(("GPUs", "GPUs", {"held": gpus_held(made), "up": gpus_up(made)}))
-        curves.append(("Power of the GPUs", "W", {"drawn": watts(made)}))
     edges_s = np.linspace(made.start_s, made.end_s, _BINS + 1)
     x = packer.add((edges_s[1:] + edges_s[:-1]) / 2, "f8")
     return [
         {
-            "title": title,
-            "unit": unit,
+            "title": panel.title,
+            "unit": panel.unit,
             "x": x,
-            "series": _series(found, edges_s, packer),
+            "series": _series(panel.steps, edges_s, packer),
         }
-        for title, unit, found in curves
+        for panel in panels
     ]
 
 

@@ -15,22 +15,25 @@ import dagsim
 from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.labels import workload_label
+from dagsim.experiment.sweep.folder import SweepFolder, is_sweep
 from dagsim.experiment.training.log import read_log
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.report.page import sections
+from dagsim.report.page.blocking import blocking
 from dagsim.report.page.charts import chart_of, distributions
 from dagsim.report.page.chosen import Chosen, choose
 from dagsim.report.page.graphs import graphs
 from dagsim.report.page.learning import learning
 from dagsim.report.page.markup import element, table
 from dagsim.report.page.packing import Packer
+from dagsim.report.page.sweeping import SweepView
 from dagsim.report.page.training import is_training, progress, report_grid
 
 __all__ = ["document", "page", "sealed", "static", "write_page"]
 
 _STYLES = ("uPlot.min.css", "page.css")
 _CURVES = '<p id="told" class="told" aria-live="polite"></p><div id="curves"></div>'
-_SCRIPTS = ("uPlot.iife.min.js", "gantt.js", "dag.js", "page.js")
+_SCRIPTS = ("uPlot.iife.min.js", "gantt.js", "dag.js", "sweep.js", "page.js")
 _MOST_TASKS = 60_000
 """So many tasks of jobs with graphs are on a page, those of all runs together."""
 
@@ -62,6 +65,8 @@ def page(folders: Sequence[RunFolder], *, live: Sequence[str] = ()) -> str:
     """
     if any(is_training(folder.path) for folder in folders):
         return _of_trainings(folders, live)
+    if any(is_sweep(folder.path) for folder in folders):
+        return _of_sweep(folders, live)
     chosen = choose(folders)
     packer, charts = Packer(), []
     tables: list[str] = []
@@ -103,6 +108,28 @@ def _of_trainings(folders: Sequence[RunFolder], live: Sequence[str]) -> str:
     return document(title, body, packer.packed({"learning": charts}), live=live)
 
 
+def _of_sweep(folders: Sequence[RunFolder], live: Sequence[str]) -> str:
+    """The report of one sweep."""
+    if len(folders) > 1:
+        raise InputError("report: a sweep needs a page of its own")
+    view, packer = SweepView(SweepFolder.of(folders[0])), Packer()
+    if not view.lines:
+        raise InputError(f"{folders[0].path}: no cell is finished")
+    title = f"{view.folder.sweep.name}: dagsim sweep"
+    first, *rest = view.verdict()
+    body = "".join(
+        [
+            _header(title, first, rest),
+            f"<main>{static('sweep.html')}",
+            _part("Results", view.table()),
+            _part("Settings", sections.configurations(folders)),
+            _part("How to repeat it", sections.repeat(folders)),
+            f"</main>{_footer()}",
+        ]
+    )
+    return document(title, body, packer.packed({"sweep": view.facts(packer)}), live=live)
+
+
 def _body(
     title: str, chosen: Chosen, folders: Sequence[RunFolder], tables: str, charts: Sequence[Mapping[str, Any]]
 ) -> str:
@@ -114,6 +141,7 @@ def _body(
         [
             _header(title, first, rest),
             f"<main>{_part('Results', sections.results(chosen))}",
+            _part("Blocking", blocking(chosen)),
             _part("Settings and warnings", sections.settings(chosen, folders)),
             _part("Observed and simulated", sections.observed(chosen)),
             f'<div class="bar"><label>Run <select id="run">{names}</select></label></div>',

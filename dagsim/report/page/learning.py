@@ -1,4 +1,4 @@
-"""Learning curves of trainings, on samples that all of them have seen."""
+"""Learning curves of trainings: each run, and over several their mean and spread."""
 
 from __future__ import annotations
 
@@ -7,41 +7,30 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.metrics.columns import Floats
 from dagsim.report.page.packing import Packer
+from dagsim.report.series import Row, learning_panels
 
 __all__ = ["learning"]
 
-Row = Mapping[str, float | None]
-
-_MEASURES = {
-    "ratio": ("Validation: completion time / reference", "ratio"),
-    "reward": ("Reward per episode", "reward"),
-    "entropy": ("Entropy of the choices", "nats"),
-}
-_POINTS = 300
+_SHOWN = ("ratio", "reward", "entropy")
 
 
 def learning(logs: Mapping[str, Sequence[Row]], packer: Packer) -> list[dict[str, Any]]:
-    """A chart per measure with a curve per training, over the samples from which on, and up to which, all have it."""
+    """A chart per measure: a curve per training, and where there are several their mean in its band."""
     charts = []
-    for name, (title, unit) in _MEASURES.items():
-        curves = {run: _points(rows, name) for run, rows in logs.items()}
-        curves = {run: points for run, points in curves.items() if len(points[0])}
-        if not curves:
+    for panel in learning_panels(logs):
+        x = np.unique(np.concatenate([samples for samples, _ in panel.runs.values()] + [panel.samples]))
+        if panel.name not in _SHOWN or len(x) < 2:
             continue
-        first, last = max(x[0] for x, _ in curves.values()), min(x[-1] for x, _ in curves.values())
-        every = np.unique(np.concatenate([x for x, _ in curves.values()]))
-        x = every[(every >= first) & (every <= last)]
-        if len(x) > _POINTS:
-            x = np.linspace(first, last, _POINTS)
-        series = [(run, packer.add(np.interp(x, *points), "f4")) for run, points in curves.items()]
-        if len(x) > 1:
-            charts.append({"title": title, "unit": unit, "x": packer.add(x, "f8"), "series": series})
+        series: list[tuple[Any, ...]] = []
+        if len(panel.samples):
+            band = (_on(x, panel.samples, values) for values in (panel.mean, panel.low, panel.high))
+            series.append(("mean", *(packer.add(values, "f4") for values in band)))
+        series += [(run, packer.add(_on(x, *points), "f4")) for run, points in panel.runs.items()]
+        charts.append({"title": panel.title, "unit": panel.unit, "x": packer.add(x, "f8"), "series": series})
     return charts
 
 
-def _points(rows: Sequence[Row], name: str) -> tuple[Floats, Floats]:
-    """Samples seen and the value, where a row has both."""
-    known = [(row["samples"], row[name]) for row in rows if row["samples"] is not None and row[name] is not None]
-    return np.array([x for x, _ in known], float), np.array([y for _, y in known], float)
+def _on(x: np.ndarray, samples: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The values at ``x`` by interpolation; NaN outside of what the run has seen."""
+    return np.interp(x, samples, values, left=np.nan, right=np.nan)

@@ -30,6 +30,11 @@ _SIZES = (
     (32.0, "9-32 GPUs"), (np.inf, "over 32 GPUs"),
 )  # fmt: skip
 """The most GPUs of each class of jobs, and its name."""
+_LENGTHS = (
+    (60.0, "up to 1 min"), (600.0, "up to 10 min"), (3600.0, "up to 1 h"), (36000.0, "up to 10 h"),
+    (np.inf, "over 10 h"),
+)  # fmt: skip
+"""The longest critical path of each class of jobs where there are no GPUs, in seconds, and its name."""
 _GROUP_HEADS = (
     *("", "jobs", "completed", "turned\naway", "unfinished", "mean JCT\n(s)", "p95 JCT\n(s)"),
     *("mean wait\n(s)", "p95 wait\n(s)", "bounded\nslowdown", "GPU-hours"),
@@ -133,14 +138,17 @@ def run_tables(made: ScheduleColumns, measure: tuple[int, int | None] | None = N
     measured = np.zeros(len(made.jobs), bool)
     measured[slice(*(measure or (0, None)))] = True
     counted = made.jobs.finished & measured
-    size = np.searchsorted([most for most, _ in _SIZES], made.jobs.gpus).astype(float).tolist()
-    sizes = {_SIZES[int(key)][1]: group for key, group in job_groups(made, per_job, counted, size, measured).items()}
+    with_gpus = bool(made.cluster.gpus)
+    classes, values = (_SIZES, made.jobs.gpus) if with_gpus else (_LENGTHS, made.jobs.ideal_s)
+    by = "the most GPUs that a task of the job asks for" if with_gpus else "the job's critical path"
+    size = np.searchsorted([most for most, _ in classes], values).astype(float).tolist()
+    sizes = {classes[int(key)][1]: group for key, group in job_groups(made, per_job, counted, size, measured).items()}
     parts = []
     if len(set(made.jobs.tenant)) > 1:
         tenants = job_groups(made, per_job, counted, made.jobs.tenant, measured)
         named = {name or "(none)": group for name, group in tenants.items()}
         parts.append(table(_group_grid("By tenant", named)))
-    parts.append(table(_group_grid("By size: the most GPUs that a task of the job asks for", sizes)))
+    parts.append(table(_group_grid(f"By size: {by}", sizes)))
     parts.append(table(worst_waits(made)))
     return "".join(parts)
 

@@ -6,7 +6,9 @@ import numpy as np
 
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.metrics.jct import wait
-from dagsim.metrics.utilization import gpus_held
+from dagsim.metrics.steps import Steps
+from dagsim.metrics.utilization import gpus_held, gpus_up
+from dagsim.metrics.why import why
 from dagsim.model import Kind
 from dagsim.report.grid import Grid
 from dagsim.report.numbers import number
@@ -14,47 +16,105 @@ from dagsim.report.numbers import number
 __all__ = ["worst_waits"]
 
 _HEADS = (
-    *("job", "tenant", "GPUs\nasked", "wait\n(s)", "before its\nfirst run (s)"),
-    *("stopped\n(times)", "overtaken\nby", "GPUs held\nmeanwhile"),
+    "job",
+    "tenant",
+    "GPUs\nasked",
+    "wait\n(s)",
+    "before its\nfirst run (s)",
+    "GPUs held\nmeanwhile",
+    "why it waited",
 )
+_LEAST = 0.1
+"""What was missing for less of the wait is left out."""
+_MOST_LOOKED_AT = 200_000
+"""Runs times nodes: above it only the room in the whole cluster is looked at."""
+_LATE = 0.2
+"""Waits after the first start are told from this share on."""
 
 
 def worst_waits(made: ScheduleColumns, count: int = 20) -> Grid:
-    """The jobs with the longest waits; those unfinished wait up to the end of the log.
-
-    ``overtaken by`` counts jobs that arrived later and started before it did.
-    """
+    """The jobs with the longest waits, and why; those unfinished wait up to the end of the log."""
     ended = made.at_horizon()
     waits = np.where(made.jobs.accepted, wait(ended), -1.0)
     order = np.argsort(-waits, kind="stable")[:count]
     worst = order[waits[order] > 0]
     first_s = _first_start_s(made)
+    before_s = np.minimum(first_s, made.log_end_s) - made.jobs.arrival_s
+    meanwhile = _held_meanwhile(made, worst, first_s)
+    why = _reasons(made, worst, first_s, waits)
+    rows = []
+    for place, job in enumerate(worst.tolist()):
+        open_ = " (unfinished)" if made.jobs.unfinished[job] else ""
+        name, tenant = made.jobs.ids[job] + open_, made.jobs.tenant[job] or "-"
+        times = number(float(waits[job])), number(float(before_s[job]))
+        asked = number(float(made.jobs.gpus[job]))
+        rows.append((name, tenant, asked, *times, meanwhile[place], why[place]))
+    notes = ("GPUs held meanwhile: share of the cluster that runs held between its arrival and its first run.",)
+    if not made.cluster.gpus:
+        kept = (0, 1, 3, 4, 6)
+        rows, notes = [tuple(row[place] for place in kept) for row in rows], ()
+        heads, texts = tuple(_HEADS[place] for place in kept), (0, 1, 4)
+    else:
+        heads, texts = _HEADS, (0, 1, 6)
+    return Grid("The jobs that waited longest", heads, rows, notes if rows else ("No job waited.",), texts)
+
+
+def _reasons(made: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats) -> list[str]:
+    """What the log shows of each wait: what was missing, later jobs that went first, stops, waits between runs.
+
+    Of a large run only the room in all of the cluster is looked at, not that on the types that a job ran on.
+    """
     stopped = np.bincount(
         made.runs.job[np.isin(made.runs.outcome, (Kind.PREEMPTED, Kind.FAILED))], minlength=len(made.jobs)
     )
-    meanwhile = _held_meanwhile(made, worst, first_s)
-    rows = []
-    for place, job in enumerate(worst.tolist()):
-        before_s = float(min(first_s[job], made.log_end_s) - made.jobs.arrival_s[job])
-        overtaken = np.count_nonzero((made.jobs.arrival_s > made.jobs.arrival_s[job]) & (first_s < first_s[job]))
-        open_ = " (unfinished)" if made.jobs.unfinished[job] else ""
-        rows.append(
-            (
-                made.jobs.ids[job] + open_,
-                made.jobs.tenant[job] or "-",
-                number(float(made.jobs.gpus[job])),
-                number(float(waits[job])),
-                number(before_s),
-                f"{stopped[job]:,}",
-                f"{overtaken:,}",
-                meanwhile[place],
-            )
-        )
-    notes = (
-        "GPUs held meanwhile: share of the cluster that runs held between its arrival and its first run. "
-        "Near 100 % the cluster was full; far below, what was free did not fit, or its order kept it waiting.",
-    )
-    return Grid("The jobs that waited longest", _HEADS, rows, notes if rows else ("No job waited.",), (0, 1))
+    with_gpus = made.cluster.gpus > 0
+    whole = len(made.runs) * len(made.cluster.nodes) <= _MOST_LOOKED_AT
+    free = _free(made) if with_gpus and not whole else None
+    found = []
+    for job in jobs.tolist():
+        told = []
+        arrival_s, until_s = float(made.jobs.arrival_s[job]), float(min(first_s[job], made.log_end_s))
+        asked = float(made.jobs.gpus[job])
+        if with_gpus and whole and asked > 0:
+            told += _missing(made, job)
+        elif free is not None and asked > 0 and until_s > arrival_s:
+            told.append(_room(free, asked, arrival_s, until_s))
+        if later := np.count_nonzero((made.jobs.arrival_s > arrival_s) & (first_s < first_s[job])):
+            told.append(f"{later:,} later {'job' if later == 1 else 'jobs'} started first")
+        if stopped[job]:
+            told.append("stopped once" if stopped[job] == 1 else f"stopped {stopped[job]:,} times")
+        after = 1 - (until_s - arrival_s) / float(waits[job])
+        if after >= _LATE:
+            told.append(f"{100 * after:.0f} % of the wait after its first start")
+        found.append("; ".join(told) or "no run of it could start")
+    return found
+
+
+def _missing(made: ScheduleColumns, job: int) -> list[str]:
+    """What was missing on the GPU types that it ran on, the longest first, as ``dagsim why`` says it."""
+    reasons = why(made, job)
+    shares = {blocker: seconds / reasons.wait_s for blocker, seconds in reasons.blocked_s.items()}
+    ordered = sorted(shares, key=lambda blocker: -shares[blocker])
+    return [f"{100 * shares[blocker]:.0f} %: {blocker}" for blocker in ordered if shares[blocker] >= _LEAST]
+
+
+def _free(made: ScheduleColumns) -> Steps:
+    """GPUs that are up and not held."""
+    held, up = gpus_held(made), gpus_up(made)
+    time_s = np.unique(np.concatenate((held.time_s, up.time_s)))
+    values = [each.value[np.searchsorted(each.time_s, time_s, "right") - 1] for each in (up, held)]
+    return Steps(time_s, values[0] - values[1], held.end_s)
+
+
+def _room(free: Steps, asked: float, arrival_s: float, until_s: float) -> str:
+    """The share of the time before its first run in which fewer GPUs were free than it asked for."""
+    full = Steps(free.time_s, (free.value < asked - 1e-9).astype(float), free.end_s)
+    reached = full.until(np.array([arrival_s, until_s]))
+    short = float(reached[1] - reached[0]) / (until_s - arrival_s)
+    name = f"{asked:g} {'GPU' if asked == 1 else 'GPUs'}"
+    if short >= 0.5:
+        return f"fewer than {name} free for {100 * short:.0f} % of the time before"
+    return f"{name} free for {100 * (1 - short):.0f} % of the time before: type, nodes or the policy's order kept it"
 
 
 def _first_start_s(made: ScheduleColumns) -> Floats:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dagsim.metrics.columns import Floats, ScheduleColumns, Source, columns
-from dagsim.metrics.jct import jct
-from dagsim.metrics.queues import jobs_running, jobs_waiting
 from dagsim.metrics.steps import Steps
-from dagsim.metrics.utilization import gpu_utilization, gpus_held, gpus_up, node_types
+from dagsim.metrics.utilization import gpu_utilization, node_types
 from dagsim.report.plots.style import (
     BLUE,
     COLOURS,
@@ -26,6 +24,7 @@ from dagsim.report.plots.style import (
     unit_of,
     whole_numbers,
 )
+from dagsim.report.series import jobs_within, over_time
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,9 +75,11 @@ def timeline(source: Source) -> Figure:
     if not made.horizon_s > 0:
         nothing(panels[0], "no time passed")
         return drawn
-    types, _ = node_types(made.cluster)
-    held = {gpu.name: gpus_held(made, gpu.name) for gpu in types}
-    up, waiting, running = gpus_up(made), jobs_waiting(made), jobs_running(made)
+    panels_of = {panel.title: panel.steps for panel in over_time(made)}
+    waiting, running = panels_of["Jobs"]["waiting"], panels_of["Jobs"]["running"]
+    gpus = dict(panels_of.get("GPUs", {}))
+    up, whole = gpus.pop("up", waiting), gpus.pop("held", waiting)
+    held = gpus or {gpu.name: whole for gpu in node_types(made.cluster)[0]}
     time_s, note = _common_times([*held.values(), up, waiting, running], made.start_s, made.end_s)
     at = time_s / unit.seconds
     if with_gpus:
@@ -126,14 +127,14 @@ def _legend_beside(axes: Axes, *, top_first: bool) -> None:
 
 def _cdf(made: ScheduleColumns) -> tuple[Floats, Floats, str]:
     """The completion times in order, the fraction of the jobs let in completed by each, and what to say of them."""
-    times_s = np.maximum(np.sort(jct(made)[made.jobs.finished]), SHORTEST_S)
+    times_s, shares = jobs_within(made, "jct", SHORTEST_S)
     accepted = int(made.jobs.accepted.sum())
     if len(times_s) < accepted:
         note = f"{accepted - len(times_s):,} of {accepted:,} unfinished"
     else:
         mean_s = float(times_s.mean()) if len(times_s) else 0.0
         note = f"mean {mean_s / unit_of(mean_s).seconds:.3g} {unit_of(mean_s).sign}"
-    return times_s, np.arange(1, len(times_s) + 1) / max(accepted, 1), note
+    return times_s, shares, note
 
 
 def _common_times(steps: list[Steps], start_s: float, end_s: float) -> tuple[Floats, str]:

@@ -204,7 +204,7 @@ def _progress(folder: RunFolder) -> tuple[int, int, str, str]:
         return len(rows), folder.config.train.iterations, "iterations", f"ratio {min(ratios):.3f}" if ratios else ""
     if (path / "cells").is_dir():
         done = sum(1 for _ in (path / "cells").glob("*.json"))
-        return done, len(facts["seeds"]) * len(facts["policies"]), "cells", ""
+        return done, int((facts.get("plan") or {}).get("sweep", {}).get("cells", 0)), "cells", ""
     lines = folder.lines()
     total = max(len(facts["seeds"]) * len(facts.get("policies") or ("",)), len(lines))
     return len(lines), total, "runs", _best(folder)

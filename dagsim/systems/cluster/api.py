@@ -21,6 +21,7 @@ line after its ``yield``. Nothing else happens during an answer, and time stands
 - ``pending``: false if nothing will ever happen any more unless the policy acts; an empty answer then raises
   ``Stalled``.
 - ``expected_free``: when GPUs are expected to be free, by estimates (``ExpectedFree``).
+- ``preemption``: what a stopped run keeps of its work (``on_resume``), and what coming back costs.
 - ``queue``, ``typed_queue``, ``index``, ``follow``: indexes that the kernel keeps up to date, see below.
 - ``stream``: random numbers that are the same in every simulation with the same seed.
 - ``queues``: accounts, partitions and limits as configured (``QueueTree``). ``claimed_s(task)``: the time limit that a

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from itertools import chain
 from math import isfinite, nan
 from typing import Annotated, Any, TypeAlias
 
+import numpy as np
+
 from dagsim.model import Cluster, Job
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Runtime
+from dagsim.systems.heard import Heard
 from dagsim.traces import Trace
 from dagsim.traces.trace_file import TraceFile
+from dagsim.workload.arrays import JobArrays
 from dagsim.workload.load import Load, LoadMeter
+from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 from dagsim.workload.tagged_union import TaggedUnion
 
 __all__ = ["JobStream", "Workload"]
 
-Workload: TypeAlias = Annotated[Synthetic | TraceFile, TaggedUnion("synthetic")]
+Workload: TypeAlias = Annotated[Synthetic | Sessions | TraceFile, TaggedUnion("synthetic")]
+
+
+_COLUMNS_FROM_B = 1 << 18
+"""Smaller files hold fewer tasks than the compiled engine pays for, even compressed."""
 
 
 class JobStream:
@@ -55,6 +64,29 @@ class JobStream:
         jobs = iter(self._jobs)
         self._jobs = chain([next(jobs)], jobs)
         return Outages(self._trace.downtimes())
+
+    def in_columns(self) -> bool:
+        """True if the jobs are a trace that is large, and that may be read in columns."""
+        trace = self._trace
+        return trace is not None and trace.has_columns() and trace.source.size_bytes() >= _COLUMNS_FROM_B
+
+    def told(self, heard: Callable[[int], None]) -> Heard[Job]:
+        """The jobs, while somebody hears how many have come."""
+        return Heard(self, heard)
+
+    def arrays(self) -> JobArrays | None:
+        """The jobs in columns instead of one by one, where they are a trace that is large and read so.
+
+        Raises:
+            TraceError: The trace cannot be read.
+        """
+        return self._trace.arrays() if self._trace is not None and self.in_columns() else None
+
+    def came(self, arrays: JobArrays, seconds: np.ndarray) -> None:
+        """Note that these came, of which an instance takes (n, GPU types) ``seconds``."""
+        self._meter.add_arrays(arrays, seconds)
+        self._first_s, self._last_s = float(arrays.arrival_s[0]), float(arrays.arrival_s[-1])
+        self._count = len(arrays)
 
     def has(self, tasks: int) -> bool:
         """True if at least so many tasks come; makes no more jobs than it takes to know."""

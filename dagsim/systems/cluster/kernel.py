@@ -353,7 +353,7 @@ class ClusterKernel:
         elif isinstance(decision, Reject):
             self._reject(applicant(self, decision.job))
         elif isinstance(decision, Kill):
-            self._kill(resident(self, decision.job), RejectReason(decision.reason))
+            self._kill(*resident(self, decision))
         elif isinstance(decision, Start):
             self._start(decision.task, decision.placement)
         else:

@@ -12,6 +12,7 @@ from operator import index
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from dagsim.errors import IllegalDecision
+from dagsim.model import Kill, RejectReason
 from dagsim.systems.cluster.nodes import NodeState
 from dagsim.systems.cluster.state import JobState, TaskState
 
@@ -105,19 +106,22 @@ def applicant(kernel: ClusterKernel, number: object) -> JobState:
     return active
 
 
-def resident(kernel: ClusterKernel, number: object) -> JobState:
-    """The job that a ``Kill`` is about.
+def resident(kernel: ClusterKernel, decision: Kill) -> tuple[JobState, RejectReason]:
+    """The job that a ``Kill`` is about, and why it goes.
 
     Raises:
-        IllegalDecision: It is not in the system, or one of its runs has started in this instant.
+        IllegalDecision: It is not in the system, one of its runs has started in this instant, or the reason is none.
     """
+    number = decision.job
+    if decision.reason not in tuple(RejectReason):
+        _refuse(kernel.now, f"job {number!r} cannot be killed: {decision.reason!r} is no RejectReason")
     place = _whole(number)
     active = None if place is None else kernel.frontier.jobs.get(place)
     if active is None:
         _refuse(kernel.now, f"job {number!r} is not in the system, so it cannot be killed; take a key of view.jobs")
     if any(run.task.job is active and run.started_s == kernel.now for run in kernel.running.values()):
         _refuse(kernel.now, f"job {number!r} has started in this instant, so it cannot be killed yet")
-    return active
+    return active, RejectReason(decision.reason)
 
 
 def _why_not_ready(kernel: ClusterKernel, task: TaskState) -> str:

@@ -138,9 +138,10 @@ class NodeState:
 
     def copy(self) -> NodeState:
         twin = NodeState.__new__(NodeState)
-        for name in NodeState.__slots__:
-            setattr(twin, name, getattr(self, name))
-        twin.shares = dict(self.shares)
+        twin.bit, twin.index, twin.node, twin.type = self.bit, self.index, self.node, self.type
+        twin.gpus, twin.named, twin.levels, twin.up = self.gpus, self.named, self.levels, self.up
+        twin.idle, twin.free, twin.cpus, twin.memory = self.idle, self.free, self.cpus, self.memory
+        twin.shares = self.shares.copy()
         return twin
 
 

@@ -11,8 +11,9 @@ from dagsim.errors import ConfigError
 from dagsim.metrics.observed import observed_against_simulated
 from dagsim.model import Cluster, Job, QueueTree
 from dagsim.registry import Registry
+from dagsim.systems.cluster.choice import compiled, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
-from dagsim.systems.cluster.engine import INSTALL, PAYS, CompiledKernel, Engine, EngineUse, is_installed
+from dagsim.systems.cluster.engine import PAYS, CompiledKernel, Engine, EngineUse
 from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models.estimates import Estimates
@@ -27,6 +28,7 @@ from dagsim.systems.cluster.view import ClusterPolicy
 from dagsim.systems.heard import Heard
 from dagsim.systems.seam import Kernel, RewardTerm
 from dagsim.traces.trace_file import TraceFile
+from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 
 __all__ = ["ClusterScenario", "ClusterSystem", "Engaged"]
@@ -81,7 +83,7 @@ class ClusterScenario:
     """
 
     cluster: Cluster
-    workload: Synthetic | TraceFile | Iterable[Job]
+    workload: Synthetic | Sessions | TraceFile | Iterable[Job]
     runtime: Runtime = field(default_factory=Recorded)
     setup: Setup | None = None
     network: Network | None = None
@@ -141,21 +143,16 @@ class ClusterScenario:
             TraceError, WorkloadError: The jobs cannot be made.
             ConfigError: The compiled engine is asked for, and cannot carry this out.
         """
-        why_not, jobs = self._why_not(policy, observers), self.jobs(seed)
-        if not why_not and self.outages and jobs.outages().windows:
-            why_not = "the compiled engine does not know nodes that come and leave"
-        if self.engine == "auto" and not why_not:
-            why_not = "" if jobs.has(PAYS) else f"fewer than {PAYS:,} tasks: loading the compiled engine takes longer"
-            why_not = why_not or _not_ready(self, policy)
-        if not why_not:
-            kernel, why_not = self._compiled(jobs, policy, seed, heard)
-            if kernel is not None:
+        why, jobs = why_not(self, policy, bool(observers)), self.jobs(seed)
+        if not why:
+            made = compiled(self, jobs, policy, seed, heard)
+            if isinstance(made, CompiledKernel):
                 reason = "asked for" if self.engine == "compiled" else f"{PAYS:,} tasks or more"
-                return Engaged(kernel, EngineUse(self.engine, "compiled", reason))
-            jobs = self.jobs(seed)
+                return Engaged(made, EngineUse(self.engine, "compiled", reason))
+            why = made
         if self.engine == "compiled":
-            raise ConfigError(f"engine compiled: {why_not}; allowed: engine simpy or auto")
-        return Engaged(self._live(jobs, seed, heard, observers), EngineUse(self.engine, "simpy", why_not))
+            raise refuse(why)
+        return Engaged(self._live(jobs, seed, heard, observers), EngineUse(self.engine, "simpy", why))
 
     def check_engine(self, policy: str) -> None:
         """Look at whether the engine can be used for a policy, as far as that shows without jobs.
@@ -163,39 +160,8 @@ class ClusterScenario:
         Raises:
             ConfigError: It cannot.
         """
-        if self.engine == "compiled" and (why_not := self._why_not(policy, ())):
-            raise ConfigError(f"engine compiled: {why_not}; allowed: engine simpy or auto")
-
-    def _why_not(self, policy: str, observers: Sequence[Observer]) -> str:
-        """The reason why the compiled engine is no choice, as far as that shows without jobs and without numba."""
-        if self.engine == "simpy":
-            return "asked for"
-        features = {
-            "a set-up model": self.setup is not None,
-            "a network": self.network is not None,
-            "disturbances": bool(self.disturbances),
-            "observers of the log": bool(observers),
-            "admission": self.admission,
-        }
-        for feature, there in features.items():
-            if there:
-                return f"the compiled engine does not know {feature}"
-        if not is_installed():
-            return INSTALL
-        return _unknown(self, policy) if self.engine == "compiled" else ""
-
-    def _compiled(
-        self, jobs: JobStream, policy: str, seed: int, heard: Callable[[int], None] | None
-    ) -> tuple[CompiledKernel | None, str]:
-        """The compiled kernel, or the reason against it that the jobs show."""
-        from dagsim.systems.cluster.lane.reading import read
-        from dagsim.systems.cluster.lane.scenario import planned, too_much
-
-        plan = planned(policy, self.preemption)
-        source: JobStream | Heard[Job] = jobs if heard is None else Heard(jobs, heard)
-        scene = read(self.cluster, source, self.runtime, self.estimates, seed)
-        why_not = too_much(scene, plan)
-        return (None, why_not) if why_not else (CompiledKernel(self.cluster, source, scene, plan, seed), "")
+        if self.engine == "compiled" and (why := why_not(self, policy)):
+            raise refuse(why)
 
     def _live(
         self, jobs: JobStream, seed: int, heard: Callable[[int], None] | None, observers: Sequence[Observer]
@@ -254,9 +220,9 @@ class ClusterScenario:
             TraceError, WorkloadError: They cannot be made.
         """
         match self.workload:
-            case Synthetic() as drawn if drawn.count > _JOBS_KEPT:
+            case (Synthetic() | Sessions()) as drawn if drawn.count > _JOBS_KEPT:
                 return JobStream(drawn.jobs(self.cluster, self.runtime, seed), self.cluster, self.runtime)
-            case Synthetic() as drawn:
+            case (Synthetic() | Sessions()) as drawn:
                 jobs = self._sequences.get(seed, lambda: drawn.jobs(self.cluster, self.runtime, seed))
                 return JobStream(jobs, self.cluster, self.runtime)
             case TraceFile() as trace if trace.window is not None:
@@ -267,20 +233,3 @@ class ClusterScenario:
                 return JobStream(trace.open(self.cluster, self.runtime), self.cluster, self.runtime)
             case jobs:
                 return JobStream(jobs, self.cluster, self.runtime)
-
-
-def _unknown(scenario: ClusterScenario, policy: str) -> str:
-    """The reason why the lane cannot play the policy on the scenario's cluster, if there is one."""
-    from dagsim.systems.cluster.lane.scenario import applies
-
-    return applies(scenario.cluster, policy, preemption=scenario.preemption).why
-
-
-def _not_ready(scenario: ClusterScenario, policy: str) -> str:
-    """The same, or that nothing was compiled yet for such policies."""
-    unknown = _unknown(scenario, policy)
-    if unknown:
-        return unknown
-    from dagsim.systems.cluster.lane.drive import is_warm
-
-    return "" if is_warm(policy) else "not compiled yet: `dagsim warm` does it once"

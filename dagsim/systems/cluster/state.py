@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from copy import copy
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -124,7 +123,7 @@ class TaskState:
     def piece_of(self, piece: int, waiting: int, left: float, restore_s: float) -> TaskState:
         """``waiting`` preempted instances of this task, with the fraction ``left`` of the work still to do and
         ``restore_s`` seconds of set-up owed."""
-        twin = copy(self)
+        twin = self._twin()
         twin.piece, twin.waiting, twin.restore_s = piece, waiting, restore_s
         if left != self.left:
             kept = left / self.left
@@ -136,9 +135,18 @@ class TaskState:
 
     def copy(self, job: JobState, machines: ClusterState) -> TaskState:
         """An equal task of ``job`` on ``machines``, copies of what it belongs to now."""
-        twin = copy(self)
+        twin = self._twin()
         twin.job = job
         twin.demand = machines.compile(self.demand.demand, self.demand.gang)
+        return twin
+
+    def _twin(self) -> TaskState:
+        twin = TaskState.__new__(TaskState)
+        twin.job, twin.index, twin.task, twin.demand = self.job, self.index, self.task, self.demand
+        twin.truth, twin.seconds, twin.best_s, twin.rank_s = self.truth, self.seconds, self.best_s, self.rank_s
+        twin.missing, twin.unfinished, twin.waiting = self.missing, self.unfinished, self.waiting
+        twin.order, twin.piece, twin.left = self.order, self.piece, self.left
+        twin.restore_s, twin.ready_s = self.restore_s, self.ready_s
         return twin
 
     def __lt__(self, other: TaskState) -> bool:

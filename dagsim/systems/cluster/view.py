@@ -15,6 +15,7 @@ from dagsim.systems.cluster.state import Frontier, JobState, Key, Queue, TaskSta
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
+    from dagsim.systems.cluster.models.preemption import Preemption
     from dagsim.systems.cluster.run import Run
 
 __all__ = ["ClusterPolicy", "ClusterView"]
@@ -105,6 +106,11 @@ class ClusterView:
         known = self.index(ExpectedFree, lambda: ExpectedFree(self))
         known.refresh()
         return known
+
+    @property
+    def preemption(self) -> Preemption:
+        """What a stopped run keeps of its work, and what coming back costs."""
+        return self._simulation._preemption
 
     def queue(self, key: Key) -> Queue:
         """Ready tasks indexed by ``key``, kept up to date by the kernel; pass the same function each time."""

@@ -176,7 +176,7 @@ class SparkScenario:
         came = kernel.episode.jobs
         span_s = (came[-1].arrival_ms - came[0].arrival_ms) / 1000 if came else 0.0
         return {
-            "cluster": ", ".join(f"{kind.count} executors {kind.name}" for kind in executor_types(self.executors)),
+            "cluster": ", ".join(map(_counted, executor_types(self.executors))),
             "jobs": len(came),
             "span_s": span_s,
             "gpu_load": None,
@@ -199,3 +199,8 @@ class SparkScenario:
         if self.profiles is not None:
             return read_profiles(Path(os.path.expandvars(self.profiles)))
         return synthetic_profiles()
+
+
+def _counted(kind: ExecutorType) -> str:
+    """``50 executors``, or where they have a type, ``8 executors fast``."""
+    return f"{kind.count} executors" + ("" if kind.name == "executor" else f" {kind.name}")

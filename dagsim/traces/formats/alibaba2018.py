@@ -18,11 +18,13 @@ from typing import TypeAlias
 from dagsim.errors import GraphError, ModelError, TraceError
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph
 from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.formats.alibaba2018_columns import EARLY_END, read_columns
 from dagsim.traces.gather import Gathered, gather
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.workload.arrays import JobArrays
 from dagsim.workload.records import cut
 
 __all__ = ["Alibaba2018"]
@@ -64,6 +66,19 @@ class Alibaba2018(Reader):
             if job is not None:
                 report.kept += len(job.graph.tasks)
                 yield job
+
+    def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
+        source = _tasks(source)
+        if _is_joined(source):
+            return None
+
+        def by_rows(group: Gathered) -> Job | None:
+            job = _job(group, source, options, report)
+            if job is not None:
+                report.kept += len(job.graph.tasks)
+            return job
+
+        return read_columns(source, options, report, most, spelled=_dag_name, by_rows=by_rows)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``machine_meta.csv``, if it lies beside the tasks and they need no GPUs."""
@@ -178,7 +193,7 @@ def _graph(rows: dict[int | str, _Row], source: Source, options: TraceOptions, r
                 begin = ended
         work = end - begin
         if work < 0.0:
-            report.note("tasks that end before a parent does (work 0)", source.where(where))
+            report.note(EARLY_END, source.where(where))
         if work < floor_s:
             work = floor_s
         if gpus is None:

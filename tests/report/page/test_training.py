@@ -32,21 +32,37 @@ class Kept(Packer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: list[np.ndarray] = []
+        self.kept: dict[int, np.ndarray] = {}
 
     def add(self, values, dtype):
-        self.kept.append(np.asarray(values))
-        return super().add(values, dtype)
+        place = super().add(values, dtype)
+        self.kept[place] = np.asarray(values)
+        return place
 
 
-def test_curves_cover_what_all_trainings_have_seen() -> None:
-    def rows(samples: list[float]) -> list[dict[str, float | None]]:
-        return [dict.fromkeys(COLUMNS, None) | {"samples": x, "ratio": x / 100} for x in samples]
+def test_a_mean_in_its_band_covers_what_all_trainings_have_seen() -> None:
+    def rows(samples: list[float], slope: float) -> list[dict[str, float | None]]:
+        return [dict.fromkeys(COLUMNS, None) | {"samples": x, "ratio": slope * x} for x in samples]
 
     packer = Kept()
-    (chart,) = learning({"a": rows([100, 200, 300]), "b": rows([150, 250])}, packer)
-    assert packer.kept[chart["x"]].tolist() == [150, 200, 250]
-    assert [packer.kept[at].tolist() for _, at in chart["series"]] == [[1.5, 2.0, 2.5]] * 2
+    (chart,) = learning({"a": rows([100, 200, 300], 0.01), "b": rows([150, 250], 0.03)}, packer)
+    x = packer.kept[chart["x"]]
+    (name, *band), (first, a), (second, b) = chart["series"]
+    assert (name, first, second) == ("mean", "a", "b")
+    seen = (x >= 150) & (x <= 250)
+    assert [x[0], x[-1]] == [100, 300]
+    for at, slope in zip(band, (0.02, 0.01, 0.03), strict=True):
+        assert packer.kept[at][seen] == pytest.approx(slope * x[seen])
+        assert np.isnan(packer.kept[at][~seen]).all()
+    assert packer.kept[a] == pytest.approx(0.01 * x)
+    assert packer.kept[b][seen] == pytest.approx(0.03 * x[seen])
+
+
+def test_one_training_has_its_own_curve_alone() -> None:
+    rows = [dict.fromkeys(COLUMNS, None) | {"samples": x, "reward": -x} for x in (1.0, 2.0)]
+    packer = Kept()
+    (chart,) = learning({"a": rows}, packer)
+    assert [(name, packer.kept[at].tolist()) for name, at in chart["series"]] == [("a", [-1.0, -2.0])]
 
 
 def test_the_best_validation_score_is_told_with_its_place() -> None:

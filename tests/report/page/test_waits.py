@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from dagsim.metrics import columns
 from dagsim.model import Cluster, JobFacts, Kind
 from dagsim.model.log import ScheduleLog
@@ -29,8 +31,44 @@ def test_the_longest_wait_comes_first_with_what_happened_meanwhile() -> None:
         (Kind.COMPLETED, 33.0, 1, -1, -1, -1, 0, 0, 0.0),
     ]:
         schedule.log.append(row)
-    # wide: 18 s before its first run and 3 s after; of 36 GPU-seconds meanwhile 16 + 10 were held
+    # wide: 18 s before its first run and 3 s after; of 36 GPU-seconds meanwhile 16 + 10 were held; both GPUs were free
+    # from 22 to 25, 3 of its 21 s; small came later and went first
+    order = "enough GPUs were free: the policy's order or a limit, CPUs or memory"
+    why = f"86 %: too few GPUs were free; 14 %: {order}; 1 later job started first; stopped once"
     assert list(worst_waits(columns(schedule)).rows) == [
-        ("wide", "-", "2", "21", "18", "1", "1", "72 %"),
-        ("small", "-", "1", "6", "6", "0", "0", "100 %"),
+        ("wide", "-", "2", "21", "18", "72 %", why),
+        ("small", "-", "1", "6", "6", "100 %", "100 %: too few GPUs were free"),
     ]
+
+
+def test_a_job_that_waits_beside_free_gpus_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    # two GPUs: "one" holds one of them from 0 to 10; "next" arrives at 1 and starts at 10 on the other, free all along
+    schedule = Schedule(Cluster.of({"T4": 2}), [], ScheduleLog())
+    for name, arrival_s in (("one", 0.0), ("next", 1.0)):
+        schedule.jobs.append(JobFacts(name, arrival_s, 0.0, "", None, 1.0, 10.0, 10.0, 1.0, ("t",)))
+    for row in [
+        (Kind.ARRIVED, 0.0, 0, -1, -1, -1, 0, 0, 0.0),
+        (Kind.STARTED, 0.0, 0, 0, 0, 0, 1, 1, 1.0),
+        (Kind.ARRIVED, 1.0, 1, -1, -1, -1, 0, 0, 0.0),
+        (Kind.FINISHED, 10.0, 0, 0, 0, 0, 1, 1, 1.0),
+        (Kind.COMPLETED, 10.0, 0, -1, -1, -1, 0, 0, 0.0),
+        (Kind.STARTED, 10.0, 1, 0, 1, 0, 1, 2, 1.0),
+        (Kind.FINISHED, 20.0, 1, 0, 1, 0, 1, 2, 1.0),
+        (Kind.COMPLETED, 20.0, 1, -1, -1, -1, 0, 0, 0.0),
+    ]:
+        schedule.log.append(row)
+    ((*_, why),) = worst_waits(columns(schedule)).rows
+    assert why == "100 %: enough GPUs were free: the policy's order or a limit, CPUs or memory"
+    monkeypatch.setattr("dagsim.report.page.waits._MOST_LOOKED_AT", 0)  # as of a large run
+    ((*_, why),) = worst_waits(columns(schedule)).rows
+    assert why == "1 GPU free for 100 % of the time before: type, nodes or the policy's order kept it"
+
+
+def test_without_gpus_nothing_is_said_of_them() -> None:
+    from dagsim.config.schema import load_config
+    from dagsim.experiment.run import simulate
+
+    config = load_config(None, ["system.kind=spark", "system.jobs=5", "system.executors=2"])
+    grid = worst_waits(columns(simulate(config, "fifo", 1).schedule))
+    assert grid.heads[:2] + grid.heads[-1:] == ("job", "tenant", "why it waited")
+    assert "GPU" not in " ".join(grid.heads) + " ".join(" ".join(row) for row in grid.rows)

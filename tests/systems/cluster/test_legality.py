@@ -20,6 +20,7 @@ from dagsim.model import (
     Cluster,
     Edge,
     Job,
+    Kill,
     Kind,
     Migrate,
     Node,
@@ -195,12 +196,15 @@ def test_an_applicants_task_is_refused_until_it_is_admitted() -> None:
 
 ANSWERS: dict[str, tuple[object, str]] = {
     "number": (5, r"decide\(\) answered 5; it must yield decisions"),
-    "bare decision": (Wait(3.0), r"3\.0 is no decision; yield Start"),
+    "bare decision": (Wait(3.0), r"decide\(\) answered a Wait itself; .*yield Wait\(\.\.\.\), or return \[Wait"),
     "text": (["nonsense"], "'nonsense' is no decision"),
     "preempt list": ([Preempt([])], r"run \[\] is not running"),  # type: ignore[arg-type]
     "preempt 0.0": ([Preempt(0.0)], r"run 0\.0 is not running"),  # type: ignore[arg-type]
     "preempt False": ([Preempt(False)], "run False is not running"),
     "preempt unknown": ([Preempt(7)], "run 7 is not running, so it cannot be preempted; take a key of view.running"),
+    "kill unknown": ([Kill(7)], "job 7 is not in the system, so it cannot be killed; take a key of view.jobs"),
+    "kill text": ([Kill("0")], "job '0' is not in the system"),  # type: ignore[arg-type]
+    "kill nonsense": ([Kill(0, 99)], "99 is no RejectReason"),  # type: ignore[arg-type]
     "migrate unknown": ([Migrate(7, (Share(0),))], "run 7 is not running"),
     "wait x": ([Wait("x")], "cannot wait until 'x' s; give seconds above view.now"),  # type: ignore[arg-type]
     "wait NaN": ([Wait(math.nan)], "cannot wait until nan s"),

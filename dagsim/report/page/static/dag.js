@@ -45,7 +45,7 @@ class Dag {
     const path = this.path, id = this.run.jobs.ids[this.graphs.job[this.at]];
     const waited = path.reduce((sum, task) => sum + task.start - task.ready, 0), ran = path.reduce((sum, task) => sum + task.end - task.start, 0);
     const names = path.map(task => task.name), shown = names.length > 12 ? [...names.slice(0, 6), "\u2026", ...names.slice(-5)] : names;
-    this.told.textContent = path.length ? `${id}: ${this.tasks.length} tasks in ${seconds(path[path.length - 1].end)}. Critical path: ${shown.join(" \u2192 ")}: ${seconds(ran)} running and ${seconds(waited)} waiting for GPUs.` : `${id}: none of its ${this.tasks.length} tasks ran.`;
+    this.told.textContent = path.length ? `${id}: ${this.tasks.length} tasks in ${seconds(path[path.length - 1].end)}. Critical path: ${shown.join(" \u2192 ")}: ${seconds(ran)} running and ${seconds(waited)} waiting.` : `${id}: none of its ${this.tasks.length} tasks ran.`;
     if (this.hidden) this.told.textContent += ` ${this.hidden} tasks off the critical path are not drawn.`;
   }
 

@@ -19,29 +19,33 @@
   const look = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   let plots = [];
 
-  function plot(place, title, label, x, series, {log = false, unit = "", fraction = false, counts = false}) {
+  function plot(place, title, label, x, series, {log = false, unit = "", fraction = false, counts = false, points = false, names = null}) {
+    const banded = series.flatMap((each, place) => each.length > 2 ? [place] : []), known = values => Array.from(values, value => Number.isFinite(value) ? value : null);
     const box = document.createElement("div");
     box.className = "curve";
     place.append(box);
+    const short = value => value >= 1e4 ? +(value / 1000).toPrecision(3) + " k" : +value.toPrecision(3);
     const decades = (_, ticks) => ticks.map(tick => Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-6 ? tick : null);
     const lines = {stroke: () => look("--line"), width: 1}, axis = {stroke: () => look("--ink"), grid: lines, ticks: lines};
-    const along = log ? {label, labelSize: 22, space: 45, filter: decades, grid: {...lines, filter: decades}, ticks: {...lines, filter: decades}, values: (_, ticks) => ticks.map(tick => tick === null ? "" : +tick.toPrecision(3))}
-      : {space: 90, ...(counts ? {label, labelSize: 22} : {incrs: STEPS}), values: (_, ticks) => ticks.map(tick => counts ? tick.toLocaleString("en") : seconds(tick))};
+    const along = log ? {label, labelSize: 22, space: 45, filter: decades, grid: {...lines, filter: decades}, ticks: {...lines, filter: decades}, values: (_, ticks) => ticks.map(tick => tick === null ? "" : short(tick))}
+      : {space: 90, ...(counts ? {label, labelSize: 22} : {incrs: STEPS}), ...(names ? {incrs: [1]} : {}), values: (_, ticks) => ticks.map(tick => names ? names[tick] || "" : counts ? tick.toLocaleString("en") : seconds(tick))};
     const drawn = new uPlot({
-      title, width: Math.max(place.clientWidth > 900 && !log ? place.clientWidth : box.clientWidth, 200), height: log ? 260 : 200,
+      title, width: Math.max(place.clientWidth > 900 && !log ? place.clientWidth : box.clientWidth, 200), height: points ? 340 : log ? 260 : 200,
       scales: {x: {time: false, distr: log ? 3 : 1, log: 10}, y: fraction ? {range: [0, 1.02]} : counts ? {} : {range: (_, low, high) => [0, (high || 1) * 1.06]}},
       axes: [{...axis, ...along},
         {...axis, size: 64, label: unit, labelSize: 18, values: (_, ticks) => ticks.map(tick => tick.toLocaleString("en"))}],
-      series: [{label: label.replace(/ \(.*/, ""), value: (_, value) => value == null ? "-" : log ? value.toPrecision(4) : counts ? Math.round(value).toLocaleString("en") : seconds(value)},
-        ...series.map(([name], index) => ({label: name, stroke: COLOURS[index % 6], width: 1.8, dash: DASHES[Math.floor(index / 6) % 3], value: (_, value) => value == null ? "-" : (+value.toPrecision(4)).toLocaleString("en")}))],
+      series: [{label: label.replace(/ \(.*/, ""), value: (_, value) => value == null ? "-" : log ? value.toPrecision(4) : names ? names[Math.round(value)] : counts ? (+value.toPrecision(6)).toLocaleString("en") : seconds(value)},
+        ...series.map(([name], index) => ({label: name, stroke: () => name === "mean" ? look("--ink") : COLOURS[index % 6], width: banded.length && name !== "mean" && !points ? 1 : 1.8, dash: DASHES[Math.floor(index / 6) % 3], spanGaps: true, points: {show: points}, value: (_, value) => value == null ? "-" : (+value.toPrecision(4)).toLocaleString("en")})),
+        ...banded.flatMap(() => [{class: "edge", points: {show: false}}, {class: "edge", points: {show: false}}])],
+      bands: banded.map((place, count) => ({series: [series.length + 2 + 2 * count, series.length + 1 + 2 * count], fill: () => (series[place][0] === "mean" ? look("--ink") : COLOURS[place % 6]) + (banded.length > 2 ? "17" : "28")})),
       cursor: {drag: {x: true, y: false}},
-    }, [x, ...series.map(([, values]) => values)], box);
+    }, [x, ...series.map(([, values]) => known(values)), ...banded.flatMap(place => [known(series[place][2]), known(series[place][3])])], box);
     plots.push([drawn, box]);
     return drawn;
   }
 
   const done = () => requestAnimationFrame(() => requestAnimationFrame(() => { document.documentElement.dataset.drawn = performance.now().toFixed(0); }));
-  const at = (views, series) => series.map(([name, place]) => [name, views[place]]);
+  const at = (views, series) => series.map(([name, ...places]) => [name, ...places.map(place => views[place])]);
   let gantt, dag, runs = [], chosen = 0;
 
   function showLearning(facts, views) {
@@ -67,7 +71,7 @@
   function showRuns(facts, views) {
     const filled = value => Object.fromEntries(Object.entries(value).map(([key, each]) => [key, typeof each === "number" && key !== "height" && key !== "of" ? views[each] : each]));
     const before = runs[chosen] && runs[chosen].name;
-    runs = facts.runs.map(run => ({...run, views, nodes: filled(run.nodes), jobs: filled(run.jobs), outages: filled(run.outages), bars: filled(run.bars), graphs: run.graphs && filled(run.graphs)}));
+    runs = facts.runs.map(run => ({...run, views, nodes: filled(run.nodes), jobs: filled(run.jobs), outages: filled(run.outages), bars: Object.fromEntries(Object.entries(run.bars).map(([key, each]) => [key, typeof each === "number" ? views[each] : each])), graphs: run.graphs && filled(run.graphs)}));
     clear($("distributions"));
     for (const figure of Object.values(facts.distributions)) {
       if (figure.series.length) plot($("distributions"), figure.label.replace(/ \(.*/, ""), figure.label, views[figure.x], at(views, figure.series), {log: true, unit: "share of jobs within", fraction: true});
@@ -106,7 +110,8 @@
   // Draws what the page holds; a live page calls it again with what is new.
   globalThis.drawPage = async () => {
     const {facts, views} = await unpack();
-    if (facts.learning) showLearning(facts, views);
+    if (facts.sweep) new SweepCharts(facts.sweep, views, plot, clear);
+    else if (facts.learning) showLearning(facts, views);
     else if (facts.runs) showRuns(facts, views);
     done();
   };

@@ -10,16 +10,17 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.model import Cluster, Job, JobFacts, Task
+from dagsim.model import Cluster, Job, JobFacts
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.lane.columns import CLASS, NODE, TASK, Classes, Jobs, Nodes, Work, records
 from dagsim.systems.cluster.lane.ranks import gpu_seconds, ideal_s, upward_rank, widths
 from dagsim.systems.cluster.lane.state import NAMED_GPUS
-from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.runtime import Runtime
+from dagsim.systems.cluster.models.estimates import Estimates, as_claimed
+from dagsim.systems.cluster.models.runtime import HasRates, Runtime
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
+from dagsim.workload.arrays import JobArrays
 
-__all__ = ["Scene", "read"]
+__all__ = ["Scene", "read", "read_arrays"]
 
 _MOST = 1 << 62
 """More than any node of the lane has; a class that asks for more is rejected anyway."""
@@ -46,11 +47,74 @@ def read(cluster: Cluster, jobs: Iterable[Job], runtime: Runtime, estimates: Est
     work = _work(listed, machines, runtime)
     classes = _classes(machines)
     facts = _facts(listed, work, classes)
-    if estimates.kind != "exact":
-        factors = np.array([*chain.from_iterable(_factors(estimates, work, listed, seed))])
-        hidden = np.where(np.isinf(work.truth), work.truth, 1.0)
-        work = work._replace(seconds=hidden if estimates.kind == "hidden" else work.truth * factors[:, None])
-    return Scene(work, classes, _nodes(machines), facts)
+    if estimates.kind == "predicted":
+        work = work._replace(seconds=_claimed(listed, work, runtime, machines))
+    return Scene(_estimated(work, estimates, seed), classes, _nodes(machines), facts)
+
+
+def read_arrays(cluster: Cluster, jobs: JobArrays, runtime: HasRates, estimates: Estimates, seed: int) -> Scene:
+    """The same from jobs that are columns already.
+
+    Raises:
+        ModelError: A task without the estimate that is asked for.
+    """
+    machines = ClusterState(cluster)
+    demands = [machines.compile(demand, 0) for demand in jobs.demands]
+    rates = np.array([runtime.rates(task, machines.types) for task in jobs.first_tasks()])[jobs.demand]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        truth = np.where(rates, jobs.work[:, None] / rates, inf)
+    tasks, sizes = jobs.tasks, np.diff(jobs.first)
+    base = np.repeat(jobs.first[:-1], sizes)
+    child = np.repeat(np.arange(tasks), np.diff(jobs.waits))
+    parent = base[child] + jobs.parent
+    rows = records(
+        TASK,
+        tasks + 1,
+        children=np.searchsorted(np.sort(parent), np.arange(tasks + 1)),
+        job=np.repeat(np.arange(len(jobs)), sizes),
+        kind=jobs.demand,
+        instances=jobs.instances,
+    )
+    order = np.zeros(0, np.int32) if (parent < child).all() else _parents_first(base, parent, child, jobs.waits)
+    work = Work(
+        _plain_jobs(jobs, demands), rows, child[np.argsort(parent, kind="stable")].astype(np.int32), truth, truth, order
+    )
+    classes = _classes(machines)
+    shape = zip(jobs.ids.tolist(), jobs.arrival_s.tolist(), jobs.task_names(), strict=True)
+    best_s = work.best_s
+    facts = [
+        JobFacts(id, arrival_s, 0.0, "", None, 1.0, ideal, gpu_s, gpus, names)
+        for (id, arrival_s, names), ideal, gpu_s, gpus in zip(
+            shape,
+            ideal_s(work, upward_rank(work, best_s)).tolist(),
+            gpu_seconds(work, classes, best_s).tolist(),
+            widths(work, classes).tolist(),
+            strict=True,
+        )
+    ]
+    if estimates.kind == "predicted":
+        name, job = str(jobs.names[jobs.name[0]]), str(jobs.ids[0])
+        raise ModelError(f"estimates 'predicted' need Task.estimate, and task {job}/{name} has none")
+    return Scene(_estimated(work, estimates, seed), classes, _nodes(machines), facts)
+
+
+def _plain_jobs(jobs: JobArrays, demands: list[DemandClass]) -> Jobs:
+    reason = np.array([0.0 if demand.rejected is None else float(demand.rejected) for demand in demands])[jobs.demand]
+    reasons = np.zeros(len(jobs))
+    wrong = np.flatnonzero(reason)
+    reasons[np.repeat(np.arange(len(jobs)), np.diff(jobs.first))[wrong]] = reason[wrong]  # the last one stays
+    none, ones = np.full(len(jobs), inf), np.ones(len(jobs))
+    return Jobs(jobs.arrival_s, reasons, jobs.first, np.zeros(len(jobs)), none, ones)
+
+
+def _parents_first(base: np.ndarray, parent: np.ndarray, child: np.ndarray, waits: np.ndarray) -> np.ndarray:
+    """(n,) int32: tasks job by job, each behind its parents: by the length of the longest chain before it."""
+    depth, waiting = np.zeros(len(base), np.int64), np.flatnonzero(np.diff(waits))
+    while True:
+        below = np.maximum.reduceat(depth[parent] + 1, waits[:-1][waiting])
+        if (below == depth[waiting]).all():
+            return np.lexsort((depth, base)).astype(np.int32)
+        depth[waiting] = below
 
 
 def _check_order(jobs: list[Job]) -> None:
@@ -165,19 +229,25 @@ def _facts(jobs: list[Job], work: Work, classes: Classes) -> list[JobFacts]:
     ]
 
 
-def _factors(estimates: Estimates, work: Work, jobs: list[Job], seed: int) -> Iterable[Iterable[float]]:
-    """Per job and task the estimate as a multiple of the truth; nobody estimates jobs that are turned away."""
+def _estimated(work: Work, estimates: Estimates, seed: int) -> Work:
+    """The work with the seconds that policies see; nobody estimates jobs that are turned away."""
+    if estimates.kind == "hidden":
+        return work._replace(seconds=np.where(np.isinf(work.truth), work.truth, 1.0))
+    if estimates.kind != "noisy":
+        return work
+    factors = np.ones(len(work.truth))
+    first = work.jobs.first.tolist()
+    for number in np.flatnonzero(work.jobs.rejected == 0).tolist():
+        begin, end = first[number], first[number + 1]
+        factors[begin:end] = stream(seed, "estimates", number).lognormal(0.0, estimates.sigma, end - begin)
+    return work._replace(seconds=work.truth * factors[:, None])
+
+
+def _claimed(jobs: list[Job], work: Work, runtime: Runtime, machines: ClusterState) -> np.ndarray:
+    """(n, types) float64: the seconds of the work that users claim."""
+    seconds = work.truth.copy()
     for number, job in enumerate(jobs):
-        count = len(job.graph.tasks)
-        if estimates.kind == "hidden" or work.jobs.rejected[number]:
-            yield [1.0] * count
-        elif estimates.kind == "noisy":
-            yield stream(seed, "estimates", number).lognormal(0.0, estimates.sigma, count).tolist()
-        else:
-            yield [_claim(task, job.id) for task in job.graph.tasks]
-
-
-def _claim(task: Task, job: str) -> float:
-    if task.estimate is None:
-        raise ModelError(f"estimates 'predicted' need Task.estimate, and task {job}/{task.name} has none")
-    return task.estimate / task.work if task.work else 1.0
+        if not work.jobs.rejected[number]:
+            for place, task in enumerate(job.graph.tasks, work.jobs.first[number]):
+                seconds[place] = runtime.seconds(as_claimed(task, job.id), machines.types)
+    return seconds

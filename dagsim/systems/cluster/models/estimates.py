@@ -12,7 +12,7 @@ from dagsim.model import Task
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.state import JobState
 
-__all__ = ["Estimates", "Seconds"]
+__all__ = ["Estimates", "Seconds", "as_claimed"]
 
 Seconds: TypeAlias = Callable[[Task], tuple[float, ...]]
 """Seconds that one instance of a task takes on each type."""
@@ -52,7 +52,7 @@ class Estimates:
             if self.kind == "hidden":
                 task.seconds = tuple([s if s == inf else 1.0 for s in task.truth])
             elif self.kind == "predicted":
-                task.seconds = seconds(_as_claimed(task.task, active.job.id))
+                task.seconds = seconds(as_claimed(task.task, active.job.id))
             else:
                 task.seconds = tuple([s * factor for s in task.truth])
             task.best_s = task.rank_s = min(task.seconds)
@@ -66,7 +66,7 @@ class Estimates:
         return [float(factor) for factor in rng.lognormal(0.0, self.sigma, len(active.tasks))]
 
 
-def _as_claimed(task: Task, job: str) -> Task:
+def as_claimed(task: Task, job: str) -> Task:
     """The task with the work that its user claims.
 
     Raises:

@@ -17,14 +17,14 @@ from dataclasses import dataclass, fields
 from functools import cache
 from math import inf
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from dagsim.errors import ModelError
 from dagsim.model import GpuType, Task, gpu_type
 from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.models.throughput import ThroughputTable, shipped_throughputs
 
-__all__ = ["Flops", "Gpus", "Recorded", "Runtime", "Throughput"]
+__all__ = ["Flops", "Gpus", "HasRates", "Recorded", "Runtime", "Throughput"]
 
 Gpus: TypeAlias = tuple[GpuType | None, ...]
 """GPU types in some order; ``None`` stands for a CPU machine."""
@@ -42,6 +42,15 @@ class Runtime(Protocol):
         ``inf`` where it cannot run: a GPU task on a CPU machine, any task on a type that its ``gpu_types`` leave out.
         Hand in the same tuple object again and again: what is known of it is remembered.
         """
+        ...
+
+
+@runtime_checkable
+class HasRates(Protocol):
+    """A runtime model of which a task's seconds are its work over a rate that all tasks of its kind share."""
+
+    def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
+        """Units of work per second of such a task on each of ``gpus``, 0 where it cannot run."""
         ...
 
 
@@ -71,6 +80,10 @@ class _ByType(ABC):
         if len(rates) == 1:
             return (work / rates[0] if rates[0] else inf,)
         return tuple([work / rate if rate else inf for rate in rates])
+
+    def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
+        """Units of work per second of such a task on each of ``gpus``, 0 where it cannot run."""
+        return self._rates(task, gpus, task.speeds if task.speeds and task.gpus else {})
 
     def _adopt(self, gpus: Gpus) -> tuple[Gpus, dict[Hashable, _Rates]]:
         if len(self._known) >= 64:  # a caller that makes a new tuple for every call

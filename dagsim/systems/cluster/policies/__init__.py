@@ -83,6 +83,8 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             "Slurm: multifactor priority, main loop and backfill",
             ("clairvoyant", "preemptive", "costly"),
         ),
+        Entry("kueue", ".production.kueue:Kueue", "Kueue: quotas, borrowing and reclaim in cohorts", _STOPS),
+        Entry("kube-default", ".production.kube:KubeDefault", "Kubernetes: by priority, on the best node", _STOPS),
         Entry(
             "eft-wait",
             ".planning.eft_wait:EftWait",

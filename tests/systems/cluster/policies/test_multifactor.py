@@ -121,6 +121,39 @@ def test_classic_fair_share_charges_a_user_for_its_account() -> None:
     assert shares.classic()["eng/c"] == 1
 
 
+def test_the_example_of_the_classic_page_comes_out() -> None:
+    # classic_fair_share, "Example": A (B 30, C 10) has 40 shares, D (E 25, F 35) has 60
+    tree = [("A", "root", 40), ("D", "root", 60), ("B", "A", 30), ("C", "A", 10), ("E", "D", 25), ("F", "D", 35)]
+    users = [("1", "B"), ("2", "C"), ("3", "C"), ("4", "E"), ("5", "F")]
+    accounts = [Account("root", None, 1), *(Account(*each) for each in tree)]
+    shares = ShareTree([*accounts, *(Account(name, above, 1, True) for name, above in users)], 1)
+    for user, used in (("1", 0.2), ("2", 0.25), ("4", 0.25)):
+        shares.charge(user, used, 1)
+    shares.usage["root"] = 1.0  # the page counts parts of the machine
+    expected = {"1": 0.408479, "2": 0.022097, "3": 0.125, "4": 0.5, "5": 0.749154}
+    assert shares.classic() == pytest.approx(expected, abs=1e-4)  # it rounds 0.14583 to 0.1458
+    assert max(shares.classic(), key=shares.classic().__getitem__) == "5"
+
+
+def test_the_first_of_an_account_shares_the_rank_of_a_user_it_ties_with() -> None:
+    # fair_tree, "Ties": a user with the level fair share of a sibling account has the rank of its first user
+    accounts = [Account("root", None, 1), Account("lab", "root", 1), Account("u", "root", 1, True)]
+    shares = ShareTree([*accounts, Account("lab/a", "lab", 1, True), Account("lab/b", "lab", 1, True)], 1)
+    for user, used in (("u", 40), ("lab/a", 10), ("lab/b", 30)):
+        shares.charge(user, used, 1)
+    assert shares.fair_tree() == {"u": 1, "lab/a": 1, "lab/b": pytest.approx(1 / 3)}
+
+
+def test_an_account_that_turns_up_later_has_its_share() -> None:
+    shares = tree()
+    shares.add(Account("new", "root", 100))
+    shares.add(Account("new/e", "new", 1, True))
+    shares.charge("sci/a", 10, 1)
+    assert shares.classic()["sci/a"] == pytest.approx(2 ** -((1 + 0) / (60 / 200 / 2)))
+    with pytest.raises(ConfigError, match="there is no account 'x' above it"):
+        shares.add(Account("y", "x", 1))
+
+
 def test_a_tree_has_one_root_and_no_gaps() -> None:
     with pytest.raises(ConfigError, match="there is no account 'x' above it"):
         ShareTree([Account("root", None, 1), Account("a", "x", 1)], 1)

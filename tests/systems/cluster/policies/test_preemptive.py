@@ -6,8 +6,8 @@ from statistics import mean
 
 import pytest
 
-from dagsim.model import Cluster, Job, Task
-from dagsim.systems.cluster import ClusterKernel
+from dagsim.model import Cluster, Job, Kind, Task
+from dagsim.systems.cluster import ClusterKernel, Preemption
 from dagsim.systems.cluster.policies import POLICIES
 
 
@@ -34,3 +34,12 @@ def test_a_gang_takes_two_nodes_of_one_type_and_nothing_else():
     schedule = ClusterKernel(cluster, [*long, Job.single("gang", gang, 1.0)]).run(POLICIES.create("srtf"))
     preempted = [(row[1], row[5]) for row in schedule.log.since(0) if row[0] == 6]
     assert preempted == [(1.0, 1), (1.0, 2)] or preempted == [(1.0, 2), (1.0, 1)]
+
+
+@pytest.mark.parametrize("spec", ["las", "2d-las", "tiresias", "2d-gittins"])
+def test_rounds_end_though_stopped_runs_lose_their_work(spec):
+    # One GPU, two jobs of 1,000 s: after each loss of its work a job runs for twice as long before it is stopped
+    jobs = [Job.single(str(number), Task("t", 1000.0)) for number in range(2)]
+    kernel = ClusterKernel(Cluster.of({"V100": 1}), jobs, preemption=Preemption("restart"))
+    schedule = kernel.run(POLICIES.create(spec), until_s=50_000.0)
+    assert sum(row[0] == Kind.COMPLETED for row in schedule.log.since(0)) == 2

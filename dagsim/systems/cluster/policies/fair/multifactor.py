@@ -65,8 +65,10 @@ class Weights:
 
 def total(factors: Factors, weights: Weights, tres: Mapping[str, float], nice: float = 0.0) -> float:
     """The sum of weights x factors less ``nice``; Slurm keeps it truncated. ``tres``: requested / in the cluster."""
-    weighed: float = sum(getattr(weights, name) * value for name, value in factors._asdict().items())
-    return weighed + sum(weight * tres.get(name, 0.0) for name, weight in weights.tres.items()) - nice
+    fixed = weights.assoc * factors.assoc + weights.job_size * factors.job_size
+    fixed += weights.partition * factors.partition + weights.qos * factors.qos
+    fixed += sum([weight * tres.get(name, 0.0) for name, weight in weights.tres.items()]) - nice
+    return fixed + weights.age * factors.age + weights.fair_share * factors.fair_share  # the two that change, last
 
 
 def truncated(priority: float) -> int:

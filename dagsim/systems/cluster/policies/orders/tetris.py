@@ -7,10 +7,10 @@ from itertools import islice
 
 from dagsim.model import Decision, Placement, Start
 from dagsim.systems.cluster.api import ClusterView, NodeState, TaskState
-from dagsim.systems.cluster.policies.orders.by_job import by_work_left
 from dagsim.systems.cluster.policies.orders.static import by_rank
 from dagsim.systems.cluster.policies.placement.nodes import alignment, fill
 from dagsim.systems.cluster.policies.support.job_queue import JobQueue
+from dagsim.systems.cluster.policies.support.progress import WorkLeft
 
 __all__ = ["Tetris"]
 
@@ -32,12 +32,12 @@ class Tetris:
         self.srpt = srpt
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        queue = view.index(Tetris, lambda: JobQueue(by_work_left, by_rank))
+        queue = view.index(Tetris, lambda: JobQueue(WorkLeft(), by_rank))
         queue.rank_again()
         fitting = [(task, *_most_aligned(view, task)) for task in queue.heads() if view.fits(task)]
         if not fitting:
             return
-        work = [by_work_left(task.job) for task, _, _ in fitting]
+        work = [queue.job_key(task.job) for task, _, _ in fitting]
         price = self.srpt * sum(aligned for _, aligned, _ in fitting) / (sum(work) or 1.0)
         scores = [aligned - price * left for (_, aligned, _), left in zip(fitting, work, strict=True)]
         task, _, machine = fitting[scores.index(max(scores))]

@@ -43,7 +43,9 @@ class Rank(Protocol):
 class Rounds:
     """Every ``quantum_s`` seconds all jobs compete again: in the order of ``(rank, first come)`` a ready task that does
     not fit takes the place of the runs that rank last, as long as each ranks behind it. Between rounds what fits is
-    started in that order and nothing is preempted.
+    started in that order and nothing is preempted. Where a stopped run loses its work (``preemption.on_resume:
+    restart``), it is stopped only once it has run twice as long as any of its job that was stopped before, or two long
+    jobs would take turns for ever.
 
     Cost: O(demand classes + log tasks) per decision, and per round O(running log running) more, which the definition
     forces.
@@ -58,6 +60,8 @@ class Rounds:
         self._service = Service()
         self._round = 0
         """The next round, counted from time 0."""
+        self._lost_s: dict[int, float] = {}
+        """Per job the longest of its runs that lost its work."""
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self._service)
@@ -97,7 +101,7 @@ class Rounds:
                 return
             if not view.fits(task):
                 for run in make_room(view, task, self._behind(view, task, last_first)):
-                    job = view.running[run].job.number
+                    job = self._note_loss(view, view.running[run])
                     yield Preempt(run)
                     self.rank.stopped(job, self._service.of(job), view.now)
                 self._service.take_ended()  # the jobs of these have just been ranked
@@ -117,8 +121,19 @@ class Rounds:
             if other <= standing:
                 return
             run = view.running.get(id_)
-            if run is not None and run.job is not task.job:
+            if run is not None and run.job is not task.job and not self._is_spared(view, run):
                 yield run
+
+    def _is_spared(self, view: ClusterView, run: Run) -> bool:
+        """True if the run may go on because it would lose its work, and its job has lost enough."""
+        return view.now - run.started_s < 2 * self._lost_s.get(run.job.number, 0.0)
+
+    def _note_loss(self, view: ClusterView, run: Run) -> int:
+        """Note what the job loses now that the run is stopped; returns its number."""
+        job = run.job.number
+        if view.preemption.on_resume == "restart":
+            self._lost_s[job] = max(self._lost_s.get(job, 0.0), view.now - run.started_s)
+        return job
 
     def _standing(self, task: TaskState) -> tuple[float, int]:
         return self._key(task.job), task.order
@@ -132,6 +147,7 @@ class Rounds:
         for number in service.take_ended():
             if number not in jobs:
                 self.rank.left(number, service.of(number))
+                self._lost_s.pop(number, None)
                 service.forget(number)
         queue.rank_again()
         for number in self.rank.moved(view.now, jobs):

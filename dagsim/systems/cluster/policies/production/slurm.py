@@ -158,7 +158,9 @@ class SlurmMultifactor:
             heappush(self._deadlines, (now + kill_s, run.id))
         if part.preempt != "off" or qos.preempt != "off":
             self._preemptable[run.id] = None
-        self._priorities.pop((task.order, task.piece), None)
+        if not task.waiting:
+            self._priorities.pop((task.order, task.piece), None)
+            self._fixed.pop((task.order, task.piece), None)
         self._changed = True
 
     def ended(self, run: Run, now: float) -> None:
@@ -188,9 +190,11 @@ class SlurmMultifactor:
         pending = view.index((PendingJobs, self), lambda: self._pending(view))
         if view.machines.released != self._released:  # a node may have come back
             self._released, self._changed = view.machines.released, True
-        if self._book.calculate(now) and not self._basic:
+        self._book.calculate(now)
+        stale = self._book.rounds != self._rounds and not self._basic
+        if stale and (self._preempt != "off" or pending.any_fits(view.machines)):  # else nobody looks at them
+            self._rounds, self._rank_s = self._book.rounds, self._book.calculated_s
             self._priorities.clear()
-            self._rank_s = self._book.calculated_s
             pending.rank_anew()
             self._rank_s = now
         for task in pending.admit(now):
@@ -204,7 +208,8 @@ class SlurmMultifactor:
         yield from self._main(view, pending)
         if self._backfills and (self._changed or pending.changed) and self._tick_s(now) <= now:
             self._cycle_s, self._changed, pending.changed = now, False, False
-            yield from self._backfill(view, pending)
+            if pending.any_fits(view.machines):  # else there is nothing to plan for
+                yield from self._backfill(view, pending)
         wake_s = self._wake_s(view, pending)
         if wake_s < inf:
             yield Wait(wake_s)
@@ -226,6 +231,10 @@ class SlurmMultifactor:
         self._preemptable: dict[int, None] = {}
         self._priorities: dict[tuple[int, int], int] = {}
         """By order and piece of a task."""
+        self._fixed: dict[tuple[int, int], tuple[float, Asked]] = {}
+        """The part that does not change of each, and what it follows from."""
+        self._rounds = 0
+        """Calculations up to the one by which the pending jobs are sorted."""
         self._cycle_s = -inf
         """The last backfill."""
         self._changed = True
@@ -245,8 +254,11 @@ class SlurmMultifactor:
             return tier, 0
         known = self._priorities.get(key)
         if known is None:
-            asked = self._asked(task, task.demand.gang or 1)
-            known = self._priorities[key] = self._book.priority(asked, self._rank_s)
+            fixed = self._fixed.get(key)
+            if fixed is None:
+                asked = self._asked(task, task.demand.gang or 1)
+                fixed = self._fixed[key] = self._book.fixed(asked), asked
+            known = self._priorities[key] = self._book.priority(*fixed, self._rank_s)
         return tier, known
 
     def _eligible_s(self, task: TaskState) -> float:
@@ -281,7 +293,7 @@ class SlurmMultifactor:
             found.append(self._deadlines[0][0])
         if pending.listed and self._backfills and (self._changed or pending.changed):
             found.append(self._tick_s(now))
-        if pending.listed and view.running and not self._basic:
+        if view.running and not self._basic and pending.any_fits(view.machines):
             found.append(self._book.calculated_s + self._settings.calc_period_s)
         return min([each for each in found if each > now], default=inf)
 

@@ -34,6 +34,8 @@ class NodePlan:
         self.reserved: list[Reservation] = []
         self._view, self._ends_s, self._whole = view, ends_s, whole
         self._until_s, self._resolution_s = view.now + window_s, resolution_s
+        self._known: dict[tuple[DemandClass, bool, int], list[tuple[float, float]]] = {}
+        """Limits asked before for a demand on some nodes, and the first time found, which can only come later."""
         self._runs: dict[int, list[Run]] = {}
         """Per node what runs there."""
         self._rooms: dict[tuple[DemandClass, bool], list[tuple[float, int, int]]] = {}
@@ -67,13 +69,15 @@ class NodePlan:
         """The first time within the window at which ``nodes`` have room for a start of ``demand`` for ``limit_s``, and
         which of them: the first in their order. ``alone`` needs nodes that nobody uses, ``distinct`` one per instance.
         """
+        known = self._known.setdefault((demand, alone, nodes), [])
+        least_s = max([begin_s for limit, begin_s in known if limit <= limit_s], default=self.now)
+        if least_s > self._until_s:
+            return None
         steps = [step for step in self._steps(demand, alone) if nodes >> step[1] & 1]
-        times = {self.now, *(step[0] for step in steps), *(each.end_s for each in self.reserved)}
+        times = {least_s, *(step[0] for step in steps), *(each.end_s for each in self.reserved)}
         room: dict[int, int] = {}
         with_room, at = 0, 0
-        for begin_s in sorted(times):
-            if not self.now <= begin_s <= self._until_s:
-                continue
+        for begin_s in sorted([time_s for time_s in times if least_s <= time_s <= self._until_s]):
             while at < len(steps) and steps[at][0] <= begin_s:
                 _, node, count = steps[at]
                 room[node] = count
@@ -82,7 +86,9 @@ class NodePlan:
             free = with_room & ~self.kept(begin_s, begin_s + limit_s, closed=False)
             chosen = _chosen(free, room, demand.gang or 1, distinct) if free else 0
             if chosen:
+                known.append((limit_s, begin_s))
                 return begin_s, chosen
+        known.append((limit_s, inf))
         return None
 
     def _steps(self, demand: DemandClass, alone: bool) -> list[tuple[float, int, int]]:

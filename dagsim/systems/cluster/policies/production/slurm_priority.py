@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import floor
+from math import floor, inf
 from typing import Literal, NamedTuple, TypeAlias
 
 from dagsim.errors import ConfigError
@@ -225,9 +225,16 @@ class PriorityBook:
         tres = {name: amount / whole[name] for name, amount in asked.amounts().items() if whole[name]}
         return total(factors, self.settings.weights, tres, asked.nice)
 
-    def priority(self, asked: Asked, now: float) -> int:
-        """The priority of a job at ``now``."""
-        return truncated(self.total(asked, self.factors(asked, now)))
+    def fixed(self, asked: Asked) -> float:
+        """The part of a job's priority that never changes: all but age and fair share."""
+        return self.total(asked, self.factors(asked, now=-inf)._replace(age=0.0, fair_share=0.0))
+
+    def priority(self, fixed: float, asked: Asked, now: float) -> int:
+        """The priority at ``now`` of a job of which the fixed part is known."""
+        since_s, settings = asked.submit_s if self.settings.accrue_always else asked.eligible_s, self.settings
+        waited = 0.0 if since_s is None else age(now - since_s, settings.max_age_s)
+        weights = settings.weights
+        return truncated(fixed + weights.age * waited + weights.fair_share * self.fair_share(asked.user))
 
     def _association(self, user: str) -> float:
         """The priority of a user's association: its own, else its account's."""

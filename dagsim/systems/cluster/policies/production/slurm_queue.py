@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple
 
-from dagsim.systems.cluster.api import TaskState
+from dagsim.systems.cluster.api import ClusterState, DemandClass, TaskState
 from dagsim.systems.cluster.policies.production.limits import Amounts, Holder, Holdings
 
 __all__ = ["PendingJob", "PendingJobs"]
@@ -40,10 +40,16 @@ class PendingJobs:
         """Something has come since the last backfill."""
         self._rank, self._eligible_s = rank, eligible_s
         self._later: list[tuple[float, int, int, TaskState]] = []
+        self._demands: dict[DemandClass, None] = {}
         self._aside: dict[Holder, dict[Amounts, list[PendingJob]]] = {}
+
+    def any_fits(self, machines: ClusterState) -> bool:
+        """True if nodes have room for any kind of job that has come so far. O(demand classes)."""
+        return bool(self.listed) and any(machines.fits(demand) for demand in self._demands)
 
     def push(self, task: TaskState) -> None:
         """Take in a task that became ready."""
+        self._demands[task.demand] = None
         heappush(self._later, (self._eligible_s(task), task.order, task.piece, task))
 
     def admit(self, now: float) -> Iterator[TaskState]:

@@ -30,11 +30,16 @@ class JobQueue:
     """
 
     def __init__(self, job_key: JobKey, task_key: Key, *, fixed: bool = False) -> None:
-        self._job_key = job_key
+        self.job_key = job_key
+        self._tell_key = getattr(job_key, "ended", None)
+        """A key that keeps what it goes by is told of ends, and of jobs to forget."""
+        self._forget = getattr(job_key, "forget", None)
         self._task_key = task_key
         self._fixed = fixed
         self._tasks: dict[DemandClass, dict[int, list[_Task]]] = {}
         self._heaps: dict[DemandClass, list[_Entry]] = {}
+        self._classes: dict[int, dict[DemandClass, None]] = {}
+        """Per job the demand classes in which it may wait."""
         self._keys: dict[int, float] = {}
         self._moved: dict[JobState, None] = {}
         """Jobs of which a run has ended and that are not ranked again yet."""
@@ -44,8 +49,9 @@ class JobQueue:
         self.refresh(task.job)
         number = task.job.number
         if number not in self._keys:
-            self._keys[number] = self._job_key(task.job)
+            self._keys[number] = self.job_key(task.job)
         tasks = self._tasks.setdefault(task.demand, {}).setdefault(number, [])
+        self._classes.setdefault(number, {})[task.demand] = None
         entry = (self._task_key(task), task.order, task.piece, task)
         heappush(tasks, entry)
         if tasks[0] is entry:
@@ -54,6 +60,8 @@ class JobQueue:
     def ended(self, run: Run, now: float) -> None:
         """The key of the run's job may have moved; what follows from the end is yet to happen."""
         self._moved[run.job] = None
+        if self._tell_key is not None:
+            self._tell_key(run)
 
     def rank_again(self) -> None:
         """Rank the jobs of which a run has ended, and forget those that have left."""
@@ -62,6 +70,8 @@ class JobQueue:
                 self.refresh(job)
             else:
                 self._keys.pop(job.number, None)
+                if self._forget is not None:
+                    self._forget(job)
         self._moved.clear()
 
     def refresh(self, job: JobState) -> None:
@@ -70,8 +80,11 @@ class JobQueue:
         known = self._keys.get(number)
         if known is None or self._fixed:
             return
-        demands = [demand for demand in self._tasks if self._first(demand, number) is not None]
-        if demands and (key := self._job_key(job)) != known:
+        classes = self._classes.get(number)
+        if not classes:
+            return
+        demands = [demand for demand in tuple(classes) if self._first(demand, number) is not None]
+        if demands and (key := self.job_key(job)) != known:
             self._keys[number] = key
             for demand in demands:
                 self._enter(demand, number)
@@ -108,5 +121,12 @@ class JobQueue:
             heappop(tasks)
         if not tasks:
             del self._tasks[demand][number]
+            self._leave(demand, number)
             return None
         return tasks[0]
+
+    def _leave(self, demand: DemandClass, number: int) -> None:
+        classes = self._classes[number]
+        del classes[demand]
+        if not classes:
+            del self._classes[number]

@@ -1,0 +1,93 @@
+"""Runs of a published table, kept as they end: one JSON line each, so that a script that was stopped goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dagsim.config.schema import Config
+from dagsim.errors import InputError
+from dagsim.experiment.run import simulate
+from dagsim.files import append
+
+__all__ = ["KeptRun", "KeptRuns"]
+
+METRICS = (
+    "jct_s.mean",
+    "jct_s.p99",
+    "wait_s.mean",
+    "bounded_slowdown.mean",
+    "utilization",
+    "energy_kwh",
+    "jain",
+    "rho_worst",
+    "scheduler_us",
+    "jobs_arrived",
+    "jobs_completed",
+)
+"""What is kept of a run's metrics: what tables show."""
+
+
+class KeptRun(NamedTuple):
+    """One policy on one seed in one cell of a table; ``policy`` is what the table calls it."""
+
+    cell: str
+    policy: str
+    seed: int
+    metrics: Mapping[str, Any]
+
+
+class KeptRuns:
+    """The runs in the file at ``path``; a last line that was cut off by a crash is run again.
+
+    Raises:
+        InputError: A line inside the file is no run.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._size = 0
+        self._runs: dict[tuple[str, str, int], KeptRun] = {}
+        for number, line in enumerate(path.read_bytes().splitlines(keepends=True) if path.exists() else (), 1):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                run = KeptRun(**json.loads(line))
+            except (ValueError, TypeError):
+                raise InputError(f"{path}:{number}: no run: {line[:80].decode(errors='replace')!r}") from None
+            self._runs[run[:3]] = run
+            self._size += len(line)
+
+    def of(self, cell: str, policies: Sequence[str], seeds: Sequence[int]) -> list[KeptRun]:
+        """The runs of a cell, seed after seed; what has not run yet is left out."""
+        keys = ((cell, policy, seed) for seed in seeds for policy in policies)
+        return [self._runs[key] for key in keys if key in self._runs]
+
+    def run(
+        self,
+        cell: str,
+        config: Config,
+        policies: Mapping[str, str],
+        seeds: Sequence[int],
+        tell: Callable[[KeptRun], None] | None = None,
+    ) -> list[KeptRun]:
+        """Run what is missing of the ``policies`` (by what the table calls them), and keep it.
+
+        Raises:
+            InputError, SimulationError: As ``simulate``.
+        """
+        for seed in seeds:
+            for name, spec in policies.items():
+                if (cell, name, seed) not in self._runs:
+                    metrics = simulate(config, spec, seed).summary.to_dict()
+                    self._add(KeptRun(cell, name, seed, {key: metrics[key] for key in METRICS}))
+                    if tell is not None:
+                        tell(self._runs[cell, name, seed])
+        return self.of(cell, tuple(policies), seeds)
+
+    def _add(self, run: KeptRun) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._size = append(self.path, json.dumps(run._asdict()).encode() + b"\n", self._size)
+        self._runs[run[:3]] = run

@@ -1,0 +1,145 @@
+"""The ledger of report seeds: each published table has a pool of its own, and spends a seed once.
+
+``results/seeds.yaml`` is the ledger of this project. A script that makes a table asks it for seeds (``Ledger.spend``)
+before its first run and closes the entry (``Ledger.close``) when the table is written. A second request for the same
+table is refused, unless it takes seeds that nobody has looked at (``fresh``) or agrees that the table says how often
+its seeds were used (``again``). A stopped script gets its open entry back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dagsim.config import yaml
+from dagsim.errors import ConfigError
+from dagsim.experiment.manifest import code_commit
+from dagsim.files import write_text
+from dagsim.seeds import REPORT
+
+__all__ = ["Ledger", "Spending"]
+
+BLOCK = 1_000
+"""Seeds of a pool."""
+FIRST = REPORT.start + 10_000
+"""The first seed of the first pool; those before belong to the reports that ``dagsim train`` writes."""
+_HEAD = "# Report seeds by published table: its pool, and who spent which (dagsim/experiment/ledger.py).\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Report seeds that a table was given, and how often they have been used for it."""
+
+    table: str
+    seeds: range
+    command: str
+    commit: str
+    on: str
+    times: int
+    """Tables made on these seeds, this one included."""
+
+    def sentence(self, method: str, unit: str = "report seeds", n: int | None = None) -> str:
+        """The line of a table that says command, commit, seeds, n (of those given, if not all) and method."""
+        used = self.seeds[: len(self.seeds) if n is None else n]
+        again = "" if self.times == 1 else f", used {self.times} times (results/seeds.yaml)"
+        return (
+            f"Made by `{self.command}` at commit {self.commit[:12]}{self.commit[40:]} on {self.on}; n = "
+            f"{len(used)} {unit} ({used[0]} to {used[-1]}, pool `{self.table}`{again}); {method}."
+        )
+
+
+class Ledger:
+    """The pools of report seeds in the YAML file at ``path``, which is made if it is not there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def spend(
+        self,
+        table: str,
+        count: int,
+        command: str,
+        *,
+        fresh: bool = False,
+        again: bool = False,
+        pool: range | None = None,
+    ) -> Spending:
+        """Give ``count`` seeds to ``table``.
+
+        ``pool`` is that of a table whose seeds are given, such as the windows of a trace; others get a block of 1,000.
+
+        Raises:
+            ConfigError: They were spent before, or the pool has too few.
+        """
+        tables = self._tables()
+        entry = tables.setdefault(table, {"pool": _bounds(pool or _next_block(tables)), "spent": []})
+        whole, spent = range(*entry["pool"]), entry["spent"]
+        if spent and not spent[-1]["done"] and spent[-1]["command"] == command:
+            return _spending(table, spent[-1], spent)
+        if spent and not (fresh or again):
+            raise ConfigError(
+                f"{self.path}: seeds {spent[-1]['seeds'][0]} to {spent[-1]['seeds'][1] - 1} of {table!r} were spent on "
+                f"{spent[-1]['on']} by {spent[-1]['command']!r}; --fresh takes others of its pool, --again the same, "
+                "and the table then says so"
+            )
+        first = spent[-1]["seeds"][0] if spent and again else max((each["seeds"][1] for each in spent), default=None)
+        first = whole.start if first is None else first
+        if count < 1 or first + count > whole.stop:
+            raise ConfigError(
+                f"{self.path}: the pool of {table!r} has {whole.stop - first:,} seeds left, {count:,} were asked for"
+            )
+        spent.append(
+            {
+                "seeds": [first, first + count],
+                "on": datetime.now(UTC).strftime("%Y-%m-%d"),
+                "commit": code_commit(Path(__file__).parents[2]) or "unknown",
+                "command": command,
+                "done": False,
+            }
+        )
+        self._write(tables)
+        return _spending(table, spent[-1], spent)
+
+    def close(self, spending: Spending) -> None:
+        """Note that the table is made: its seeds are spent.
+
+        Raises:
+            ConfigError: There is no such entry.
+        """
+        tables = self._tables()
+        for each in reversed(tables.get(spending.table, {"spent": []})["spent"]):
+            if each["seeds"] == _bounds(spending.seeds) and each["command"] == spending.command:
+                each["done"] = True
+                self._write(tables)
+                return
+        raise ConfigError(f"{self.path}: {spending.table!r} has no entry for {spending.command!r}")
+
+    def _tables(self) -> dict[str, Any]:
+        if not self.path.exists():
+            return {}
+        found = yaml.read(self.path).value
+        if not isinstance(found, dict):
+            raise ConfigError(f"{self.path}: should map tables to their pools")
+        return found
+
+    def _write(self, tables: Mapping[str, Any]) -> None:
+        write_text(self.path, _HEAD + yaml.dump(dict(tables)))
+
+
+def _spending(table: str, entry: Mapping[str, Any], spent: list[dict[str, Any]]) -> Spending:
+    seeds = range(*entry["seeds"])
+    times = sum(1 for each in spent if set(range(*each["seeds"])) & set(seeds))
+    return Spending(table, seeds, entry["command"], entry["commit"], str(entry["on"]), times)
+
+
+def _next_block(tables: Mapping[str, Any]) -> range:
+    blocks = [entry["pool"][1] for entry in tables.values() if entry["pool"][0] >= FIRST]
+    first = max(blocks, default=FIRST)
+    return range(first, first + BLOCK)
+
+
+def _bounds(seeds: range) -> list[int]:
+    return [seeds.start, seeds.stop]

@@ -1,0 +1,121 @@
+"""The page of a sweep: which value is best where, curves along an axis, and a heat map of two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise, product
+from math import isfinite, nan
+from typing import Any
+
+import numpy as np
+
+from dagsim.experiment.labels import sample_of, workload_label
+from dagsim.experiment.sweep.axes import Axis, short_names
+from dagsim.experiment.sweep.folder import CellLine, SweepFolder
+from dagsim.experiment.sweep.standing import CellGroup, compared_axis, grouped_standings
+from dagsim.metrics import glossary
+from dagsim.metrics.standings import lower_is_better
+from dagsim.report.comparison import metric_name
+from dagsim.report.page.markup import table
+from dagsim.report.page.packing import Packer
+from dagsim.report.sweep import sweep_table
+
+__all__ = ["SweepView"]
+
+
+class SweepView:
+    """What the page says and draws of the finished cells of a sweep."""
+
+    def __init__(self, folder: SweepFolder) -> None:
+        self.folder = folder
+        self.lines = [line for line in folder.lines() if _in_grid(line, folder.sweep.axes)]
+        self._sample = sample_of(folder.run.config)
+        self._metric = folder.sweep.metrics[0]
+
+    def verdict(self) -> list[str]:
+        """Which value of the compared axis is best at how many of the points, and how much is done."""
+        axis = compared_axis(self.folder.sweep.axes)
+        best = [name for group in self._groups() if (name := self._best(group))]
+        told = [f"{len(self.lines):,} of {self._planned():,} cells are finished."]
+        if not best:
+            return told
+        first = max(dict.fromkeys(best), key=best.count)
+        how = "lowest" if lower_is_better(self._metric) else "highest"
+        where = f"at {best.count(first):,} of {len(best):,} points" if len(best) > 1 else "on average"
+        what = short_names([axis.key])[axis.key]
+        name = first if what == "policy" else f"{what} {first}"
+        return [f"{name} has the {how} {metric_name(self._metric)} {where}.", *told]
+
+    def table(self) -> str:
+        """A row for each point of the grid, compared within its group."""
+        sweep, config = self.folder.sweep, self.folder.run.config
+        return table(
+            sweep_table(
+                self._groups(),
+                sweep.axes,
+                sweep.metrics,
+                name=sweep.name,
+                workload=workload_label(config),
+                sample=self._sample,
+                wide=True,
+            )
+        )
+
+    def facts(self, packer: Packer) -> dict[str, Any]:
+        """The axes, and of every metric the mean, the lowest and the highest over the seeds at each point of the grid.
+
+        Points are in the order of the grid, the last axis changing fastest; NaN where nothing is finished.
+        """
+        axes, units = self.folder.sweep.axes, {term.name: term.unit for term in glossary()}
+        names = short_names([axis.key for axis in axes])
+        at: dict[tuple[str, ...], list[CellLine]] = {}
+        for line in self.lines:
+            at.setdefault(tuple(line.at[axis.key] for axis in axes), []).append(line)
+        points = [at.get(labels, []) for labels in product(*(axis.labels for axis in axes))]
+        return {
+            "axes": [{"name": names[axis.key], "labels": list(axis.labels), "values": _numbers(axis)} for axis in axes],
+            "compared": axes.index(compared_axis(axes)),
+            "metrics": [
+                {
+                    "name": metric_name(metric),
+                    "unit": units.get(metric) or "",
+                    **_spread(points, metric, packer),
+                }
+                for metric in self.folder.sweep.metrics
+            ],
+        }
+
+    def _groups(self) -> list[CellGroup]:
+        return grouped_standings(self.lines, self.folder.sweep.axes, self._metric, self._sample)
+
+    def _best(self, group: CellGroup) -> str | None:
+        known = {name: values.get(self._metric, nan) for name, values in group.metrics.items()}
+        known = {name: value for name, value in known.items() if isfinite(value)}
+        if not known:
+            return None
+        return (min if lower_is_better(self._metric) else max)(known, key=lambda name: known[name])
+
+    def _planned(self) -> int:
+        return int(self.folder.run.manifest["plan"]["sweep"].get("cells", len(self.lines)))
+
+
+def _in_grid(line: CellLine, axes: Sequence[Axis]) -> bool:
+    return all(line.at.get(axis.key) in axis.labels for axis in axes)
+
+
+def _numbers(axis: Axis) -> list[float] | None:
+    """The values where all are numbers, in rising order; else ``None``."""
+    values = [value for value in axis.values if isinstance(value, int | float) and not isinstance(value, bool)]
+    rising = all(low < high for low, high in pairwise(values))
+    return [float(value) for value in values] if len(values) == len(axis.values) and rising else None
+
+
+def _spread(points: Sequence[Sequence[CellLine]], metric: str, packer: Packer) -> dict[str, int]:
+    values = [[_value(line, metric) for line in lines] or [nan] for lines in points]
+    folds = {"mean": np.mean, "low": np.min, "high": np.max}
+    return {name: packer.add([float(fold(each)) for each in values], "f8") for name, fold in folds.items()}
+
+
+def _value(line: CellLine, metric: str) -> float:
+    value = line.metrics.get(metric)
+    return nan if value is None or isinstance(value, str) else float(value)

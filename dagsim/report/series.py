@@ -1,0 +1,111 @@
+"""The columns that pages and plots are drawn from, prepared once for both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dagsim.metrics.columns import Floats, ScheduleColumns
+from dagsim.metrics.energy import watts
+from dagsim.metrics.jct import bounded_slowdown, jct, wait
+from dagsim.metrics.queues import jobs_running, jobs_waiting
+from dagsim.metrics.steps import Steps
+from dagsim.metrics.utilization import gpus_held, gpus_up, node_types
+
+__all__ = ["FIGURES", "Learning", "Panel", "Row", "jobs_within", "learning_panels", "over_time"]
+
+Row = Mapping[str, float | None]
+"""A line of the log of a training."""
+
+FIGURES = {"wait": "wait (s)", "jct": "job completion time (s)", "slowdown": "bounded slowdown"}
+"""The figures of a job that are shown as distributions, with their labels."""
+
+_OF = {"wait": wait, "jct": jct, "slowdown": bounded_slowdown}
+_MEASURES = (
+    ("ratio", "completion time / reference", "Validation"),
+    ("reward", "reward per episode", "Reward"),
+    ("entropy", "nats", "Entropy of the choices"),
+    ("kl", "KL of an update", "How far an update moved the policy"),
+    ("explained_variance", "explained variance", "What the critic explains"),
+    ("samples_per_s", "samples / s", "Speed"),
+)
+_POINTS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Quantities over time that share an axis."""
+
+    title: str
+    unit: str
+    steps: Mapping[str, Steps]
+
+
+def over_time(made: ScheduleColumns) -> list[Panel]:
+    """Jobs, and where there are GPUs, GPUs by type and their power; nothing where no time passed."""
+    if not made.horizon_s > 0:
+        return []
+    panels = [Panel("Jobs", "jobs", {"waiting": jobs_waiting(made), "running": jobs_running(made)})]
+    if made.cluster.gpus:
+        types, _ = node_types(made.cluster)
+        by_type = {gpu.name: gpus_held(made, gpu.name) for gpu in types} if len(types) > 1 else {}
+        panels.append(Panel("GPUs", "GPUs", {"held": gpus_held(made), "up": gpus_up(made), **by_type}))
+        panels.append(Panel("Power of the GPUs", "W", {"drawn": watts(made)}))
+    return panels
+
+
+def jobs_within(made: ScheduleColumns, figure: str, shortest: float = 0.0) -> tuple[Floats, Floats]:
+    """The values of a figure in order, and the share of the jobs let in that stay within each.
+
+    A job that is unfinished stays within none, so that the last share is below 1. Values below ``shortest`` are shown
+    as it: a logarithmic axis has no 0.
+    """
+    values = _OF[figure](made)
+    known = np.maximum(np.sort(values[np.isfinite(values)]), shortest)
+    return known, np.arange(1, len(known) + 1) / max(int(made.jobs.accepted.sum()), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """One measure of several trainings: each run's own points, and their mean where all of them have been."""
+
+    name: str
+    title: str
+    unit: str
+    runs: Mapping[str, tuple[Floats, Floats]]
+    samples: Floats
+    """Common samples; empty where the runs have none, or there is one run."""
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+def learning_panels(logs: Mapping[str, Sequence[Row]]) -> list[Learning]:
+    """A panel for each measure that any run has."""
+    panels = []
+    for name, unit, title in _MEASURES:
+        runs = {run: points for run, rows in logs.items() if len((points := _points(rows, name))[0])}
+        if runs:
+            panels.append(Learning(name, title, unit, runs, *_common(list(runs.values()))))
+    return panels
+
+
+def _common(curves: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats, Floats, Floats]:
+    """Samples that all curves have seen; there the mean, the lowest and the highest."""
+    first, last = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
+    if len(curves) < 2 or not last > first:
+        none = np.zeros(0)
+        return none, none, none, none
+    grid = np.linspace(first, last, _POINTS)
+    every = np.array([np.interp(grid, x, y) for x, y in curves])
+    return grid, every.mean(axis=0), every.min(axis=0), every.max(axis=0)
+
+
+def _points(rows: Sequence[Row], name: str) -> tuple[Floats, Floats]:
+    """Samples and values of the rows that have both."""
+    known = [(row["samples"], row[name]) for row in rows if row[name] is not None and row["samples"] is not None]
+    x, y = np.array(known, float).reshape(-1, 2).T
+    finite = np.isfinite(y)
+    return x[finite], y[finite]

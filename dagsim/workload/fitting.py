@@ -1,0 +1,279 @@
+"""Fitting a workload of sessions (``dagsim.workload.sessions``) to the jobs of a trace.
+
+Jobs of one tenant that ask for the same and follow each other within ``TOGETHER_S`` make a session. Fitted are: the
+rate of sessions by hour of the day and day of the week, the log-Gaussian swings of that rate (by moments of the hourly
+counts at lags up to four days), jobs per session, gaps, what jobs ask for, quantiles of their work by kind (the
+largest one so that the mean is right), how alike the jobs of a session are, and how unequal tenants are (Zipf).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import log
+
+import numpy as np
+
+from dagsim.errors import WorkloadError
+from dagsim.model import Job
+from dagsim.workload.distributions import Choice, Constant, Distribution, Quantiles
+from dagsim.workload.rates import Rates, Swing
+from dagsim.workload.sessions import SessionKind, Sessions
+from dagsim.workload.shapes import Shape, Single
+
+__all__ = ["TraceColumns", "columns_of", "fit_arrivals", "fit_sessions", "quantiles"]
+
+TOGETHER_S = 60.0
+"""Jobs of one tenant that ask for the same and follow each other within so many seconds belong together."""
+_RARE = 0.002
+"""Kinds with a smaller share of the jobs are joined to the next smaller one."""
+_VALUES = 10
+"""Values kept of what an instance asks for."""
+_FEW_HOURS, _MANY_HOURS = (1, 2, 3, 4, 6, 8, 12), (24, 48, 72, 120)
+_LAGS = range(1, 97)
+# fmt: off
+_POINTS = (0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1)
+# fmt: on
+
+
+@dataclass(frozen=True, slots=True)
+class TraceColumns:
+    """Jobs of a trace as arrays, an entry per job, in order of arrival."""
+
+    arrival_s: np.ndarray
+    works: tuple[tuple[float, ...], ...]
+    """Work of each task of the job."""
+    kinds: tuple[tuple[float, ...], ...]
+    """Priority and width, by which kinds are told apart: the GPUs of all instances, where any share of one GPU counts
+    as 0.5; without GPUs minus the digits of the number of instances."""
+    tenants: tuple[str, ...]
+    demands: tuple[tuple[float, float, float, int, bool], ...]
+    """GPUs, cores, GB of an instance of the widest task, instances, gang."""
+
+
+def columns_of(jobs: Iterable[Job]) -> TraceColumns:
+    """The columns of some jobs.
+
+    Raises:
+        WorkloadError: There are too few to fit anything to.
+    """
+    kept = list(jobs)
+    if len(kept) < 100:
+        raise WorkloadError(f"a workload is fitted to 100 jobs or more, got {len(kept)}")
+    widest = [max(job.tasks, key=lambda task: task.instances) for job in kept]
+    return TraceColumns(
+        np.array([job.arrival_s for job in kept]),
+        tuple(tuple(task.work for task in job.tasks) for job in kept),
+        tuple((job.priority, _wide(job)) for job in kept),
+        tuple(job.tenant for job in kept),
+        tuple((task.gpus, task.cpus, task.memory_gb, task.instances, task.gang) for task in widest),
+    )
+
+
+def fit_sessions(trace: TraceColumns, shape: Shape | None = None, skip: float = 0.01) -> Sessions:
+    """The workload that is fitted to the jobs, but for the first part ``skip``, which were there when the log began."""
+    since = round(skip * len(trace.arrival_s))
+    times = trace.arrival_s[since:] - trace.arrival_s[since]
+    kinds = _joined(trace.kinds[since:])
+    tenants, works = trace.tenants[since:], trace.works[since:]
+    members = _sessions(times, [*zip(tenants, kinds, strict=True)])
+    starts = np.array([times[own[0]] for own in members])
+    names = sorted(set(kinds))
+    of = {name: [own for own in members if kinds[own[0]] == name] for name in names}
+    gaps = np.concatenate([np.diff(times[own]) for own in members if len(own) > 1] or [np.zeros(1)])
+    shares = Counter(tenants[own[0]] for own in members)
+    several = len(shares) > 1
+    return Sessions(
+        tuple(_kind(name, of[name], len(members), works, trace.demands[since:]) for name in names),
+        fit_arrivals(starts),
+        quantiles(gaps),
+        _alike(members, _ranks(np.array([work[0] for work in works]), kinds)),
+        len(shares) if several else 0,
+        _zipf([count for _, count in shares.most_common()]) if several else 1.0,
+        Single() if shape is None else shape,
+    )
+
+
+def fit_arrivals(starts: np.ndarray) -> Rates:
+    """The rates that fit sorted times in seconds: daily and weekly cycle, and the swings beside them."""
+    counts = np.bincount((starts // 3600).astype(int)).astype(float)
+    counts = counts[: len(counts) - 1] if len(counts) > 1 else counts  # the last hour is not whole
+    hours = np.arange(len(counts))
+    day = _means(counts, hours % 24, 24)
+    week = _means(counts, hours // 24 % 7, 7)
+    cycle = day[hours % 24] * week[hours // 24 % 7]
+    swings = _swings(counts / np.maximum(cycle, 0.05), float(counts.mean()))
+    return Rates(_rounded(counts.mean()), tuple(map(_rounded, day)), tuple(map(_rounded, week)), swings)
+
+
+def quantiles(values: np.ndarray, *, whole: bool = False) -> Quantiles:
+    """A table of ``values`` at fixed probabilities, three digits each; the last is such that the mean is theirs."""
+    ordered = np.sort(values)
+    table = [_rounded(value) for value in np.quantile(ordered, _POINTS, method="inverted_cdf")]
+    table = np.maximum.accumulate(table).tolist()
+    grid = (np.arange(20_000) + 0.5) / 20_000
+
+    def mean(last: float) -> float:
+        return float(Quantiles(_points([*table[:-1], last]), whole).at(grid).mean())
+
+    low, high = table[-2], max(10 * table[-1], table[-2])
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mean(middle) < float(values.mean()) else (low, middle)
+    return Quantiles(_points([*table[:-1], max(_rounded(high), table[-2])]), whole)
+
+
+def _points(values: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    return tuple(zip(map(float, _POINTS), map(float, values), strict=True))
+
+
+def _wide(job: Job) -> float:
+    """GPUs of the widest task, or minus the digits of its instances."""
+    gpus = max(task.gpus * task.instances for task in job.tasks)
+    if gpus == 0:
+        return -float(len(str(max(task.instances for task in job.tasks) - 1))) if _several(job) else 0.0
+    return 0.5 if gpus < 1 else gpus
+
+
+def _several(job: Job) -> bool:
+    return any(task.instances > 1 for task in job.tasks)
+
+
+def _joined(kinds: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    """The kinds, rare ones counted as the nearest frequent kind of the same priority, or else of any."""
+    counts = Counter(kinds)
+    frequent = [kind for kind, count in counts.items() if count >= _RARE * len(kinds)]
+
+    def nearest(kind: tuple[float, ...]) -> tuple[float, ...]:
+        return min(frequent, key=lambda other: (other[0] != kind[0], abs(other[1] - kind[1]), other))
+
+    home = {kind: kind if kind in frequent else nearest(kind) for kind in counts}
+    return [home[kind] for kind in kinds]
+
+
+def _sessions(times: np.ndarray, keys: Sequence[object]) -> list[list[int]]:
+    """The places of the jobs of each session, in order of their first."""
+    latest: dict[object, list[int]] = {}
+    found = []
+    for place, (time_s, key) in enumerate(zip(times.tolist(), keys, strict=True)):
+        own = latest.get(key)
+        if own is None or time_s - times[own[-1]] > TOGETHER_S:
+            own = latest[key] = []
+            found.append(own)
+        own.append(place)
+    return found
+
+
+def _kind(
+    name: tuple[float, ...],
+    sessions: Sequence[list[int]],
+    of: int,
+    works: Sequence[tuple[float, ...]],
+    demands: Sequence[tuple[float, float, float, int, bool]],
+) -> SessionKind:
+    jobs = [place for own in sessions for place in own]
+    mine = [demands[place] for place in jobs]
+    gpus, cpus, memory_gb, instances = (_values([each[column] for each in mine]) for column in range(4))
+    lengths = np.array([len(own) for own in sessions], float)
+    gang = sum(each[4] for each in mine) > 0
+    return SessionKind(
+        _rounded(len(sessions) / of),
+        quantiles(np.array([work for place in jobs for work in works[place]])),
+        quantiles(lengths, whole=True),
+        instances,
+        gang,
+        gpus,
+        cpus,
+        memory_gb,
+        name[0],
+    )
+
+
+def _values(drawn: Sequence[float]) -> Distribution:
+    """The most frequent values with their weights, or their quantiles if there are many; a single one is a constant."""
+    common = Counter(map(float, drawn)).most_common(_VALUES)
+    if len(common) == 1:
+        return Constant(common[0][0])
+    total = sum(count for _, count in common)
+    if total < 0.9 * len(drawn):
+        return quantiles(np.array(drawn, float), whole=all(value == int(value) for value in drawn))
+    return Choice(tuple(value for value, _ in common), tuple(_rounded(count / total) for _, count in common))
+
+
+def _ranks(work: np.ndarray, kinds: Sequence[tuple[float, ...]]) -> np.ndarray:
+    """The rank of each job's work among its kind, from 0 to 1; equal ones share theirs."""
+    ranks = np.zeros(len(work))
+    labels = np.array([hash(kind) for kind in kinds])
+    for label in set(labels.tolist()):
+        mine = np.flatnonzero(labels == label)
+        ordered = np.sort(work[mine])
+        below, upto = np.searchsorted(ordered, work[mine], "left"), np.searchsorted(ordered, work[mine], "right")
+        ranks[mine] = (below + upto) / 2 / len(mine)
+    return ranks
+
+
+def _alike(members: Sequence[list[int]], ranks: np.ndarray) -> float:
+    """The share of alike jobs: two of them are alike if both are, so it is the root of their rank correlation."""
+    before = [place for own in members for place in own[:-1]]
+    after = [place for own in members for place in own[1:]]
+    if len(before) < 10:
+        return 0.0
+    return _rounded(max(0.0, float(np.corrcoef(ranks[before], ranks[after])[0, 1])) ** 0.5)
+
+
+def _zipf(counts: Sequence[int]) -> float:
+    """The exponent with the highest likelihood, in steps of 0.05."""
+    ranks = np.log(np.arange(1, len(counts) + 1))
+    seen = np.array(counts, float)
+
+    def likelihood(exponent: float) -> float:
+        weights = -exponent * ranks
+        return float((seen * (weights - log(np.exp(weights).sum()))).sum())
+
+    return max((round(0.05 * step, 2) for step in range(81)), key=likelihood)
+
+
+def _means(counts: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
+    """Mean counts by place as multiples of their mean; 1 where the trace has none."""
+    sums, seen = np.bincount(places, counts, size), np.bincount(places, minlength=size)
+    means = np.where(seen > 0, sums / np.maximum(seen, 1), counts.mean())
+    return np.asarray(means / means.mean() if means.mean() else np.ones(size))
+
+
+def _swings(flat: np.ndarray, mean: float) -> tuple[Swing, ...]:
+    """Two swings, over hours and over days, whose covariance is nearest to that of the hourly counts.
+
+    The counts of a log-Gaussian Cox process with variances v and times h covary at lag k as
+    mean^2 (exp(sum of v exp(-k / h)) - 1).
+    """
+    if len(flat) < 2 * _LAGS.stop or mean <= 0:
+        return ()
+    off = flat / flat.mean() - 1
+    covariance = np.array([float((off[lag:] * off[:-lag]).mean()) for lag in _LAGS])
+    target = np.log(1 + np.maximum(covariance, -0.9))
+    lags = np.array(_LAGS, float)
+    best, found = np.inf, ((0.0, 1.0), (0.0, 24.0))
+    for few, many in product(_FEW_HOURS, _MANY_HOURS):
+        basis = np.stack([np.exp(-lags / few), np.exp(-lags / many)])
+        variances = _nonnegative(basis, target)
+        error = float(((variances @ basis - target) ** 2).sum())
+        if error < best:
+            best, found = error, ((float(variances[0]), few), (float(variances[1]), many))
+    return tuple(Swing(_rounded(variance**0.5), float(hours)) for variance, hours in found if variance > 1e-4)
+
+
+def _nonnegative(basis: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Least squares for two rows of ``basis`` with factors of 0 or more."""
+    both = np.linalg.lstsq(basis.T, target, rcond=None)[0]
+    if both.min() >= 0:
+        return np.asarray(both)
+    alone = np.maximum((basis @ target) / (basis**2).sum(axis=1), 0)
+    errors = [float(((alone[row] * basis[row] - target) ** 2).sum()) for row in range(2)]
+    alone[int(np.argmax(errors))] = 0.0
+    return np.asarray(alone)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{float(value):.3g}")

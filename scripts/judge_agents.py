@@ -1,0 +1,224 @@
+"""Judge the shipped agents beside references that say what they are, with exact and with noisy estimates.
+
+    python scripts/judge_agents.py choose [--itp raw-traces.tar.gz]
+    python scripts/judge_agents.py report [--seeds 20] [--rollout-seeds 6] [--itp raw-traces.tar.gz] [--again]
+
+The four cells are independent and DAG jobs at load 0.9 and 1.1, each with exact estimates and with noisy ones (sigma
+0.5); ``--itp`` adds the agent of Microsoft's ITP trace on disjoint windows of the trace's last fifth. ``choose`` picks,
+on validation seeds only, three references for each cell and keeps them in ``results/agents/references.yaml``:
+
+- the best cheap non-preemptive heuristic: of ``eft-wait`` with every kept value of its parameters, which was the best
+  of all on 100 validation seeds when the agents were trained, and some others (4 seeds, then the best five on 12),
+- the best of some preemptive policies, where every return from a preemption costs ``RESTART_S`` seconds of set-up,
+- the better of two roll-outs, by its base policy; a roll-out simulates the jobs that are there before each decision
+  (chosen with exact estimates).
+
+``report`` spends the report seeds of the table (``results/seeds.yaml``), runs all of them, keeps each run in
+``cells.jsonl``, and writes ``report.md``, ``cells.csv`` and ``itp.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from dagsim.config import yaml
+from dagsim.config.schema import Config, load_config
+from dagsim.errors import ConfigError
+from dagsim.experiment.kept import KeptRun, KeptRuns
+from dagsim.experiment.ledger import Ledger, Spending
+from dagsim.experiment.training.reference import mean_jcts
+from dagsim.experiment.tune import candidates
+from dagsim.files import write_text
+from dagsim.metrics import to_csv
+from dagsim.metrics.standings import METHOD, Sample, standings
+from dagsim.metrics.verdict import ENOUGH_SEEDS
+from dagsim.report.comparison import comparison_table
+from dagsim.seeds import REPORT, VALIDATION, seeds_of
+from dagsim.systems.cluster.policies.tunable import TUNABLE
+
+ROOT = Path(__file__).parent.parent
+OUT = ROOT / "results" / "agents"
+RESTART_S = 100.0
+"""Within the 25 to 250 s that were measured of real models (Sia, SOSP 2023)."""
+ESTIMATES = {"exact": "exact", "noisy": "noisy"}
+CELLS = tuple(f"{shape}-{load}" for shape, load in product(("independent", "dag"), (0.9, 1.1)))
+ROUND_S = 1800
+"""Rounds of policies that preempt in rounds: with 100 s for every return short ones would get nothing done."""
+ROUNDS = tuple(f"{name}[quantum_s={ROUND_S}]" for name in ("las", "2d-las", "round-robin"))
+PREEMPTING = ("srtf", "srsf", "tiresias", *ROUNDS)
+OTHERS = ("sjf", "sjf-cp", "scpt", "srpt-work", "critical-path", "tetris", "saf", "hrrn", "easy-sjf")
+CHEAP, PREEMPTIVE, ROLLOUT = "cheap", "preemptive", "rollout"
+TITLES = {CHEAP: "best cheap non-preemptive heuristic", PREEMPTIVE: "best preemptive", ROLLOUT: "tuned roll-out"}
+
+
+def config_of(cell: str, estimates: str, itp: Path | None) -> Config:
+    """The experiment of a cell: its own training configuration, with preemptions that cost something."""
+    costs = [f"preemption.restart_s={RESTART_S}", f"estimates={{kind: {estimates}, sigma: 0.5}}"]
+    if cell == "itp":
+        return load_config(OUT / "itp.yaml", [*costs, f"workload.path={itp}"])
+    shape, load = cell.rsplit("-", 1)
+    name = "ppo-dag" if shape == "dag" else "ppo"
+    return load_config(ROOT / "configs" / "train" / f"{name}.yaml", [*costs, f"workload.load={load}"])
+
+
+def choose(cell: str, estimates: str, itp: Path | None) -> dict[str, str]:
+    """The references of a cell, chosen on validation seeds: many on few of them, then the best on more."""
+    config = config_of(cell, estimates, itp)
+    contenders = (*candidates("eft-wait", TUNABLE["eft-wait"]), *OTHERS)
+    cheap = _best(config, _best(config, contenders, 4, 5), 12, 1)[0]
+    best = _best(config, _best(config, PREEMPTING, 4, 3), 12, 1)[0]
+    if estimates != "exact":
+        return {CHEAP: cheap, PREEMPTIVE: best, ROLLOUT: references()[cell]["exact"][ROLLOUT]}
+    bases = ("eft-wait", cheap if cheap != "eft-wait" else "eft-wait[theta=0.85,order=work]")
+    rollouts = [f'rollout[base="{base}"]' for base in bases]
+    return {CHEAP: cheap, PREEMPTIVE: best, ROLLOUT: _best(config, rollouts, 1 if cell.startswith("dag") else 4, 1)[0]}
+
+
+def _best(config: Config, specs: Sequence[str], seeds: int, kept: int) -> list[str]:
+    """The ``kept`` best of ``specs`` by the geometric mean over so many validation seeds."""
+    chosen = seeds_of(VALIDATION, seeds)
+    score = {spec: float(np.log(mean_jcts(config, spec, chosen)).mean()) for spec in specs}
+    return sorted(score, key=lambda spec: score[spec] if np.isfinite(score[spec]) else np.inf)[:kept]
+
+
+def references(path: Path = OUT / "references.yaml") -> dict[str, Any]:
+    """The references chosen so far, by cell and estimates."""
+    return yaml.read(path).value if path.exists() else {}
+
+
+def policies_of(cell: str, chosen: dict[str, str]) -> dict[str, str]:
+    """What runs in a cell, by the names of its table: the first is the reference."""
+    named = {f"{TITLES[kind]} ({chosen[kind]})": chosen[kind] for kind in (CHEAP, PREEMPTIVE)}
+    usual = {name: name for name in ("eft-wait", "sjf", "fifo")}
+    agent = OUT / f"{cell}.pt"
+    return named | {f"agent ({agent.name})": f'ppo[checkpoint="{agent}"]'} | usual
+
+
+def with_rollout(cell: str, chosen: dict[str, str]) -> dict[str, str]:
+    """The reference, the agent and the roll-out."""
+    cheap, _, agent, *_ = policies_of(cell, chosen).items()
+    return dict([cheap, agent, (f"{TITLES[ROLLOUT]} ({chosen[ROLLOUT]})", chosen[ROLLOUT])])
+
+
+def run(cells: Sequence[str], few: int, seeds: Sequence[int], kept: KeptRuns, itp: Path | None) -> Iterator[None]:
+    """Run what is missing, the roll-outs last, those with exact estimates first; yields after each cell."""
+    known = references()
+    for cell, estimates in product(cells, ESTIMATES):
+        policies = policies_of(cell, known[cell][estimates])
+        kept.run(f"{cell} {estimates}", config_of(cell, estimates, itp), policies, seeds, _told)
+        yield
+    for estimates, cell in product(ESTIMATES, cells):
+        policies = with_rollout(cell, known[cell][estimates])
+        kept.run(f"{cell} {estimates}", config_of(cell, estimates, itp), policies, seeds[:few], _told)
+        yield
+
+
+def shown(
+    cell: str, chosen: dict[str, str], name: str, few: int, seeds: Sequence[int], kept: KeptRuns
+) -> Iterator[tuple[str, list[KeptRun]]]:
+    """The reference and the runs of each table of a cell that has its five seeds."""
+    for policies, on in ((policies_of(cell, chosen), seeds), (with_rollout(cell, chosen), seeds[:few])):
+        whole = [seed for seed in on if len(kept.of(name, tuple(policies), [seed])) == len(policies)]
+        if len(whole) >= ENOUGH_SEEDS:
+            yield next(iter(policies)), kept.of(name, tuple(policies), whole)
+
+
+def tables(cell: str, few: int, seeds: Sequence[int], kept: KeptRuns) -> Iterator[str]:
+    """Markdown of a cell: the table on all seeds, and that with the roll-out on fewer."""
+    known = references()
+    sample = Sample.WINDOW if cell == "itp" else Sample.SEED
+    for estimates in ESTIMATES:
+        name, chosen = f"{cell} {estimates}", known[cell][estimates]
+        yield f"\n### {name} estimates\n"
+        for reference, lines in shown(cell, chosen, name, few, seeds, kept):
+            yield comparison_table(lines, reference, workload=name, sample=sample).markdown() + "\n"
+
+
+def rows(cells: Sequence[str], few: int, seeds: Sequence[int], kept: KeptRuns) -> dict[str, list[object]]:
+    """All standings as columns, for ``cells.csv``."""
+    known, found = references(), []
+    for cell, estimates in product(cells, ESTIMATES):
+        chosen, sample = known[cell][estimates], Sample.WINDOW if cell == "itp" else Sample.SEED
+        for _, lines in shown(cell, chosen, f"{cell} {estimates}", few, seeds, kept):
+            ranked = standings(lines, sample=sample)
+            found += [{"cell": cell, "estimates": estimates, **each.to_dict()} for each in ranked]
+    return {name: [row[name] for row in found] for name in found[0]} if found else {}
+
+
+HEAD = f"""# Agents beside references, on report seeds
+
+Mean job completion times (JCT); the reference of each table is the best cheap non-preemptive heuristic, tuned ones
+included. Preemptive policies pay {RESTART_S:g} s of set-up for every return. The roll-out simulates the jobs that are
+there before each decision, which takes hundreds of times as long; it runs on fewer seeds. References were chosen on
+validation seeds (`references.yaml`). Noisy estimates are the truth times a log-normal factor (sigma 0.5), for every
+policy alike.
+
+"""
+
+
+def report(cells: Sequence[str], few: int, spending: Spending, kept: KeptRuns) -> str:
+    """The page of some cells."""
+    sample = "disjoint report windows" if cells == ["itp"] else "report seeds"
+    body = [HEAD + spending.sentence(METHOD, sample)]
+    for cell in cells:
+        body += [f"\n## {cell}", *tables(cell, few, spending.seeds, kept)]
+    return "\n".join(body)
+
+
+def _told(run: KeptRun) -> None:
+    print(run.cell, run.policy, run.seed, f"{run.metrics['jct_s.mean']:.1f}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["choose", "report"])
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--rollout-seeds", type=int, default=6)
+    parser.add_argument("--itp", type=Path, help="raw-traces.tar.gz of ITP: judge its agent instead of the four")
+    parser.add_argument("--only", nargs="*", help="cells to choose references for")
+    parser.add_argument("--fresh", action="store_true", help="report seeds of the pool that were not spent yet")
+    parser.add_argument("--again", action="store_true", help="the same report seeds again; the table says so")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    cells = given.only or (["itp"] if given.itp else list(CELLS))
+    path = OUT / "references.yaml"
+    if given.what == "choose":
+        for cell, estimates in product(cells, ESTIMATES):
+            if estimates not in references(path).get(cell, {}):
+                chosen = choose(cell, estimates, given.itp)
+                print(cell, estimates, chosen, flush=True)
+                found = references(path)  # another process may have chosen for another cell meanwhile
+                found.setdefault(cell, {})[estimates] = chosen
+                write_text(path, "# References of the agents' tables, chosen on validation seeds.\n" + yaml.dump(found))
+        return 0
+    command = "python scripts/judge_agents.py report" + (" --itp raw-traces.tar.gz" if given.itp else "")
+    ledger = Ledger(ROOT / "results" / "seeds.yaml")
+    pool = range(REPORT.start, REPORT.start + 69) if given.itp else None
+    name, count = ("agents/itp", 69) if given.itp else ("agents/cells", given.seeds)
+    try:
+        spending = ledger.spend(name, count, command, fresh=given.fresh, again=given.again, pool=pool)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    few = min(given.rollout_seeds, count)
+    kept = KeptRuns(OUT / ("itp.jsonl" if given.itp else "cells.jsonl"))
+    stem = "itp" if given.itp else "cells"
+    for _ in run(cells, few, spending.seeds, kept, given.itp):
+        there = [cell for cell in cells if any(kept.of(f"{cell} exact", ("sjf",), spending.seeds))]
+        write_text(OUT / f"{'itp' if given.itp else 'report'}.md", report(there, few, spending, kept))
+        if table := rows(there, few, spending.seeds, kept):
+            write_text(OUT / f"{stem}.csv", to_csv(table))
+    ledger.close(spending)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,330 @@
+"""Judge the fitted presets on what they were not fitted to, and on how they rank ten policies.
+
+    python scripts/judge_workloads.py --data DIR [--windows 12] [--only NAME ...] [--fresh | --again]
+
+``DIR`` holds the publishers' files (``scripts/fit_workloads.py``). Beside the trace and its preset stands ``plain``:
+the same sizes, one job after the other as a Poisson process, as most studies draw them.
+
+Statistics come from all jobs of the trace but its first 1 %, and from as many drawn ones (up to 20,000), in the real
+cluster's own time. For the ranking, disjoint windows of the trace, spread over all of it, and as many drawn sequences
+of as many jobs run at load 0.9 on the V100s of ``TRIALS``; Kendall's tau compares the orders by geometric mean of the
+mean job completion times. ``ceiling`` is tau between the odd and the even windows of the trace: no model can be
+expected to do better. Drawn sequences have report seeds of their own (``results/seeds.yaml``).
+
+Writes ``statistics.csv``, ``ranking.csv``, ``judged.md`` and ``judged.png`` below ``results/workloads``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dagsim.config.presets import WORKLOADS
+from dagsim.config.schema import Config, load_config
+from dagsim.errors import ConfigError
+from dagsim.experiment.kept import KeptRun, KeptRuns
+from dagsim.experiment.ledger import Ledger, Spending
+from dagsim.files import write_text
+from dagsim.metrics import to_csv
+from dagsim.model import Job
+from dagsim.seeds import WINDOWS, seeds_of
+from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.traces import open_trace
+from dagsim.workload.distributions import Quantiles
+from dagsim.workload.rates import Rates
+from dagsim.workload.sessions import Sessions
+
+ROOT = Path(__file__).parent.parent
+OUT = ROOT / "results" / "workloads"
+TRACES = {
+    "like-philly": "philly/philly_pollux.csv.gz",
+    "like-itp": "microsoft-itp-2021/raw-traces.tar.gz",
+    "like-openb": "alibaba-gpu-v2023/openb_pod_list_default.csv",
+    "like-alibaba": "alibaba-v2018/batch_task_random6600.csv.gz",
+}
+"""The presets that can be judged: of Helios and PAI there is no log here."""
+POLICIES = ("fifo", "fifo-fit", "easy", "sjf", "srtf", "srsf", "ljf", "saf", "hrrn", "wfp3")
+NODES = "[{{name: node, count: {}, gpu: V100-16, gpus: 8, cpus: 96, memory_gb: 768}}]"
+TRIALS = {"like-philly": (8, 300), "like-itp": (8, 300), "like-openb": (1, 300), "like-alibaba": (1, 60)}
+"""Nodes of 8 GPUs and 96 cores, and jobs of a window: as few nodes as the widest jobs need, since a few long jobs hold
+most of the work and nobody would ever wait on a large cluster; few of Alibaba's jobs, which have many instances."""
+SCALES = tuple(2**power for power in range(2, 12))
+"""Windows of the index of dispersion, in mean gaps."""
+MOST = 20_000
+ALONE = Quantiles(((0.0, 1.0), (1.0, 1.0)), whole=True)
+
+
+def plainly(fitted: Sessions) -> Sessions:
+    """The same jobs without sessions, cycles and swings."""
+    grid = (np.arange(20_000) + 0.5) / 20_000
+    lengths = [float(kind.jobs.at(grid).mean()) for kind in fitted.kinds]
+    kinds = tuple(
+        replace(kind, share=kind.share * length, jobs=ALONE) for kind, length in zip(fitted.kinds, lengths, strict=True)
+    )
+    total = sum(kind.share for kind in fitted.kinds)
+    return replace(
+        fitted, kinds=kinds, rates=Rates(fitted.rates.per_hour * sum(k.share for k in kinds) / total), alike=0
+    )
+
+
+def statistics(jobs: Sequence[Job]) -> dict[str, float]:
+    """Statistics that nothing was fitted to; times in hours where they are not stated otherwise."""
+    time_s = np.array([job.arrival_s for job in jobs]) - jobs[0].arrival_s
+    gpus = np.array([_widest(job) for job in jobs])
+    held = np.array([_held(job) for job in jobs])
+    length = np.array([max(sum(task.work for task in job.tasks), 1.0) for job in jobs])
+    gaps = np.diff(time_s)
+    hourly = np.bincount((time_s // 3600).astype(int), held)
+    capped = np.minimum(hourly, np.quantile(hourly, 0.99))
+    top = np.sort(held)[::-1][: max(len(held) // 100, 10)]
+    found = {
+        "jobs": float(len(jobs)),
+        "coefficient of variation of gaps": float(gaps.std() / gaps.mean()),
+        "index of dispersion, 20 gaps": dispersion(time_s, 20),
+        "index of dispersion, 500 gaps": dispersion(time_s, 500),
+        "autocorrelation of hourly GPU-time, 1 h": _lagged(capped, 1),
+        "autocorrelation of hourly GPU-time, 24 h": _lagged(capped, 24),
+        "tail index of GPU-time (Hill, top 1 %)": float(1 / np.log(top / top[-1])[:-1].mean()),
+        "GPU-time of the top 1 % of jobs": float(top.sum() / held.sum()),
+        "correlation of log length and log GPUs": _correlation(np.log(length), np.log(np.maximum(gpus, 0.01))),
+        "median gap of the same tenant, of the mean gap": float("nan"),
+    }
+    tenants = [job.tenant for job in jobs]
+    if len(set(tenants)) > 1:
+        last: dict[str, float] = {}
+        own = []
+        for tenant, time in zip(tenants, time_s.tolist(), strict=True):
+            if tenant in last:
+                own.append(time - last[tenant])
+            last[tenant] = time
+        found["median gap of the same tenant, of the mean gap"] = float(np.median(own) / gaps.mean())
+    return found
+
+
+def dispersion(time_s: np.ndarray, gaps: float) -> float:
+    """Variance over mean of the arrivals in windows of so many mean gaps; 1 for a Poisson process."""
+    width = gaps * time_s[-1] / len(time_s)
+    counts = np.bincount((time_s // width).astype(int))[:-1]
+    return float(counts.var() / counts.mean()) if len(counts) > 5 else float("nan")
+
+
+def drawn(workload: Sessions, jobs: int, seed: int) -> list[Job]:
+    """Jobs in the real cluster's own time: the load is the natural one."""
+    config = load_config(None, [f"cluster.groups={NODES.format(8)}"])
+    cluster = config.build_cluster()
+    natural = workload.natural_load(cluster, Recorded())
+    return list(replace(workload, count=jobs, measure=None, load=natural).jobs(cluster, Recorded(), seed))
+
+
+def configs(name: str, data: Path, windows: int) -> dict[str, Config]:
+    """The experiments of a preset: windows of its trace, the preset, and its plain variant."""
+    jobs = TRIALS[name][1]
+    common = [f"cluster.groups={NODES.format(TRIALS[name][0])}", "runtime={kind: recorded}"]
+    trace = {"kind": "trace", "path": str(data / TRACES[name]), "window": jobs, "windows": windows}
+    real = load_config(None, [*common, f"workload={trace | {'options': {'load': 0.9}}}"])
+    made = load_config(None, [*common, f"workload={{preset: {name}, count: {jobs}, load_is: exact, measure: null}}"])
+    fitted = made.workload
+    assert isinstance(fitted, Sessions)
+    return {"trace": real, name: made, "plain": made.model_copy(update={"workload": plainly(fitted)})}
+
+
+def rank(name: str, data: Path, spending: Spending, kept: KeptRuns) -> dict[str, dict[str, np.ndarray]]:
+    """Per source and policy the mean completion time of every window or sequence."""
+    windows = len(spending.seeds)
+    found = {}
+    for source, config in configs(name, data, windows).items():
+        seeds = seeds_of(WINDOWS, windows) if source == "trace" else tuple(spending.seeds)
+        cell = f"{name} {source}"
+        lines = kept.run(cell, config, {policy: policy for policy in POLICIES}, seeds)
+        found[source] = {policy: _column(lines, policy, "jct_s.mean") for policy in POLICIES}
+        found[source]["wait of fifo-fit"] = _column(lines, "fifo-fit", "wait_s.mean")
+    return found
+
+
+def tau(one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> float:
+    """Kendall's tau between two rankings of the policies, by geometric mean."""
+    a, b = (np.array([np.log(each[policy]).mean() for policy in POLICIES]) for each in (one, other))
+    upper = np.triu_indices(len(POLICIES), 1)
+    signs = np.sign(np.subtract.outer(a, a)[upper]) * np.sign(np.subtract.outer(b, b)[upper])
+    return float(signs.mean())
+
+
+def judge(name: str, data: Path, spending: Spending, kept: KeptRuns) -> dict[str, Any]:
+    """Everything about one preset."""
+    every = list(open_trace(data / TRACES[name]).jobs())
+    real = every[round(0.01 * len(every)) :]
+    fitted = WORKLOADS[name].workload
+    assert isinstance(fitted, Sessions)
+    count = min(len(real), MOST)
+    sources = {
+        "trace": [real],
+        name: [drawn(fitted, count, seed) for seed in spending.seeds[:5]],
+        "plain": [drawn(plainly(fitted), count, seed) for seed in spending.seeds[:5]],
+    }
+    stats = {source: _median([statistics(jobs) for jobs in several]) for source, several in sources.items()}
+    curves = {
+        source: np.median([[dispersion(_times(jobs), scale) for scale in SCALES] for jobs in several], axis=0)
+        for source, several in sources.items()
+    }
+    ranked = rank(name, data, spending, kept)
+    odd, even = ({policy: values[part::2] for policy, values in ranked["trace"].items()} for part in (0, 1))
+    return {
+        "statistics": stats,
+        "dispersion": curves,
+        "ranked": ranked,
+        "tau": {source: tau(ranked["trace"], ranked[source]) for source in (name, "plain")}
+        | {"ceiling": tau(odd, even)},
+    }
+
+
+def page(found: Mapping[str, dict[str, Any]], spending: Spending) -> Iterator[str]:
+    """The Markdown page."""
+    trials = ", ".join(f"{name}: {jobs} jobs, {8 * nodes} GPUs" for name, (nodes, jobs) in TRIALS.items())
+    method = (
+        f"windows and sequences at load 0.9 ({trials}); statistics of drawn jobs are medians over 5 seeds; tau by "
+        "geometric mean of mean JCTs"
+    )
+    yield "# Fitted presets beside their traces\n"
+    yield spending.sentence(method, "drawn sequences, and as many disjoint windows of each trace") + "\n"
+    yield "`plain` has the same sizes without sessions, cycles and swings, as a Poisson process. None of these"
+    yield "figures was fitted. `ceiling`: tau between the odd and the even windows of the trace itself.\n"
+    yield "## Ranking of ten policies (Kendall's tau with the trace's own windows)\n"
+    yield "| preset | preset | plain | ceiling |"
+    yield "| --- | ---: | ---: | ---: |"
+    for name, each in found.items():
+        yield f"| `{name}` | {each['tau'][name]:.2f} | {each['tau']['plain']:.2f} | {each['tau']['ceiling']:.2f} |"
+    for name, each in found.items():
+        yield f"\n## `{name}`\n"
+        yield "| statistic | trace | preset | plain |"
+        yield "| --- | ---: | ---: | ---: |"
+        for statistic in each["statistics"]["trace"]:
+            cells = [_cell(each["statistics"][source][statistic]) for source in ("trace", name, "plain")]
+            yield f"| {statistic} | {' | '.join(cells)} |"
+        waits = [float(np.median(each["ranked"][source]["wait of fifo-fit"])) for source in ("trace", name, "plain")]
+        yield f"| mean wait under fifo-fit at load 0.9, median (s) | {' | '.join(map(_cell, waits))} |"
+
+
+def draw(found: Mapping[str, dict[str, Any]], path: Path) -> None:
+    """The index of dispersion by scale, and the policies against fifo, trace beside preset and plain."""
+    from dagsim.report.plots.style import figure, save
+
+    drawn = figure(10.0, 2.6 * len(found))
+    axes = drawn.subplots(len(found), 2, squeeze=False)
+    for (left, right), (name, each) in zip(axes, found.items(), strict=True):
+        for source, look in (("trace", "k-"), (name, "C0-"), ("plain", "C1--")):
+            left.loglog(SCALES, each["dispersion"][source], look, label=source)
+            relative = [_relative(each["ranked"][source], policy) for policy in POLICIES]
+            right.semilogy(range(len(POLICIES)), relative, look[:-1] + "o" if source != "plain" else "C1x")
+        left.set_xlabel("window, in mean gaps", fontsize=8)
+        left.set_ylabel("index of dispersion", fontsize=8)
+        left.legend(fontsize=7)
+        right.set_xticks(range(len(POLICIES)), POLICIES, rotation=45, fontsize=7)
+        right.set_ylabel("mean JCT / that of fifo", fontsize=8)
+        right.set_title(f"tau {each['tau'][name]:.2f} ({name}), {each['tau']['plain']:.2f} (plain)", fontsize=8)
+    save(drawn, path)
+
+
+def tables(found: Mapping[str, dict[str, Any]]) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+    """Statistics and rankings as columns."""
+    stats = [
+        {
+            "preset": name,
+            "statistic": statistic,
+            **{_as(source, name): values[statistic] for source, values in by.items()},
+        }
+        for name, each in found.items()
+        for by in [each["statistics"]]
+        for statistic in by["trace"]
+    ]
+    ranks = [
+        {"preset": name, "policy": policy, **{_as(s, name): _relative(by[s], policy) for s in ("trace", name, "plain")}}
+        | {f"tau_{_as(key, name)}": value for key, value in each["tau"].items()}
+        for name, each in found.items()
+        for by in [each["ranked"]]
+        for policy in POLICIES
+    ]
+    return _columns(stats), _columns(ranks)
+
+
+def _as(source: str, name: str) -> str:
+    return "fitted" if source == name else source
+
+
+def _columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def _relative(by: Mapping[str, np.ndarray], policy: str) -> float:
+    return float(np.exp(np.log(by[policy] / by["fifo"]).mean()))
+
+
+def _column(lines: Sequence[KeptRun], policy: str, metric: str) -> np.ndarray:
+    return np.array([line.metrics[metric] for line in lines if line.policy == policy], float)
+
+
+def _median(several: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: float(np.median([each[name] for each in several])) for name in several[0]}
+
+
+def _times(jobs: Sequence[Job]) -> np.ndarray:
+    return np.array([job.arrival_s for job in jobs]) - jobs[0].arrival_s
+
+
+def _widest(job: Job) -> float:
+    return max(task.instances * (task.gpus or task.cpus) for task in job.tasks)
+
+
+def _held(job: Job) -> float:
+    return sum(task.work * task.instances * (task.gpus or task.cpus) for task in job.tasks)
+
+
+def _lagged(values: np.ndarray, lag: int) -> float:
+    return _correlation(values[lag:], values[:-lag])
+
+
+def _correlation(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.corrcoef(one, other)[0, 1]) if one.std() > 0 and other.std() > 0 else float("nan")
+
+
+def _cell(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--windows", type=int, default=12)
+    parser.add_argument("--only", nargs="*", choices=list(TRACES), default=list(TRACES))
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--fresh", action="store_true", help="report seeds of the pool that were not spent yet")
+    parser.add_argument("--again", action="store_true", help="the same report seeds again; the table says so")
+    given = parser.parse_args()
+    ledger = Ledger(ROOT / "results" / "seeds.yaml")
+    command = "python scripts/judge_workloads.py --data DIR"
+    try:
+        spending = ledger.spend("workloads/judged", given.windows, command, fresh=given.fresh, again=given.again)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    kept = KeptRuns(given.out / "judged.jsonl")
+    found = {}
+    for name in given.only:
+        found[name] = judge(name, given.data, spending, kept)
+        print(name, found[name]["tau"], flush=True)
+    stats, ranks = tables(found)
+    write_text(given.out / "statistics.csv", to_csv(stats))
+    write_text(given.out / "ranking.csv", to_csv(ranks))
+    write_text(given.out / "judged.md", "\n".join(page(found, spending)) + "\n")
+    draw(found, given.out / "judged.png")
+    ledger.close(spending)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

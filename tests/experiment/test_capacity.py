@@ -1,0 +1,268 @@
+"""Other machines, and how many are enough."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.config.schema import ClusterSection, NodeGroup, load_config
+from dagsim.errors import ConfigError, InputError
+from dagsim.experiment.capacity.machines import (
+    Gpus,
+    proportional,
+    read_gpus,
+    resized,
+    with_nodes,
+)
+from dagsim.experiment.capacity.plan import Planned, Size, gpus_of, plan
+from dagsim.experiment.capacity.prices import Prices
+from dagsim.experiment.capacity.target import Target
+from dagsim.experiment.capacity.windows import on_windows
+from dagsim.experiment.journal import RunLine
+from dagsim.report.capacity import plan_table
+
+CLUSTER = ClusterSection(
+    name="c",
+    groups=(
+        NodeGroup(name="a", hosts="ant[01-02]", count=2, gpu="A100-40", gpus=8, cpus=64, memory_gb=512),
+        NodeGroup(name="t", count=3, gpu="T4", gpus=4, cpus=32, memory_gb=128),
+    ),
+)
+
+
+def shape(cluster: ClusterSection | None) -> list[tuple[str | None, int, int]]:
+    assert cluster is not None
+    return [(group.gpu, group.count, group.gpus) for group in cluster.groups]
+
+
+def test_gpus_are_added_on_nodes_like_those_there_or_of_eight() -> None:
+    assert shape(resized(CLUSTER, [Gpus(8, "T4")]))[2:] == [("T4", 2, 4)]
+    made = resized(CLUSTER, [Gpus(20, "H200")])
+    assert shape(made)[2:] == [("H200", 2, 8), ("H200", 1, 4)]
+    assert [(group.cpus, group.memory_gb) for group in made.groups[2:]] == [(64, 512), (32, 256)]
+
+
+def test_whole_nodes_are_taken_away_and_the_others_keep_their_names() -> None:
+    assert shape(resized(CLUSTER, remove=[Gpus(8, "T4")])) == [("A100-40", 2, 8), ("T4", 1, 4)]
+    left = resized(CLUSTER, remove=[Gpus(8, "A100-40"), Gpus(12, "T4")])
+    assert [group.nodes for group in left.groups] == [("ant01",)]
+    for gpus, message in (
+        (Gpus(6, "T4"), "only whole nodes, of 4 GPUs"),
+        (Gpus(16, "T4"), "has 12 GPUs of this type"),
+        (Gpus(4, "H100"), "has 0 GPUs"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            resized(CLUSTER, remove=[gpus])
+    with pytest.raises(ConfigError, match="nothing would be left"):
+        resized(CLUSTER, remove=[Gpus(16, "A100-40"), Gpus(12, "T4")])
+
+
+def test_as_many_nodes_as_today_are_todays_cluster() -> None:
+    assert with_nodes(CLUSTER, {"T4": 3}) == CLUSTER
+    assert with_nodes(CLUSTER, {"T4": 3, "A100-40": 2, "H200": 0}) == CLUSTER
+    assert proportional(CLUSTER, 5) == CLUSTER
+    assert shape(with_nodes(CLUSTER, {"A100-40": 0, "H200": 1})) == [("T4", 3, 4), ("H200", 1, 8)]
+    assert with_nodes(CLUSTER, {"A100-40": 0, "T4": 0}) is None
+
+
+def test_one_node_more_takes_none_away() -> None:
+    sizes = [{gpu: count for gpu, count, _ in shape(proportional(CLUSTER, nodes))} for nodes in range(1, 30)]
+    totals = [sum(count for _, count, _ in shape(proportional(CLUSTER, nodes))) for nodes in range(1, 30)]
+    assert totals == list(range(1, 30))
+    assert all(gpus_of(proportional(CLUSTER, n)) < gpus_of(proportional(CLUSTER, n + 1)) for n in range(1, 29))
+    assert sizes[9].keys() == {"A100-40", "T4"}
+
+
+@pytest.mark.parametrize("text", ["H200", "0xH200", "-1xH200", "16 H200", "16x", "16x/etc", "99999999xH200"])
+def test_numbers_of_gpus_are_read_in_one_form_only(text: str) -> None:
+    assert read_gpus("16xA100") == Gpus(16, "A100-40")
+    with pytest.raises(ConfigError, match="as 16xH200"):
+        read_gpus(text)
+
+
+def test_a_month_costs_all_gpus_for_730_hours() -> None:
+    prices = Prices.read(["A100=2,T4=0.5"])
+    assert prices.a_month(CLUSTER) == pytest.approx(730 * (16 * 2 + 12 * 0.5))
+    with pytest.raises(ConfigError, match="no price of T4"):
+        Prices.read(["A100=2"]).a_month(CLUSTER)
+    for text in ("H200", "H200=x", "H200=-1", "=1", "A100=1,A100-40=2", "H200=nan"):
+        with pytest.raises(ConfigError, match="--cost"):
+            Prices.read([text])
+
+
+def test_targets_are_read_and_checked() -> None:
+    assert Target.read(" wait_s.p95 < 600 ") == Target("wait_s.p95", False, 600.0)
+    assert Target.read("utilization>=0.5").above
+    for text, message in (
+        ("wait_s.p95", "expected a metric"),
+        ("wait_s.p95<1e", "expected a metric"),
+        ("wait.p95<600", "no metric 'wait.p95'"),
+        ("wait_s.p95>600", "better when it is lower"),
+        ("utilization<1", "better when it is higher"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            Target.read(text)
+
+
+class World:
+    """Clusters whose mean wait is 1000 / strength, where strength counts nodes by type."""
+
+    strength = {"A100-40": 3.0, "T4": 1.0, "H200": 5.0}
+
+    def __init__(self, *, needs: str | None = None) -> None:
+        self.tried: list[str] = []
+        self.needs = needs
+
+    def run(self, label: str, cluster: ClusterSection) -> Sequence[RunLine]:
+        self.tried.append(label)
+        total = sum(self.strength[str(group.gpu)] * group.count for group in cluster.groups)
+        lost = int(self.needs is not None and self.needs not in {group.gpu for group in cluster.groups})
+        metrics: dict[str, Any] = {"wait_s.mean": 1000 / total, "jobs_arrived": 10, "jobs_completed": 10 - lost}
+        return [RunLine("p", seed, {}, metrics) for seed in range(5)]
+
+
+def planned(
+    types: Sequence[str], bound: float, most: int = 400, prices: str = "", **world: Any
+) -> tuple[World, Size, Planned]:
+    made = World(**world)
+    found = plan(
+        CLUSTER, types, most, Prices.read([prices] if prices else []), made.run, Target("wait_s.mean", False, bound)
+    )
+    return made, *found
+
+
+def test_bisection_finds_the_least_size_and_tries_few() -> None:
+    # 2 A100 nodes are worth 6; T4 nodes 1 each: below 10 s takes more than 100 in all, so 95 T4 nodes, 396 GPUs.
+    world, today, found = planned(["T4"], 10.0)
+    assert found.best is not None
+    assert (found.best.nodes, found.best.gpus) == ((95,), 396)
+    assert not found.tried[(94,)].met.meets
+    assert len(world.tried) < 2 * 9
+    assert today.gpus == 28
+
+
+def test_the_whole_cluster_shrinks_and_grows_in_proportion() -> None:
+    _, _, found = planned([], 1000 / 8.5)
+    assert found.best is not None
+    assert found.best.nodes == (5,)  # today's is worth 9
+    _, _, found = planned([], 500.0)
+    assert found.best is not None
+    assert found.best.gpus < 28
+
+
+def test_no_size_up_to_the_cap_is_said_so() -> None:
+    _, today, found = planned(["T4"], 1.0, most=100)
+    assert found.best is None
+    assert max(size.gpus for size in found.tried.values()) == 100  # the cap itself is tried
+    grid = plan_table(found, today, Target("wait_s.mean", False, 1.0), workload="w", priced=False, n=5)
+    assert any("No size up to the cap" in note for note in grid.notes)
+    with pytest.raises(ConfigError, match="not one node"):
+        planned(["T4"], 1.0, most=3)
+
+
+def test_the_cheapest_mix_is_the_cheapest_of_all() -> None:
+    """Against every pair of numbers; an H200 node costs 8 times 6, a T4 node 4 times 2, for strengths 5 and 1."""
+    prices = "H200=6,T4=2,A100-40=1"
+    for bound in (20.0, 41.0, 55.0):
+        _, _, found = planned(["H200", "T4"], bound, prices=prices)
+        table = Prices.read([prices])
+        costs = {
+            (h, t): table.a_month(made)
+            for h in range(12)
+            for t in range(50)
+            if (made := with_nodes(CLUSTER, {"H200": h, "T4": t})) is not None
+            and 1000 / (6 + 5 * h + t) < bound
+            and gpus_of(made) <= 400
+        }
+        assert found.best is not None
+        assert found.best.cost == pytest.approx(min(costs.values()))
+
+
+def test_a_cluster_that_turns_jobs_away_meets_nothing() -> None:
+    _, _, found = planned(["T4", "H200"], 50.0, needs="T4")
+    assert found.best is not None
+    assert found.best.nodes[0] >= 1
+
+
+def log(path: Path, jobs: int) -> Path:
+    rows = [f"j{n},{20 * n},{1 + n % 3},{60 + 7 * (n % 11)}" for n in range(jobs)]
+    path.write_text("\n".join(["id,arrival_s,gpus,duration_s", *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("jobs", "window", "windows"), [(499, None, None), (500, 100, 5), (1000, 100, 10), (4000, 200, 20)]
+)
+def test_windows_are_as_many_and_as_long_as_the_log_has_room_for(
+    jobs: int, window: int | None, windows: int | None, tmp_path: Path
+) -> None:
+    path = log(tmp_path / "log.csv", jobs)
+    config = on_windows(load_config(None, [f"workload={{kind: trace, path: {path}}}"]))
+    assert (config.trace().window, config.trace().windows) == (window, windows)
+    assert config.seeds == (windows or 1)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    log(tmp_path / "log.csv", 120)
+    (tmp_path / "c.yaml").write_text("cluster: {groups: [{name: t, gpu: T4, gpus: 4, count: 2}]}\n", encoding="utf-8")
+    return tmp_path
+
+
+def told(*arguments: str, code: int = 0) -> dict[str, Any]:
+    common = ["--trace", "log.csv", "--cluster", "c.yaml", "--on", "local:1", "--json"]
+    result = CliRunner().invoke(app, [*arguments, *common])
+    assert result.exit_code == code, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_whatif_pairs_clusters_and_policies_on_the_same_windows(site: Path) -> None:
+    windows = ("--windows", "6", "--window-jobs", "20")
+    answer = told("whatif", "--add", "8xT4", "--policy", "fifo,sjf", "--cost", "T4=0.5", *windows)
+    rows = {(each["cluster"], each["policy"]): each for each in answer["choices"]}
+    assert list(rows) == [("today", "fifo"), ("today", "sjf"), ("+8xT4", "fifo"), ("+8xT4", "sjf")]
+    assert rows["today", "fifo"]["verdict"] == "reference"
+    more = rows["+8xT4", "fifo"]
+    assert more["n"] == 6
+    assert more["ratio"] < 1
+    assert more["ratio_low"] < more["ratio"] < more["ratio_high"]
+    assert more["wait_s"] < rows["today", "fifo"]["wait_s"]
+    assert (rows["today", "fifo"]["cost_a_month"], more["cost_a_month"]) == (730 * 4.0, 730 * 8.0)
+    events = [json.loads(line)["event"] for line in Path(answer["run"], "progress.jsonl").read_text().splitlines()]
+    again = told("whatif", "--add", "8xT4", "--policy", "fifo,sjf", "--cost", "T4=0.5", *windows)
+    assert again["choices"] == answer["choices"]
+    more_events = Path(answer["run"], "progress.jsonl").read_text().splitlines()
+    assert len(more_events) == len(events) + 2  # started, ended: nothing was run again
+
+
+def test_plan_finds_a_size_draws_it_and_says_when_there_is_none(site: Path) -> None:
+    windows = ("--windows", "5", "--window-jobs", "20")
+    answer = told("plan", "--target", "wait_s.mean<30", "--plot", "curve.pdf", *windows)
+    best, tried = answer["best"], {each["gpus"]: each for each in answer["tried"]}
+    assert best["meets"]
+    assert best["value"] < 30
+    assert not tried[best["gpus"] - 4]["meets"]
+    assert (site / "curve.pdf").read_bytes().startswith(b"%PDF")
+    none = told("plan", "--target", "wait_s.mean<1e-9", "--most", "8", "--name", "none", *windows, code=1)
+    assert none["best"] is None
+    assert (Path(none["run"]) / "plots" / "plan.svg").exists()
+
+
+def test_whatif_without_a_question_is_refused(site: Path) -> None:
+    result = CliRunner().invoke(app, ["whatif", "--trace", "log.csv", "--cluster", "c.yaml"])
+    assert result.exit_code == 2
+    assert "what if what?" in result.output
+    result = CliRunner().invoke(
+        app, ["whatif", "--trace", "log.csv", "--cluster", "c.yaml", "--add", "4xT4", "--metric", "x"]
+    )
+    assert result.exit_code == 2
+    with pytest.raises(InputError, match="no metric"):
+        Target("x", False, 1.0).of([RunLine("p", 0, {}, {"jobs_arrived": 1, "jobs_completed": 1})])

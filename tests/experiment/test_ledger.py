@@ -1,0 +1,61 @@
+"""The ledger of report seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagsim.errors import ConfigError
+from dagsim.experiment.ledger import BLOCK, FIRST, Ledger
+from dagsim.seeds import REPORT, TRAIN, VALIDATION
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(tmp_path / "seeds.yaml")
+
+
+def test_every_table_has_a_pool_of_its_own(ledger: Ledger) -> None:
+    grid, cells = ledger.spend("grid", 30, "make grid"), ledger.spend("cells", 100, "make cells")
+    assert grid.seeds == range(FIRST, FIRST + 30)
+    assert cells.seeds == range(FIRST + BLOCK, FIRST + BLOCK + 100)
+    assert set(grid.seeds) | set(cells.seeds) <= set(REPORT)
+    assert not (set(TRAIN) | set(VALIDATION)) & set(cells.seeds)
+
+
+def test_spent_seeds_are_refused(ledger: Ledger) -> None:
+    ledger.close(ledger.spend("grid", 30, "make grid"))
+    with pytest.raises(ConfigError, match=r"grid.*were spent on .*make grid.*--fresh.*--again"):
+        ledger.spend("grid", 30, "make grid")
+
+
+def test_a_stopped_command_gets_its_seeds_back_and_no_other_does(ledger: Ledger) -> None:
+    opened = ledger.spend("grid", 30, "make grid")
+    assert ledger.spend("grid", 30, "make grid") == opened
+    with pytest.raises(ConfigError, match="were spent"):
+        ledger.spend("grid", 30, "make another grid")
+
+
+def test_fresh_seeds_follow_those_spent(ledger: Ledger) -> None:
+    ledger.close(ledger.spend("grid", 30, "make grid"))
+    second = ledger.spend("grid", 20, "make grid", fresh=True)
+    assert (second.seeds, second.times) == (range(FIRST + 30, FIRST + 50), 1)
+    assert "used" not in second.sentence("a method")
+
+
+def test_the_same_seeds_again_stand_in_the_table(ledger: Ledger) -> None:
+    first = ledger.spend("grid", 30, "make grid")
+    ledger.close(first)
+    again = ledger.spend("grid", 30, "make grid", again=True)
+    assert again.seeds == first.seeds
+    assert "n = 30 report seeds" in first.sentence("a method")
+    assert "used 2 times" in again.sentence("a method")
+
+
+def test_a_pool_has_an_end(ledger: Ledger) -> None:
+    windows = range(REPORT.start, REPORT.start + 69)
+    assert ledger.spend("itp", 69, "judge", pool=windows).seeds == windows
+    ledger.close(ledger.spend("itp", 69, "judge"))
+    with pytest.raises(ConfigError, match="has 0 seeds left"):
+        ledger.spend("itp", 1, "judge", fresh=True)

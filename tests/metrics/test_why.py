@@ -1,0 +1,107 @@
+"""Why a job waited: worked examples."""
+
+from __future__ import annotations
+
+import pytest
+
+from dagsim.errors import InputError
+from dagsim.metrics.why import Blocker, find_job, why
+from dagsim.model import Cluster, Job, Node, Task, gpu_type
+from dagsim.model.schedule import Schedule
+from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.models.failures import Maintenance
+from dagsim.systems.cluster.policies import POLICIES
+
+
+def job(name: str, seconds: float, gpus: float, arrival_s: float = 0.0, tenant: str = "") -> Job:
+    return Job.single(name, Task("t", seconds, gpus=gpus), arrival_s, tenant=tenant)
+
+
+def two_nodes(*jobs: Job, policy: str = "fifo", **models: object) -> Schedule:
+    nodes = tuple(Node(f"n{index}", gpu_type("T4"), 2) for index in range(2))
+    return ClusterKernel(Cluster(nodes), jobs, **models).run(POLICIES.create(policy))  # type: ignore[arg-type]
+
+
+def test_who_held_the_gpus_is_weighed_by_gpu_seconds() -> None:
+    schedule = two_nodes(job("a", 10, 2, tenant="ann"), job("b", 4, 2), job("c", 5, 2, 1.0))
+    found = why(schedule, 2)
+    assert (found.arrival_s, found.start_s, found.wait_s, found.periods) == (1.0, 4.0, 3.0, ((1.0, 4.0),))
+    assert [(each.job, each.tenant, each.gpu_s) for each in found.holders] == [("a", "ann", 6.0), ("b", "", 6.0)]
+    assert found.blocked_s == {Blocker.HELD: 3.0}
+    assert found.overtakers == ()
+
+
+def test_free_gpus_on_several_nodes_are_scattered() -> None:
+    # One GPU is free on each node from 0 to 6, where c needs two on one.
+    schedule = two_nodes(job("a", 10, 1), job("filler", 1, 1), job("b", 6, 1), job("c", 5, 2, 2.0), policy="easy")
+    nodes = {row.job: row.node for row in schedule.log if row.kind.name == "STARTED"}  # type: ignore[attr-defined]
+    assert nodes[0] == nodes[1] != nodes[2]
+    found = why(schedule, 3)
+    assert found.start_s == 6.0
+    assert found.blocked_s == {Blocker.SCATTERED: 4.0}
+
+
+def test_a_job_that_fits_and_waits_is_kept_by_the_order() -> None:
+    # Strict fifo: b waits for both nodes until 10, so that c, which would fit, waits behind it.
+    schedule = two_nodes(
+        job("a", 10, 2), Job.single("b", Task("t", 3, instances=2, gang=True, gpus=2), 1.0), job("c", 2, 1, 2.0)
+    )
+    found = why(schedule, 2)
+    assert found.start_s == 13.0
+    assert found.blocked_s == {Blocker.ORDER: 8.0, Blocker.HELD: 3.0}
+
+
+def test_overtakers_arrived_later_and_started_first() -> None:
+    jobs = (job("a", 10, 2), job("a2", 10, 1), job("b", 3, 2, 1.0), job("c", 2, 1, 2.0, "cy"), job("d", 1, 1, 5.0))
+    found = why(two_nodes(*jobs, policy="fifo-fit"), 2)
+    assert [(each.job, each.tenant, each.arrival_s, each.start_s) for each in found.overtakers] == [
+        ("c", "cy", 2.0, 2.0),
+        ("d", "", 5.0, 5.0),
+    ]
+    assert {each.job: each.arrived_later for each in found.holders} == {"a": False, "a2": False, "c": True, "d": True}
+
+
+def test_nodes_that_are_down_are_named() -> None:
+    down = Maintenance(nodes=(0,), start_s=1.0, end_s=6.0)
+    schedule = two_nodes(Job.single("b", Task("t", 3, instances=2, gang=True, gpus=2), 2.0), disturbances=(down,))
+    assert why(schedule, 0).blocked_s == {Blocker.DOWN: 4.0}
+
+
+def test_a_preempted_job_waits_twice() -> None:
+    schedule = two_nodes(job("long", 10, 2), job("long2", 10, 2), job("short", 1, 2, 2.0), policy="srtf")
+    stopped = next(number for number in (0, 1) if why(schedule, number).stopped)
+    found = why(schedule, stopped)
+    assert found.stopped == 1
+    assert found.periods == ((2.0, 3.0),)
+    assert [each.job for each in found.overtakers] == ["short"]
+
+
+def test_the_wait_is_that_of_the_metrics_and_its_parts_are_all_of_it() -> None:
+    from dagsim.metrics.jct import wait
+
+    jobs = [job(f"j{n}", 3 + n % 7, 1 + n % 2, 0.5 * n) for n in range(60)]
+    schedule = two_nodes(*jobs, policy="easy")
+    for number in range(60):
+        found = why(schedule, number)
+        assert found.wait_s == pytest.approx(wait(schedule)[number])
+        assert sum(found.blocked_s.values()) == pytest.approx(found.wait_s)
+
+
+def test_jobs_are_found_by_id_or_number() -> None:
+    schedule = two_nodes(job("a", 1, 1), job("b", 1, 1), job("huge", 1, 9))
+    assert (find_job(schedule, "b"), find_job(schedule, "#0")) == (1, 0)
+    for name in ("c", "#9", "#-1", ""):
+        with pytest.raises(InputError, match="no job"):
+            find_job(schedule, name)
+    with pytest.raises(InputError, match="turned away"):
+        why(schedule, 2)
+    with pytest.raises(InputError, match="no job number"):
+        why(schedule, 3)
+
+
+def test_an_unfinished_job_that_never_ran_waits_to_the_end() -> None:
+    kernel = ClusterKernel(Cluster.of({"T4": 1}), [job("a", 10, 1), job("b", 10, 1, 1.0)])
+    schedule = kernel.run(POLICIES.create("fifo"), until_s=5.0)
+    found = why(schedule, 1)
+    assert (found.start_s, found.wait_s) == (None, 4.0)
+    assert found.to_dict()["blocked_s"] == {"held": 4.0}

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from dagsim.errors import InputError
+from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.sweep.cells import cells_of
+from dagsim.experiment.sweep.described import read_sweep
+from dagsim.experiment.sweep.executors import Local
+from dagsim.experiment.sweep.folder import SweepFolder
+from dagsim.experiment.sweep.run import run_cells
+from dagsim.report.page.document import page
+from dagsim.report.page.packing import Packer
+from dagsim.report.page.sweeping import SweepView
+
+GRID = """
+set: {workload.count: 8}
+over:
+  policy: [fifo, sjf]
+  workload.load: [0.7, 0.9, 1.1]
+seeds: 2
+"""
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> SweepFolder:
+    root = tmp_path_factory.mktemp("sweep")
+    (root / "grid.yaml").write_text(GRID)
+    sweep = read_sweep(root / "grid.yaml")
+    cells = cells_of(sweep)
+    folder = SweepFolder.claim(root / "results", sweep, cells, argv=["dagsim", "sweep"])
+    run_cells(folder, cells, Local("1"), limit=11)  # one cell is missing
+    return folder
+
+
+def test_points_are_means_over_the_seeds_in_the_order_of_the_grid(swept: SweepFolder) -> None:
+    kept: dict[int, np.ndarray] = {}
+
+    class Kept(Packer):
+        def add(self, values, dtype):
+            place = super().add(values, dtype)
+            kept[place] = np.asarray(values)
+            return place
+
+    view = SweepView(SweepFolder.of(RunFolder.read(swept.path)))
+    facts = view.facts(Kept())
+    assert [(axis["name"], axis["labels"], axis["values"]) for axis in facts["axes"]] == [
+        ("policy", ["fifo", "sjf"], None),
+        ("load", ["0.7", "0.9", "1.1"], [0.7, 0.9, 1.1]),
+    ]
+    first = facts["metrics"][0]
+    for place, (policy, load) in enumerate(
+        (policy, load) for policy in ("fifo", "sjf") for load in ("0.7", "0.9", "1.1")
+    ):
+        mine = [
+            line.metrics["jct_s.mean"]
+            for line in view.lines
+            if (line.at["policy"], line.at["workload.load"]) == (policy, load)
+        ]
+        folds = [float(fold(mine)) for fold in (np.mean, np.min, np.max)]
+        assert [kept[first[name]][place] for name in ("mean", "low", "high")] == pytest.approx(folds)
+
+
+def test_the_page_of_a_sweep_says_what_is_best_and_how_much_is_done(swept: SweepFolder) -> None:
+    text = page([RunFolder.read(swept.path)])
+    said = re.search(r'<p class="verdict">(.*?)</p>', text)[1]
+    assert re.fullmatch(r"(fifo|sjf) has the lowest mean JCT at [123] of 3 points\.", said)
+    assert "11 of 12 cells are finished." in text
+    assert "sweep grid" in text
+
+
+def test_two_sweeps_need_pages_of_their_own(swept: SweepFolder) -> None:
+    with pytest.raises(InputError, match="a page of its own"):
+        page([swept.run, swept.run])

@@ -1,0 +1,220 @@
+"""Slurm's scheduler on small work: the order, backfill, limits and preemption of its documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from dagsim.errors import ConfigError
+from dagsim.metrics import summarize
+from dagsim.model import Caps, Cluster, Job, Kind, Node, NodePartition, Qos, QueueNode, QueueTree, RejectReason, Task
+from dagsim.model.gpu import GpuType
+from dagsim.model.schedule import Schedule
+from dagsim.systems.cluster.models.preemption import Preemption
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.policies.fair.multifactor import Weights
+from dagsim.systems.cluster.policies.production.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
+from dagsim.systems.cluster.policies.recorded import RecordedPolicy
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.testing import check_policy
+
+GPU = GpuType("G", 1.0, 16, 100, 100, 10)
+FIFO = "order=basic,bf_interval_s=1,bf_resolution_s=1"
+
+
+def cluster(nodes: int = 2, gpus: int = 4) -> Cluster:
+    return Cluster(tuple([Node(f"n{at}", GPU, gpus, 64, 512) for at in range(nodes)]))
+
+
+def job(name: str, at_s: float, seconds: float, gpus: int = 1, limit_s: float | None = None, **rest: object) -> Job:
+    nodes = int(rest.pop("nodes", 1))  # type: ignore[call-overload]
+    task = Task("t", seconds, nodes, nodes > 1, gpus, estimate=seconds if limit_s is None else limit_s)
+    return Job.single(name, task, at_s, **rest)
+
+
+def played(
+    jobs: Sequence[Job], spec: str, machines: Cluster | None = None, queues: QueueTree | None = None, **models: object
+) -> Schedule:
+    scenario = ClusterScenario(machines or cluster(), list(jobs), queues=queues, **models)  # type: ignore[arg-type]
+    return scenario.kernel(0).run(POLICIES.create(spec))
+
+
+def starts(schedule: Schedule) -> dict[str, float]:
+    """The first start of each job."""
+    found: dict[str, float] = {}
+    for row in schedule.log:
+        if row.kind == Kind.STARTED:
+            found.setdefault(schedule.jobs[row.job].id, row.time_s)
+    return found
+
+
+def test_the_main_loop_lets_nobody_pass_a_job_without_room() -> None:
+    jobs = [job("long", 0, 10, 3), job("wide", 1, 5, 4), job("small", 2, 1)]
+    got = starts(played(jobs, "slurm-multifactor[order=basic,backfill=false]", cluster(1)))
+    assert got == {"long": 0, "wide": 10, "small": 15}
+
+
+def test_backfill_starts_what_ends_before_the_reservation_and_waits_for_its_turn() -> None:
+    jobs = [job("long", 0, 10, 3), job("wide", 1, 5, 4), job("short", 2, 7), job("too long", 2, 9)]
+    got = starts(played(jobs, "slurm-multifactor[order=basic,bf_interval_s=2.5,bf_resolution_s=1]", cluster(1)))
+    # at 2.5 s; short ends at 9.5, too long would hold a GPU until 11.5
+    assert got == {"long": 0, "short": 2.5, "wide": 10, "too long": 15}
+
+
+def test_backfill_looks_at_so_many_jobs_and_so_far_ahead() -> None:
+    jobs = [job("long", 0, 10, 3), job("wide", 1, 5, 4), job("next", 2, 9), job("short", 2, 2)]
+    assert starts(played(jobs, f"slurm-multifactor[{FIFO},bf_max_job_test=2]", cluster(1)))["short"] == 15
+    assert starts(played(jobs, f"slurm-multifactor[{FIFO},bf_max_job_test=3]", cluster(1)))["short"] == 2
+    # the reservation of wide lies beyond the window, so that next may delay it
+    assert starts(played(jobs, f"slurm-multifactor[{FIFO},bf_window_s=5]", cluster(1)))["next"] == 2
+
+
+@pytest.mark.parametrize(("rule", "start_s"), [("wait", 15.0), ("fit", 2.0)])
+def test_a_limit_that_ends_as_a_reservation_begins_fits_or_does_not(rule: str, start_s: float) -> None:
+    jobs = [job("long", 0, 10, 3), job("wide", 1, 5, 4), job("tie", 2, 8)]
+    assert starts(played(jobs, f"slurm-multifactor[{FIFO},bf_ties={rule}]", cluster(1)))["tie"] == start_s
+
+
+def test_a_reservation_takes_whole_nodes() -> None:
+    # wide waits for both nodes at 10 s; n1 is idle, and a job of one GPU may stay there only until then
+    jobs = [job("long", 0, 10, 4), job("wide", 1, 5, 1, nodes=2), job("one", 2, 20), job("brief", 3, 5)]
+    got = starts(played(jobs, f"slurm-multifactor[{FIFO},gangs=distinct]"))
+    assert got == {"long": 0, "brief": 3, "wide": 10, "one": 10}
+
+
+def test_an_early_end_lets_everybody_move_up() -> None:
+    jobs = [job("long", 0, 4, 4, limit_s=100), job("next", 1, 1, 4)]
+    assert starts(played(jobs, f"slurm-multifactor[{FIFO}]", cluster(1)))["next"] == 4
+
+
+def test_exclusive_partitions_share_no_node() -> None:
+    queues = QueueTree(partitions=(NodePartition("whole", exclusive=True), NodePartition("parts")))
+    jobs = [job("a", 0, 10, partition="whole"), job("b", 1, 10, partition="parts"), job("c", 2, 1, partition="whole")]
+    assert starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=queues)) == {"a": 0, "b": 1, "c": 10}
+
+
+def test_partitions_have_nodes_of_their_own_and_tiers_go_first() -> None:
+    queues = QueueTree(partitions=(NodePartition("low", tier=1), NodePartition("high", nodes=("n0",), tier=2)))
+    jobs = [job("now", 0, 10, 4), job("now too", 0, 10, 4), job("l", 1, 10, 4), job("h", 2, 10, 4, partition="high")]
+    got = starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=queues))
+    assert got == {"now": 0, "now too": 0, "h": 10, "l": 10}
+    with pytest.raises(ConfigError, match="no node and no group of nodes 'x'"):
+        played(jobs, "slurm-multifactor", queues=QueueTree(partitions=(NodePartition("p", ("x",)),)))
+
+
+def test_a_user_at_the_limit_waits_and_holds_up_nobody() -> None:
+    queues = QueueTree(tree=(QueueNode("lab", user_limits=Caps(jobs=1)),))
+    jobs = [job(f"ada{at}", at, 10, user="ada", account="lab") for at in range(2)]
+    jobs += [job("bo", 2, 10, user="bo", account="lab")]
+    assert starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=queues)) == {"ada0": 0, "bo": 2, "ada1": 10}
+
+
+def test_limits_of_accounts_hold_for_all_below_and_those_of_a_qos_for_each_user() -> None:
+    tree = (QueueNode("top", limits=Caps(gpus=2), children=(QueueNode("a"), QueueNode("b"))),)
+    jobs = [job("x", 0, 10, account="a"), job("y", 0, 10, account="b"), job("z", 0, 1, account="b")]
+    assert starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=QueueTree(tree)))["z"] == 10
+    qos = QueueTree(qos=(Qos("normal"), Qos("wide", user_limits=Caps(gpus=3), account_limits=Caps(jobs=2))))
+    jobs = [job("x", 0, 10, 3, qos="wide", user="u"), job("y", 0, 1, 1, qos="wide", user="u"), job("z", 0, 1, user="u")]
+    assert starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=qos)) == {"x": 0, "z": 0, "y": 10}
+
+
+def test_what_no_limit_would_ever_let_run_is_cancelled() -> None:
+    queues = QueueTree(tree=(QueueNode("lab", limits=Caps(gpus=2)),), partitions=(NodePartition("p", ("n0",)),))
+    jobs = [job("wide", 0, 1, 3, account="lab"), job("fits", 0, 1, 2, account="lab"), job("two", 0, 1, 4, nodes=2)]
+    schedule = played(jobs, "slurm-multifactor", queues=queues)
+    reasons = {row.job: row.value for row in schedule.log if row.kind == Kind.REJECTED}
+    assert reasons == {0: RejectReason.CANCELLED, 2: RejectReason.CANCELLED}
+
+
+def test_the_wall_limit_of_a_partition_kills() -> None:
+    queues = QueueTree(partitions=(NodePartition("p", max_time_s=5),))
+    schedule = played([job("long", 0, 10), job("short", 0, 5)], "slurm-multifactor", queues=queues)
+    killed = [(row.time_s, row.job, row.value) for row in schedule.log if row.kind == Kind.REJECTED]
+    assert killed == [(5, 0, RejectReason.TIME_LIMIT)]
+    assert (summarize(schedule).jobs_completed, summarize(schedule).jobs_killed) == (1, 1)
+    again = ClusterScenario(cluster(), [job("long", 0, 10), job("short", 0, 5)], queues=queues).kernel(0)
+    assert again.run(RecordedPolicy(schedule.log)).log == schedule.log
+    late = played([job("long", 0, 10)], "slurm-multifactor[over_time_s=2]", queues=queues)
+    assert [row.time_s for row in late.log if row.kind == Kind.REJECTED] == [7]
+    claimed = played([job("long", 0, 10, limit_s=3)], "slurm-multifactor[kill=limit]")
+    assert [row.time_s for row in claimed.log if row.kind == Kind.REJECTED] == [3]
+
+
+@pytest.mark.parametrize(
+    ("mode", "ends"),
+    [("requeue", {"low": 133, "high": 7}), ("suspend", {"low": 15, "high": 7}), ("cancel", {"high": 7})],
+)
+def test_a_higher_tier_stops_a_lower_one_as_its_partition_says(mode: str, ends: dict[str, float]) -> None:
+    low = NodePartition("low", tier=1, preempt=mode)  # type: ignore[arg-type]
+    queues = QueueTree(partitions=(low, NodePartition("high", tier=2)))
+    jobs = [job("low", 0, 10, 4), job("high", 2, 5, 4, partition="high")]
+    restart = Preemption("restart" if mode == "requeue" else "resume")
+    schedule = played(jobs, "slurm-multifactor[preempt=partition_prio]", cluster(1), queues, preemption=restart)
+    # requeued at 2 s, eligible again 121 s later; suspended with 8 s left, it goes on at 7 s
+    got = {schedule.jobs[row.job].id: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
+    assert got == ends
+
+
+def test_a_qos_stops_those_that_it_names() -> None:
+    qos = (Qos("normal", preempt="suspend"), Qos("firm"), Qos("urgent", 100, preempts=("normal",)))
+    jobs = [job("firm", 0, 10, 4, qos="firm"), job("soft", 0, 10, 4), job("urgent", 2, 5, 4, qos="urgent")]
+    got = starts(played(jobs, "slurm-multifactor[preempt=qos]", queues=QueueTree(qos=qos)))
+    assert got["urgent"] == 2
+    without = [job("firm", 0, 10, 4, qos="firm"), job("firm2", 0, 10, 4, qos="firm"), jobs[2]]
+    assert starts(played(without, "slurm-multifactor[preempt=qos]", queues=QueueTree(qos=qos)))["urgent"] == 10
+
+
+def test_who_has_used_more_than_a_fair_share_waits() -> None:
+    jobs = [job(f"a{at}", 0, 400, 4, user="a", account="lab") for at in range(3)]
+    jobs += [job("b", 1, 400, 4, user="b", account="lab")]
+    # priorities are computed anew at 300 s, when a has used all there was
+    assert starts(played(jobs, "slurm-multifactor[fair_share=1000]"))["b"] == 400
+    by_age = starts(played(jobs, "slurm-multifactor[fair_share=0,age=1e9]"))
+    assert (by_age["a2"], by_age["b"]) == (400, 400)
+    assert starts(played(jobs, "slurm-multifactor[fair_share=1000]", cluster(1)))["b"] == 400
+    assert starts(played(jobs, "slurm-multifactor[order=basic]", cluster(1)))["b"] == 1200
+
+
+def test_usage_is_charged_by_period_after_the_older_has_decayed() -> None:
+    settings = PrioritySettings(Weights(fair_share=100), half_life_s=693, calc_period_s=100)
+    book = PriorityBook(settings, QueueTree(), Capacity(2, 128, 1024, 8))
+    asked = Asked(book.user("lab", "ada"), "", "", 0, 0, 1, 8, 64, 2, 600)
+    book.begin(0, asked, 50.0)
+    d = 1 - 0.001  # a second's decay
+    book.calculate(200.0)
+    first = 2 * 50 * d**50
+    assert book.shares.usage["lab/ada"] == pytest.approx(first * d**100 + 2 * 100 * d**100)
+    book.end(0, 230.0)  # the rest is added at once, and nothing decays
+    assert book.shares.usage["lab/ada"] == pytest.approx(first * d**100 + 200 * d**100 + 2 * 30 * d**30)
+    assert book.fair_share("lab/ada") == 0.5  # behind root's own user, who has used nothing
+    book.calculate(1e6)
+    assert book.shares.usage["lab/ada"] < 1e-9
+
+
+def test_a_priority_stays_as_it_was_computed_between_two_instants() -> None:
+    # old waits since 0 s, young since 250 s; age counts up to 1000 s, and the QOS gives young 350 s more. At 300 s, when
+    # all are computed anew, old has 300 of 1000 and young 50 + 350; both fit at 290 s only in the order of that instant.
+    qos = QueueTree(qos=(Qos("normal"), Qos("better", 1)))
+    spec = "slurm-multifactor[age=1000,max_age_s=1000,qos=100,fair_share=0,partition=0,job_size=0,backfill=false]"
+    jobs = [job("first", 0, 290, 4), job("old", 0, 10, 4), job("young", 250, 10, 4, qos="better")]
+    # at 250 s young has 100, old still the 0 of its submission: it was computed last at 0 s
+    assert starts(played(jobs, spec, cluster(1), qos)) == {"first": 0, "young": 290, "old": 300}
+    later = [job("first", 0, 310, 4), *jobs[1:]]
+    assert starts(played(later, spec, cluster(1), qos)) == {"first": 0, "old": 310, "young": 320}
+
+
+def test_unknown_words_and_numbers_are_refused() -> None:
+    for spec, why in {
+        "order=lifo": "order must be multifactor or basic",
+        "bf_interval_s=0": "bf_interval_s must be above 0",
+        "algorithm=flat": "fair_share must be tree or classic",
+        "half_life_s=-1": "half_life_s must be 0 or more",
+        "preempt=gang": "preempt must be off or partition_prio or qos",
+    }.items():
+        with pytest.raises(ConfigError, match=why):
+            POLICIES.create(f"slurm-multifactor[{spec}]")
+
+
+def test_it_keeps_the_promises_of_a_policy() -> None:
+    check_policy(lambda: POLICIES.create("slurm-multifactor[bf_interval_s=2,requeue_delay_s=3]"), workloads=2)
