@@ -3,10 +3,10 @@
     python scripts/tune_ramp.py --graphs DIR [--setting ddls] [--beta A] [--generations 120] [--seed 0] [--out FILE]
 
 Settings are those of ``compare_ramp.py``. What a job takes on each block comes from the planner, once; an episode is
-then arrivals, ends and bit masks, which numba plays in some milliseconds (``--check`` compares an episode with the
-kernel's). The 81 numbers are the worth of 35 scarcities, 35 kinds of blocks, 6 degrees, and of turning a job of each of
-the five models away. In the first half of the generations no job is turned away that could run. FILE (JSON, by default
-the policy's own) gets the weights under the name SETTING-BETA.
+then arrivals, ends and bit masks, which numba plays in some milliseconds (a test compares one with the kernel's). The
+81 numbers are the worth of 35 scarcities, of 35 kinds of blocks, of 6 degrees, and of turning a job of each of the five
+models away. In the first half of the generations no job is turned away that could run. FILE (JSON, by default the
+policy's own) gets the weights under the name SETTING-BETA.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 from compare_ramp import made
 from numba import njit
 from numpy.typing import NDArray
@@ -28,7 +30,7 @@ from dagsim.systems.ramp import RampScenario, read_graphs
 from dagsim.systems.ramp.policies import roomy
 from dagsim.systems.ramp.room import ARRIVALS, SIZES
 
-__all__ = ["Tables", "tables", "tune"]
+__all__ = ["Blocking", "Tables", "tables", "tune", "weights_of"]
 
 MODELS = ("alexnet", "gnmt", "resnet18", "squeezenet1_0", "vgg16")
 DEGREES = (1, 2, 4, 6, 8, 16)
@@ -152,27 +154,99 @@ def _blocked(  # type: ignore[no-untyped-def]
     return blocked
 
 
-def blocking(world: RampScenario, known: Tables, numbers: NDArray[np.float64], seeds: Any) -> float:
-    """The mean share of jobs that is turned away, by the 81 numbers."""
-    place = {graph.digest: number for number, graph in enumerate(world.pool)}
-    shape, counts = (len(ARRIVALS), len(SIZES)), np.array([1, 1, 1, 1, 1]) @ np.eye(5)
-    scarcity, blocks, worth, away = np.split(numbers, _PLACES[1:-1])
-    per_size = np.array([sum(_popcounts(known, of)) for of in range(len(SIZES))]) * counts
-    rates = []
-    for seed in seeds:
-        jobs = _drawn(world, seed)
-        model = np.array([place[job.graph.digest] for job in jobs])
-        due = np.array([job.acceptable_s for job in jobs])
+class Blocking:
+    """The share of jobs that is turned away in a scenario, by the 81 numbers and the seeds."""
+
+    def __init__(self, world: RampScenario) -> None:
+        self.tables = tables(world)
+        self._world = world
+        place = {graph.digest: number for number, graph in enumerate(world.pool)}
+        self._place = place
+        self._jobs: dict[int, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
+
+    def __call__(self, numbers: NDArray[np.float64], seeds: Iterable[int]) -> float:
+        said = weights_of(numbers, self.counts)
         ahead = np.array(ARRIVALS, float)
-        many = _blocked(
-            model,
-            due,
-            *known,
-            ahead,
-            np.exp(scarcity).reshape(shape) * 0.1,
-            np.exp(blocks).reshape(shape) * 0.05 / per_size,
-            worth,
-            away,
-        )
-        rates.append(many / len(jobs))
-    return float(np.mean(rates))
+        rates = []
+        for seed in seeds:
+            model, acceptable_s = self._drawn(seed)
+            rates.append(_blocked(model, acceptable_s, *self.tables, ahead, *said) / len(model))
+        return float(np.mean(rates))
+
+    @property
+    def counts(self) -> NDArray[np.float64]:
+        """(sizes,) blocks of each size."""
+        of_word = np.array([int(word).bit_count() for word in self.tables.full], float)
+        return np.maximum(np.bincount(self.tables.size, of_word), 1.0)
+
+    def _drawn(self, seed: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        if seed not in self._jobs:
+            jobs = self._world.workload.draw(seed)
+            models = np.array([self._place[job.graph.digest] for job in jobs])
+            self._jobs[seed] = models, np.array([job.acceptable_s for job in jobs])
+        return self._jobs[seed]
+
+
+def weights_of(numbers: NDArray[np.float64], counts: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Worth of scarcities and of blocks (arrivals, sizes), of degrees, and of turning each model away."""
+    scarcity, blocks, degrees, away = np.split(numbers, _PLACES[1:-1])
+    shape = (len(ARRIVALS), len(SIZES))
+    return np.exp(scarcity).reshape(shape) * 0.1, np.exp(blocks).reshape(shape) * 0.05 / counts, degrees, away
+
+
+def tune(rate: Blocking, generations: int, seed: int) -> NDArray[np.float64]:
+    """The best numbers found by the cross-entropy method."""
+    rng = np.random.default_rng(seed)
+    mean, spread = np.zeros(_PLACES[-1]), np.full(_PLACES[-1], 1.2)
+    mean[_PLACES[1] : _PLACES[2]] = -1.0
+    spread[_PLACES[2] : _PLACES[3]] = 0.4
+    mean[_PLACES[3] :], spread[_PLACES[3] :] = -20.0, 0.0
+    best, least = mean, 1.0
+    for generation in range(generations):
+        if generation == generations // 2:
+            mean[_PLACES[3] :], spread = -0.6, np.maximum(spread, 0.3)
+        tried = mean + spread * rng.standard_normal((48, len(mean)))
+        tried[0] = mean
+        seeds = rng.choice(np.array(SEEDS), 10, replace=False).tolist()
+        order = np.argsort([rate(numbers, seeds) for numbers in tried])
+        chosen = tried[order[:12]]
+        mean = 0.6 * mean + 0.4 * chosen.mean(axis=0)
+        spread = np.maximum(0.75 * spread + 0.25 * chosen.std(axis=0), 0.05 * (spread > 0))
+        if generation % 10 == 9 or generation + 1 == generations:
+            found = rate(mean, SEEDS)
+            print(f"generation {generation + 1}: {found:.4f} of the jobs turned away", flush=True)
+            if found < least:
+                best, least = mean.copy(), found
+    return best
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--graphs", type=Path, required=True, help="the folder with PipeDream's profiles")
+    parser.add_argument("--setting", choices=("ddls", "plain", "mixed"), default="ddls")
+    parser.add_argument("--beta", default="A", help="a letter of the paper")
+    parser.add_argument("--generations", type=int, default=120)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=_OUT, help="a JSON file of weights, which is added to")
+    args = parser.parse_args()
+    try:
+        graphs = read_graphs(args.graphs, MODELS, "s" if args.setting == "ddls" else "ms")
+        rate = Blocking(made(args.setting, graphs, args.beta, "packed"))
+        found = weights_of(tune(rate, args.generations, args.seed), rate.counts)
+        known = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
+        scarcity, blocks, degrees, away = ([round(float(each), 5) for each in part.ravel()] for part in found)
+        known[f"{args.setting}-{args.beta}"] = {
+            "scarcity": scarcity,
+            "blocks": blocks,
+            "degrees": dict(zip(map(str, DEGREES), degrees, strict=True)),
+            "away": dict(zip(MODELS, away, strict=True)),
+        }
+        write_text(args.out, json.dumps(dict(sorted(known.items())), indent=1) + "\n")
+    except (DagsimError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

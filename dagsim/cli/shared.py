@@ -327,7 +327,9 @@ def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: I
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
         lines, notes = shown, (*notes, "one run: seeds change nothing here")
     if len({line.policy for line in lines}) > 1:
-        table = comparison_table(lines, metric=metric_of(folder.config), workload=workload, sample=sample, wide=output.wide)
+        table = comparison_table(
+            lines, metric=metric_of(folder.config), workload=workload, sample=sample, wide=output.wide
+        )
     else:
         table = summary_table(lines, workload=workload, sample=sample)
     show_grid(table, output.table, wide=output.wide)

@@ -32,8 +32,8 @@ def make_env(
     """The environment of an experiment: of the system ``spark`` a ``DecimaEnv``, of ``ramp`` a ``PartitionEnv``.
 
     ``config`` is a configuration, a file, a name of ``dagsim list configs`` or of ``dagsim list workloads``;
-    ``settings`` are as behind ``--set``. The fields of ``EnvConfig`` (of ``DecimaEnv``, of ``PartitionEnv``) can be given one by one; a
-    codec as its settings, its name or ``module:attr``, or a mapping with its ``kind``.
+    ``settings`` are as behind ``--set``. The fields of ``EnvConfig`` (of ``DecimaEnv``, of ``PartitionEnv``) can be
+    given one by one; a codec as its settings, its name or ``module:attr``, or a mapping with its ``kind``.
 
     Raises:
         InputError: Something of it cannot be made.

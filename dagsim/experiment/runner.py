@@ -101,7 +101,9 @@ def _ended(folder: RunFolder) -> list[RunLine]:
     if failures and not lines:
         raise SimulationError(f"every policy failed; the first with {failures[0].error}")
     if len({line.policy for line in lines}) > 1:
-        write_comparison(standings(lines, metric_of(folder.config), sample=sample_of(folder.config)), folder.path / "comparison.csv")
+        write_comparison(
+            standings(lines, metric_of(folder.config), sample=sample_of(folder.config)), folder.path / "comparison.csv"
+        )
     if failures:
         names = ", ".join(dict.fromkeys(failure.policy for failure in failures))
         folder.finish("failed", f"{len(failures)} of the policies failed: {names}")

@@ -194,9 +194,7 @@ class RampKernel:
 
     def fork(self) -> RampKernel:
         """An equal kernel at the present instant that goes on by itself; its random streams start anew."""
-        other = RampKernel(
-            (), self.planner, horizon_s=self.horizon_s, seed=self.schedule.seed, examples=self.examples
-        )
+        other = RampKernel((), self.planner, horizon_s=self.horizon_s, seed=self.schedule.seed, examples=self.examples)
         other.jobs, other.now, other.schedule = self.jobs, self.now, self.schedule.copy()
         other.outcomes, other.running, other.occupied = list(self.outcomes), list(self.running), self.occupied
         other._remembered = dict(self._remembered)

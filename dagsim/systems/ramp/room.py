@@ -36,9 +36,7 @@ class _Blocks:
 
     def __init__(self, fabric: Fabric) -> None:
         of_size = [blocks_of(fabric, size) for size in SIZES]
-        self.words = [
-            blocks[begin : begin + 64] for blocks in of_size for begin in range(0, max(len(blocks), 1), 64)
-        ]
+        self.words = [blocks[begin : begin + 64] for blocks in of_size for begin in range(0, max(len(blocks), 1), 64)]
         self.starts = np.cumsum([0, *(max(-(-len(blocks) // 64), 1) for blocks in of_size)])[:-1]
         """(sizes,) the first word of each size."""
         self.full = np.array([(1 << len(blocks)) - 1 for blocks in self.words], np.uint64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from math import log10
 
@@ -40,10 +41,8 @@ def rewards(term: str, jobs: Iterable[RampJob], *degrees: int) -> list[float]:
     conversation = kernel.decisions()
     found, view = [], next(conversation)
     for degree in degrees:
-        try:
+        with contextlib.suppress(StopIteration):
             view = conversation.send([Partition(view.number, degree)])
-        except StopIteration:
-            pass
         found.append(reward.step())
     return found
 

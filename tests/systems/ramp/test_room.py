@@ -137,7 +137,7 @@ def decided(policy: str, *jobs: RampJob) -> list[int]:
 
 
 def test_roomy_takes_the_degree_that_leaves_most_room() -> None:
-    # of the first it supposes a job each 1.25 s, the time of one on all four servers: four leave everything free by then
+    # of the first it supposes a job each 1.25 s, the time of one on all four servers: they are free again by then
     # then a job each 10 s: whatever it takes is free again by the next arrival, so the first of equals is taken
     assert decided("roomy", job(0), job(10)) == [4, 1]
     # with one each 2 s, only four servers for 1.25 s leave everything free at the next arrival
