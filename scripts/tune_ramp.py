@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from compare_ramp import made
 from numba import njit
 from numpy.typing import NDArray
@@ -177,7 +176,7 @@ class Blocking:
     def counts(self) -> NDArray[np.float64]:
         """(sizes,) blocks of each size."""
         of_word = np.array([int(word).bit_count() for word in self.tables.full], float)
-        return np.maximum(np.bincount(self.tables.size, of_word), 1.0)
+        return np.maximum(np.bincount(self.tables.size, of_word, len(SIZES)), 1.0)
 
     def _drawn(self, seed: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         if seed not in self._jobs:
