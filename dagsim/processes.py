@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from multiprocessing import parent_process
 from types import ModuleType
 
 __all__ = ["SIGNALS", "end_with_parent", "starting"]
@@ -27,6 +26,8 @@ def end_with_parent() -> None:
 
 
 def _wait_for_parent() -> None:
+    from multiprocessing import parent_process  # takes a while to import, and most commands start no worker
+
     parent = parent_process()
     if parent is not None:
         parent.join()

@@ -8,10 +8,11 @@ The four cells are independent and DAG jobs at load 0.9 and 1.1, each with exact
 on validation seeds only, three references for each cell and keeps them in ``results/agents/references.yaml``:
 
 - the best cheap non-preemptive heuristic: of ``eft-wait`` with every kept value of its parameters, which was the best
-  of all on 100 validation seeds when the agents were trained, and some others (4 seeds, then the best five on 12),
+  of all on 100 validation seeds when the agents were trained, and some others (4 seeds, then the best five on 12; of
+  DAG jobs 2 and 6),
 - the best of some preemptive policies, where every return from a preemption costs ``RESTART_S`` seconds of set-up,
-- the better of two roll-outs, by its base policy; a roll-out simulates the jobs that are there before each decision
-  (chosen with exact estimates).
+- the better of two roll-outs, by its base policy (with exact estimates; of DAG jobs the one on the heuristic above); a
+  roll-out simulates the jobs that are there before each decision.
 
 ``report`` spends the report seeds of the table (``results/seeds.yaml``), runs all of them, keeps each run in
 ``cells.jsonl``, and writes ``report.md``, ``cells.csv`` and ``itp.md``.
@@ -56,7 +57,7 @@ ROUNDS = tuple(f"{name}[quantum_s={ROUND_S}]" for name in ("las", "2d-las", "rou
 PREEMPTING = ("srtf", "srsf", "tiresias", *ROUNDS)
 OTHERS = ("sjf", "sjf-cp", "scpt", "srpt-work", "critical-path", "tetris", "saf", "hrrn", "easy-sjf")
 CHEAP, PREEMPTIVE, ROLLOUT = "cheap", "preemptive", "rollout"
-TITLES = {CHEAP: "best cheap non-preemptive heuristic", PREEMPTIVE: "best preemptive", ROLLOUT: "tuned roll-out"}
+TITLES = {CHEAP: "best cheap non-preemptive heuristic", PREEMPTIVE: "best preemptive", ROLLOUT: "roll-out"}
 
 
 def config_of(cell: str, estimates: str, itp: Path | None) -> Config:
@@ -73,13 +74,17 @@ def choose(cell: str, estimates: str, itp: Path | None) -> dict[str, str]:
     """The references of a cell, chosen on validation seeds: many on few of them, then the best on more."""
     config = config_of(cell, estimates, itp)
     contenders = (*candidates("eft-wait", TUNABLE["eft-wait"]), *OTHERS)
-    cheap = _best(config, _best(config, contenders, 4, 5), 12, 1)[0]
-    best = _best(config, _best(config, PREEMPTING, 4, 3), 12, 1)[0]
+    is_dag = cell.startswith("dag")
+    few, more = (2, 6) if is_dag else (4, 12)
+    cheap = _best(config, _best(config, contenders, few, 5), more, 1)[0]
+    best = _best(config, _best(config, PREEMPTING, few, 3), more, 1)[0]
     if estimates != "exact":
         return {CHEAP: cheap, PREEMPTIVE: best, ROLLOUT: references()[cell]["exact"][ROLLOUT]}
+    if is_dag:
+        return {CHEAP: cheap, PREEMPTIVE: best, ROLLOUT: f'rollout[base="{cheap}"]'}
     bases = ("eft-wait", cheap if cheap != "eft-wait" else "eft-wait[theta=0.85,order=work]")
     rollouts = [f'rollout[base="{base}"]' for base in bases]
-    return {CHEAP: cheap, PREEMPTIVE: best, ROLLOUT: _best(config, rollouts, 1 if cell.startswith("dag") else 4, 1)[0]}
+    return {CHEAP: cheap, PREEMPTIVE: best, ROLLOUT: _best(config, rollouts, 4, 1)[0]}
 
 
 def _best(config: Config, specs: Sequence[str], seeds: int, kept: int) -> list[str]:
@@ -183,7 +188,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--rollout-seeds", type=int, default=6)
     parser.add_argument("--itp", type=Path, help="raw-traces.tar.gz of ITP: judge its agent instead of the four")
-    parser.add_argument("--only", nargs="*", help="cells to choose references for")
+    parser.add_argument("--only", nargs="*", help="only these cells; the seeds stay open for the others")
     parser.add_argument("--fresh", action="store_true", help="report seeds of the pool that were not spent yet")
     parser.add_argument("--again", action="store_true", help="the same report seeds again; the table says so")
     given = parser.parse_args()
@@ -212,11 +217,16 @@ def main() -> int:
     kept = KeptRuns(OUT / ("itp.jsonl" if given.itp else "cells.jsonl"))
     stem = "itp" if given.itp else "cells"
     for _ in run(cells, few, spending.seeds, kept, given.itp):
-        there = [cell for cell in cells if any(kept.of(f"{cell} exact", ("sjf",), spending.seeds))]
+        there = [
+            cell
+            for cell in (["itp"] if given.itp else CELLS)
+            if any(kept.of(f"{cell} exact", ("sjf",), spending.seeds))
+        ]
         write_text(OUT / f"{'itp' if given.itp else 'report'}.md", report(there, few, spending, kept))
         if table := rows(there, few, spending.seeds, kept):
             write_text(OUT / f"{stem}.csv", to_csv(table))
-    ledger.close(spending)
+    if not given.only:
+        ledger.close(spending)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Write the tables of the pages in ``docs/`` anew, between their markers, from what there is.
+"""Write the tables of README and ``docs/`` anew, between their markers, from registries and from ``results/``.
 
     python scripts/make_pages.py [--check]
 
@@ -15,10 +15,14 @@ from pathlib import Path
 
 from dagsim.report.docs_tables import placement_table, policy_table, reader_table
 
-__all__ = ["PAGES", "renewed"]
+sys.path.insert(0, str(Path(__file__).parent))
+from figures import SENTENCES, TABLES
+
+__all__ = ["PAGES", "missing", "renewed"]
 
 ROOT = Path(__file__).parent.parent
 COSTS = ROOT / "results" / "baselines" / "cost.json"
+PEERS = ROOT / "results" / "peers" / "peers.json"
 COVERAGE = ROOT / "results" / "statistics" / "coverage.json"
 
 
@@ -43,13 +47,27 @@ def _covered(shares: dict[str, float] | None) -> str:
     return f"{shares['coverage']:.3f} [{shares['worst']:.3f}]" if shares else "none"
 
 
+def peers_table() -> Iterator[str]:
+    """Per simulator the CPU time of a job, in multiples of the bare loop too."""
+    told = json.loads(PEERS.read_text(encoding="utf-8"))
+    figures = {name: each for name, each in told["us_per_job"].items() if not isinstance(each, str)}
+    bare = figures["bare heapq loop"]
+    yield f"| {told['jobs']:,} jobs, first come, first served | µs per job | times bare |"
+    yield "| --- | --- | --- |"
+    for name, each in sorted(figures.items(), key=lambda pair: pair[1]):
+        yield f"| {name} | {each:,.2f} | {each / bare:,.1f} |"
+
+
 PAGES = {
+    "README.md": {"peers": peers_table},
     "docs/policies.md": {
         "policies": lambda: policy_table(json.loads(COSTS.read_text(encoding="utf-8"))["us_per_decision"]),
         "placements": placement_table,
+        **TABLES["docs/policies.md"],
     },
     "docs/traces.md": {"readers": reader_table},
     "docs/statistics.md": {"coverage": coverage_table},
+    **{page: tables for page, tables in TABLES.items() if page != "docs/policies.md"},
 }
 """Per page, its tables by the name in their markers."""
 
@@ -62,9 +80,18 @@ def renewed(name: str) -> str:
     return page
 
 
+def missing(name: str) -> list[str]:
+    """The sentences of ``figures.SENTENCES`` that the page does not say with the figures of the files."""
+    page = " ".join((ROOT / name).read_text(encoding="utf-8").split())
+    told = [text.format(*figures()) for text, figures in SENTENCES.get(name, ())]
+    return [text for text in told if text not in page]
+
+
 def _between(page: str, name: str, lines: Iterable[str]) -> str:
     begin, end = f"<!-- {name}: made by scripts/make_pages.py -->", f"<!-- end of {name} -->"
-    before, _, rest = page.partition(begin)
+    before, found, rest = page.partition(begin)
+    if not found:
+        raise ValueError(f"there is no line {begin!r}")
     _, _, after = rest.partition(end)
     return "\n".join([f"{before}{begin}\n", *lines, f"\n{end}{after}"])
 
@@ -74,11 +101,13 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     given = parser.parse_args()
     stale = [name for name in PAGES if renewed(name) != (ROOT / name).read_text(encoding="utf-8")]
+    wrong = [f"{name}: should say: {text}" for name in {*PAGES, *SENTENCES} for text in missing(name)]
+    print(*wrong, sep="\n", file=sys.stderr)
     if given.check:
-        return int(bool(stale))
+        return int(bool(stale or wrong))
     for name in stale:
         (ROOT / name).write_text(renewed(name), encoding="utf-8")
-    return 0
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

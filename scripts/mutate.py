@@ -7,17 +7,19 @@ its group (``GROUPS``), the quick ones first and up to the first that fails. A m
 module cannot be imported, or the tests take ten times the processor time that they take without it. First the tests run
 without a mutant: they must pass.
 
-mutmut and cosmic-ray start a process and import everything anew for each mutant, some five seconds; this forks a
-process that holds the foreign libraries already. Files are never changed: the mutant is compiled in the place of its
-module. Survivors are listed with the reason why they live where one stands in ``--reasons`` (``ID: reason`` per line).
+mutmut and cosmic-ray start a process, import everything and collect the tests anew for each mutant: some five seconds
+of processor time. Here one process collects the tests of a group and forks for each mutant, which gets the code of one
+function changed in place; only mutants outside of functions are imported afresh. Files are never changed. Survivors
+are listed with the reason why they live where one stands in ``--reasons`` (``ID: reason`` per line).
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import gc
 import importlib.machinery
-import io
+import inspect
 import json
 import os
 import random
@@ -25,18 +27,21 @@ import re
 import resource
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 __all__ = ["GROUPS", "Group", "Mutant", "drawn", "mutated", "sites", "tests_of"]
 
 ROOT = Path(__file__).parents[1]
 _PRELOADED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
+BASE: Told | None = None
+"""The tests without a mutant, where that is known already."""
+OPTIONS = ("-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-W", _PRELOADED)
 REASONS = ROOT / "results" / "validation" / "mutant_reasons.txt"
 
 
@@ -257,55 +262,145 @@ class Told(NamedTuple):
     """The test that failed."""
 
 
-def run(mutant: Mutant | None, tests: Sequence[str], limit_s: int) -> Told:
-    """Run the tests in a fork of this process, with the mutant in the place of its module."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code = 3
-        try:
-            os.close(reading)
-            resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
-            signal.alarm(20 * limit_s)  # it may also wait for ever
-            code, failed = _in_child(mutant, tests)
-            os.write(writing, failed.encode()[:4000])
-        finally:
-            os._exit(code)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        failed = pipe.read()
-    _, status, usage = os.wait4(pid, 0)
-    outcome = "ran too long" if os.WIFSIGNALED(status) else "survived" if os.WEXITSTATUS(status) == 0 else "caught"
-    return Told(outcome, usage.ru_utime + usage.ru_stime, failed)
+class Fork:
+    """Tests under way in a fork of this process; ``work`` returns 0 if all passed, and the first that failed."""
+
+    def __init__(self, work: Callable[[], tuple[int, str]], limit_s: int) -> None:
+        self._pipe, writing = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            code, failed = 3, ""
+            try:
+                resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
+                signal.alarm(30 * limit_s)  # it may also wait for ever
+                silence = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(silence, 1)
+                os.dup2(silence, 2)
+                code, failed = work()
+            finally:
+                os.write(writing, failed.encode()[:4000])
+                os._exit(code)
+        os.close(writing)
+
+    def told(self, status: int, usage: resource.struct_rusage) -> Told:
+        """What became of it, once it has ended."""
+        with os.fdopen(self._pipe) as pipe:
+            failed = pipe.read()
+        outcome = "ran too long" if os.WIFSIGNALED(status) else "survived" if os.WEXITSTATUS(status) == 0 else "caught"
+        return Told(outcome, usage.ru_utime + usage.ru_stime, failed)
 
 
-def _in_child(mutant: Mutant | None, tests: Sequence[str]) -> tuple[int, str]:
+def run(work: Callable[[], tuple[int, str]], limit_s: int) -> Told:
+    """Do it in a fork, and wait for it."""
+    fork = Fork(work, limit_s)
+    _, status, usage = os.wait4(fork.pid, 0)
+    return fork.told(status, usage)
+
+
+class InPlace:
+    """A pytest plugin that does not run the tests once, but once for each mutant, in forks."""
+
+    def __init__(
+        self, mutants: Sequence[Mutant], told: Callable[[Mutant | None, Told], None], at_once: int = 1
+    ) -> None:
+        self._mutants, self._told, self._at_once = mutants, told, at_once
+        self._base = BASE
+        self._failed: list[str] = []
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self._failed.append(report.nodeid)
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        base = self._base or run(lambda: self._run(session.items, None), 1000)
+        self._told(None, base)
+        waiting = list(self._mutants) if base.outcome == "survived" else []
+        under_way: dict[int, tuple[Mutant, Fork]] = {}
+        while waiting or under_way:
+            while waiting and len(under_way) < self._at_once:
+                mutant = waiting.pop(0)
+                fork = Fork(partial(self._run, self._ranked(session.items, mutant), mutant), _limit_s(base))
+                under_way[fork.pid] = mutant, fork
+            pid, status, usage = os.wait4(-1, 0)
+            if pid in under_way:
+                mutant, fork = under_way.pop(pid)
+                self._told(mutant, fork.told(status, usage))
+        return True
+
+    def _ranked(self, items: Sequence[Any], mutant: Mutant) -> list[Any]:
+        order = {path: place for place, path in enumerate(tests_of(mutant.group, mutant.file))}
+        return sorted(items, key=lambda item: order.get(str(item.path.relative_to(ROOT)), 99))
+
+    def _run(self, items: Sequence[Any], mutant: Mutant | None) -> tuple[int, str]:
+        """All tests up to the first that fails, in this process."""
+        if mutant is not None:
+            _put_in_place(mutant)
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._failed:
+                return 1, self._failed[0]
+        return 0, ""
+
+
+def _limit_s(base: Told) -> int:
+    return round(10 * base.cpu_s) + 5
+
+
+def _put_in_place(mutant: Mutant) -> None:
+    """Give the one function that the mutant is in its new code, wherever it lives."""
+    path, (old, new) = str(ROOT / mutant.file), _codes(mutant)
+    (changed,) = _changed(old, new) or ()
+    where = changed.co_filename, changed.co_qualname, changed.co_firstlineno
+    for each in gc.get_objects():
+        if type(each) is FunctionType:  # isinstance asks the object, and some warn
+            code = each.__code__
+            if (code.co_filename, code.co_qualname, code.co_firstlineno) == where:
+                each.__code__ = changed
+    assert path == where[0]
+
+
+def _codes(mutant: Mutant) -> tuple[CodeType, CodeType]:
+    """The module as it is, and with the fault."""
+    path = ROOT / mutant.file
+    source = path.read_text()
+    tree = mutated(source, mutant.number, fields=GROUPS[mutant.group].fields)
+    return compile(source, str(path), "exec"), compile(tree, str(path), "exec")
+
+
+def _changed(old: CodeType, new: CodeType) -> list[CodeType] | None:
+    """The new codes of outermost functions that differ; ``None`` if something outside of functions does."""
+    if old.co_code != new.co_code or old.co_names != new.co_names or len(old.co_consts) != len(new.co_consts):
+        return None
+    found: list[CodeType] = []
+    for one, other in zip(old.co_consts, new.co_consts, strict=True):
+        if isinstance(one, CodeType) and isinstance(other, CodeType):
+            if one.co_flags & inspect.CO_OPTIMIZED:
+                found += [other] if one != other else []
+            elif (inner := _changed(one, other)) is None:
+                return None
+            else:
+                found += inner
+        elif (type(one), one) != (type(other), other):
+            return None
+    return found
+
+
+def _afresh(mutant: Mutant | None, tests: Sequence[str]) -> tuple[int, str]:
+    """Import everything with the mutant in the place of its module, and run the tests."""
     if mutant is not None:
-        _put_in(mutant)
-    failed: list[str] = []
+        path, code = str(ROOT / mutant.file), _codes(mutant)[1]
+        before = importlib.machinery.SourceFileLoader.get_code
 
-    class Notes:
-        def pytest_runtest_logreport(self, report: Any) -> None:
-            if report.failed:
-                failed.append(report.nodeid)
+        def get_code(self: Any, fullname: str) -> Any:
+            return code if self.path == path else before(self, fullname)
 
+        importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+    notes = InPlace((), lambda *_: None)
+    notes.pytest_runtestloop = lambda session: None  # type: ignore[method-assign, assignment]
     import pytest
 
-    options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-W", _PRELOADED]
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        code = pytest.main([*options, *tests], plugins=[Notes()])
-    return int(code), failed[0] if failed else ""
-
-
-def _put_in(mutant: Mutant) -> None:
-    path = str(ROOT / mutant.file)
-    tree = mutated(Path(path).read_text(), mutant.number, fields=GROUPS[mutant.group].fields)
-    code, before = compile(tree, path, "exec"), importlib.machinery.SourceFileLoader.get_code
-
-    def get_code(self: Any, fullname: str) -> Any:
-        return code if self.path == path else before(self, fullname)
-
-    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+    code_ = pytest.main([*OPTIONS, "-x", *tests], plugins=[notes])
+    return int(code_), notes._failed[0] if notes._failed else ""
 
 
 def table(results: Mapping[Mutant, Told], reasons: Mapping[str, str], seed: int) -> str:
@@ -354,6 +449,8 @@ def main() -> int:
     parser.add_argument("--only", help="the mutants whose names hold this")
     parser.add_argument("--survivors", type=Path, metavar="JSONL", help="run the survivors of that log again")
     parser.add_argument("--log", type=Path, default=Path("mutants.jsonl"), help="a line per mutant; it goes on with it")
+    parser.add_argument("--processes", type=int, default=2, help="mutants that are run at a time")
+    parser.add_argument("--passed-in", type=float, metavar="S", help="without a mutant the tests passed in that time")
     parser.add_argument("--out", type=Path, help="write the table there")
     parser.add_argument("--reasons", type=Path, default=REASONS)
     options = parser.parse_args()
@@ -361,6 +458,9 @@ def main() -> int:
     os.environ.pop("DAGSIM_DATA", None)  # the tests that everybody can run must notice
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     _preload()
+    if options.passed_in is not None:
+        global BASE
+        BASE = Told("survived", options.passed_in)
     groups = options.groups.split(",")
     mutants = [each for each in drawn(options.mutants, options.seed, groups) if (options.only or "") in each.name]
     done = _read(options.log)
@@ -368,14 +468,23 @@ def main() -> int:
     if options.survivors:
         mutants = [mutant for mutant in mutants if mutant.name in again]
     todo = [mutant for mutant in mutants if mutant.name not in done]
-    limits = {name: _baseline(name) for name in dict.fromkeys(mutant.group for mutant in todo)}
-    for place, mutant in enumerate(todo, 1):
-        began = time.monotonic()
-        told = done[mutant.name] = run(mutant, tests_of(mutant.group, mutant.file), limits[mutant.group])
+    count = 0
+
+    def tell(mutant: Mutant | None, told: Told) -> None:
+        nonlocal count
+        if mutant is None:
+            print(f"without a mutant: {told.outcome} {told.test} ({told.cpu_s:.1f} s)", flush=True)
+            return
+        count += 1
+        done[mutant.name] = told
         with options.log.open("a") as log:
             log.write(json.dumps({"name": mutant.name, **told._asdict()}) + "\n")
-        took = f"{told.cpu_s:.1f} s, {time.monotonic() - began:.0f} s on the wall"
-        print(f"{place}/{len(todo)} {told.outcome}: {mutant.name} ({took}) {told.test}", flush=True)
+        print(f"{count}/{len(todo)} {told.outcome}: {mutant.name} ({told.cpu_s:.1f} s) {told.test}", flush=True)
+
+    for name in groups:
+        run_group(name, [mutant for mutant in todo if mutant.group == name], tell, options.processes)
+    if [mutant for mutant in mutants if mutant.name not in done]:
+        return 1
     results = {mutant: done[mutant.name] for mutant in mutants}
     text = table(results, _reasons(options.reasons), options.seed)
     print(text)
@@ -384,13 +493,45 @@ def main() -> int:
     return 0
 
 
-def _baseline(name: str) -> int:
-    """The limit of processor time for a group: ten times what its tests take without a mutant, which must pass."""
-    told = run(None, tests_of(name, ""), 1000)
-    print(f"{name}: without a mutant {told.outcome} {told.test} in {told.cpu_s:.1f} s", flush=True)
-    if told.outcome != "survived":
-        sys.exit(f"the tests of {name} do not pass without a mutant")
-    return round(10 * told.cpu_s) + 5
+def run_group(
+    name: str, mutants: Sequence[Mutant], tell: Callable[[Mutant | None, Told], None], at_once: int = 1
+) -> None:
+    """Run the mutants of one group, in a process of its own, so that no group has what another imported."""
+    inside = [mutant for mutant in mutants if _changed(*_codes(mutant)) is not None]
+    outside = [mutant for mutant in mutants if mutant not in inside]
+    if outside:
+        base = BASE or run(lambda: _afresh(None, tests_of(name, "")), 1000)
+        tell(None, base)
+        for mutant in outside if base.outcome == "survived" else ():
+            tests = tests_of(name, mutant.file)
+            tell(mutant, run(lambda: _afresh(mutant, tests), _limit_s(base)))  # noqa: B023
+    if inside:
+        _forked(name, inside, tell, at_once)
+
+
+def _forked(name: str, mutants: Sequence[Mutant], tell: Callable[[Mutant | None, Told], None], at_once: int) -> None:
+    """Collect the tests in a fork, and hear from it what became of the mutants."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        with os.fdopen(writing, "w") as pipe:
+
+            def told(mutant: Mutant | None, how: Told) -> None:
+                print(json.dumps([None if mutant is None else mutants.index(mutant), *how]), file=pipe, flush=True)
+
+            import pytest
+
+            silence = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(silence, 1)
+            pytest.main([*OPTIONS, *tests_of(name, "")], plugins=[InPlace(mutants, told, at_once)])
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        for line in pipe:
+            number, *how = json.loads(line)
+            tell(None if number is None else mutants[number], Told(*how))
+    os.waitpid(pid, 0)
 
 
 def _preload() -> None:

@@ -44,7 +44,7 @@ from dagsim.model import Cluster, Decision, GpuType, Job, Kind, Node, Start, Tas
 from dagsim.systems.cluster import ClusterView
 from dagsim.systems.cluster.policies.fair.multifactor import Factors, truncated
 from dagsim.systems.cluster.policies.production.slurm import SlurmMultifactor
-from dagsim.systems.cluster.policies.production.slurm_priority import Asked, PriorityBook
+from dagsim.systems.cluster.policies.production.slurm_priority import Asked, PriorityBook, PrioritySettings
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces.nodes import FoundNode
 from dagsim.traces.report import ReadReport
@@ -174,7 +174,7 @@ def starts(folder: Path) -> dict[str, Any]:
             sched_interval_s=float(scheduler.get("sched_interval", 60)),
             kill="never",
             gangs="distinct",
-            settings=site.settings,
+            **_options(site.settings),
         )
         own_s, by = _simulated(site, jobs, policy, lag_s)
         there = sorted(began, key=lambda job: (began[job], own_s[job], job))
@@ -186,6 +186,18 @@ def starts(folder: Path) -> dict[str, Any]:
         differs = len(there) - _longest_common(there, here)
         found.append({"jobs": len(began), "order_differs": differs} | figures | variant)
     return min(found, key=lambda each: (each["order_differs"], each["worst_gap_s"]))
+
+
+def _options(settings: PrioritySettings) -> dict[str, Any]:
+    """The keys of slurm.conf that begin with Priority, as parameters of the policy."""
+    weights = settings.weights
+    names = ("age", "fair_share", "job_size", "partition", "qos", "assoc")
+    found: dict[str, Any] = {name: getattr(weights, name) for name in names}
+    for name, key in (("tres_gpus", "gpus"), ("tres_cpus", "cpus"), ("tres_memory", "memory_gb")):
+        found[name] = weights.tres.get(key, 0.0)
+    same = ("damping", "half_life_s", "max_age_s", "calc_period_s", "favor_small", "relative_size", "max_tres")
+    found |= {name: getattr(settings, name) for name in (*same, "accrue_always")}
+    return found | {"algorithm": settings.fair_share}
 
 
 _TIES = ("wait", "fit")

@@ -38,7 +38,7 @@ def run_folder(root: Path) -> RunFolder:
 
 
 def test_eval_prints_a_table_and_leaves_a_run_folder(tmp_path: Path) -> None:
-    result = fine("eval", "--algo", "sjf", *SMALL, "--seeds", 2, "--out", tmp_path)
+    result = fine("eval", "--algo", "sjf", *SMALL, "--seeds", 2, "--out", tmp_path, "--plots")
     folder = run_folder(tmp_path)
     assert "sjf: 20 of 20 jobs completed, heterogeneous, count 10, 2 seeds" in result.stdout
     assert "jct_s.mean" in result.stdout
@@ -120,7 +120,7 @@ def test_a_run_repeats_from_its_own_folder_to_the_same_bytes(tmp_path: Path) -> 
 
 
 def test_baseline_ranks_policies_on_the_same_seeds(tmp_path: Path) -> None:
-    result = fine("baseline", *SMALL, "--seeds", 3, "-a", "sjf", "-a", "random", "--out", tmp_path)
+    result = fine("baseline", *SMALL, "--seeds", 3, "-a", "sjf", "-a", "random", "--out", tmp_path, "--plots")
     folder = run_folder(tmp_path)
     assert "3 policies, heterogeneous, count 10, 3 seeds" in result.stdout
     assert [line.policy for line in folder.lines()] == ["fifo", "sjf", "random"] * 3

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import re
 import shlex
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from typer.testing import CliRunner
@@ -27,14 +29,48 @@ TABLED = re.findall(r"^\| `([a-z0-9][a-z0-9-]*)` \|", PAGE.partition("## Placeme
 SPECS = dict.fromkeys(TABLED + re.findall(r'--algo "([^"]+)"', PAGE))
 
 
-@pytest.mark.parametrize("page", ["docs/policies.md", "docs/traces.md", "docs/statistics.md"])
-def test_the_tables_are_those_of_the_registries(page: str) -> None:
+@pytest.fixture(scope="module")
+def pages() -> ModuleType:
+    """``scripts/make_pages.py``."""
     spec = importlib.util.spec_from_file_location("make_pages", ROOT / "scripts" / "make_pages.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.renewed(page) == (ROOT / page).read_text(encoding="utf-8"), "run scripts/make_pages.py"
+    return module
+
+
+MADE = (
+    "README.md",
+    *(f"docs/{name}.md" for name in ("decima", "learning", "policies", "spark", "statistics", "traces", "workloads")),
+)
+
+
+@pytest.mark.parametrize("page", MADE)
+def test_tables_and_figures_are_those_of_registries_and_results(page: str, pages: ModuleType) -> None:
+    assert pages.renewed(page) == (ROOT / page).read_text(encoding="utf-8"), "run scripts/make_pages.py"
+    assert not pages.missing(page)
+
+
+def test_every_page_with_tables_is_compared(pages: ModuleType) -> None:
+    assert set(pages.PAGES) == set(MADE)
+    assert set(pages.SENTENCES) <= set(MADE)
+
+
+def test_a_figure_that_differs_from_its_file_is_noticed(
+    pages: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "docs").mkdir()
+    for page, old, new in (
+        ("README.md", "1.0073 times the optimum", "1.0074 times the optimum"),
+        ("docs/decima.md", "the network has 0.991 of", "the network has 0.981 of"),
+    ):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert text.count(old) == 1
+        (tmp_path / page).write_text(text.replace(old, new), encoding="utf-8")
+    monkeypatch.setattr(pages, "ROOT", tmp_path)
+    assert pages.renewed("README.md") != (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert len(pages.missing("docs/decima.md")) == 1
 
 
 def test_a_decision_costs_little_unless_its_definition_forces_more() -> None:
@@ -72,14 +108,38 @@ def test_the_page_on_traces_says_what_replay_takes() -> None:
     assert set(re.findall(r"^\| `([a-z0-9]+)` \| ", page, re.MULTILINE)) == set(READERS.names())
 
 
-def commands() -> list[str]:
-    lines = (ROOT / "docs" / "traces.md").read_text(encoding="utf-8").splitlines()
+def commands(*names: str) -> list[str]:
+    pages = [(ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in names or ("traces", "workloads")]
+    lines = [line for page in pages for line in page.splitlines()]
     return [line.removeprefix("$ ").partition("   #")[0].strip() for line in lines if line.startswith("$ ")]
 
 
 @pytest.mark.parametrize("command", commands())
-def test_every_command_on_traces_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_of_two_pages_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "workloads").symlink_to(ROOT / "workloads")
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, shlex.split(command)[1:])
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("command", commands("schedulers"))
+def test_every_command_on_schedulers_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "workloads").symlink_to(ROOT / "workloads")
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, [*shlex.split(command)[1:], "--limit", "150"])
+    assert result.exit_code == 0, result.output
+    assert "observed and simulated waits" in result.output
+
+
+def test_the_queues_of_the_page_are_read_and_its_options_exist(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "schedulers.md").read_text(encoding="utf-8")
+    queues = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert queues is not None
+    nodes = (ROOT / "workloads" / "site" / "slurm.yaml").read_text(encoding="utf-8").partition("queues:")[0]
+    (tmp_path / "site.yaml").write_text(nodes + queues[1], encoding="utf-8")
+    config = load_config(tmp_path / "site.yaml")
+    assert config.queues is not None
+    assert config.queues.partitions[0].nodes == ("ant", "fox01", "fox02", "fox03")
+    known = set(inspect.signature(POLICIES.get("slurm-multifactor")).parameters)  # type: ignore[arg-type]
+    said = set(re.findall(r"`([a-z_]+)(?:=[a-z_]+)?`", page.partition("## `kueue`")[0]))
+    assert known <= said

@@ -31,7 +31,7 @@ from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
-    from dagsim.experiment.capacity.plan import Planned, Size
+    from dagsim.experiment.capacity.plan import Size, SizeSearch
     from dagsim.experiment.capacity.prices import Prices
     from dagsim.experiment.capacity.target import Target
 
@@ -80,7 +80,7 @@ def whatif(
     from dagsim.errors import InputError
     from dagsim.experiment.capacity.machines import read_gpus, resized
     from dagsim.experiment.capacity.prices import Prices
-    from dagsim.experiment.capacity.whatif import TODAY, choices_of, whatif_sweep
+    from dagsim.experiment.capacity.whatif import TODAY, alternatives_of, whatif_sweep
     from dagsim.experiment.labels import sample_of, workload_label
     from dagsim.experiment.sweep.cells import cells_of
     from dagsim.report.capacity import whatif_table
@@ -106,7 +106,7 @@ def whatif(
     cells = cells_of(described)
     folder, result = swept(described, cells, on, out, command="whatif", watched=not (quiet or json_))
     result.raise_failures()
-    choices = choices_of(chosen, clusters, cells, result.done, prices, metric)
+    choices = alternatives_of(chosen, clusters, cells, result.done, prices, metric)
     if json_:
         told = {"run": str(folder.path), "metric": metric, "choices": [choice.to_dict() for choice in choices]}
         typer.echo(json.dumps(told))
@@ -153,7 +153,7 @@ def plan(
 
     Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
     """
-    from dagsim.experiment.capacity.plan import plan as search
+    from dagsim.experiment.capacity.plan import least_size
     from dagsim.experiment.capacity.prices import Prices
     from dagsim.experiment.capacity.target import Target
     from dagsim.experiment.capacity.trials import Trials
@@ -168,7 +168,7 @@ def plan(
     file = None if plot is None else _drawable(plot)
     with progress(wanted=not (quiet or json_)) as watch:
         trials = Trials(chosen, name or _stem(trace), out, executor_for(on), watch, argv=["dagsim", *sys.argv[1:]])
-        today, planned = search(chosen.cluster, named, most, prices, trials.run, wanted)
+        today, planned = least_size(chosen.cluster, named, most, prices, trials.run, wanted)
     assert trials.path is not None
     drawn = _drawn(planned, today, wanted, file or trials.path / "plots" / "plan.svg", chosen, priced=bool(prices))
     if json_:
@@ -236,11 +236,11 @@ def _types(config: Config, text: str | None) -> list[str]:
 
 def _check_prices(prices: Prices, config: Config, types: list[str]) -> None:
     """Raise where a type has no price."""
-    from dagsim.experiment.capacity.machines import Gpus, with_added
+    from dagsim.experiment.capacity.machines import GpuCount, with_added
 
     cluster = config.cluster
     for name in types:
-        cluster = with_added(cluster, Gpus(8, name))
+        cluster = with_added(cluster, GpuCount(8, name))
     prices.a_month(cluster)
 
 
@@ -250,7 +250,7 @@ def _drawable(path: Path) -> Path:
     return path
 
 
-def _drawn(planned: Planned, today: Size, target: Target, path: Path, config: Config, *, priced: bool) -> Path:
+def _drawn(planned: SizeSearch, today: Size, target: Target, path: Path, config: Config, *, priced: bool) -> Path:
     """The curve as a file."""
     from dagsim.experiment.labels import workload_label
     from dagsim.report.plots import save
@@ -261,7 +261,7 @@ def _drawn(planned: Planned, today: Size, target: Target, path: Path, config: Co
     return save(sizes(planned, today, target, title, priced=priced), path)
 
 
-def _told(planned: Planned, today: Size, target: Target, path: Path) -> dict[str, Any]:
+def _told(planned: SizeSearch, today: Size, target: Target, path: Path) -> dict[str, Any]:
     """The answer as plain values."""
 
     def size(each: Size | None) -> dict[str, Any] | None:
@@ -280,7 +280,7 @@ def _told(planned: Planned, today: Size, target: Target, path: Path) -> dict[str
 
 
 def _print_plan(
-    planned: Planned, today: Size, target: Target, config: Config, *, priced: bool, look: TableFormat, wide: bool
+    planned: SizeSearch, today: Size, target: Target, config: Config, *, priced: bool, look: TableFormat, wide: bool
 ) -> None:
     from dagsim.experiment.labels import workload_label
     from dagsim.report.capacity import plan_table

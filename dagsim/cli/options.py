@@ -72,7 +72,13 @@ System = Annotated[
 Seeds = Annotated[int | None, typer.Option(min=1, help="Runs, each on a workload of its own (default: as configured).")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Root of all randomness (default: as configured).")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder that the run folder is made in.")]
-Plots = Annotated[bool, typer.Option(help="Draw the first run into the run folder.")]
+Plots = Annotated[
+    bool | None,
+    typer.Option(
+        "--plots/--no-plots",
+        help="Draw the first run into the run folder, as dagsim plot does later (default: on a terminal).",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 Workers = Annotated[
@@ -142,7 +148,7 @@ class Output(NamedTuple):
     """Options of the output."""
 
     out: Out = Path("results")
-    plots: Plots = True
+    plots: Plots = None
     json_: Json = False
     quiet: Quiet = False
     wide: Wide = False

@@ -136,8 +136,9 @@ def cluster_of(file: str) -> list[Setting]:
 def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Setting]:
     """Settings for the cluster that was asked for; none where the configuration describes it."""
     from dagsim.config.schema import Setting, plain
-    from dagsim.experiment.sizing import sized
+    from dagsim.experiment.sizing import sized, sized_to
     from dagsim.report.terminal import counted
+    from dagsim.systems.cluster.models.runtime import HasRates
     from dagsim.traces.trace_file import TraceFile
 
     if cluster not in (None, "trace", "sized"):
@@ -152,7 +153,10 @@ def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Se
         cluster = "trace" if trace.lists_machines() else "sized"
     if cluster == "trace":
         return [Setting("--cluster trace", "cluster", {"name": "trace", "from_trace": True})]
-    jobs = counted("sizing a cluster to the trace", wanted=not quiet)(trace.as_recorded().jobs())
+    recorded = trace.as_recorded()
+    if isinstance(config.runtime, HasRates) and (arrays := recorded.arrays_if_large()) is not None:
+        return [Setting("--cluster sized", "cluster", plain(sized_to(arrays, config.runtime)))]
+    jobs = counted("sizing a cluster to the trace", wanted=not quiet)(recorded.jobs())
     return [Setting("--cluster sized", "cluster", plain(sized(jobs, config.runtime)))]
 
 
@@ -282,7 +286,7 @@ def _tell(kept: Kept, output: Output) -> None:
         typer.echo(json.dumps(folder.to_dict() | _ranked(kept, over)))
     elif not output.quiet:
         _print(folder, lines, output, notes)
-    if output.plots:
+    if sys.stdout.isatty() if output.plots is None else output.plots:
         from dagsim.report.drawing import draw
 
         draw(folder)

@@ -39,8 +39,7 @@ def why(
     """
     from dagsim.experiment.folder import RunFolder
     from dagsim.metrics.columns import columns
-    from dagsim.metrics.why import find_job
-    from dagsim.metrics.why import why as reasons
+    from dagsim.metrics.why import find_job, wait_reasons
     from dagsim.report.terminal import show_grid
     from dagsim.report.why import why_lines, why_tables
 
@@ -48,7 +47,7 @@ def why(
     place = _place(folder, policy, number)
     line = folder.lines()[place]
     made = columns(folder.schedule(place))
-    found = reasons(made, find_job(made, job))
+    found = wait_reasons(made, find_job(made, job))
     if json_:
         typer.echo(json.dumps({"run": str(folder.path), "policy": line.policy, "seed": line.seed, **found.to_dict()}))
         return

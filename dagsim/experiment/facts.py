@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from dagsim.model import JobFacts
@@ -44,8 +43,5 @@ def jobs_from(known: dict[str, Any]) -> list[JobFacts]:
     else:
         shapes = [tuple(map(tuple, each)) for each in graphs["parents"]]
         parents = [shapes[place] for place in graphs["of"]]
-    return [JobFacts._make((*_listed(fact), each)) for fact, each in zip(known["jobs"], parents, strict=True)]
-
-
-def _listed(fact: Sequence[Any]) -> tuple[Any, ...]:
-    return (*fact[:-1], tuple(fact[-1]))
+    facts = zip(known["jobs"], parents, strict=True)
+    return [JobFacts._make((*fact[:-1], tuple(fact[-1]), each)) for fact, each in facts]

@@ -13,7 +13,8 @@
     ├── failures.jsonl    of several policies: those that failed, and why
     ├── jobs.csv.gz       one row per policy, seed and job
     ├── tasks.csv.gz      one row per policy, seed and run of a task
-    ├── schedules/        the schedule of each policy and seed: NNN.npy (its log), NNN.json.gz (its jobs)
+    ├── schedules/        the schedule of each policy and seed: NNN.npy (its log), NNN.json.gz (its jobs);
+    │                    of a large run NNN.npz (both, in columns), and it has no rows in the two tables
     └── plots/
 
 A run that was stopped, in whatever way, keeps what was finished, and ``--resume`` goes on with it to the bytes of one
@@ -38,6 +39,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from dagsim.config.schema import Config, config_hash, dump_config, load_config
 from dagsim.errors import ConfigError, RunFolderError
+from dagsim.experiment.columns import unpacked_schedule
 from dagsim.experiment.facts import FACTS, jobs_from
 from dagsim.experiment.journal import Failure, Journal, Metrics, RunLine
 from dagsim.experiment.manifest import READABLE, SCHEMA, file_hash, manifest
@@ -405,6 +407,8 @@ class RunFolder:
             RunFolderError: It is missing or damaged.
         """
         path = self.path / "schedules" / f"{number:03d}.json.gz"
+        if (columns := path.with_name(f"{number:03d}.npz")).exists():
+            return unpacked_schedule(columns, scenario_of(self.config).cluster)
         try:
             facts = json.loads(gzip.decompress(path.read_bytes()))
             if tuple(facts["fields"]) != FACTS:

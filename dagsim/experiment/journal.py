@@ -101,8 +101,8 @@ class Journal:
         stem = self.path / "schedules" / f"{self._count:03d}"
         after = dict(ends)
         try:
-            stem.with_suffix(".npy").write_bytes(record.log)
-            stem.with_suffix(".json.gz").write_bytes(record.jobs)
+            for ending, data in record.files:
+                stem.with_suffix(ending).write_bytes(data)
             for name, head, rows in zip(TABLES, record.heads, record.rows, strict=True):
                 after[name] = append(self.path / name, head + rows if first else rows, ends[name])
             after[_TIMING] = append(self.path / _TIMING, _line(record.timing), ends[_TIMING])

@@ -6,6 +6,7 @@ import gzip
 import io
 from typing import Any, NamedTuple
 
+from dagsim.experiment.columns import LARGE_ROWS, packed_schedule
 from dagsim.experiment.facts import jobs_text
 from dagsim.experiment.run import Result
 from dagsim.metrics import jobs_table, runs_table, to_csv
@@ -17,7 +18,8 @@ CLOCKED = "scheduler_us"
 """The one metric that a clock says, so that it is never the same twice; it is kept apart from the others."""
 
 TABLES = ("jobs.csv.gz", "tasks.csv.gz")
-"""The tables that hold the rows of all runs, each run a piece of its own."""
+"""The tables that hold the rows of all runs, each run a piece of its own. Those of large runs are left out: they are
+made of its schedule when somebody asks (``metrics.jobs_table``, ``metrics.runs_table``)."""
 
 
 class RunRecord(NamedTuple):
@@ -33,8 +35,8 @@ class RunRecord(NamedTuple):
     """The first line of each of ``TABLES``, compressed."""
     rows: tuple[bytes, ...]
     """Its rows of each of ``TABLES``, compressed."""
-    log: bytes
-    jobs: bytes
+    files: tuple[tuple[str, bytes], ...]
+    """Its schedule: files by their endings."""
 
 
 def record_of(result: Result) -> RunRecord:
@@ -42,7 +44,9 @@ def record_of(result: Result) -> RunRecord:
     schedule = result.schedule
     who = {"policy": result.policy, "seed": result.seed}
     line, timing = lines_of(result)
-    tables = [_csv(who, table) for table in (jobs_table(schedule), runs_table(schedule))]
+    large = len(schedule.log) >= LARGE_ROWS
+    shown = Schedule(schedule.cluster) if large else schedule
+    tables = [_csv(who, table) for table in (jobs_table(shown), runs_table(shown))]
     return RunRecord(
         result.policy,
         result.seed,
@@ -50,8 +54,7 @@ def record_of(result: Result) -> RunRecord:
         timing,
         tuple(_packed(head) for head, _ in tables),
         tuple(_packed(rows) for _, rows in tables),
-        _log(schedule),
-        _jobs(schedule),
+        _large_files(schedule) if large else _files(schedule),
     )
 
 
@@ -75,6 +78,14 @@ def _csv(who: dict[str, Any], table: dict[str, Any]) -> tuple[str, str]:
     text = to_csv({key: [value] * rows for key, value in who.items()} | table)
     head, _, rest = text.partition("\n")
     return head + "\n", rest
+
+
+def _files(schedule: Schedule) -> tuple[tuple[str, bytes], ...]:
+    return (".npy", _log(schedule)), (".json.gz", _jobs(schedule))
+
+
+def _large_files(schedule: Schedule) -> tuple[tuple[str, bytes], ...]:
+    return ((".npz", packed_schedule(schedule)),)
 
 
 def _log(schedule: Schedule) -> bytes:

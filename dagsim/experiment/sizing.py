@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any
+
+import numpy as np
 
 from dagsim.config.schema import ClusterSection, NodeGroup
 from dagsim.errors import ConfigError
 from dagsim.model import GPU_TYPES, Job, Task
 from dagsim.model.gpu import canonical
-from dagsim.systems.cluster.models.runtime import Runtime
+from dagsim.systems.cluster.models.runtime import HasRates, Runtime
+from dagsim.workload.arrays import JobArrays
 
-__all__ = ["LOAD", "TotalDemand", "cluster_for", "sized"]
+__all__ = ["LOAD", "TotalDemand", "cluster_for", "sized", "sized_to"]
 
 LOAD = 0.9
 """The offered load that a cluster is made for."""
@@ -72,6 +75,41 @@ class TotalDemand:
         self.gb_s += asked.gb_s
         self.gb_at_once += asked.gb_s * share
 
+    def add_arrays(self, jobs: JobArrays, runtime: HasRates) -> None:
+        """Count all of them in, to the same sums."""
+        self.first_s, self.last_s = float(jobs.arrival_s[0]), float(jobs.arrival_s[-1])
+        job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
+        shortest, mean_s = np.zeros(jobs.tasks), np.zeros(jobs.tasks)
+        asked_s: dict[str, np.ndarray] = {}
+        for place, task in enumerate(jobs.first_tasks()):
+            names, types, weights = self._row(task)
+            these = np.flatnonzero(jobs.demand == place)
+            rates = np.array(runtime.rates(task, types))
+            with np.errstate(divide="ignore"):
+                seconds = np.where(rates, jobs.work[these, None] / rates, inf)
+            for column, (name, weight) in enumerate(zip(names, weights, strict=True)):
+                each_s = np.where(seconds[:, column] < inf, seconds[:, column], 0.0)
+                mean_s[these] += weight * each_s
+                if task.gpus:
+                    into = asked_s.setdefault(name, np.zeros(jobs.tasks))
+                    into[these] = weight * each_s * jobs.instances[these] * task.gpus
+            fastest = seconds.min(axis=1)
+            shortest[these] = np.where(fastest < inf, fastest, 0.0)
+            self._ask(task, names)
+        path_s = jobs.critical_paths(shortest)
+        with np.errstate(divide="ignore"):
+            share = np.where(path_s > 0, 1 / path_s, 0.0)
+        for name, gpu_s in asked_s.items():
+            self.gpu_s[name], self.gpus_at_once[name] = _totals(job, gpu_s, share)
+        amounts = mean_s * jobs.instances
+        for resource in ("cpus", "memory_gb"):
+            each = np.array([getattr(demand, resource) for demand in jobs.demands])[jobs.demand]
+            totals = _totals(job, amounts * each, share)
+            if resource == "cpus":
+                self.core_s, self.cores_at_once = totals
+            else:
+                self.gb_s, self.gb_at_once = totals
+
     @property
     def span_s(self) -> float:
         """From first arrival to last."""
@@ -87,17 +125,21 @@ class TotalDemand:
                 mean_s += weight * each_s
                 if task.gpus:
                     asked.gpu_s[name] += weight * each_s * task.instances * task.gpus
+        asked.core_s += mean_s * task.instances * task.cpus
+        asked.gb_s += mean_s * task.instances * task.memory_gb
+        self._ask(task, names)
+        return min(seconds) if min(seconds) < inf else 0.0
+
+    def _ask(self, task: Task, names: Sequence[str]) -> None:
+        """Note the most that one instance, and one gang, takes."""
         together = task.instances if task.gang else 1
         if task.gpus:
             self.instance_gpus = max(self.instance_gpus, task.gpus)
             self.gpus[names[-1]] = max(self.gpus[names[-1]], together * task.gpus)
-        asked.core_s += mean_s * task.instances * task.cpus
-        asked.gb_s += mean_s * task.instances * task.memory_gb
         self.instance_cpus = max(self.instance_cpus, task.cpus)
         self.instance_gb = max(self.instance_gb, task.memory_gb)
         self.gang_cpus = max(self.gang_cpus, task.cpus * together)
         self.gang_gb = max(self.gang_gb, task.memory_gb * together)
-        return min(seconds) if min(seconds) < inf else 0.0
 
     def _row(self, task: Task) -> tuple[Any, ...]:
         """Names of GPU types, the types, and how the task is spread over them; made once for each set of names."""
@@ -115,6 +157,13 @@ def sized(jobs: Iterable[Job], runtime: Runtime, load: float = LOAD) -> ClusterS
     demand = TotalDemand(runtime)
     for job in jobs:
         demand.add(job)
+    return cluster_for(demand, load)
+
+
+def sized_to(jobs: JobArrays, runtime: HasRates, load: float = LOAD) -> ClusterSection:
+    """The same cluster, of jobs in columns."""
+    demand = TotalDemand(runtime)
+    demand.add_arrays(jobs, runtime)
     return cluster_for(demand, load)
 
 
@@ -155,6 +204,12 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
         more = {"name": "cpu", "gpu": None, "gpus": 0, "count": _whole(needed - there, "nodes")}
         groups.append(node.model_copy(update=more))
     return ClusterSection(name="sized", groups=tuple(groups))
+
+
+def _totals(job: np.ndarray, amount: np.ndarray, share: np.ndarray) -> tuple[float, float]:
+    """The amounts of all tasks, summed by job and then over jobs, and the same with each job's share."""
+    by_job = np.bincount(job, amount)
+    return float(np.add.accumulate(by_job)[-1]), float(np.add.accumulate(by_job * share)[-1])
 
 
 def _whole(amount: float, what: str) -> int:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
-from time import perf_counter
+from time import process_time
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from dagsim.errors import DagsimError, SimulationError
@@ -28,6 +28,8 @@ Heard: TypeAlias = Callable[[int, int, int], None]
 
 _WORTH_S = 3.0
 """Less work than this is done before workers are ready."""
+_WARM_UP_S = 0.5
+"""Processor time that the first item may have spent on imports."""
 _AHEAD = 8
 """Outcomes a worker may be ahead of the one that is waited for: they are kept in memory."""
 
@@ -53,13 +55,14 @@ def in_order(
         Exception: What ``work`` raised, at its turn.
         SimulationError: A worker was killed.
     """
-    index, began = 0, perf_counter()
+    index, began = 0, process_time()
     pool: _Pool[Item, Outcome] | None = None
     tell = heard or (lambda index, done, count: None)
     try:
         while index < len(items):
             left = len(items) - index
-            if pool is None and min(workers, left) > 1 and (perf_counter() - began) * left > _WORTH_S * max(index, 1):
+            spent_s = max(process_time() - began - _WARM_UP_S, 0.0)  # by the clock, busy cores would ask for workers
+            if pool is None and min(workers, left) > 1 and spent_s * left > _WORTH_S * max(index, 1):
                 pool = _Pool(work, min(workers, left), telling=heard is not None)
             if pool is not None and pool.is_ready():
                 yield from pool.run(items, index, tell, wanted)

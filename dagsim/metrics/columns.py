@@ -25,6 +25,7 @@ __all__ = [
     "ScheduleColumns",
     "Source",
     "columns",
+    "distinct",
     "total",
 ]
 
@@ -238,9 +239,10 @@ def _jobs(schedule: Schedule, rows: np.ndarray) -> JobColumns:
 
 
 def _runs(rows: np.ndarray, nodes: int, log_end_s: float) -> RunColumns:
-    started = rows[rows["kind"] == Kind.STARTED]
-    ended = rows[np.isin(rows["kind"], _ENDS)]
-    computing = rows[rows["kind"] == Kind.COMPUTING]
+    kind = np.ascontiguousarray(rows["kind"])
+    started = rows[np.flatnonzero(kind == Kind.STARTED)]
+    ended = rows[np.flatnonzero(_among(_ENDS)[kind])]
+    computing = rows[np.flatnonzero(kind == Kind.COMPUTING)]
     key = started["run"] * nodes + started["node"]
     end = _pair(key, ended["run"] * nodes + ended["node"])
     computes = _pair(key, computing["run"] * nodes + computing["node"])
@@ -259,6 +261,18 @@ def _runs(rows: np.ndarray, nodes: int, log_end_s: float) -> RunColumns:
     )
 
 
+def distinct(keys: Ints) -> int:
+    """Count the different keys."""
+    return int(np.count_nonzero(np.diff(np.sort(keys)))) + 1 if len(keys) else 0
+
+
+def _among(kinds: tuple[Kind, ...]) -> Flags:
+    """By kind of row, true for these."""
+    table = np.zeros(max(Kind) + 1, bool)
+    table[list(kinds)] = True
+    return table
+
+
 def _outages(rows: np.ndarray, log_end_s: float) -> NodeOutages:
     down, up = rows[rows["kind"] == Kind.DOWN], rows[rows["kind"] == Kind.UP]
     end_s = _look_up(up["time_s"], _pair(down["node"], up["node"]), log_end_s)
@@ -269,13 +283,15 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
     change = np.zeros(Kind.UP + 1, np.int64)
     change[Kind.STARTED] = 1
     change[list(_ENDS)] = -1
-    matters = np.isin(rows["kind"], (Kind.ARRIVED, Kind.COMPLETED, Kind.STARTED, *_ENDS))
-    rows = rows[matters]
-    rows = rows[np.argsort(rows["job"], kind="stable")]  # rows are in order of time, and stay so within each job
-    job, time_s = rows["job"].astype(np.int64), np.ascontiguousarray(rows["time_s"])
+    kind = np.ascontiguousarray(rows["kind"])
+    places = np.flatnonzero(_among((Kind.ARRIVED, Kind.COMPLETED, Kind.STARTED, *_ENDS))[kind])
+    job = rows["job"][places].astype(np.int64)
+    order = np.argsort(job, kind="stable")  # rows are in order of time, and stay so within each job
+    places = places[order]
+    job, time_s, kind = job[order], rows["time_s"][places], kind[places]
 
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
-    count = np.cumsum(change[rows["kind"]])
+    count = np.cumsum(change[kind])
     before = np.append(0, count[last])[:-1]  # what earlier jobs left running at the end of the log
     running = count - np.repeat(before, np.diff(np.flatnonzero(last), prepend=-1))
 

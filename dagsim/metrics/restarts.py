@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dagsim.metrics.columns import Source, columns
+from dagsim.metrics.columns import Source, columns, distinct
 from dagsim.model import Kind
 
 __all__ = ["failures", "node_failures", "preemptions", "restarts"]
@@ -37,7 +37,7 @@ def restarts(source: Source) -> int:
     known[known] = stopped_task[place[known]] == task[known]
     stop_of = stop[place[known]]
     again = (runs.start_s[known] >= runs.end_s[stop_of]) & (runs.run[known] > runs.run[stop_of])
-    return len(np.unique(runs.run[known][again]))
+    return distinct(runs.run[known][again])
 
 
 def node_failures(source: Source) -> int:
@@ -47,4 +47,4 @@ def node_failures(source: Source) -> int:
 
 def _ended(source: Source, kind: Kind) -> int:
     runs = columns(source).runs
-    return len(np.unique(runs.run[runs.outcome == kind]))
+    return distinct(runs.run[runs.outcome == kind])

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple, get_type_hints
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.metrics.columns import Flags, Floats, ScheduleColumns, Source, columns
+from dagsim.metrics.columns import Flags, Floats, ScheduleColumns, Source, columns, distinct
 from dagsim.metrics.energy import DEFAULT_POWER, PowerModel, energy
 from dagsim.metrics.fairness import finish_time_fairness, jain, tenant_gpu_seconds, unfair_share
 from dagsim.metrics.groups import Distribution, GpuGroup, JobGroup, PerJob, gpu_groups, job_groups
@@ -79,7 +79,7 @@ class Summary:
     ]
     rho_above_one: Annotated[float, "", "fraction of jobs with rho above 1"]
     slo_attainment: Annotated[float, "", "jobs completed by their deadline / jobs that have one"]
-    scheduler_us: Annotated[float, "microseconds", "wall-clock time of the policy per decision carried out"]
+    scheduler_us: Annotated[float, "microseconds", "CPU time of the policy per decision carried out"]
     by_priority: Annotated[dict[str, JobGroup], "", "per priority"]
     by_tenant: Annotated[dict[str, JobGroup], "", "per tenant"]
     by_gpu: Annotated[dict[str, GpuGroup], "", "per GPU type"]
@@ -155,7 +155,7 @@ def summarize(
         queue_mean=waiting.mean(),
         queue_max=waiting.max(),
         in_system_mean=jobs_in_system(made).mean(),
-        runs=len(np.unique(made.runs.run)),
+        runs=distinct(made.runs.run),
         preemptions=preemptions(made),
         failures=failures(made),
         restarts=restarts(made),

@@ -17,7 +17,7 @@ from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns
 from dagsim.registry import nearest
 
-__all__ = ["Blocker", "GpuHolder", "Overtaker", "WaitReasons", "find_job", "why"]
+__all__ = ["Blocker", "GpuHolder", "Overtaker", "WaitReasons", "find_job", "wait_reasons"]
 
 _EPS = 1e-6
 """GPUs; shares are sums of fractions."""
@@ -109,7 +109,7 @@ def find_job(source: Source, job: str) -> int:
     raise InputError(f"there is no job {job!r} in this run{nearest(job, ids)}; #0 to #{len(ids) - 1} go by arrival")
 
 
-def why(source: Source, job: int) -> WaitReasons:
+def wait_reasons(source: Source, job: int) -> WaitReasons:
     """The reasons why job number ``job`` waited. O(rows of the log + instants of its wait x nodes).
 
     Raises:

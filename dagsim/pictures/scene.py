@@ -131,7 +131,8 @@ class Scene:
         self._text(pen, 20, 48, f"waiting: {len(queue):,} {'job' if len(queue) == 1 else 'jobs'}", 14, _QUIET)
         told = f"running: {running:,}      done: {done:,} of {len(jobs):,}"
         if self._made.cluster.gpus:
-            held = float(self._held.value[max(np.searchsorted(self._held.time_s, now_s, "right") - 1, 0)])
+            step = max(int(np.searchsorted(self._held.time_s, now_s, "right")) - 1, 0)
+            held = float(self._held.value[step])
             told = f"GPUs held: {held:,.4g} of {self._made.cluster.gpus:,}      {told}"
         self._text(pen, 200, 48, told, 14, _QUIET)
 

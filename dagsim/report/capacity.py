@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 
-from dagsim.experiment.capacity.plan import Planned, Size
+from dagsim.experiment.capacity.plan import Size, SizeSearch
 from dagsim.experiment.capacity.target import Target
-from dagsim.experiment.capacity.whatif import Choice
+from dagsim.experiment.capacity.whatif import Alternative
 from dagsim.metrics.standings import Sample
 from dagsim.metrics.verdict import ENOUGH_SEEDS, ENOUGH_WINDOWS
 from dagsim.report.comparison import metric_name, wrapped
@@ -20,7 +20,9 @@ _NAME = 14
 """Columns for a policy or a cluster where the table must fit 80."""
 
 
-def whatif_table(choices: Sequence[Choice], metric: str, *, workload: str, sample: Sample, wide: bool = False) -> Grid:
+def whatif_table(
+    choices: Sequence[Alternative], metric: str, *, workload: str, sample: Sample, wide: bool = False
+) -> Grid:
     """Every cluster under every policy: waits, energy, cost a month, and the ratio to the first row."""
     priced = choices[0].cost is not None
     n = max((each.result.pair.n for each in choices if each.result.pair is not None), default=0)
@@ -32,7 +34,7 @@ def whatif_table(choices: Sequence[Choice], metric: str, *, workload: str, sampl
     return Grid(f"what if: {workload}{units}", tuple(heads), rows, _whatif_notes(choices, sample, n), texts)
 
 
-def _choice_row(each: Choice, *, priced: bool, wide: bool) -> tuple[str, ...]:
+def _choice_row(each: Alternative, *, priced: bool, wide: bool) -> tuple[str, ...]:
     names = (each.cluster, each.policy) if wide else (wrapped(each.cluster, _NAME), wrapped(each.policy, _NAME))
     cost = [f"{each.cost:,.0f}" if each.cost is not None else "-"] if priced else []
     result, pair = each.result, each.result.pair
@@ -53,7 +55,7 @@ def _choice_row(each: Choice, *, priced: bool, wide: bool) -> tuple[str, ...]:
     return (*values, ratio, verdict.replace("not told apart", "not told\napart"))
 
 
-def _whatif_notes(choices: Sequence[Choice], sample: Sample, n: int) -> tuple[str, ...]:
+def _whatif_notes(choices: Sequence[Alternative], sample: Sample, n: int) -> tuple[str, ...]:
     if sample is Sample.TRACE:
         return (
             "Too short a log for windows: one run each, no interval and no verdict.",
@@ -78,7 +80,7 @@ def _whatif_notes(choices: Sequence[Choice], sample: Sample, n: int) -> tuple[st
     return tuple(notes)
 
 
-def plan_table(planned: Planned, today: Size, target: Target, *, workload: str, priced: bool, n: int) -> Grid:
+def plan_table(planned: SizeSearch, today: Size, target: Target, *, workload: str, priced: bool, n: int) -> Grid:
     """Every cluster that was tried, the smallest or cheapest first."""
     best = planned.best
     types = planned.types or ("nodes",)

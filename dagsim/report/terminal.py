@@ -23,10 +23,10 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from dagsim.experiment.run import RunProgress, Watch
 from dagsim.report.grid import Grid, TableFormat
 
 if TYPE_CHECKING:
+    from dagsim.experiment.run import RunProgress, Watch
     from dagsim.experiment.training.trainer import Progress as TrainingProgress
 
 __all__ = ["console", "counted", "downloading", "progress", "show", "show_grid", "training_progress"]

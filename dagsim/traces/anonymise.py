@@ -128,7 +128,10 @@ def _renamed(job: Job, names: Names) -> Job:
         job,
         id=names.new("job", job.id),
         tenant=names.new("account", job.tenant),
-        **{kind: names.new(kind, getattr(job, kind)) for kind in ("user", "account", "partition", "qos")},
+        user=names.new("user", job.user),
+        account=names.new("account", job.account),
+        partition=names.new("partition", job.partition),
+        qos=names.new("qos", job.qos),
         observed_nodes=tuple([names.new("node", name) for name in job.observed_nodes]),
         graph=replace(job.graph, tasks=tuple([replace(t, name=f"task-{n}") for n, t in enumerate(job.tasks)])),
     )

@@ -18,6 +18,12 @@ from dagsim.workload.arrays import JobArrays
 __all__ = ["Trace", "shifted"]
 
 
+_COLUMNS_FROM_B = 1 << 18
+"""Smaller files hold fewer tasks than the compiled engine pays for, even compressed."""
+_KEPT: dict[Any, tuple[JobArrays | None, ReadReport, dict[str, Any]]] = {}
+"""The last large trace that was read: a cluster is sized to it, and then it is played, perhaps by several policies."""
+
+
 class Trace:
     """One trace through one reader. Nothing is read until ``jobs`` is iterated; ``report`` then fills."""
 
@@ -72,9 +78,28 @@ class Trace:
         self.report = ReadReport(strict=self.options.strict, full=self._full)
         return self._windowed(self.report)
 
-    def has_columns(self) -> bool:
-        """True if its format is one that can be read as columns."""
-        return type(self._reader).arrays is not Reader.arrays
+    def is_large(self) -> bool:
+        """True if its format may be read as columns, and it is a file for which that matters."""
+        return type(self._reader).arrays is not Reader.arrays and self.source.size_bytes() >= _COLUMNS_FROM_B
+
+    def arrays_if_large(self) -> JobArrays | None:
+        """``arrays`` of a large file, nothing of others. The last one is kept for whoever asks again.
+
+        Raises:
+            TraceError: As ``jobs``.
+        """
+        if not self.is_large():
+            return None
+        stamp = [(file.path, file.path.stat().st_mtime_ns, file.size_bytes()) for file in self.source.files]
+        key = (self.format, self.options, self._full, tuple(stamp))
+        if key not in _KEPT:
+            _KEPT.clear()
+            arrays = self.arrays()
+            _KEPT[key] = arrays, self.report, self.meta
+        arrays, report, meta = _KEPT[key]
+        if arrays is not None:
+            self.report, self.meta = report, meta
+        return arrays
 
     def arrays(self) -> JobArrays | None:
         """The jobs that ``jobs`` gives, as columns, where the format is read so; ``report`` fills likewise.
@@ -82,7 +107,7 @@ class Trace:
         Raises:
             TraceError: As ``jobs``.
         """
-        report, options = ReadReport(strict=self.options.strict, full=self._full), self.options
+        options, report = self.options, ReadReport(strict=self.options.strict, full=self._full)
         most = None if options.limit is None else options.start + options.limit
         read = self._reader.arrays(self.source, options, report, most)
         if read is None:

@@ -96,6 +96,18 @@ class JobArrays:
         listed, first = self.names[self.name].tolist(), self.first.tolist()
         return (tuple(listed[begin:end]) for begin, end in pairwise(first))
 
+    def parents(self) -> Iterator[tuple[tuple[int, ...], ...]]:
+        """Per job, and task, the places of its parents; jobs of one shape share them."""
+        degrees, first, waits = np.diff(self.waits).astype(np.int32), self.first.tolist(), self.waits.tolist()
+        known: dict[tuple[bytes, bytes], tuple[tuple[int, ...], ...]] = {}
+        for begin, end in pairwise(first):
+            places = self.parent[waits[begin] : waits[end]]
+            key = degrees[begin:end].tobytes(), places.tobytes()
+            if key not in known:
+                listed, starts = places.tolist(), [place - waits[begin] for place in waits[begin : end + 1]]
+                known[key] = tuple([tuple(listed[one:other]) for one, other in pairwise(starts)])
+            yield known[key]
+
     def between(self, start: int, stop: int) -> JobArrays:
         """Jobs ``start`` to ``stop``."""
         return self.chosen(np.arange(start, min(stop, len(self))))
@@ -144,6 +156,21 @@ class JobArrays:
         """The same jobs at other times."""
         return replace(self, arrival_s=arrival_s)
 
+    def critical_paths(self, seconds: np.ndarray) -> np.ndarray:
+        """(J,) float64: the longest path through each job with ``seconds`` per task; as many passes as it has tasks."""
+        child = np.repeat(np.arange(self.tasks), np.diff(self.waits))
+        parent = np.repeat(self.first[:-1], np.diff(self.first))[child] + self.parent
+        by_parent = np.argsort(parent, kind="stable")
+        parent, child = parent[by_parent], child[by_parent]
+        begins = np.flatnonzero(np.diff(parent, prepend=-1))
+        waited, rank = parent[begins], seconds.copy()
+        while len(begins):
+            longer = seconds[waited] + np.maximum.reduceat(rank[child], begins)
+            if (longer == rank[waited]).all():
+                break
+            rank[waited] = longer
+        return np.maximum.reduceat(rank, self.first[:-1])
+
     def asking(self, demand: np.ndarray, demands: tuple[Demand, ...]) -> JobArrays:
         """The same jobs with other demands."""
         return replace(self, demand=demand, demands=demands)
@@ -168,7 +195,8 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """The places of several stretches, one behind the other: (2, 7), (3, 2) is 2, 3, 4, 7, 8."""
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
+    places: np.ndarray = np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
+    return places
 
 
 def renumbered(demand: np.ndarray, demands: Sequence[Demand]) -> tuple[np.ndarray, tuple[Demand, ...]]:

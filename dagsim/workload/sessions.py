@@ -142,22 +142,23 @@ class Sessions:
 
     def natural_load(self, cluster: Cluster, runtime: WorkRuntime) -> float:
         """The load that the real cluster's own rate of arrivals offers to this one, on average."""
-        jobs, busy_s = 0.0, 0.0
+        gpu_s = cpu_s = 0.0
         total = sum(kind.share for kind in self.kinds)
+        tasks = float(np.mean([len(parents) for parents in self.shape.draw(stream(0, "pilot/shapes"), _GRID)]))
         for kind in self.kinds:
-            each = kind.share / total * float(kind.jobs.at(_middles(_GRID)).mean())
-            jobs += each
-            busy_s += each * self._busy_s(kind, cluster, runtime)
-        return self.rates.per_hour / 3600 * busy_s
+            meter = self._metered(kind, cluster, runtime)
+            tasks_per_session = kind.share / total * float(kind.jobs.at(_middles(_GRID)).mean()) * tasks
+            gpu_s += tasks_per_session * meter.gpu_s / _GRID
+            cpu_s += tasks_per_session * meter.cpu_s / _GRID
+        return self.rates.per_hour / 3600 * max(gpu_s, cpu_s)
 
-    def _busy_s(self, kind: SessionKind, cluster: Cluster, runtime: WorkRuntime) -> float:
-        """Seconds for which an average job of the kind keeps the cluster busy."""
+    def _metered(self, kind: SessionKind, cluster: Cluster, runtime: WorkRuntime) -> LoadMeter:
+        """The load of ``_GRID`` tasks of the kind, evenly over the quantiles of its work."""
         meter, rng = LoadMeter(cluster, runtime), stream(0, "pilot/demands")
         demands, instances = _demands(kind, rng, _GRID)
         for work, demand, count in zip(kind.work.at(_middles(_GRID)).tolist(), demands, instances, strict=True):
             meter.add(_task("t0", work, kind, demand, count))
-        tasks = np.mean([len(parents) for parents in self.shape.draw(stream(0, "pilot/shapes"), _GRID)])
-        return float(meter.busy_s / _GRID * tasks)
+        return meter
 
     def _offered(self, cluster: Cluster, runtime: WorkRuntime, seed: int, stretch: float) -> float:
         meter, last_s = LoadMeter(cluster, runtime), 0.0

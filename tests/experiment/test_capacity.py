@@ -14,13 +14,13 @@ from dagsim.cli import app
 from dagsim.config.schema import ClusterSection, NodeGroup, load_config
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.capacity.machines import (
-    Gpus,
+    GpuCount,
     proportional,
     read_gpus,
     resized,
     with_nodes,
 )
-from dagsim.experiment.capacity.plan import Planned, Size, gpus_of, plan
+from dagsim.experiment.capacity.plan import Size, SizeSearch, gpus_of, least_size
 from dagsim.experiment.capacity.prices import Prices
 from dagsim.experiment.capacity.target import Target
 from dagsim.experiment.capacity.windows import on_windows
@@ -42,25 +42,25 @@ def shape(cluster: ClusterSection | None) -> list[tuple[str | None, int, int]]:
 
 
 def test_gpus_are_added_on_nodes_like_those_there_or_of_eight() -> None:
-    assert shape(resized(CLUSTER, [Gpus(8, "T4")]))[2:] == [("T4", 2, 4)]
-    made = resized(CLUSTER, [Gpus(20, "H200")])
+    assert shape(resized(CLUSTER, [GpuCount(8, "T4")]))[2:] == [("T4", 2, 4)]
+    made = resized(CLUSTER, [GpuCount(20, "H200")])
     assert shape(made)[2:] == [("H200", 2, 8), ("H200", 1, 4)]
     assert [(group.cpus, group.memory_gb) for group in made.groups[2:]] == [(64, 512), (32, 256)]
 
 
 def test_whole_nodes_are_taken_away_and_the_others_keep_their_names() -> None:
-    assert shape(resized(CLUSTER, remove=[Gpus(8, "T4")])) == [("A100-40", 2, 8), ("T4", 1, 4)]
-    left = resized(CLUSTER, remove=[Gpus(8, "A100-40"), Gpus(12, "T4")])
+    assert shape(resized(CLUSTER, remove=[GpuCount(8, "T4")])) == [("A100-40", 2, 8), ("T4", 1, 4)]
+    left = resized(CLUSTER, remove=[GpuCount(8, "A100-40"), GpuCount(12, "T4")])
     assert [group.nodes for group in left.groups] == [("ant01",)]
     for gpus, message in (
-        (Gpus(6, "T4"), "only whole nodes, of 4 GPUs"),
-        (Gpus(16, "T4"), "has 12 GPUs of this type"),
-        (Gpus(4, "H100"), "has 0 GPUs"),
+        (GpuCount(6, "T4"), "only whole nodes, of 4 GPUs"),
+        (GpuCount(16, "T4"), "has 12 GPUs of this type"),
+        (GpuCount(4, "H100"), "has 0 GPUs"),
     ):
         with pytest.raises(ConfigError, match=message):
             resized(CLUSTER, remove=[gpus])
     with pytest.raises(ConfigError, match="nothing would be left"):
-        resized(CLUSTER, remove=[Gpus(16, "A100-40"), Gpus(12, "T4")])
+        resized(CLUSTER, remove=[GpuCount(16, "A100-40"), GpuCount(12, "T4")])
 
 
 def test_as_many_nodes_as_today_are_todays_cluster() -> None:
@@ -81,7 +81,7 @@ def test_one_node_more_takes_none_away() -> None:
 
 @pytest.mark.parametrize("text", ["H200", "0xH200", "-1xH200", "16 H200", "16x", "16x/etc", "99999999xH200"])
 def test_numbers_of_gpus_are_read_in_one_form_only(text: str) -> None:
-    assert read_gpus("16xA100") == Gpus(16, "A100-40")
+    assert read_gpus("16xA100") == GpuCount(16, "A100-40")
     with pytest.raises(ConfigError, match="as 16xH200"):
         read_gpus(text)
 
@@ -129,9 +129,9 @@ class World:
 
 def planned(
     types: Sequence[str], bound: float, most: int = 400, prices: str = "", **world: Any
-) -> tuple[World, Size, Planned]:
+) -> tuple[World, Size, SizeSearch]:
     made = World(**world)
-    found = plan(
+    found = least_size(
         CLUSTER, types, most, Prices.read([prices] if prices else []), made.run, Target("wait_s.mean", False, bound)
     )
     return made, *found

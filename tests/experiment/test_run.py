@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from time import process_time, sleep
 from typing import Any
 
 import pytest
@@ -80,6 +81,27 @@ def test_a_stopwatch_changes_nothing_and_counts_decisions() -> None:
     assert ClusterKernel(cluster, jobs).run(timed).log == ClusterKernel(cluster, jobs).run(Greedy()).log
     assert timed.decisions == 30
     assert timed.decision_s > 0
+
+
+class Dreamer(Greedy):
+    """Sleeps at every decision, and thinks a little."""
+
+    def decide(self, view: ClusterView) -> Iterator[Start]:
+        sleep(0.001)
+        until = process_time() + 0.0001
+        while process_time() < until:
+            pass
+        yield from super().decide(view)
+
+
+def test_decisions_cost_cpu_time_not_time_on_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dagsim.experiment.run._ALL", 20)  # of some 240 calls; of the others every 17th is timed
+    cluster = load_config(None, SMALL).build_cluster()
+    jobs = [Job.single(f"j{n}", Task("t", 10.0), arrival_s=100.0 * n) for n in range(120)]
+    timed = Timed(Dreamer())
+    ClusterKernel(cluster, jobs).run(timed)
+    assert timed.decisions == 120
+    assert 120 * 0.0001 <= timed.decision_s < 120 * 0.001 * 2  # two calls a decision: 0.2 ms of thought, 2 ms of sleep
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import InputError
-from dagsim.metrics.why import Blocker, find_job, why
+from dagsim.metrics.why import Blocker, find_job, wait_reasons
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.model.schedule import Schedule
 from dagsim.systems.cluster import ClusterKernel
@@ -24,7 +24,7 @@ def two_nodes(*jobs: Job, policy: str = "fifo", **models: object) -> Schedule:
 
 def test_who_held_the_gpus_is_weighed_by_gpu_seconds() -> None:
     schedule = two_nodes(job("a", 10, 2, tenant="ann"), job("b", 4, 2), job("c", 5, 2, 1.0))
-    found = why(schedule, 2)
+    found = wait_reasons(schedule, 2)
     assert (found.arrival_s, found.start_s, found.wait_s, found.periods) == (1.0, 4.0, 3.0, ((1.0, 4.0),))
     assert [(each.job, each.tenant, each.gpu_s) for each in found.holders] == [("a", "ann", 6.0), ("b", "", 6.0)]
     assert found.blocked_s == {Blocker.HELD: 3.0}
@@ -36,7 +36,7 @@ def test_free_gpus_on_several_nodes_are_scattered() -> None:
     schedule = two_nodes(job("a", 10, 1), job("filler", 1, 1), job("b", 6, 1), job("c", 5, 2, 2.0), policy="easy")
     nodes = {row.job: row.node for row in schedule.log if row.kind.name == "STARTED"}  # type: ignore[attr-defined]
     assert nodes[0] == nodes[1] != nodes[2]
-    found = why(schedule, 3)
+    found = wait_reasons(schedule, 3)
     assert found.start_s == 6.0
     assert found.blocked_s == {Blocker.SCATTERED: 4.0}
 
@@ -46,14 +46,14 @@ def test_a_job_that_fits_and_waits_is_kept_by_the_order() -> None:
     schedule = two_nodes(
         job("a", 10, 2), Job.single("b", Task("t", 3, instances=2, gang=True, gpus=2), 1.0), job("c", 2, 1, 2.0)
     )
-    found = why(schedule, 2)
+    found = wait_reasons(schedule, 2)
     assert found.start_s == 13.0
     assert found.blocked_s == {Blocker.ORDER: 8.0, Blocker.HELD: 3.0}
 
 
 def test_overtakers_arrived_later_and_started_first() -> None:
     jobs = (job("a", 10, 2), job("a2", 10, 1), job("b", 3, 2, 1.0), job("c", 2, 1, 2.0, "cy"), job("d", 1, 1, 5.0))
-    found = why(two_nodes(*jobs, policy="fifo-fit"), 2)
+    found = wait_reasons(two_nodes(*jobs, policy="fifo-fit"), 2)
     assert [(each.job, each.tenant, each.arrival_s, each.start_s) for each in found.overtakers] == [
         ("c", "cy", 2.0, 2.0),
         ("d", "", 5.0, 5.0),
@@ -64,13 +64,13 @@ def test_overtakers_arrived_later_and_started_first() -> None:
 def test_nodes_that_are_down_are_named() -> None:
     down = Maintenance(nodes=(0,), start_s=1.0, end_s=6.0)
     schedule = two_nodes(Job.single("b", Task("t", 3, instances=2, gang=True, gpus=2), 2.0), disturbances=(down,))
-    assert why(schedule, 0).blocked_s == {Blocker.DOWN: 4.0}
+    assert wait_reasons(schedule, 0).blocked_s == {Blocker.DOWN: 4.0}
 
 
 def test_a_preempted_job_waits_twice() -> None:
     schedule = two_nodes(job("long", 10, 2), job("long2", 10, 2), job("short", 1, 2, 2.0), policy="srtf")
-    stopped = next(number for number in (0, 1) if why(schedule, number).stopped)
-    found = why(schedule, stopped)
+    stopped = next(number for number in (0, 1) if wait_reasons(schedule, number).stopped)
+    found = wait_reasons(schedule, stopped)
     assert found.stopped == 1
     assert found.periods == ((2.0, 3.0),)
     assert [each.job for each in found.overtakers] == ["short"]
@@ -82,7 +82,7 @@ def test_the_wait_is_that_of_the_metrics_and_its_parts_are_all_of_it() -> None:
     jobs = [job(f"j{n}", 3 + n % 7, 1 + n % 2, 0.5 * n) for n in range(60)]
     schedule = two_nodes(*jobs, policy="easy")
     for number in range(60):
-        found = why(schedule, number)
+        found = wait_reasons(schedule, number)
         assert found.wait_s == pytest.approx(wait(schedule)[number])
         assert sum(found.blocked_s.values()) == pytest.approx(found.wait_s)
 
@@ -94,14 +94,14 @@ def test_jobs_are_found_by_id_or_number() -> None:
         with pytest.raises(InputError, match="no job"):
             find_job(schedule, name)
     with pytest.raises(InputError, match="turned away"):
-        why(schedule, 2)
+        wait_reasons(schedule, 2)
     with pytest.raises(InputError, match="no job number"):
-        why(schedule, 3)
+        wait_reasons(schedule, 3)
 
 
 def test_an_unfinished_job_that_never_ran_waits_to_the_end() -> None:
     kernel = ClusterKernel(Cluster.of({"T4": 1}), [job("a", 10, 1), job("b", 10, 1, 1.0)])
     schedule = kernel.run(POLICIES.create("fifo"), until_s=5.0)
-    found = why(schedule, 1)
+    found = wait_reasons(schedule, 1)
     assert (found.start_s, found.wait_s) == (None, 4.0)
     assert found.to_dict()["blocked_s"] == {"held": 4.0}

@@ -67,6 +67,15 @@ def test_the_expected_load_holds_over_seeds_with_sessions_and_swings():
     assert np.std(offered) / np.mean(offered) < 0.2  # so that the mean says something
 
 
+def test_the_load_is_that_of_what_is_scarcer_over_all_kinds():
+    gpus = SessionKind(1.0, WORK)
+    cores = SessionKind(1.0, WORK, gpus=Constant(0.0), cpus=Constant(8.0))
+    cluster = load_config(None, ["cluster.groups=[{name: n, gpu: V100-16, gpus: 4, cpus: 64}]"]).build_cluster()
+    one, other, both = (Sessions(kinds).natural_load(cluster, RUNTIME) for kinds in ((gpus,), (cores,), (gpus, cores)))
+    assert one == pytest.approx(2 * other)  # 1 of 4 GPUs against 8 of 64 cores
+    assert both == pytest.approx(one / 2)  # half of the sessions ask for GPUs, and the cores are not the bottleneck
+
+
 def test_an_exact_load_is_that_of_these_jobs():
     jobs = drawn(replace(CROWDS, load=0.7, load_is="exact"))
     assert offered_load(jobs, CLUSTER, RUNTIME).offered == pytest.approx(0.7, rel=1e-9)

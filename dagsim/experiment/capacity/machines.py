@@ -10,14 +10,14 @@ from dagsim.config.schema import ClusterSection, NodeGroup
 from dagsim.errors import ConfigError
 from dagsim.model.gpu import canonical
 
-__all__ = ["Gpus", "proportional", "read_gpus", "resized", "with_added", "with_nodes", "with_removed"]
+__all__ = ["GpuCount", "proportional", "read_gpus", "resized", "with_added", "with_nodes", "with_removed"]
 
 _ASKED = re.compile(r"([1-9][0-9]{0,6})x([A-Za-z0-9][A-Za-z0-9._-]*)")
 _PER_NODE = 8
 """GPUs of a node of a type that the cluster does not have."""
 
 
-class Gpus(NamedTuple):
+class GpuCount(NamedTuple):
     """So many GPUs of one type."""
 
     number: int
@@ -27,7 +27,7 @@ class Gpus(NamedTuple):
         return f"{self.number}x{self.type}"
 
 
-def read_gpus(text: str, option: str = "") -> Gpus:
+def read_gpus(text: str, option: str = "") -> GpuCount:
     """``16xH200`` as a number of GPUs and their type.
 
     Raises:
@@ -36,10 +36,10 @@ def read_gpus(text: str, option: str = "") -> Gpus:
     found = _ASKED.fullmatch(text.strip())
     if found is None:
         raise ConfigError(f"{option} {text!r}: expected a number and a GPU type, as 16xH200".strip())
-    return Gpus(int(found[1]), canonical(found[2]))
+    return GpuCount(int(found[1]), canonical(found[2]))
 
 
-def resized(cluster: ClusterSection, add: Iterable[Gpus] = (), remove: Iterable[Gpus] = ()) -> ClusterSection:
+def resized(cluster: ClusterSection, add: Iterable[GpuCount] = (), remove: Iterable[GpuCount] = ()) -> ClusterSection:
     """The cluster with GPUs taken away first, then added, by whole nodes.
 
     Raises:
@@ -52,7 +52,7 @@ def resized(cluster: ClusterSection, add: Iterable[Gpus] = (), remove: Iterable[
     return cluster
 
 
-def with_added(cluster: ClusterSection, gpus: Gpus) -> ClusterSection:
+def with_added(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
     """The cluster with more GPUs, on nodes like those of that type, or of eight GPUs with as many cores and as much
     memory for each as any node has; the last node may have fewer."""
     _check(cluster)
@@ -66,7 +66,7 @@ def with_added(cluster: ClusterSection, gpus: Gpus) -> ClusterSection:
     return _of(cluster, [*cluster.groups, *more])
 
 
-def with_removed(cluster: ClusterSection, gpus: Gpus) -> ClusterSection:
+def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
     """The cluster without some GPUs: the last nodes of that type are taken away.
 
     Raises:

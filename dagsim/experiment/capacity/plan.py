@@ -13,10 +13,12 @@ from dagsim.experiment.capacity.prices import Prices
 from dagsim.experiment.capacity.target import Met, Target
 from dagsim.metrics.standings import RunMetrics, not_done
 
-__all__ = ["Planned", "Size", "gpus_of", "plan"]
+__all__ = ["Size", "SizeSearch", "gpus_of", "least_size"]
 
-_MOST_TRIED = 200
+_MOST_TRIED = 100
 """Clusters simulated before the search for a cheaper mix ends."""
+_FLAT = 4
+"""From so many nodes on, twice as many that change nothing at all are the end of it."""
 
 _Trial = Callable[[str, ClusterSection], Met]
 """Simulates a cluster, called so, and says how it did."""
@@ -36,7 +38,7 @@ class Size:
 
 
 @dataclass(slots=True)
-class Planned:
+class SizeSearch:
     """All clusters that were tried, and the best that meets the target."""
 
     types: tuple[str, ...]
@@ -57,20 +59,21 @@ def gpus_of(cluster: ClusterSection) -> int:
     return sum(group.count * group.gpus for group in cluster.groups)
 
 
-def plan(
+def least_size(
     cluster: ClusterSection,
     types: Sequence[str],
     most_gpus: int | None,
     prices: Prices,
     run: Callable[[str, ClusterSection], Sequence[RunMetrics]],
     target: Target,
-) -> tuple[Size, Planned]:
+) -> tuple[Size, SizeSearch]:
     """Today's cluster, and the search for the smallest number of nodes in all, in today's proportions, or for the
     cheapest numbers of nodes of ``types``, with all others as today.
 
     No cluster of more than ``most_gpus`` GPUs (four times today's, unless given) is tried. ``run`` simulates a cluster
-    on the same windows. The search takes it that more machines do no harm. With several types it walks through the
-    numbers of all but the last, and skips what could be no cheaper.
+    on the same windows. The search takes it that more machines do no harm, and that twice as many which change
+    nothing are enough. With several types it walks through the numbers of all but the last, and skips what could be
+    no cheaper.
 
     Raises:
         ConfigError: Not even one node fits below ``most_gpus``.
@@ -93,6 +96,7 @@ def plan(
         for place in range(len(types)):
             search.alone(place)
         if len(types) > 1:
+            search.probed()
             search.mixed(())
     return now, search.found
 
@@ -106,22 +110,34 @@ class _Search:
         self, cluster: ClusterSection, types: tuple[str, ...], most_gpus: int, prices: Prices, trial: _Trial
     ) -> None:
         self.cluster, self.types, self.most_gpus, self.prices, self.trial = cluster, types, most_gpus, prices, trial
-        self.found = Planned(types)
+        self.found = SizeSearch(types)
         if not self._allowed((1,) if not types else (1, *[0] * (len(types) - 1))):
             raise ConfigError(f"--most {most_gpus}: not one node of them fits below so many GPUs")
 
     def alone(self, place: int) -> None:
         """The fewest nodes of one type, with none of the other types asked about."""
-        before, after = (0,) * place, (0,) * (len(self.types) - place - 1)
-        self._least(lambda nodes: (*before, nodes, *after), 1)
+        self._least(lambda nodes: self._only(place, nodes), 1)
 
     def least(self, fixed: tuple[int, ...], start: int) -> None:
         """The fewest nodes in the last place behind those that are fixed."""
         self._least(lambda nodes: (*fixed, nodes), start)
 
+    def probed(self) -> None:
+        """Where no type alone is enough: as many of the last as fit beside 1, 2, 4, 8 ... of each of the others."""
+        for place in range(len(self.types) - 1):
+            nodes = 1
+            while self.found.best is None and self._allowed(counts := self._only(place, nodes)):
+                self._cheaper(counts[:-1])
+                nodes *= 2
+
+    def _only(self, place: int, nodes: int) -> tuple[int, ...]:
+        return tuple(nodes if at == place else 0 for at in range(len(self.types)))
+
     def mixed(self, fixed: tuple[int, ...]) -> None:
         """Numbers of nodes of all types but the last, each with the fewest of the last that are cheaper than the best
         so far."""
+        if self.found.best is None:
+            return
         if len(fixed) == len(self.types) - 1:
             self._cheaper(fixed)
             return
@@ -150,6 +166,8 @@ class _Search:
         while not self._allowed(at(high)):
             high = high // 2
         while not self._meets(at(high)):
+            if low >= _FLAT and self._value(at(low)) == self._value(at(high)):
+                return
             low, wider = high, 2 * high
             while wider > high and not self._allowed(at(wider)):
                 wider -= 1
@@ -166,6 +184,11 @@ class _Search:
                 high = middle
             else:
                 low = middle
+
+    def _value(self, nodes: tuple[int, ...]) -> tuple[float, int] | None:
+        """The metric, and jobs turned away."""
+        size = self.found.tried.get(nodes)
+        return None if size is None else (size.met.value.value, size.met.lost)
 
     def _meets(self, nodes: tuple[int, ...]) -> bool:
         if nodes not in self.found.tried:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dagsim.config.schema import ClusterSection, Config, plain
 from dagsim.experiment.journal import RunLine
 from dagsim.experiment.run import Watch
 from dagsim.experiment.sweep.axes import Axis
-from dagsim.experiment.sweep.cells import cells_of
+from dagsim.experiment.sweep.cells import Cell, cells_of
 from dagsim.experiment.sweep.described import Sweep
 from dagsim.experiment.sweep.executors import SweepExecutor
 from dagsim.experiment.sweep.folder import SweepFolder
@@ -37,6 +37,7 @@ class Trials:
         self.path: Path | None = None
         """Its folder, from the first trial on."""
         self._clusters: dict[str, ClusterSection] = {}
+        self._cells: list[Cell] = []
 
     def run(self, label: str, cluster: ClusterSection) -> list[RunLine]:
         """The runs of one cluster, a line for each window.
@@ -46,10 +47,11 @@ class Trials:
             DagsimError: As ``run_cells``, or a cell failed.
         """
         label = next((known for known, other in self._clusters.items() if other == cluster), label)
-        self._clusters[label] = cluster
-        sweep = self._sweep()
-        cells = cells_of(sweep)
-        folder = SweepFolder.claim(self.root, sweep, cells, argv=self.argv, command=self.command)
+        if label not in self._clusters:
+            self._clusters[label] = cluster
+            self._cells += cells_of(self._sweep({label: cluster}))
+        cells = self._cells
+        folder = SweepFolder.claim(self.root, self._sweep(self._clusters), cells, argv=self.argv, command=self.command)
         self.path = folder.path
         swept = run_cells(folder, cells, self.executor, self.watch)
         swept.raise_failures()
@@ -58,7 +60,7 @@ class Trials:
             RunLine(cell.label, cell.seed, swept.done[cell.id].workload, swept.done[cell.id].metrics) for cell in mine
         ]
 
-    def _sweep(self) -> Sweep:
-        sections = tuple(plain(section) for section in self._clusters.values())
+    def _sweep(self, clusters: Mapping[str, ClusterSection]) -> Sweep:
+        sections = tuple(plain(section) for section in clusters.values())
         settings = {**plain(self.config), "cluster": sections[0]}
-        return Sweep(self.name, None, (Axis("cluster", tuple(self._clusters), sections),), settings)
+        return Sweep(self.name, None, (Axis("cluster", tuple(clusters), sections),), settings)

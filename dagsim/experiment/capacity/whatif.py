@@ -15,7 +15,7 @@ from dagsim.experiment.sweep.described import Sweep
 from dagsim.experiment.sweep.folder import CellLine
 from dagsim.metrics.standings import PolicyResult, standings
 
-__all__ = ["TODAY", "Choice", "choices_of", "whatif_sweep"]
+__all__ = ["TODAY", "Alternative", "alternatives_of", "whatif_sweep"]
 
 TODAY = "today"
 """The label of the cluster as it is."""
@@ -23,7 +23,7 @@ METRICS = ("jct_s.mean", "wait_s.mean", "wait_s.p95", "energy_kwh")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Alternative:
     """One cluster under one policy, against the first cluster under the first policy."""
 
     cluster: str
@@ -54,14 +54,14 @@ def whatif_sweep(config: Config, clusters: Mapping[str, ClusterSection], policie
     return Sweep(name, None, axes, {**settings, "cluster": sections[0]}, metrics=METRICS)
 
 
-def choices_of(
+def alternatives_of(
     config: Config,
     clusters: Mapping[str, ClusterSection],
     cells: Sequence[Cell],
     done: Mapping[str, CellLine],
     prices: Prices,
     metric: str = "jct_s.mean",
-) -> list[Choice]:
+) -> list[Alternative]:
     """Every choice, compared by ``metric`` on the same windows, in the order of the sweep.
 
     Raises:
@@ -89,11 +89,11 @@ class _Line:
 
 def _choice(
     result: PolicyResult, lines: Sequence[_Line], clusters: Mapping[str, ClusterSection], prices: Prices
-) -> Choice:
+) -> Alternative:
     at = lines[0].at
     cost = prices.a_month(clusters[at["cluster"]]) if prices else None
     wait_s, p95_s, kwh = (_mean_over(lines, name) for name in ("wait_s.mean", "wait_s.p95", "energy_kwh"))
-    return Choice(at["cluster"], at["policy"], result, wait_s, p95_s, kwh, cost)
+    return Alternative(at["cluster"], at["policy"], result, wait_s, p95_s, kwh, cost)
 
 
 def _mean_over(lines: Sequence[_Line], metric: str) -> float:

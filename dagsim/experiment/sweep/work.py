@@ -83,4 +83,4 @@ def _read(text: str) -> Config:
 def _files(record: RunRecord, keep: Keep) -> dict[str, bytes]:
     tables = [head + rows for head, rows in zip(record.heads, record.rows, strict=True)]
     files = {"jobs.csv.gz": tables[0]}
-    return files if keep == "jobs" else files | {"tasks.csv.gz": tables[1], "npy": record.log, "json.gz": record.jobs}
+    return files if keep == "jobs" else files | {"tasks.csv.gz": tables[1]} | dict(record.files)

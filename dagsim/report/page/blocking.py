@@ -1,107 +1,80 @@
-"""Runs on RAMP in a page: which jobs were blocked and why, and how fast the others were, by agent and by beta."""
+"""Jobs that were turned away: by cause, and by how much longer than alone they would have accepted to take."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import isfinite
-from typing import NamedTuple
+from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 
-from dagsim.experiment.folder import RunFolder
-from dagsim.metrics.columns import columns
-from dagsim.metrics.standings import RunMetrics, mean
+from dagsim.metrics.columns import Flags, Floats, ScheduleColumns
+from dagsim.model import RejectReason
 from dagsim.report.grid import Grid
-from dagsim.report.numbers import interval, number, short
-from dagsim.report.page.chosen import Chosen, Shown
-from dagsim.report.page.markup import table
 
-__all__ = ["blocking", "blocking_grids"]
+__all__ = ["blocking"]
 
-_CAUSES = {
-    "rejected_by_policy": "turned away\nby policy",
-    "rejected_no_place": "no\nplace",
-    "rejected_too_slow": "too\nslow",
-    "jobs_unfinished": "still\nrunning",
+_WORDS = {
+    RejectReason.TOO_LARGE: "larger than\nthe cluster",
+    RejectReason.NO_SUCH_GPU: "no such\nGPU",
+    RejectReason.BY_POLICY: "by the\npolicy",
+    RejectReason.NO_PLACE: "no place\nfree",
+    RejectReason.TOO_SLOW: "would take\ntoo long",
 }
+_EDGES = (0.0, 0.25, 0.5, 0.75, 1.0, np.inf)
 
 
-def blocking(chosen: Chosen) -> str:
-    """The tables of all runs on RAMP; nothing where there are none."""
-    runs = [run for run in chosen.runs if run.folder.config.system.kind == "ramp"]
-    return "".join(map(table, blocking_grids(runs))) if runs else ""
+def blocking(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
+    """Tables of the jobs that runs turned away, by their names; none where every job was let in.
+
+    The second is of jobs with deadlines: ``beta`` is the time until the deadline over the job's time on one GPU.
+    """
+    if not any((made.jobs.rejected > 0).any() for made in runs.values()):
+        return []
+    reasons = [reason for reason in RejectReason if any((made.jobs.rejected == reason).any() for made in runs.values())]
+    rows = [(name, f"{len(made.jobs):,}", *_counts(made, reasons)) for name, made in runs.items()]
+    heads = ("", "jobs", "turned\naway", *(_WORDS[reason] for reason in reasons))
+    grids = [Grid("Jobs turned away, by cause", heads, rows)]
+    betas = {name: _beta(made) for name, made in runs.items()}
+    if any(np.isfinite(beta).any() for beta in betas.values()):
+        grids.append(_by_beta(runs, betas))
+    return grids
 
 
-def blocking_grids(runs: Sequence[Shown]) -> tuple[Grid, Grid]:
-    """Blocking by cause, and completion time and speed-up; a row per beta and agent."""
-    groups: dict[tuple[str, str], list[Shown]] = {}
-    for run in runs:
-        policy = run.folder.lines()[run.number].policy
-        groups.setdefault((run.folder.config.system.beta, policy), []).append(run)
-    heads = ("beta", "agent", "seeds", "blocking\nrate", "95 %\ninterval")
-    blocked, speed = [], []
-    for (beta, policy), mine in sorted(groups.items(), key=lambda item: (item[0][0], _rate(item[1]))):
-        lines = [run.line for run in mine]
-        rate = mean(lines, "blocking_rate")
-        first = (beta, policy, f"{len(mine):,}", short(rate.value), interval(rate.low, rate.high, short))
-        blocked.append((*first, *(_share(lines, name) for name in _CAUSES)))
-        times = [_times(run.folder, run.number) for run in mine]
-        speed.append((*first[:4], *_means(times)))
-    return (
-        Grid(
-            "Jobs blocked, by cause",
-            (*heads, *_CAUSES.values()),
-            blocked,
-            (
-                "Causes are fractions of the jobs that arrived. Jobs that still ran at the end are not in the blocking "
-                "rate; ddls counts them as blocked.",
-            ),
-            (0, 1),
-        ),
-        Grid(
-            "Jobs that completed",
-            (*heads[:4], "mean JCT\n(s)", "p95 JCT\n(s)", "speed-up\n(x one GPU)", "GPUs\nper job"),
-            speed,
-            ("Speed-up: the time of all operations one after the other on one GPU / the completion time.",),
-            (0, 1),
-        ),
-    )
+def _counts(made: ScheduleColumns, reasons: list[RejectReason]) -> list[str]:
+    counts = [int((made.jobs.rejected > 0).sum()), *(int((made.jobs.rejected == reason).sum()) for reason in reasons)]
+    return [f"{count:,} ({100 * count / max(len(made.jobs), 1):.1f} %)" for count in counts]
 
 
-class _Times(NamedTuple):
-    """Of the completed jobs of one run; NaN where there are none."""
-
-    jct_s: float
-    p95_s: float
-    speedup: float
-    gpus: float
+def _beta(made: ScheduleColumns) -> Floats:
+    """Seconds until the deadline over seconds on one GPU; NaN without a deadline."""
+    jobs = made.jobs
+    beta: Floats = (jobs.deadline_s - jobs.arrival_s) / np.where(jobs.ideal_gpu_s > 0, jobs.ideal_gpu_s, np.nan)
+    return beta
 
 
-def _times(folder: RunFolder, place: int) -> _Times:
-    made = columns(folder.schedule(place))
-    jobs, runs = made.jobs, made.runs
-    done = jobs.finished
-    if not done.any():
-        return _Times(*[float("nan")] * 4)
-    jct_s = (jobs.completed_s - jobs.arrival_s)[done]
-    held = np.bincount(runs.job, weights=runs.held, minlength=len(jobs))[done]
-    speedup = jobs.ideal_gpu_s[done] / np.maximum(jct_s, 1e-300)
-    return _Times(float(jct_s.mean()), float(np.quantile(jct_s, 0.95)), float(speedup.mean()), float(held.mean()))
+def _by_beta(runs: Mapping[str, ScheduleColumns], betas: Mapping[str, Floats]) -> Grid:
+    """The share turned away in each range of beta."""
+    ranges = list(pairwise(_EDGES))
+    inside = [[_within(betas[name], *each) for each in ranges] for name in runs]
+    used = [place for place in range(len(ranges)) if any(flags[place].any() for flags in inside)]
+    rows = [
+        (name, *(_share(made, flags[place]) for place in used))
+        for (name, made), flags in zip(runs.items(), inside, strict=True)
+    ]
+    heads = ("", *(_range(*ranges[place]) for place in used))
+    note = "beta: the time until the job's deadline over its time on one GPU. Shares of the jobs that arrived."
+    return Grid("Jobs turned away, by beta", heads, rows, (note,))
 
 
-def _means(times: Iterable[_Times]) -> list[str]:
-    """The mean over the runs of each figure."""
-    rows = np.array(list(times))
-    known = [column[np.isfinite(column)] for column in rows.T]
-    return [number(float(column.mean())) if len(column) else "-" for column in known]
+def _within(beta: Floats, low: float, high: float) -> Flags:
+    inside: Flags = (beta > low) & (beta <= high)
+    return inside
 
 
-def _rate(runs: Sequence[Shown]) -> float:
-    value = mean([run.line for run in runs], "blocking_rate").value
-    return value if isfinite(value) else 1.0
+def _share(made: ScheduleColumns, chosen: Flags) -> str:
+    count = int(chosen.sum())
+    return f"{100 * float((made.jobs.rejected[chosen] > 0).mean()):.1f} % of {count:,}" if count else "-"
 
 
-def _share(lines: Sequence[RunMetrics], name: str) -> str:
-    """A number of jobs over those that arrived, all runs together."""
-    came = sum(line.metrics.get("jobs_arrived") or 0 for line in lines)
-    return short(sum(line.metrics.get(name) or 0 for line in lines) / came) if came else "-"
+def _range(low: float, high: float) -> str:
+    return f"beta up\nto {high:g}" if np.isfinite(high) else f"beta over\n{low:g}"

@@ -26,6 +26,7 @@ from dagsim.report.page.graphs import graphs
 from dagsim.report.page.learning import learning
 from dagsim.report.page.markup import element, table
 from dagsim.report.page.packing import Packer
+from dagsim.report.page.ramp import ramp_tables
 from dagsim.report.page.sweeping import SweepView
 from dagsim.report.page.training import is_training, progress, report_grid
 
@@ -81,7 +82,9 @@ def page(folders: Sequence[RunFolder], *, live: Sequence[str] = ()) -> str:
         )
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
-    return document(title, _body(title, chosen, folders, "".join(tables), charts), data, live=live)
+    turned_away = "".join(table(grid) for grid in blocking(made_of))
+    body = _body(title, chosen, folders, "".join(tables), turned_away, charts)
+    return document(title, body, data, live=live)
 
 
 def _of_trainings(folders: Sequence[RunFolder], live: Sequence[str]) -> str:
@@ -131,7 +134,12 @@ def _of_sweep(folders: Sequence[RunFolder], live: Sequence[str]) -> str:
 
 
 def _body(
-    title: str, chosen: Chosen, folders: Sequence[RunFolder], tables: str, charts: Sequence[Mapping[str, Any]]
+    title: str,
+    chosen: Chosen,
+    folders: Sequence[RunFolder],
+    tables: str,
+    turned_away: str,
+    charts: Sequence[Mapping[str, Any]],
 ) -> str:
     first, *rest = sections.verdict(chosen)
     names = "".join(element("option", run.name, value=str(place)) for place, run in enumerate(chosen.drawn))
@@ -141,13 +149,14 @@ def _body(
         [
             _header(title, first, rest),
             f"<main>{_part('Results', sections.results(chosen))}",
-            _part("Blocking", blocking(chosen)),
+            _part("RAMP", ramp_tables(chosen)),
             _part("Settings and warnings", sections.settings(chosen, folders)),
             _part("Observed and simulated", sections.observed(chosen)),
             f'<div class="bar"><label>Run <select id="run">{names}</select></label></div>',
             static("charts.html"),
             static("dag.html") if any(chart["graphs"] for chart in charts) else "",
             _section("Distributions", of_drawn + '<div id="distributions"></div>'),
+            _part("Turned away", turned_away),
             _part("Jobs", tables),
             _part("How to repeat it", sections.repeat(folders)),
             f"</main>{_footer()}",

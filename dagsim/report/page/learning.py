@@ -33,4 +33,5 @@ def learning(logs: Mapping[str, Sequence[Row]], packer: Packer) -> list[dict[str
 
 def _on(x: np.ndarray, samples: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The values at ``x`` by interpolation; NaN outside of what the run has seen."""
-    return np.interp(x, samples, values, left=np.nan, right=np.nan)
+    found: np.ndarray = np.interp(x, samples, values, left=np.nan, right=np.nan)
+    return found

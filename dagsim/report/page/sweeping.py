@@ -112,8 +112,12 @@ def _numbers(axis: Axis) -> list[float] | None:
 
 def _spread(points: Sequence[Sequence[CellLine]], metric: str, packer: Packer) -> dict[str, int]:
     values = [[_value(line, metric) for line in lines] or [nan] for lines in points]
-    folds = {"mean": np.mean, "low": np.min, "high": np.max}
-    return {name: packer.add([float(fold(each)) for each in values], "f8") for name, fold in folds.items()}
+    folds = {
+        "mean": [float(np.mean(each)) for each in values],
+        "low": [min(each) for each in values],
+        "high": [max(each) for each in values],
+    }
+    return {name: packer.add(fold, "f8") for name, fold in folds.items()}
 
 
 def _value(line: CellLine, metric: str) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 from dagsim.errors import RunFolderError
 from dagsim.report.grid import Grid
 from dagsim.report.numbers import factor, interval, number
-from dagsim.report.page.learning import Row
+from dagsim.report.series import Row
 
 __all__ = ["is_training", "progress", "report_grid"]
 

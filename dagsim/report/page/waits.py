@@ -8,7 +8,7 @@ from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.metrics.jct import wait
 from dagsim.metrics.steps import Steps
 from dagsim.metrics.utilization import gpus_held, gpus_up
-from dagsim.metrics.why import why
+from dagsim.metrics.why import wait_reasons
 from dagsim.model import Kind
 from dagsim.report.grid import Grid
 from dagsim.report.numbers import number
@@ -24,6 +24,9 @@ _HEADS = (
     "GPUs held\nmeanwhile",
     "why it waited",
 )
+_WITHOUT_GPUS = (0, 1, 3, 4, 6)
+"""The columns of a cluster without GPUs."""
+_MEANWHILE = "GPUs held meanwhile: share of the cluster that runs held between its arrival and its first run."
 _LEAST = 0.1
 """What was missing for less of the wait is left out."""
 _MOST_LOOKED_AT = 200_000
@@ -42,21 +45,22 @@ def worst_waits(made: ScheduleColumns, count: int = 20) -> Grid:
     before_s = np.minimum(first_s, made.log_end_s) - made.jobs.arrival_s
     meanwhile = _held_meanwhile(made, worst, first_s)
     why = _reasons(made, worst, first_s, waits)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for place, job in enumerate(worst.tolist()):
         open_ = " (unfinished)" if made.jobs.unfinished[job] else ""
         name, tenant = made.jobs.ids[job] + open_, made.jobs.tenant[job] or "-"
         times = number(float(waits[job])), number(float(before_s[job]))
         asked = number(float(made.jobs.gpus[job]))
         rows.append((name, tenant, asked, *times, meanwhile[place], why[place]))
-    notes = ("GPUs held meanwhile: share of the cluster that runs held between its arrival and its first run.",)
-    if not made.cluster.gpus:
-        kept = (0, 1, 3, 4, 6)
-        rows, notes = [tuple(row[place] for place in kept) for row in rows], ()
-        heads, texts = tuple(_HEADS[place] for place in kept), (0, 1, 4)
-    else:
-        heads, texts = _HEADS, (0, 1, 6)
-    return Grid("The jobs that waited longest", heads, rows, notes if rows else ("No job waited.",), texts)
+    kept = range(len(_HEADS)) if made.cluster.gpus else _WITHOUT_GPUS
+    notes: tuple[str, ...] = (_MEANWHILE,) if made.cluster.gpus else ()
+    return Grid(
+        "The jobs that waited longest",
+        tuple(_HEADS[place] for place in kept),
+        [tuple(row[place] for place in kept) for row in rows],
+        notes if rows else ("No job waited.",),
+        (0, 1, len(kept) - 1),
+    )
 
 
 def _reasons(made: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats) -> list[str]:
@@ -92,7 +96,7 @@ def _reasons(made: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats) 
 
 def _missing(made: ScheduleColumns, job: int) -> list[str]:
     """What was missing on the GPU types that it ran on, the longest first, as ``dagsim why`` says it."""
-    reasons = why(made, job)
+    reasons = wait_reasons(made, job)
     shares = {blocker: seconds / reasons.wait_s for blocker, seconds in reasons.blocked_s.items()}
     ordered = sorted(shares, key=lambda blocker: -shares[blocker])
     return [f"{100 * shares[blocker]:.0f} %: {blocker}" for blocker in ordered if shares[blocker] >= _LEAST]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from dagsim.experiment.capacity.plan import Planned, Size
+from dagsim.experiment.capacity.plan import Size, SizeSearch
 from dagsim.experiment.capacity.target import Target
 from dagsim.metrics import glossary
 from dagsim.report.plots.style import BLUE, GREY, INK, ORANGE, dress, figure, headline
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["sizes"]
 
 
-def sizes(planned: Planned, today: Size, target: Target, title: str, *, priced: bool) -> Figure:
+def sizes(planned: SizeSearch, today: Size, target: Target, title: str, *, priced: bool) -> Figure:
     """A point for each cluster that was tried, blue where it meets the target; the best is ringed, today's a cross."""
     drawn = figure(7.2, 4.4)
     axes = drawn.add_subplot()
@@ -53,7 +53,7 @@ def _point(axes: object, size: Size, colour: str, *, priced: bool) -> None:
     axes.plot(x, value, "o", color=colour, markersize=5)  # type: ignore[attr-defined]
 
 
-def _answer(planned: Planned) -> str:
+def _answer(planned: SizeSearch) -> str:
     best = planned.best
     if best is None:
         return "no size up to the cap meets it"

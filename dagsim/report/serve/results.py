@@ -201,7 +201,8 @@ def _progress(folder: RunFolder) -> tuple[int, int, str, str]:
     if facts["command"] == "train":
         rows = read_log(path) if (path / "progress.csv").is_file() else []
         ratios = [row["ratio"] for row in rows if row["ratio"] is not None]
-        return len(rows), folder.config.train.iterations, "iterations", f"ratio {min(ratios):.3f}" if ratios else ""
+        planned = 0 if folder.config.train is None else folder.config.train.iterations
+        return len(rows), planned, "iterations", f"ratio {min(ratios):.3f}" if ratios else ""
     if (path / "cells").is_dir():
         done = sum(1 for _ in (path / "cells").glob("*.json"))
         return done, int((facts.get("plan") or {}).get("sweep", {}).get("cells", 0)), "cells", ""
@@ -212,7 +213,7 @@ def _progress(folder: RunFolder) -> tuple[int, int, str, str]:
 
 def _trained(folder: RunFolder) -> tuple[str, ...]:
     """The algorithm of a training, or the one policy."""
-    if folder.manifest["command"] == "train":
+    if folder.manifest["command"] == "train" and folder.config.train is not None:
         return (algorithm_name(folder.config.train.algorithm),)
     return (folder.config.policy,)
 

@@ -27,10 +27,6 @@ __all__ = ["JobStream", "Workload"]
 Workload: TypeAlias = Annotated[Synthetic | Sessions | TraceFile, TaggedUnion("synthetic")]
 
 
-_COLUMNS_FROM_B = 1 << 18
-"""Smaller files hold fewer tasks than the compiled engine pays for, even compressed."""
-
-
 class JobStream:
     """The jobs of one run in order of arrival, to be read once.
 
@@ -67,8 +63,7 @@ class JobStream:
 
     def in_columns(self) -> bool:
         """True if the jobs are a trace that is large, and that may be read in columns."""
-        trace = self._trace
-        return trace is not None and trace.has_columns() and trace.source.size_bytes() >= _COLUMNS_FROM_B
+        return self._trace is not None and self._trace.is_large()
 
     def told(self, heard: Callable[[int], None]) -> Heard[Job]:
         """The jobs, while somebody hears how many have come."""
@@ -80,7 +75,7 @@ class JobStream:
         Raises:
             TraceError: The trace cannot be read.
         """
-        return self._trace.arrays() if self._trace is not None and self.in_columns() else None
+        return None if self._trace is None else self._trace.arrays_if_large()
 
     def came(self, arrays: JobArrays, seconds: np.ndarray) -> None:
         """Note that these came, of which an instance takes (n, GPU types) ``seconds``."""

@@ -412,13 +412,15 @@ class ClusterState:
         return levels.from_most(least, among) if most_free_first else levels.from_least(least, among)
 
     def _fits_gang(self, demand: DemandClass, type_: int) -> bool:
-        needed = demand.gang
-        if demand.whole:
-            levels, whole = self.by_gpus[type_], demand.whole
-            if sum(level // whole * levels.sets[level].bit_count() for level in levels.levels(whole)) < needed:
+        needed, whole = demand.gang, demand.whole
+        if whole:
+            if self._idle[type_] < whole * needed:
                 return False
-            if not (demand.cpus or demand.memory):
-                return True
+            levels, room = self.by_gpus[type_], 0
+            for level in levels.levels(whole):
+                room += level // whole * levels.sets[level].bit_count()
+            if room < needed or not (demand.cpus or demand.memory):
+                return room >= needed
         for machine in self.with_room(demand, type_):
             needed -= machine.room(demand)
             if needed <= 0:

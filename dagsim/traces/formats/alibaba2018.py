@@ -18,7 +18,7 @@ from typing import TypeAlias
 from dagsim.errors import GraphError, ModelError, TraceError
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph
 from dagsim.traces.fields import Dirty, count, number
-from dagsim.traces.formats.alibaba2018_columns import EARLY_END, read_columns
+from dagsim.traces.formats.alibaba2018_columns import EARLY_END, NO_PARENT, read_columns
 from dagsim.traces.gather import Gathered, gather
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
@@ -201,7 +201,7 @@ def _graph(rows: dict[int | str, _Row], source: Source, options: TraceOptions, r
         else:
             tasks.append(Task(name, work, instances, False, gpus))
     if missing:
-        report.note("jobs with a parent that does not exist (taken as done)", source.where(missing))
+        report.note(NO_PARENT, source.where(missing))
     return TaskGraph(tuple(tasks), tuple(edges))
 
 

@@ -21,9 +21,10 @@ from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, ranges, renumbered
 from dagsim.workload.records import MOST_INSTANCES
 
-__all__ = ["EARLY_END", "read_columns"]
+__all__ = ["EARLY_END", "NO_PARENT", "read_columns"]
 
 EARLY_END = "tasks that end before a parent does (work 0)"
+NO_PARENT = "jobs with a parent that does not exist (taken as done)"
 
 _WIDTH = 9
 _NAME, _INSTANCES, _JOB, _KIND, _STATUS, _START, _END, _CPU, _MEMORY = range(_WIDTH)
@@ -50,11 +51,12 @@ class _Rows(NamedTuple):
 
 
 class _Graph(NamedTuple):
-    """The edges between rows, by child; ``whole`` jobs have all parents and each task once."""
+    """The edges between rows, by child, without those from rows that do not exist."""
 
     waits: np.ndarray  # (n + 1,) int64
     parent: np.ndarray  # (E,) int64: rows
-    whole: np.ndarray  # (J,) bool
+    orphan: np.ndarray  # (n,) bool: has a parent that does not exist
+    whole: np.ndarray  # (J,) bool: each task is there once, and none waits for itself in the end
 
 
 def read_columns(
@@ -83,8 +85,8 @@ def read_columns(
     plain = _plain_rows(rows, options)
     plain_job = np.logical_and.reduceat(plain, rows.first[:-1]) & graph.whole
     work, early = _work(rows, graph, options.floor_s)
-    told = np.flatnonzero(~plain_job | np.logical_or.reduceat(early, rows.first[:-1]))
-    made = _tell(rows, data, source, report, most, told, plain_job, early, by_rows)
+    told = np.flatnonzero(~plain_job | np.logical_or.reduceat(early | graph.orphan, rows.first[:-1]))
+    made = _tell(rows, data, source, report, most, told, plain_job, (early, graph.orphan), by_rows)
     return _arrays(rows, graph, work, plain_job, made, options, report, most)
 
 
@@ -102,6 +104,8 @@ def _parsed(data: bytes) -> Any | None:
             io.BytesIO(data), header=None, dtype=texts, quoting=3, na_values=[""], keep_default_na=False, engine="c"
         )
     except (ValueError, OverflowError):  # too many fields in a line, or no UTF-8
+        return None
+    if table.shape[1] != _WIDTH:
         return None
     numbers = all(table[column].dtype.kind in "if" for column in (_INSTANCES, _START, _END, _CPU, _MEMORY))
     named = len(table) == lines and table[_JOB].cat.codes.min() >= 0 and table[_NAME].cat.codes.min() >= 0
@@ -171,9 +175,28 @@ def _graph(rows: _Rows, spelled: Callable[[str], tuple[int | None, tuple[int, ..
     place = np.searchsorted(ordered, job[child] * (2 * _BY_NAME) + wanted)
     place[place == len(ordered)] = 0
     found = ordered[place] == job[child] * (2 * _BY_NAME) + wanted if len(ordered) else np.zeros(0, bool)
-    bad[child[~found | (wanted >= own[child])]] = True
-    waits = np.concatenate([np.zeros(1, np.int64), np.cumsum(degrees)])
-    return _Graph(waits, by_key[place], ~np.logical_or.reduceat(bad, rows.first[:-1]))
+    orphan = np.zeros(len(job), bool)
+    orphan[child[~found]] = True
+    waits = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(child[found], minlength=len(job)))])
+    parent, child, upward = by_key[place[found]], child[found], (wanted >= own[child])[found]
+    bad |= _circular(parent, child, job, upward)
+    return _Graph(waits, parent, orphan, ~np.logical_or.reduceat(bad, rows.first[:-1]))
+
+
+def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np.ndarray) -> np.ndarray:
+    """(n,) bool: the row waits for itself in the end; possible only where an edge leads to a number no larger."""
+    suspect = np.zeros(int(job[-1]) + 1, bool)
+    suspect[job[child[upward]]] = True
+    these = suspect[job[child]]
+    parent, child = parent[these], child[these]
+    missing = np.bincount(child, minlength=len(job))
+    while len(parent):
+        free = missing[parent] == 0
+        if not free.any():
+            break
+        missing -= np.bincount(child[free], minlength=len(job))
+        parent, child = parent[~free], child[~free]
+    return missing > 0
 
 
 def _work(rows: _Rows, graph: _Graph, floor_s: float) -> tuple[np.ndarray, np.ndarray]:
@@ -197,7 +220,7 @@ def _tell(
     most: int | None,
     told: np.ndarray,
     plain: np.ndarray,
-    early: np.ndarray,
+    notes: tuple[np.ndarray, np.ndarray],
     by_rows: Callable[[Gathered], Job | None],
 ) -> dict[int, Job]:
     """Say what is to be said of the jobs ``told``, in order; returns those that are made of their rows."""
@@ -209,9 +232,11 @@ def _tell(
             break
         members = range(rows.first[number], rows.first[number + 1])
         if plain[number]:
-            for row in members:
-                if early[row]:
-                    report.note(EARLY_END, source.where(int(rows.line[row]) + 1))
+            early, orphans = (members.start + np.flatnonzero(at[members.start : members.stop]) for at in notes)
+            for row in early.tolist():
+                report.note(EARLY_END, source.where(int(rows.line[row]) + 1))
+            for row in orphans[:1].tolist():
+                report.note(NO_PARENT, source.where(int(rows.line[row]) + 1))
             continue
         texts = [_text(data, breaks, int(rows.line[row])) for row in members]
         job = by_rows(Gathered(float(rows.time[number]), 0, rows.ids[number], texts))

@@ -18,8 +18,9 @@
     name.scope = "row";
     name.append(run.state === "unreadable" ? run.id : link);
     cell(row, run.workload);
-    const names = run.policies.length > 3 ? `${run.policies.slice(0, 3).join(", ")} and ${run.policies.length - 3} more` : run.policies.join(", ");
-    cell(row, names).title = run.policies.join(", ");
+    const many = run.policies.length > 4, names = run.policies.slice(0, many ? 3 : 4).join(", ") + (many ? ` and ${run.policies.length - 3} more` : "");
+    const policies = cell(row, run.unit === "cells" ? `${run.policies.length} points` : names);
+    policies.title = run.policies.slice(0, 60).join(", "); policies.className = "wraps";
     const state = cell(row, ""), badge = document.createElement("span");
     badge.className = "state"; badge.dataset.state = run.state; badge.textContent = run.state; badge.title = run.note;
     state.append(badge);

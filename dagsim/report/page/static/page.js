@@ -30,7 +30,7 @@
     const along = log ? {label, labelSize: 22, space: 45, filter: decades, grid: {...lines, filter: decades}, ticks: {...lines, filter: decades}, values: (_, ticks) => ticks.map(tick => tick === null ? "" : short(tick))}
       : {space: 90, ...(counts ? {label, labelSize: 22} : {incrs: STEPS}), ...(names ? {incrs: [1]} : {}), values: (_, ticks) => ticks.map(tick => names ? names[tick] || "" : counts ? tick.toLocaleString("en") : seconds(tick))};
     const drawn = new uPlot({
-      title, width: Math.max(place.clientWidth > 900 && !log ? place.clientWidth : box.clientWidth, 200), height: points ? 340 : log ? 260 : 200,
+      title, width: Math.max(place.clientWidth > 900 && !log ? place.clientWidth : box.clientWidth, 200), height: points ? 340 : counts ? 280 : log ? 260 : 200,
       scales: {x: {time: false, distr: log ? 3 : 1, log: 10}, y: fraction ? {range: [0, 1.02]} : counts ? {} : {range: (_, low, high) => [0, (high || 1) * 1.06]}},
       axes: [{...axis, ...along},
         {...axis, size: 64, label: unit, labelSize: 18, values: (_, ticks) => ticks.map(tick => tick.toLocaleString("en"))}],

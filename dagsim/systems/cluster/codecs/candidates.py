@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from dagsim.model import Decision, Start
-from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, TaskState
+from dagsim.systems.cluster.api import NEVER_S, ClusterView, DemandClass, JobState, TaskState
 from dagsim.systems.cluster.codecs.codec import Floats32, Observation
 from dagsim.systems.cluster.codecs.config import CandidatesConfig
 from dagsim.systems.cluster.codecs.pool import STATIC, WIDTHS, Pool
-from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.policies.placement.rule import placing
 
 __all__ = ["Candidates"]
@@ -75,6 +74,8 @@ class Candidates:
         self._capacity: Any = None
         self._view: ClusterView | None = None
         self._waits = False
+        self._quiet: tuple[int, int] | None = None
+        """Releases and ready tasks so far when nothing fitted."""
         self._tasks: list[TaskState] = []
         self._types: list[int] = []
 
@@ -85,29 +86,34 @@ class Candidates:
     def encode(self, view: ClusterView) -> Observation | None:
         """The choices; ``None`` if no ready task has room."""
         pool = self._pool if self._pool is not None else self._bind(view)
+        machines = view.machines
+        if self._quiet == (machines.released, pool.pushed):
+            return None
         self._look(view, pool)
-        fits_on, expected = view.machines.fits_on, view.expected_free
         tasks: list[TaskState] = []
         types: list[int] = []
         etas: list[list[float]] = []
-        known: dict[int, list[float]] = {}
+        left: list[tuple[float, float]] = []
+        known: dict[int, tuple[list[int], list[float]]] = {}
         for demand, heads in self._offered(view, pool):
-            room = [type_ for type_ in demand.types if fits_on(demand, type_)]
-            if not room:
-                continue
-            eta = known.get(demand.number)
-            if eta is None:
-                eta = known[demand.number] = [expected.eta_s(demand, type_) for type_ in range(pool.types)]
-            for task in heads:
+            there = known.get(demand.number)
+            if there is None:
+                there = known[demand.number] = self._room(view, demand, pool.types)
+            room, eta = there
+            for task in heads if room else ():
+                of_job = _log_left(task.job), task.job.tasks_left / 8
                 for type_ in room:
                     tasks.append(task)
                     types.append(type_)
                     etas.append(eta)
+                    left.append(of_job)
         self._view, self._waits = view, view.pending
         self._tasks, self._types = tasks, types
         if not tasks:
+            if self.config.select == "heads":  # of every group: until a task comes or something is released, none fits
+                self._quiet = machines.released, pool.pushed
             return None
-        return self._observe(view, pool, etas)
+        return self._observe(view, pool, etas, left)
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
         """Start the task on the type; the last row, where there are more rows than pairs, waits."""
@@ -117,12 +123,22 @@ class Candidates:
         placement = self._place(view, task, self._types[choice])
         return () if placement is None else (Start(task, placement),)
 
+    def _room(self, view: ClusterView, demand: DemandClass, types: int) -> tuple[list[int], list[float]]:
+        """The types with room for the demand, and the seconds until each type has room (``ExpectedFree.eta_s``)."""
+        fits_on, expected = view.machines.fits_on, view.expected_free
+        room = [type_ for type_ in demand.types if fits_on(demand, type_)]
+        gpus = demand.demand.gpus * (demand.gang or 1)
+        eta = [NEVER_S] * types
+        for type_ in demand.types if room else ():
+            eta[type_] = 0.0 if type_ in room else expected.free_in_s(gpus, type_)
+        return room, eta
+
     def _offered(self, view: ClusterView, pool: Pool) -> Iterator[tuple[DemandClass, Sequence[TaskState]]]:
         """The tasks to choose from, some with the same demand at a time."""
         if self.config.select == "heads":
             fits = view.machines.fits
             for (demand, _), group in pool.groups.items():
-                if fits(demand) and (heads := pool.heads(group)):
+                if group[0] and fits(demand) and (heads := pool.heads(group)):
                     yield demand, heads
             return
         window = self.config.window
@@ -163,19 +179,22 @@ class Candidates:
                 pool.drop(run.task)
         pool.new.clear()
 
-    def _observe(self, view: ClusterView, pool: Pool, etas: list[list[float]]) -> Observation:
-        tasks, now, count = self._tasks, view.now, len(self._tasks)
-        slots = np.array([pool.slot[task] for task in tasks])
+    def _observe(
+        self, view: ClusterView, pool: Pool, etas: list[list[float]], left: list[tuple[float, float]]
+    ) -> Observation:
+        now, count, slot = view.now, len(self._tasks), pool.slot
+        slots = np.array([slot[task] for task in self._tasks])
         types, rows = np.array(self._types), np.arange(count)
         alive = np.flatnonzero(pool.alive)
-        gpus = self._gpus(view, pool, alive)
+        queue = _Queue(pool, alive)
+        gpus = self._gpus(view, pool, queue)
         tokens = np.zeros((count + self._waits, len(self.token_features)), np.float32)
         tokens[count:, 0] = 1.0
         fixed = len(STATIC) + 1
         tokens[:count, 1:fixed] = pool.rows[slots, types]
         moving = tokens[:count, fixed : fixed + len(_MOVING)]
         best_s, best = pool.best_s[slots], pool.best_type[slots]
-        seconds = np.array([task.seconds for task in tasks])
+        seconds = pool.seconds[slots]
         finish = np.array(etas) + seconds
         here_s = np.maximum(seconds[rows, types], 1e-9)
         on_best = finish[rows, best]
@@ -184,26 +203,25 @@ class Candidates:
         moving[:, 1] = np.log1p((now - pool.arrival_s[slots]) / 60) / 5
         if self.config.look_ahead != "off":
             moving[:, 2] = np.log1p((on_best - best_s) / 60) / 5
-            moving[:, 3] = np.clip(np.log(np.maximum(on_best, 1e-9) / here_s), -_CLIP, _CLIP)
+            moving[:, 3] = _clipped(np.log(np.maximum(on_best, 1e-9) / here_s))
             elsewhere = np.log(np.maximum(finish.min(axis=1), 1e-9) / here_s) if pool.types > 1 else _CLIP
-            moving[:, 4] = np.clip(elsewhere, -_CLIP, _CLIP)
-        moving[:, 5] = gpus[types, 0] - np.array([width(task) for task in tasks]) / self._capacity[types]
-        moving[:, 6] = np.searchsorted(np.sort(pool.best_s[alive]), best_s) / len(alive)
+            moving[:, 4] = _clipped(elsewhere)
+        moving[:, 5] = gpus[types, 0] - pool.width[slots] / self._capacity[types]
+        moving[:, 6] = np.sort(queue.best_s).searchsorted(best_s) / len(alive)
         moving[:, 7] = pool.slowdown[slots, types] - gpus[types, 3]
-        moving[:, 8] = [_log_left(task.job) for task in tasks]
-        moving[:, 9] = [task.job.tasks_left / 8 for task in tasks]
+        moving[:, 8:] = left
         tokens[:count, fixed + len(_MOVING) :] = gpus[types]
-        return Observation(tokens, self._context(view, pool, alive, gpus), gpus)
+        return Observation(tokens, self._context(view, queue, gpus), gpus)
 
-    def _gpus(self, view: ClusterView, pool: Pool, alive: np.ndarray) -> Floats32:
+    def _gpus(self, view: ClusterView, pool: Pool, queue: _Queue) -> Floats32:
         """(types, D): what is free of each type, and who waits for it."""
         machines, capacity = view.machines, self._capacity
         gpus = np.zeros((pool.types, len(_GPU)), np.float32)
         gpus[:, 0] = [machines.idle_gpus(type_) for type_ in range(pool.types)] / capacity
         gpus[:, 1] = capacity / capacity.sum()
-        waiting = np.bincount(pool.best_type[alive], pool.area[alive], pool.types)
+        waiting = np.bincount(queue.best_type, queue.area, pool.types)
         gpus[:, 2] = np.log1p(waiting / capacity / 600)
-        gpus[:, 3] = pool.slowdown[alive].mean(axis=0)
+        gpus[:, 3] = np.add.reduce(queue.slowdown) / len(queue.area)
         gpus[:, 4:] = self._ahead(view, pool.types)
         return gpus
 
@@ -224,12 +242,12 @@ class Candidates:
                 return np.array(within) / self._capacity[:, None]
         return 0.0
 
-    def _context(self, view: ClusterView, pool: Pool, alive: np.ndarray, gpus: Floats32) -> Floats32:
+    def _context(self, view: ClusterView, waiting: _Queue, gpus: Floats32) -> Floats32:
         context = np.zeros(len(self.context_features), np.float32)
-        areas, classes, best_s = pool.area[alive], pool.width_class[alive], pool.best_s[alive]
+        areas, classes, best_s = waiting.area, waiting.width_class, waiting.best_s
         total = self._capacity.sum()
         context[:4] = (
-            log1p(len(alive)),
+            log1p(len(areas)),
             log1p(len(view.running)),
             log1p(len(view.jobs)),
             log1p(areas.sum() / total / 600),
@@ -242,6 +260,20 @@ class Candidates:
         queue[:, 2] = np.log1p(np.bincount(classes, areas, _CLASSES) / total / 600)
         context[4 + _CLASSES * len(_QUEUE) :] = gpus.mean(axis=0)
         return context
+
+
+class _Queue:
+    """What of the ready tasks an observation sums up, in the order of their slots."""
+
+    __slots__ = ("area", "best_s", "best_type", "slowdown", "width_class")
+
+    def __init__(self, pool: Pool, alive: np.ndarray) -> None:
+        self.area, self.best_s, self.best_type = pool.area[alive], pool.best_s[alive], pool.best_type[alive]
+        self.slowdown, self.width_class = pool.slowdown[alive], pool.width_class[alive]
+
+
+def _clipped(values: Any) -> Any:
+    return np.minimum(np.maximum(values, -_CLIP), _CLIP)
 
 
 def _log_left(job: JobState) -> float:

@@ -80,11 +80,11 @@ def read_arrays(cluster: Cluster, jobs: JobArrays, runtime: HasRates, estimates:
         _plain_jobs(jobs, demands), rows, child[np.argsort(parent, kind="stable")].astype(np.int32), truth, truth, order
     )
     classes = _classes(machines)
-    shape = zip(jobs.ids.tolist(), jobs.arrival_s.tolist(), jobs.task_names(), strict=True)
+    shape = zip(jobs.ids.tolist(), jobs.arrival_s.tolist(), jobs.task_names(), jobs.parents(), strict=True)
     best_s = work.best_s
     facts = [
-        JobFacts(id, arrival_s, 0.0, "", None, 1.0, ideal, gpu_s, gpus, names)
-        for (id, arrival_s, names), ideal, gpu_s, gpus in zip(
+        JobFacts(id, arrival_s, 0.0, "", None, 1.0, ideal, gpu_s, gpus, names, parents)
+        for (id, arrival_s, names, parents), ideal, gpu_s, gpus in zip(
             shape,
             ideal_s(work, upward_rank(work, best_s)).tolist(),
             gpu_seconds(work, classes, best_s).tolist(),

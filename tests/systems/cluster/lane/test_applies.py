@@ -10,7 +10,7 @@ from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, Kind, Node, Task
 from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, Uniform
 from dagsim.systems.cluster.lane import jit
-from dagsim.systems.cluster.lane.drive import is_warm, pays, run
+from dagsim.systems.cluster.lane.drive import is_warm, run, warm
 from dagsim.systems.cluster.lane.kernel import ARRIVED, COMPLETED, FINISHED, PREEMPTED, REJECTED, STARTED_ROW
 from dagsim.systems.cluster.lane.scenario import PLACEMENTS, POLICIES, applies, planned
 
@@ -60,21 +60,18 @@ def test_without_numba_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) ->
     assert applies(FOUR, "fifo", needs_numba=False).holds
 
 
-def test_only_long_runs_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jit, "jitted", lambda: True)
+def test_warm_is_a_policy_whose_loop_was_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "is_kept", lambda name: name == "advance_easy")
-    assert [pays("easy-sjf", tasks) for tasks in (1_000, 100_000)] == [False, True]
-    assert [pays("sjf", tasks) for tasks in (100_000, 10_000_000)] == [False, True]
-    monkeypatch.setattr(jit, "jitted", lambda: False)
-    assert not pays("easy-sjf", 10_000_000)
+    assert [is_warm(policy) for policy in ("easy-sjf", "easy", "sjf", "las")] == [True, True, False, False]
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not jit.jitted(), reason="numba is not installed")
 def test_what_was_compiled_once_is_kept() -> None:
     assert not jit.is_kept("advance_nothing")
-    run(FOUR, [Job.single("j", Task("t", 1.0))], "fifo")
+    warm(["fifo"])
     assert is_warm("sjf")
+    assert warm(["sjf"]) == []
 
 
 def test_memory_without_end_is_refused() -> None:

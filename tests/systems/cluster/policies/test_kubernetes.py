@@ -131,15 +131,14 @@ def test_what_no_quota_allows_is_cancelled_and_a_queue_needs_a_quota() -> None:
 
 def test_the_scores_are_those_of_the_documentation() -> None:
     # resource-bin-packing, "Node scoring for capacity allocation": 2 foo, 256 MB and 2 CPUs are asked for
-    weights, shape = {"foo": 5, "memory": 1, "cpu": 3}, ((0, 0), (100, 10))
-    used = ({"foo": 3, "memory": 512, "cpu": 3}, {"foo": 4, "memory": 768, "cpu": 8})
-    has = ({"foo": 4, "memory": 1024, "cpu": 8}, {"foo": 8, "memory": 1024, "cpu": 8})
-    one, two = (allocation_score(*each, weights, shape, nearest=True) for each in zip(used, has, strict=True))
+    shape = ((0, 0), (100, 10))
+    one = allocation_score([(5, 3, 4), (1, 512, 1024), (3, 3, 8)], shape, nearest=True)  # foo, memory, CPU
+    two = allocation_score([(5, 4, 8), (1, 768, 1024), (3, 8, 8)], shape, nearest=True)
     assert (one, two) == (5, 7)
-    pods = {"cpu": 2.0, "memory": 1.0}
-    assert allocation_score(pods, {"cpu": 8, "memory": 16}, {"cpu": 1, "memory": 1}, LEAST) == 84  # (75 + 93.75) / 2
-    assert allocation_score(pods, {"cpu": 8, "memory": 16}, {"cpu": 1, "memory": 1}, MOST) == 15  # (25 + 6.25) / 2
-    assert allocation_score(pods, {"cpu": 0, "memory": 0}, {"cpu": 1, "memory": 1}, MOST) == 0
+    pods = [(1, 2, 8), (1, 1, 16)]
+    assert allocation_score(pods, LEAST) == 84  # (75 + 93) / 2
+    assert allocation_score(pods, MOST) == 15  # (25 + 6) / 2
+    assert allocation_score([(1, 0, 0)], MOST) == 0
 
 
 def pods(count: int, **rest: float) -> list[Job]:

@@ -193,14 +193,13 @@ def test_usage_is_charged_by_period_after_the_older_has_decayed() -> None:
 
 
 def test_a_priority_stays_as_it_was_computed_between_two_instants() -> None:
-    # old waits since 0 s, young since 250 s; age counts up to 1000 s, and the QOS gives young 350 s more. At 300 s, when
-    # all are computed anew, old has 300 of 1000 and young 50 + 350; both fit at 290 s only in the order of that instant.
+    # a point for each second of age, and 100 for the better QOS; all are computed anew at 300 s
     qos = QueueTree(qos=(Qos("normal"), Qos("better", 1)))
     spec = "slurm-multifactor[age=1000,max_age_s=1000,qos=100,fair_share=0,partition=0,job_size=0,backfill=false]"
     jobs = [job("first", 0, 290, 4), job("old", 0, 10, 4), job("young", 250, 10, 4, qos="better")]
-    # at 250 s young has 100, old still the 0 of its submission: it was computed last at 0 s
+    # at 290 s young has the 100 of its submission, and old still the 0 of its own
     assert starts(played(jobs, spec, cluster(1), qos)) == {"first": 0, "young": 290, "old": 300}
-    later = [job("first", 0, 310, 4), *jobs[1:]]
+    later = [job("first", 0, 310, 4), *jobs[1:]]  # from 300 s on old has 300, young 50 + 100
     assert starts(played(later, spec, cluster(1), qos)) == {"first": 0, "old": 310, "young": 320}
 
 

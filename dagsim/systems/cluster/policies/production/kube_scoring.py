@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from math import floor
+from collections.abc import Iterable, Iterator
+from math import floor, inf
 from typing import TypeAlias
 
 from dagsim.errors import ConfigError
@@ -20,26 +20,21 @@ LEAST: Shape = ((0.0, 100.0), (100.0, 0.0))
 MOST: Shape = ((0.0, 0.0), (100.0, 100.0))
 """MostAllocated: the fullest node has it."""
 
-_UNASKED = {"cpu": 0.1, "memory": 200 / 1024}
+_UNASKED_CPU, _UNASKED_GB = 0.1, 200 / 1024
 """Cores and GB that a pod which asks for none counts as in scores."""
+_EARLY = 1e-9
 
 
-def allocation_score(
-    allocated: Mapping[str, float],
-    capacity: Mapping[str, float],
-    weights: Mapping[str, float],
-    shape: Shape,
-    *,
-    nearest: bool = False,
-) -> int:
-    """The score of a node on which ``allocated`` would be in use: the weighted mean over its resources, rounded down at
-    each step as Kubernetes does; the mean to the ``nearest`` in its RequestedToCapacityRatio."""
+def allocation_score(parts: Iterable[tuple[float, float, float]], shape: Shape, *, nearest: bool = False) -> int:
+    """The score of a node from the weight, the allocated amount (with what is asked for) and the capacity of each of
+    its resources: the weighted mean, rounded down at each step as Kubernetes does; the mean to the ``nearest`` in its
+    RequestedToCapacityRatio."""
     total = weight_sum = 0.0
-    for name, weight in weights.items():
-        if capacity.get(name, 0.0) > 0 and name in allocated:
-            total += weight * floor(_on(shape, 100.0 * allocated[name] / capacity[name]) + 1e-9)
+    for weight, allocated, capacity in parts:
+        if capacity > 0:
+            total += weight * floor(_on(shape, min(100.0, 100.0 * allocated / capacity)) + _EARLY)
             weight_sum += weight
-    return floor(total / weight_sum + (0.5 if nearest else 1e-9)) if weight_sum else 0
+    return floor(total / weight_sum + (0.5 if nearest else _EARLY)) if weight_sum else 0
 
 
 def _on(shape: Shape, utilization: float) -> float:
@@ -65,10 +60,10 @@ class NodeScorer:
         shapes = {"least": LEAST, "most": MOST}
         if scoring not in shapes:
             raise ConfigError(f"scoring must be least or most, got {scoring!r}")
-        self._weights = {"cpu": cpu, "memory": memory, "gpu": gpu}
-        for name, weight in self._weights.items():
-            if not weight >= 0:
+        for name, weight in (("cpu", cpu), ("memory", memory), ("gpu", gpu)):
+            if not 0 <= weight < inf:
                 raise ConfigError(f"the weight of {name} in scores must be 0 or more, got {weight!r}")
+        self._cpu, self._memory, self._gpu = cpu, memory, gpu
         self._shape = shapes[scoring]
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -86,39 +81,38 @@ class NodeScorer:
     ) -> tuple[int, int, Placement] | None:
         """Score of the first pod, minus its node, and where all go."""
         machines, demand = view.machines, task.demand
-        with_room = [index for index in machines.candidates(demand, type_) if machines.list[index].room(demand)]
-        room = {index: machines.list[index].room(demand) for index in with_room}
-        wanted, taken = demand.gang or 1, dict.fromkeys(with_room, 0)
+        room = {
+            index: count for index in machines.candidates(demand, type_) if (count := machines.list[index].room(demand))
+        }
+        wanted = demand.gang or 1
         if sum(room.values()) < wanted:
             return None
-        scores = {index: self._score(machines.list[index], task, 1, unasked) for index in with_room}
-        first: tuple[int, int] | None = None
-        for _ in range(wanted):
-            node = max(scores, key=lambda index: (scores[index], -index))
-            first = first or (scores[node], -node)
-            taken[node] += 1
+        scores = {index: self._score(machines.list[index], task, 1, unasked) for index in room}
+        node = max(scores, key=lambda index: (scores[index], -index))
+        first = scores[node], -node
+        taken = {node: 1}
+        while sum(taken.values()) < wanted:
             if taken[node] == room[node]:
                 del scores[node]
             else:
                 scores[node] = self._score(machines.list[node], task, taken[node] + 1, unasked)
-        assert first is not None
-        return *first, tuple([Share(node, count) for node, count in taken.items() if count])
+            node = max(scores, key=lambda index: (scores[index], -index))
+            taken[node] = taken.get(node, 0) + 1
+        return *first, tuple([Share(*each) for each in sorted(taken.items())])
 
     def _score(self, machine: NodeState, task: TaskState, pods: int, unasked: _Unasked) -> int:
         node, (gpus, cpus, memory_gb, _) = machine.node, task.demand.demand
-        extra = unasked.on.get(machine.index, (0, 0))
-        allocated = {
-            "cpu": node.cpus - machine.cpus / MICRO + extra[0] * _UNASKED["cpu"] + pods * (cpus or _UNASKED["cpu"]),
-            "memory": node.memory_gb
-            - machine.memory / MICRO
-            + extra[1] * _UNASKED["memory"]
-            + pods * (memory_gb or _UNASKED["memory"]),
-        }
-        if gpus:  # an extended resource counts for pods that ask for it
-            allocated["gpu"] = node.gpus - machine.idle - sum(machine.shares.values()) / MICRO + pods * gpus
-        capacity = {"cpu": node.cpus, "memory": node.memory_gb, "gpu": float(node.gpus)}
-        full = {name: min(amount, capacity[name]) for name, amount in allocated.items()}
-        return allocation_score(full, capacity, self._weights, self._shape)
+        without_cpu, without_memory = unasked.on.get(machine.index, (0, 0))
+        in_use = node.cpus - machine.cpus / MICRO + without_cpu * _UNASKED_CPU
+        in_use_gb = node.memory_gb - machine.memory / MICRO + without_memory * _UNASKED_GB
+        parts = [
+            (self._cpu, in_use + pods * (cpus or _UNASKED_CPU), node.cpus),
+            (self._memory, in_use_gb + pods * (memory_gb or _UNASKED_GB), node.memory_gb),
+        ]
+        if gpus and self._gpu:  # an extended resource counts for pods that ask for it
+            held = node.gpus - machine.idle - sum(machine.shares.values()) / MICRO
+            parts.append((self._gpu, held + pods * gpus, float(node.gpus)))
+        return allocation_score(parts, self._shape)
 
 
 class _Unasked:

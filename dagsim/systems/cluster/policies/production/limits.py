@@ -23,7 +23,7 @@ class Amounts(NamedTuple):
     memory_gb: float
     jobs: float = 1.0
 
-    def times(self, count: int) -> Amounts:
+    def times(self, count: float) -> Amounts:
         """So many of it."""
         return Amounts(*[each * count for each in self])
 

@@ -96,7 +96,6 @@ class SlurmMultifactor:
         kill: str = "partition",
         over_time_s: float = 0.0,
         gangs: str = "packed",
-        settings: PrioritySettings | None = None,
     ) -> None:
         given = {"order": order, "preempt": preempt, "kill": kill, "bf_ties": bf_ties, "gangs": gangs}
         for name, value in given.items():
@@ -112,7 +111,7 @@ class SlurmMultifactor:
                 raise ConfigError(f"slurm-multifactor: {name} must be 0 or more, got {number!r}")
         tres = {"gpus": tres_gpus, "cpus": tres_cpus, "memory_gb": tres_memory}
         weights = Weights(age, assoc, fair_share, job_size, partition, qos, tres)
-        self._settings = settings or PrioritySettings(
+        self._settings = PrioritySettings(
             weights,
             max_age_s,
             half_life_s,
@@ -133,6 +132,10 @@ class SlurmMultifactor:
         self._kill, self._over_s = kill, over_time_s
         self._distinct = gangs == "distinct"
         self._now = inf
+        self._released = -1
+        """``ClusterState.released`` as last seen: a node that comes back moves it."""
+        self._rounds = 0
+        """Calculations up to the one by which the pending jobs are sorted."""
         self.latest = "main"
         """Who made the latest start: the main loop, or ``backfill``."""
 
@@ -234,7 +237,6 @@ class SlurmMultifactor:
         self._fixed: dict[tuple[int, int], tuple[float, Asked]] = {}
         """The part that does not change of each, and what it follows from."""
         self._rounds = 0
-        """Calculations up to the one by which the pending jobs are sorted."""
         self._cycle_s = -inf
         """The last backfill."""
         self._changed = True
@@ -340,6 +342,7 @@ class SlurmMultifactor:
     def _backfill(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
         """One cycle over the first jobs by priority."""
         rules, listed = self._rules, pending.listed
+        fits = view.machines.fits
         ends_s = {run: kept.limit_ends_s for run, kept in self._runs.items()}
         plan = NodePlan(view, ends_s, self._whole, window_s=self._window_s, resolution_s=self._resolution_s)
         at = tested = 0
@@ -356,8 +359,10 @@ class SlurmMultifactor:
             tested += 1
             placement = self._fit_beside(view, task, plan, room)
             if placement is None:
-                self._reserve(task, plan)
                 at += 1
+                if not any(fits(job.task.demand) for job in listed[at : at + self._tests - tested]):
+                    return  # nobody behind it could start, so that nothing need be kept for it
+                self._reserve(task, plan)
                 continue
             self.latest = "backfill"
             latest = max(self._runs, default=-1)

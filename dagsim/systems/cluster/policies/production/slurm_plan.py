@@ -113,18 +113,34 @@ class NodePlan:
     def _freed(self, machine: NodeState, demand: DemandClass, alone: bool) -> Iterator[tuple[float, int, int]]:
         runs = sorted(self._runs.get(machine.index, ()), key=lambda run: (self._end_s(run), run.id))
         shared = not (alone or self._whole >> machine.index & 1)
+        node, plain = machine.index, not (demand.share or machine.shares)
+        idle, cpus, memory = machine.idle, machine.cpus, machine.memory
         if shared or not runs:
-            yield self.now, machine.index, machine.room(demand)
+            yield self.now, node, machine.room(demand)
         for place, run in enumerate(runs):
+            gives = run.task.demand
             for held, count, mask, on in run.held:
-                if held.index == machine.index:
-                    machine = machine.after(run.task.demand, count, mask, on)
+                if held.index != node:
+                    continue
+                if plain:
+                    idle, cpus = idle + gives.whole * count, cpus + gives.cpus * count
+                    memory += gives.memory * count
+                else:
+                    machine = machine.after(gives, count, mask, on)
             if shared or place == len(runs) - 1:
-                yield self._end_s(run), machine.index, machine.room(demand)
+                yield self._end_s(run), node, _room(demand, idle, cpus, memory) if plain else machine.room(demand)
 
     def _end_s(self, run: Run) -> float:
         """When its limit ends; one that is past it may end any second."""
         return max(self._ends_s.get(run.id, inf), self.now + 1.0)
+
+
+def _room(demand: DemandClass, idle: int, cpus: int, memory: int) -> int:
+    """``NodeState.room`` of a node that is up and shares no GPU, for a demand of whole GPUs or none."""
+    room = idle // demand.whole if demand.whole else 1 << 40
+    if demand.cpus:
+        room = min(room, cpus // demand.cpus)
+    return min(room, memory // demand.memory) if demand.memory else room
 
 
 def _chosen(free: int, room: Mapping[int, int], wanted: int, distinct: bool) -> int:

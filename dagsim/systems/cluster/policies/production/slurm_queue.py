@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple
 
-from dagsim.systems.cluster.api import ClusterState, DemandClass, TaskState
+from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.production.limits import Amounts, Holder, Holdings
 
 __all__ = ["PendingJob", "PendingJobs"]
@@ -40,17 +40,30 @@ class PendingJobs:
         """Something has come since the last backfill."""
         self._rank, self._eligible_s = rank, eligible_s
         self._later: list[tuple[float, int, int, TaskState]] = []
-        self._demands: dict[DemandClass, None] = {}
+        self._counted: set[TaskState] = set()
+        self._demands: dict[DemandClass, int] = {}
+        """Waiting tasks by demand; what was killed may be among them."""
         self._aside: dict[Holder, dict[Amounts, list[PendingJob]]] = {}
 
     def any_fits(self, machines: ClusterState) -> bool:
-        """True if nodes have room for any kind of job that has come so far. O(demand classes)."""
+        """True if nodes have room for any of the jobs, whatever their limits. O(demand classes)."""
         return bool(self.listed) and any(machines.fits(demand) for demand in self._demands)
 
     def push(self, task: TaskState) -> None:
         """Take in a task that became ready."""
-        self._demands[task.demand] = None
+        if task not in self._counted:
+            self._counted.add(task)
+            self._demands[task.demand] = self._demands.get(task.demand, 0) + 1
         heappush(self._later, (self._eligible_s(task), task.order, task.piece, task))
+
+    def started(self, run: Run, now: float) -> None:
+        """Count a task no more when its last instance has started."""
+        task = run.task
+        if not task.waiting and task in self._counted:
+            self._counted.discard(task)
+            self._demands[task.demand] -= 1
+            if not self._demands[task.demand]:
+                del self._demands[task.demand]
 
     def admit(self, now: float) -> Iterator[TaskState]:
         """List the tasks that have become eligible, and hand each out first."""

@@ -1,0 +1,253 @@
+"""What the same jobs cost on other simulators: CPU microseconds per job, completion times checked to be equal.
+
+    python scripts/bench_peers.py [--jobs 10000] [--repeats 3] [--python PATH] [--simgrid-python PATH] [--simgrid DIR]
+                                  [--json] [--out FILE]
+
+Independent jobs of one GPU on 32 GPUs, first come, first served, random arrivals at a load of .9. In turn: a bare
+``heapq`` loop, dagsim's kernel and its compiled lane (full records both), a model in plain SimPy as its documentation
+would have it, and those of ciw, salabim and SimGrid (C++ and Python) that are there: ``pip install ciw salabim`` for
+``--python`` (salabim wants greenlet), ``apt install libsimgrid-dev python3-simgrid`` for SimGrid (``--simgrid DIR``: it
+was unpacked there). What is not there is skipped with a word. Each peer is a program of its own in ``scripts/peers/``;
+only its simulation is measured, neither start nor reading. The median is told. ``--out results/peers/peers.json`` is
+what README's table is made from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+from array import array
+from collections.abc import Callable, Iterator
+from heapq import heapreplace
+from math import isclose
+from pathlib import Path
+from shutil import which
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import process_time
+from typing import NamedTuple
+
+import simpy
+from bench_kernel import compiled, one_node, scene_of, simulate
+from simpy.events import Event
+
+from dagsim.model import Job, Kind, Task
+from dagsim.systems.cluster.lane.jit import jitted
+
+PEERS = Path(__file__).parent / "peers"
+GPUS, MEAN_S, LOAD = 32, 100.0, 0.9
+
+Ends = list[float]
+"""When each job ended."""
+
+
+class Missing(Exception):
+    """A peer is not there; says what to install."""
+
+
+class Jobs(NamedTuple):
+    """The same jobs in every shape."""
+
+    arrivals: list[float]
+    works: list[float]
+    jobs: list[Job]
+
+
+def jobs(count: int) -> Jobs:
+    rng = random.Random(7)
+    now, arrivals, works = 0.0, [], []
+    for _ in range(count):
+        now += rng.expovariate(LOAD * GPUS / MEAN_S)
+        arrivals.append(now)
+        works.append(rng.expovariate(1 / MEAN_S))
+    listed = [Job.single(f"j{at}", Task("t", works[at]), arrivals[at]) for at in range(count)]
+    return Jobs(arrivals, works, listed)
+
+
+def bare(given: Jobs) -> tuple[Ends, float]:
+    """First come, first served on equal GPUs needs nothing but the heap of when each is free."""
+    began = process_time()
+    free = [0.0] * GPUS
+    ends = []
+    for arrival_s, work in zip(given.arrivals, given.works, strict=True):
+        end_s = max(arrival_s, free[0]) + work
+        heapreplace(free, end_s)
+        ends.append(end_s)
+    return ends, process_time() - began
+
+
+def plain_simpy(given: Jobs) -> tuple[Ends, float]:
+    """A process per job and a resource."""
+    began = process_time()
+    env = simpy.Environment()
+    gpus = simpy.Resource(env, GPUS)
+    ends = [0.0] * len(given.works)
+
+    def execute(number: int) -> Iterator[Event]:
+        with gpus.request() as turn:
+            yield turn
+            yield env.timeout(given.works[number])
+            ends[number] = env.now
+
+    def arrive() -> Iterator[Event]:
+        for number, arrival_s in enumerate(given.arrivals):
+            yield env.timeout(arrival_s - env.now)
+            env.process(execute(number))
+
+    env.process(arrive())
+    env.run()
+    return ends, process_time() - began
+
+
+def kernel(given: Jobs) -> tuple[Ends, float]:
+    """The SimPy kernel under ``fifo``, full records."""
+    simulate(given.jobs[:10], "fifo")  # imports
+    began = process_time()
+    schedule = simulate(given.jobs, "fifo")
+    spent_s = process_time() - began
+    ends = [0.0] * len(given.works)
+    for row in schedule.log:
+        if row.kind == Kind.FINISHED:
+            ends[row.job] = row.time_s
+    return ends, spent_s
+
+
+def lane(given: Jobs) -> tuple[Ends, float]:
+    """The compiled lane under ``fifo``, full records; its columns are made beforehand."""
+    if not jitted():
+        raise Missing("pip install dagsim[fast]")
+    scene = scene_of(one_node(), given.jobs)
+    compiled(scene_of(one_node(), given.jobs[:10]))  # compiles, where that was not done before
+    began = process_time()
+    rows = compiled(scene)
+    spent_s = process_time() - began
+    finished = rows[rows["kind"] == int(Kind.FINISHED)]
+    ends = [0.0] * len(given.works)
+    for job, time_s in zip(finished["job"].tolist(), finished["time_s"].tolist(), strict=True):
+        ends[job] = time_s
+    return ends, spent_s
+
+
+class Outside:
+    """A peer in a process of its own: jobs in by a file, completion times and CPU seconds out."""
+
+    def __init__(self, command: Callable[[Path], list[str]], environment: dict[str, str] | None = None) -> None:
+        self._command = command
+        self._environment = {**os.environ, **(environment or {})}
+
+    def __call__(self, given: Jobs) -> tuple[Ends, float]:
+        with TemporaryDirectory() as name:
+            folder = Path(name)
+            numbers = array("d", [float(GPUS), *given.arrivals, *given.works])
+            (folder / "jobs").write_bytes(numbers.tobytes())
+            command = [*self._command(folder), str(folder / "jobs"), str(folder / "answer")]
+            done = subprocess.run(command, env=self._environment, capture_output=True, text=True)
+            if "ModuleNotFoundError" in done.stderr or "ImportError" in done.stderr:
+                raise Missing(done.stderr.strip().splitlines()[-1])
+            if done.returncode:
+                raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()[-500:]}")
+            answer = json.loads((folder / "answer").read_text(encoding="utf-8"))
+        return answer["ends"], answer["cpu_s"]
+
+
+def python_peer(interpreter: str, program: str, environment: dict[str, str] | None = None) -> Outside:
+    """A peer in Python."""
+    return Outside(lambda folder: [interpreter, str(PEERS / program)], environment)
+
+
+def simgrid_cpp(root: Path) -> Outside:
+    """The model in C++, compiled when it is asked for."""
+    libraries = root / "usr" / "lib" / "x86_64-linux-gnu"
+
+    def command(folder: Path) -> list[str]:
+        if which("g++") is None or not (root / "usr" / "include" / "simgrid" / "s4u.hpp").is_file():
+            raise Missing("apt install g++ libsimgrid-dev")
+        flags = ["-O2", "-std=c++17", f"-I{root / 'usr' / 'include'}", f"-L{libraries}", f"-Wl,-rpath-link,{libraries}"]
+        program = folder / "simgrid_fifo"
+        source = str(PEERS / "simgrid_fifo.cpp")
+        subprocess.run(["g++", *flags, source, "-o", str(program), "-lsimgrid"], check=True, capture_output=True)
+        return [str(program), "--log=root.threshold:error"]
+
+    return Outside(command, _found_in(root))
+
+
+def _found_in(root: Path) -> dict[str, str]:
+    """Where programs find SimGrid that was unpacked below ``root``."""
+    if root == Path("/"):
+        return {}
+    return {
+        "LD_LIBRARY_PATH": str(root / "usr" / "lib" / "x86_64-linux-gnu"),
+        "PYTHONPATH": str(root / "usr" / "lib" / "python3" / "dist-packages"),
+    }
+
+
+def peers(given: argparse.Namespace) -> dict[str, Callable[[Jobs], tuple[Ends, float]]]:
+    """Everything that can simulate the jobs, by name."""
+    return {
+        "bare heapq loop": bare,
+        "dagsim, compiled lane": lane,
+        "dagsim, SimPy kernel": kernel,
+        "SimPy, a process per job": plain_simpy,
+        "SimGrid 3.32, C++ actors": simgrid_cpp(given.simgrid),
+        "SimGrid 3.32, Python actors": python_peer(given.simgrid_python, "simgrid_fifo.py", _found_in(given.simgrid)),
+        "ciw": python_peer(given.python, "ciw_fifo.py"),
+        "salabim": python_peer(given.python, "salabim_fifo.py"),
+    }
+
+
+def compare(given: argparse.Namespace) -> dict[str, float | str]:
+    """CPU microseconds per job by name, or why there are none."""
+    everybody, same = peers(given), jobs(given.jobs)
+    expected = bare(same)[0]
+    spent: dict[str, list[float]] = {}
+    missing: dict[str, str] = {}
+    for _ in range(given.repeats):
+        for name, run in everybody.items():
+            if name in missing:
+                continue
+            try:
+                ends, cpu_s = run(same)
+            except Missing as error:
+                missing[name] = f"skipped: {error}"
+                continue
+            wrong = [at for at, (one, other) in enumerate(zip(ends, expected, strict=True)) if not _equal(one, other)]
+            if wrong:
+                raise SystemExit(f"{name}: job {wrong[0]} ends at {ends[wrong[0]]!r}, not {expected[wrong[0]]!r}")
+            spent.setdefault(name, []).append(1e6 * cpu_s / given.jobs)
+    return {name: missing[name] if name in missing else round(median(spent[name]), 3) for name in everybody}
+
+
+def _equal(one: float, other: float) -> bool:
+    """Equal but for what adding up delays loses; SimGrid calls times within a nanosecond the same."""
+    return isclose(one, other, rel_tol=1e-9, abs_tol=1e-6)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=10_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--python", default=sys.executable, help="an interpreter that has ciw and salabim")
+    parser.add_argument(
+        "--simgrid-python", default="/usr/bin/python3", help="an interpreter that has SimGrid's bindings"
+    )
+    parser.add_argument("--simgrid", type=Path, default=Path("/"), help="where Debian's SimGrid was unpacked")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--out", type=Path, help="keep the figures as JSON")
+    given = parser.parse_args()
+    told = {"jobs": given.jobs, "us_per_job": compare(given)}
+    if given.json:
+        print(json.dumps(told))
+    else:
+        for name, each in told["us_per_job"].items():  # type: ignore[union-attr]
+            print(f"{name:30} {each if isinstance(each, str) else f'{each:10.2f} µs per job'}")
+    if given.out is not None:
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

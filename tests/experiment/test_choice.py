@@ -1,0 +1,217 @@
+"""Nothing is judged on what it was chosen by: the seeds that are really played, and how the best is chosen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.config.schema import load_config
+from dagsim.errors import ConfigError, InputError
+from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.journal import RunLine
+from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.training import finish as finishing
+from dagsim.experiment.training import reference, trainer
+from dagsim.experiment.training.reference import best_heuristic, contenders
+from dagsim.experiment.training.trainer import TrainingRun
+from dagsim.experiment.tune import best_of, candidates, write_tuned
+from dagsim.seeds import REPORT, TRAIN, VALIDATION, part_of, seeds_of
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.spark.scenario import SparkScenario
+
+CLUSTER = ("cluster.groups=[{name: t4, gpu: T4, gpus: 4}]", "workload.count=3")
+SPARK = ("system={kind: spark, executors: 3, jobs: 2}", "train.time_constant_s=[100.0, 400.0]")
+LEARNING = "train.algorithm={kind: reinforce, sequences: 2, replicas: 2}"
+SHORT = ("train.iterations=2", "train.validate_every=1", "train.validation_seeds=12", "train.report_seeds=3")
+
+
+class Played:
+    """The seeds that were played, by what for."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.seeds: dict[str, set[int]] = defaultdict(set)
+        self.purpose = "nothing that is known"
+        self.patch = patch
+        self._noting(ClusterScenario, "jobs")
+        self._noting(SparkScenario, "kernel")
+
+    def _noting(self, owner: Any, name: str) -> None:
+        """Note the seed of every call of a method: nothing is played that does not come by there."""
+        inner = getattr(owner, name)
+
+        def noted(scenario: Any, seed: int, *args: Any, **named: Any) -> Any:
+            self.seeds[self.purpose].add(seed)
+            return inner(scenario, seed, *args, **named)
+
+        self.patch.setattr(owner, name, noted)
+
+    @contextmanager
+    def during(self, purpose: str) -> Iterator[None]:
+        before, self.purpose = self.purpose, purpose
+        try:
+            yield
+        finally:
+            self.purpose = before
+
+    def is_for(self, purpose: str, owner: Any, name: str) -> None:
+        """All that ``owner.name`` plays is for that purpose."""
+        inner: Callable[..., Any] = getattr(owner, name)
+
+        def within(*args: Any, **named: Any) -> Any:
+            with self.during(purpose):
+                return inner(*args, **named)
+
+        self.patch.setattr(owner, name, within)
+
+
+@pytest.mark.parametrize("system", ["cluster", "spark"])
+def test_no_seed_that_is_played_serves_two_purposes(
+    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = Played(monkeypatch)
+    played.is_for("no play: what can be made", ClusterScenario, "check")
+    played.is_for("training", trainer.InProcessRollouts, "play")
+    played.is_for("training", trainer, "imitation")
+    played.is_for("validation", trainer, "best_heuristic")
+    played.is_for("validation", TrainingRun, "_validate")
+    played.is_for("report", finishing, "report")
+    if system == "cluster":
+        played.is_for("training", TrainingRun, "linear")
+    two = ("sjf", "fifo") if system == "cluster" else ("fair", "fifo")
+    monkeypatch.setattr(reference, "contenders", lambda scenario: two)
+    warm = f"train.warm_start={{policy: {two[0]}, episodes: 2, epochs: 1}}"
+    settings = CLUSTER if system == "cluster" else SPARK
+    config = load_config(
+        None, [*settings, *SHORT, LEARNING, warm, f"train.linear_iterations={int(system == 'cluster')}", "seed=3"]
+    )
+    run = TrainingRun(RunFolder.create(tmp_path, "train", config, argv=[]))
+    run.run()
+    finishing.finish(run)
+    assert set(played.seeds) == {"training", "validation", "report"}
+    if system == "cluster":
+        more = [part for setting in CLUSTER for part in ("--set", setting)]
+        tune = ["tune", "--algo", "eft-wait", "--param", "theta=0.8", *more, "--seeds", "3", "--quiet"]
+        with played.during("tuning"):
+            assert CliRunner().invoke(app, [*tune, "--out", str(tmp_path)]).exit_code == 0
+        assert played.seeds["tuning"] == set(VALIDATION[:3])
+    for purpose, pool in {"training": TRAIN, "validation": VALIDATION, "report": REPORT, "tuning": VALIDATION}.items():
+        assert played.seeds[purpose] <= set(pool), purpose
+    assert played.seeds["validation"] == set(VALIDATION[:12])
+    assert played.seeds["report"] == set(REPORT[:3])
+    assert played.seeds["training"] >= set(TRAIN[150_000:150_004])  # those of seed 3
+    assert not played.seeds["training"] & (played.seeds["validation"] | played.seeds["report"] | played.seeds["tuning"])
+    assert not played.seeds["report"] & (played.seeds["validation"] | played.seeds["tuning"])
+
+
+def judged(monkeypatch: pytest.MonkeyPatch, **jct_s: Sequence[float]) -> list[tuple[str, int]]:
+    """Let heuristics have these completion times on the first seeds; returns the list of what is asked."""
+    asked: list[tuple[str, int]] = []
+
+    def mean_jcts(config: object, policy: str, seeds: Sequence[int]) -> np.ndarray:
+        asked.append((policy, len(seeds)))
+        return np.array(jct_s[policy][: len(seeds)])
+
+    monkeypatch.setattr(reference, "contenders", lambda scenario: tuple(jct_s))
+    monkeypatch.setattr(reference, "mean_jcts", mean_jcts)
+    return asked
+
+
+def test_the_reference_is_the_best_on_all_seeds_of_those_best_on_the_first_ten(monkeypatch: pytest.MonkeyPatch) -> None:
+    # g is the best of all but for its first ten seeds, where six others are ahead; f wins these and loses the rest.
+    first = {"a": 6.0, "b": 5.0, "c": 4.0, "d": 3.0, "e": 2.0, "f": 1.0, "g": 7.0}
+    then = {"a": 9.0, "b": 9.0, "c": 2.0, "d": 8.0, "e": 8.0, "f": 8.0, "g": 0.0}
+    asked = judged(monkeypatch, **{name: [first[name]] * 10 + [then[name]] * 10 for name in first}, h=[np.nan] * 20)
+    told: list[tuple[str, int, int]] = []
+    best, on_each = best_heuristic(load_config(None, []), range(20), lambda *progress: told.append(progress))
+    assert best == "c"
+    assert on_each.tolist() == [4.0] * 10 + [2.0] * 10
+    assert asked[:8] == [(name, 10) for name in "abcdefgh"]
+    assert sorted(asked[8:]) == [(name, 20) for name in "abcdef"]
+    assert told[0] == ("a", 0, 8)
+    assert told[-1] == ("h", 7, 8)
+
+
+def test_contenders_are_cheap_do_not_preempt_and_are_tuned() -> None:
+    names = contenders(scenario_of(load_config(None, [])))
+    assert {"sjf", "eft-wait", "fifo"} <= set(names)
+    assert any(name.startswith("eft-wait[theta=") for name in names)
+    assert not {"srtf", "rollout", "gavel", "2d-las"} & set(names)
+    assert len(names) == len(set(names))
+    on_spark = contenders(scenario_of(load_config(None, [SPARK[0]])))
+    assert {"fair", "srpt-cp[cap=5]", "weighted-fair[alpha=0.25,order=shortest]"} <= set(on_spark)
+
+
+def test_the_agent_that_is_kept_is_the_best_on_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load_config(None, [*CLUSTER, *SHORT, LEARNING, "train.iterations=4", "train.reference=sjf"])
+    run = TrainingRun(RunFolder.create(tmp_path, "train", config, argv=[]))
+    means = iter((90.0, 70.0, 50.0, np.nan, 60.0))
+    seen: list[dict[str, Any]] = []
+
+    def summarized(_: object) -> SimpleNamespace:
+        seen.append({name: value.clone() for name, value in run._judged.state_dict().items()})  # type: ignore[union-attr]
+        return SimpleNamespace(jct_s=SimpleNamespace(mean=next(means)))
+
+    monkeypatch.setattr(trainer, "mean_jcts", lambda *_: np.array([100.0]))
+    monkeypatch.setattr(trainer, "evaluate_greedy", lambda *_: [SimpleNamespace(schedule=None)])
+    monkeypatch.setattr(trainer, "summarize", summarized)
+    run.run()
+    assert run.best == 0.5
+    kept = trainer.Checkpoint.load(run.folder.path / "best.pt")
+    assert kept.about["validation_ratio"] == 0.5
+    assert all(bool((value == seen[2][name]).all()) for name, value in kept.weights.items())
+    assert any(bool((value != seen[4][name]).any()) for name, value in kept.weights.items())
+
+
+def lines(**jct_s: Sequence[float]) -> list[RunLine]:
+    return [
+        RunLine(policy, seed, {}, {"jct_s.mean": value})
+        for policy, values in jct_s.items()
+        for seed, value in enumerate(values)
+    ]
+
+
+def test_tuning_takes_the_lowest_mean_and_says_by_how_much(tmp_path: Path) -> None:
+    best = best_of(lines(a=[2.0, 4.0, 4.0, 4.0, 6.0], b=[1.0, 2.0, 2.0, 2.0, 3.0], c=[9.0] * 5), "jct_s.mean")
+    assert best.policy == "b"
+    config = load_config(None, ["policy=sjf"])
+    write_tuned(tmp_path / "tuned.yaml", config, best, "jct_s.mean", range(7, 12))
+    text = (tmp_path / "tuned.yaml").read_text().splitlines()
+    assert text[0] == "# b, tuned for jct_s.mean on 5 validation seeds from 7"
+    assert text[1].startswith("# 0.5000 [")
+    assert text[1].endswith("] times sjf, 5 seeds")
+    assert "policy: b" in text
+    write_tuned(tmp_path / "first.yaml", config, best_of(lines(a=[1.0] * 5), "jct_s.mean"), "jct_s.mean", range(5))
+    assert not (tmp_path / "first.yaml").read_text().splitlines()[1].startswith("#")
+    with pytest.raises(InputError, match="no candidate has a jct_s"):
+        best_of(lines(a=[np.nan, 1.0], b=[1.0, np.nan]), "jct_s.mean")
+
+
+def test_values_are_written_as_they_are_read() -> None:
+    assert candidates("p", {"a": (None, False, 0.5)}) == ("p", "p[a=null]", "p[a=false]", "p[a=0.5]")
+    assert len(candidates("p", {"a": range(1999)})) == 2000
+    with pytest.raises(ConfigError, match="more than 2000"):
+        candidates("p", {"a": range(2000)})
+
+
+def test_each_pool_has_its_own_part_of_a_trace_and_a_last_seed() -> None:
+    assert [part_of(pool[at]) for pool in (TRAIN, VALIDATION, REPORT) for at in (0, -1)] == [
+        (0.0, 0.6),
+        (0.0, 0.6),
+        (0.6, 0.8),
+        (0.6, 0.8),
+        (0.8, 1.0),
+        (0.8, 1.0),
+    ]
+    assert part_of(5) == (0.0, 1.0)
+    assert seeds_of(range(4, 7), 3) == (4, 5, 6)
+    with pytest.raises(ConfigError, match="allowed are 1 to 3, got 4"):
+        seeds_of(range(4, 7), 4)

@@ -1,0 +1,150 @@
+"""The engine of a run: chosen by itself or asked for, the same bytes from each, and the reason in the manifest."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.config.schema import Config, load_config
+from dagsim.errors import ConfigError
+from dagsim.experiment.folder import RunFolder, engine_of
+from dagsim.experiment.run import check, simulate
+from dagsim.experiment.runner import run_into
+from dagsim.systems.cluster import choice
+from dagsim.systems.cluster.engine import EngineUse
+from dagsim.systems.cluster.lane import drive, jit
+
+SMALL = ("workload={preset: heterogeneous-dag, count: 12}", "seeds=2")
+COMPARED = ("runs.jsonl", "summary.json", "jobs.csv.gz", "tasks.csv.gz")
+
+
+@pytest.fixture(autouse=True)
+def plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lane's functions as they are: nothing is compiled here."""
+    monkeypatch.setattr(drive, "warm", lambda policies: [])
+    for module in [each for name, each in sys.modules.items() if name.startswith("dagsim.systems.cluster.lane.")]:
+        for name, function in list(vars(module).items()):
+            if hasattr(function, "py_func"):
+                monkeypatch.setattr(module, name, function.py_func)
+
+
+def config(*settings: str) -> Config:
+    return load_config(None, [*SMALL, *settings])
+
+
+def folder_of(tmp_path: Path, chosen: Config, policies: tuple[str, ...] = ("sjf",)) -> RunFolder:
+    folder = RunFolder.create(tmp_path, "eval", chosen, argv=["dagsim"], policies=policies)
+    run_into(folder, chosen, policies)
+    return folder
+
+
+def manifest(folder: RunFolder) -> dict[str, str]:
+    return dict(json.loads((folder.path / "manifest.json").read_text())["engine"])
+
+
+def test_run_folders_are_equal_whichever_engine_wrote_them(tmp_path: Path) -> None:
+    folders = [folder_of(tmp_path / engine, config(f"engine={engine}")) for engine in ("simpy", "compiled")]
+    assert [manifest(each)["used"] for each in folders] == ["simpy", "compiled"]
+    files = [*COMPARED, *(f"schedules/{file.name}" for file in (folders[0].path / "schedules").iterdir())]
+    assert len(files) == len(COMPARED) + 4
+    for file in files:
+        assert (folders[0].path / file).read_bytes() == (folders[1].path / file).read_bytes(), file
+    assert (
+        RunFolder.open(folders[1].path).schedule(1).log
+        == simulate(folders[1].config, "sjf", *seeds(folders[1])).schedule.log
+    )
+
+
+def seeds(folder: RunFolder) -> list[int]:
+    return [line.seed for line in folder.lines()][1:]
+
+
+def test_a_small_run_stays_with_simpy_and_says_so(tmp_path: Path) -> None:
+    told = manifest(folder_of(tmp_path, config("seeds=1")))
+    assert (told["asked"], told["used"]) == ("auto", "simpy")
+    assert "fewer than 50,000 tasks" in told["reason"]
+
+
+@pytest.mark.parametrize(
+    ("warm", "used", "reason"), [(True, "compiled", "10 tasks or more"), (False, "simpy", "not compiled yet")]
+)
+def test_a_large_run_takes_what_was_compiled(
+    monkeypatch: pytest.MonkeyPatch, warm: bool, used: str, reason: str
+) -> None:
+    for module in ("dagsim.systems.cluster.choice", "dagsim.systems.cluster.scenario"):
+        monkeypatch.setattr(f"{module}.PAYS", 10)
+    monkeypatch.setattr(drive, "is_warm", lambda policy: warm)
+    result = simulate(config(), "sjf", 0)
+    assert result.engine is not None
+    assert (result.engine.asked, result.engine.used) == ("auto", used)
+    assert reason in result.engine.reason
+    assert result.schedule.log == simulate(config("engine=simpy"), "sjf", 0).schedule.log
+
+
+@pytest.mark.parametrize(
+    ("settings", "policy", "named"),
+    [
+        (("network={kind: uniform}",), "sjf", "does not know a network"),
+        (("setup={kind: moving_delay}",), "sjf", "does not know a set-up model"),
+        ((), "heft", "does not know the policy 'heft'"),
+        ((), "sjf[placement=fgd]", "does not know the placement 'fgd'"),
+    ],
+)
+def test_what_the_lane_does_not_know_is_refused_before_anything_runs(
+    settings: tuple[str, ...], policy: str, named: str
+) -> None:
+    with pytest.raises(ConfigError, match=named):
+        check(config("engine=compiled", *settings), [policy])
+    result = simulate(config(*settings), policy, 0)
+    assert result.engine is not None
+    assert result.engine.used == "simpy"
+
+
+def test_without_numba_all_runs_are_simpys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "is_installed", lambda: False)
+    engine = simulate(config(), "sjf", 0).engine
+    assert engine == EngineUse("auto", "simpy", "the compiled engine needs numba: pip install 'dagsim[fast]'")
+    with pytest.raises(ConfigError, match="pip install"):
+        check(config("engine=compiled"), ["sjf"])
+
+
+def test_the_command_refuses_with_2_and_leaves_no_folder(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["eval", "--algo", "heft", "--engine", "compiled", "-o", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "allowed: engine simpy or auto" in done.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_engine_describes_the_cluster_only() -> None:
+    with pytest.raises(ConfigError, match="engine describes the system 'cluster'"):
+        load_config(None, ["system={kind: spark}", "engine=simpy"])
+
+
+def test_who_decides_live_cannot_have_the_compiled_engine() -> None:
+    from dagsim.experiment.scenario import cluster_scenario_of
+
+    with pytest.raises(ConfigError, match="one by one"):
+        cluster_scenario_of(config("engine=compiled")).kernel(0)
+
+
+def test_engines_of_several_policies_are_told_by_policy() -> None:
+    used = {"sjf": EngineUse("auto", "compiled", "large"), "heft": EngineUse("auto", "simpy", "unknown")}
+    assert engine_of(used) == {
+        "asked": "auto",
+        "used": "compiled, simpy",
+        "reason": "compiled for sjf: large; simpy for heft: unknown",
+    }
+
+
+def test_of_several_processes_one_compiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(jit, "folder", lambda: tmp_path)
+    with jit.alone():
+        other = jit.Lock(tmp_path / "lock")
+        assert not other.claim()
+    assert other.claim()
+    other.release()

@@ -1,0 +1,83 @@
+"""The commands of README's operator section and of the pages for operators run, one after the other, from nothing."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+
+ROOT = Path(__file__).parent.parent
+
+
+def commands(page: str, fence: str = "console") -> Iterator[str]:
+    blocks = re.findall(rf"```{fence}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    for line in (line for block in blocks for line in block.splitlines() if line.startswith("$ ")):
+        yield re.sub(r"  +#.*", "", line.removeprefix("$ ")).strip()
+
+
+def run(command: str, code: int = 0) -> str:
+    """The output of a command; words with a star are expanded as a shell does."""
+    words = [
+        word
+        for each in shlex.split(command)[1:]
+        for word in (sorted(map(str, Path().glob(each))) if "*" in each else [each])
+    ]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == code, f"{command}\n{result.output}{result.exception!r}"
+    return result.output
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dagsim.experiment.sweep.executors.cores", lambda: 1)
+    return tmp_path
+
+
+def test_the_operators_pages_run_from_an_empty_directory(empty: Path) -> None:
+    readme, page = list(commands("README.md", "sh")), list(commands("docs/operators.md"))
+    assert len(readme) >= 6
+    said = {command: run(command) for command in readme}
+    done = {re.sub(r" --name \S+", "", command) for command in readme}
+    for command in page:
+        if command.startswith("dagsim why") or re.sub(r" --name \S+", "", command) not in done:
+            said[command] = run(command)
+    assert "easy: observed and simulated waits" in next(text for line, text in said.items() if "replay" in line)
+    exact = next(text for line, text in said.items() if "recorded" in line)
+    assert re.search(r"all +500 +2,381 +0 +10,947 +2,381 +0 +10,947 +0", exact)
+    whatif = [text for line, text in said.items() if "--add 16xH200" in line]
+    assert all("+16xH200" in text and "78,548" in text for text in whatif)
+    assert "best" in next(text for line, text in said.items() if line.startswith("dagsim plan"))
+    assert "job 1465 of vision" in next(text for line, text in said.items() if line.startswith("dagsim why"))
+    assert all(len(line) <= 80 for text in said.values() for line in text.splitlines() if "─" in line)
+
+
+def test_the_page_on_sweeps_runs(empty: Path) -> None:
+    (empty / "docs").symlink_to(ROOT / "docs")
+    said = [run(command.replace("local:2", "local:1")) for command in commands("docs/sweeps.md")]
+    assert "60 cells" in said[0]
+    assert "12 points, 5 seeds each" in said[1]
+    block = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0]
+    kept = (ROOT / "docs" / "examples" / "sweep.yaml").read_text(encoding="utf-8")
+    assert block.split() == re.sub(r"#.*", "", kept).split()
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
+def test_the_page_on_the_protocol_runs(empty: Path) -> None:
+    (empty / "docs").symlink_to(ROOT / "docs")
+    for command in commands("docs/protocol.md"):
+        assert "backfill.js" in run(f"{command} --set workload.count=20").replace("\n", "")
+
+
+def test_the_sample_is_not_written_over_other_files(empty: Path) -> None:
+    (empty / "site").mkdir()
+    (empty / "site" / "nodes.txt").write_text("mine", encoding="utf-8")
+    assert "another file" in run("dagsim trace sample", code=2)
+    assert (empty / "site" / "nodes.txt").read_text() == "mine"

@@ -1,0 +1,82 @@
+"""``scripts/mutate.py``: the faults that it makes, and that it knows a test that notices from one that does not."""
+
+from __future__ import annotations
+
+import ast
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parent.parent / "scripts" / "mutate.py"
+SOURCE = '''
+"""A module."""
+LIMIT: int = 3
+
+def f(a: int, b: int = 2) -> int:
+    """Its docstring."""
+    if a < b and not a:
+        return min(a, b) + 1
+    raise ValueError(f"{a + 1}")
+'''
+
+
+@pytest.fixture(scope="module")
+def mutate() -> dict[str, Any]:
+    return runpy.run_path(str(SCRIPT))
+
+
+def test_every_place_is_found_and_what_only_speaks_is_left_out(mutate: dict[str, Any]) -> None:
+    found = [site.what for site in mutate["sites"](ast.parse(SOURCE))]
+    assert found == [
+        "3 -> 4",
+        "2 -> 3",
+        "condition reversed",
+        "And -> Or",
+        "Lt -> LtE",
+        "not dropped",
+        "Add -> Sub",
+        "min -> max",
+        "1 -> 2",
+    ]
+
+
+def test_a_mutant_is_the_module_with_one_change(mutate: dict[str, Any]) -> None:
+    made = [ast.unparse(mutate["mutated"](SOURCE, number)) for number in range(9)]
+    whole = ast.unparse(ast.parse(SOURCE))
+    assert len({whole, *made}) == 10
+    assert "if a <= b and (not a)" in made[4]
+    assert "return max(a, b) + 1" in made[7]
+
+
+def test_fields_are_names_and_units_only(mutate: dict[str, Any]) -> None:
+    source = 'def f(row):\n    return row["plan cpu"] * 100 if row else row[0] + 1\n'
+    found = [site.what for site in mutate["sites"](ast.parse(source), fields=True)]
+    assert found == ["Mult -> Div", "'plan cpu' -> 'plan cpux'", "100 -> 101", "0 -> 1", "1 -> 2"]
+
+
+def test_the_same_seed_draws_the_same_three_hundred(mutate: dict[str, Any]) -> None:
+    drawn = mutate["drawn"](300, 0, list(mutate["GROUPS"]))
+    assert len(drawn) == 300 == len({mutant.name for mutant in drawn})
+    assert drawn == mutate["drawn"](300, 0, list(mutate["GROUPS"]))
+    assert {mutant.name for mutant in drawn} != {m.name for m in mutate["drawn"](300, 1, list(mutate["GROUPS"]))}
+
+
+def test_a_fork_tells_what_became_of_the_tests(mutate: dict[str, Any]) -> None:
+    def endless() -> tuple[int, str]:
+        while True:
+            pass
+
+    assert mutate["run"](lambda: (0, ""), 10).outcome == "survived"
+    assert mutate["run"](lambda: (1, "test_x"), 10)[::2] == ("caught", "test_x")
+    assert mutate["run"](lambda: 1 // 0, 10).outcome == "caught"
+    assert mutate["run"](endless, 1).outcome == "ran too long"
+
+
+def test_code_is_changed_in_place_where_one_function_differs(mutate: dict[str, Any]) -> None:
+    whole = compile(SOURCE, "m.py", "exec")
+    inside = mutate["_changed"](whole, compile(mutate["mutated"](SOURCE, 4), "m.py", "exec"))
+    assert [code.co_name for code in inside] == ["f"]
+    assert mutate["_changed"](whole, compile(mutate["mutated"](SOURCE, 0), "m.py", "exec")) is None
+    assert mutate["_changed"](whole, compile(mutate["mutated"](SOURCE, 1), "m.py", "exec")) is None
