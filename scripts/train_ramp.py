@@ -13,11 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 from compare_ramp import MIXED, MODELS
+from numpy.typing import NDArray
 
 from dagsim.agents.checkpoint import load_agent
 from dagsim.config.schema import load_config
@@ -26,6 +29,8 @@ from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.files import write_text
+from dagsim.metrics.intervals import ratio_of_means
+from dagsim.metrics.student import t_quantile
 from dagsim.seeds import REPORT, seeds_of
 from dagsim.systems.ramp import RampScenario
 from dagsim.systems.ramp.kpis import kpis
@@ -113,7 +118,36 @@ def judge(folder: Path, setting: str, graphs: Path, beta: str, count: int) -> di
         )
         name = f"{policy}, {placer}"
         found["policies"][name] = _runs(placed, lambda policy=policy: world.policies.create(policy), seeds)
+    return found | {"agents": compared(found["policies"])}
+
+
+def compared(policies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The mean blocking of the agents with a 95 % interval (Student's t over the seeds), and the paired difference and
+    ratio of means to each heuristic."""
+    mine = [row["blocking"] for name, row in policies.items() if name.startswith("agent ")]
+    if not mine:
+        return {}
+    values = np.mean(mine, axis=0)
+    found: dict[str, Any] = {"blocking": _interval(values), "against": {}}
+    for name, row in policies.items():
+        if not name.startswith("agent "):
+            other = np.array(row["blocking"])
+            ratio = [float(bound) for bound in ratio_of_means(values, other)]
+            found["against"][name] = {
+                "blocking": fmean(other),
+                "difference": _interval(values - other),
+                "ratio": ratio,
+            }
     return found
+
+
+def _interval(values: NDArray[np.float64]) -> list[float]:
+    """The mean and the bounds of its 95 % interval; the mean alone of fewer than two values."""
+    mean, count = float(values.mean()), len(values)
+    if count < 2:
+        return [mean]
+    half = t_quantile(0.95, count - 1) * float(values.std(ddof=1)) / count**0.5
+    return [mean, mean - half, mean + half]
 
 
 def _runs(world: Any, made: Any, seeds: tuple[int, ...]) -> dict[str, Any]:
