@@ -96,7 +96,9 @@ def _count(word):  # type: ignore[no-untyped-def]
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+    for shift in (8, 16, 32):
+        word = word + (word >> np.uint64(shift))
+    return np.int64(word & np.uint64(0x7F))
 
 
 @njit  # type: ignore[untyped-decorator]
