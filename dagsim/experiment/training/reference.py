@@ -1,4 +1,4 @@
-"""The heuristic to beat: the best of all, tuned ones included, chosen on validation seeds."""
+"""The heuristic to beat: the best cheap non-preemptive one, tuned ones included, chosen on validation seeds."""
 
 from __future__ import annotations
 
