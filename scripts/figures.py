@@ -301,8 +301,19 @@ def _found(pattern: str, file: str) -> re.Match[str]:
     return found
 
 
+def peers_table() -> Iterator[str]:
+    """Per simulator the CPU time of a job, in multiples of the bare loop too."""
+    told = json.loads((RESULTS / "peers" / "peers.json").read_text(encoding="utf-8"))
+    figures = {name: each for name, each in told["us_per_job"].items() if not isinstance(each, str)}
+    bare = figures["bare heapq loop"]
+    yield f"| {told['jobs']:,} jobs, first come, first served | µs per job | times bare |"
+    yield "| --- | --- | --- |"
+    for name, each in sorted(figures.items(), key=lambda pair: pair[1]):
+        yield f"| {name} | {each:,.2f} | {each / bare:,.1f} |"
+
+
 TABLES: dict[str, dict[str, Callable[[], Iterator[str]]]] = {
-    "README.md": {"measured": measured_table},
+    "README.md": {"measured": measured_table, "peers": peers_table},
     "docs/decima.md": {
         "tpch": lambda: decima_table(
             "learned-w1", "held-out-w1-parity", "learned-w2", "held-out-parity", "held-out-default"

@@ -22,7 +22,6 @@ __all__ = ["PAGES", "missing", "renewed"]
 
 ROOT = Path(__file__).parent.parent
 COSTS = ROOT / "results" / "baselines" / "cost.json"
-PEERS = ROOT / "results" / "peers" / "peers.json"
 COVERAGE = ROOT / "results" / "statistics" / "coverage.json"
 
 
@@ -47,19 +46,7 @@ def _covered(shares: dict[str, float] | None) -> str:
     return f"{shares['coverage']:.3f} [{shares['worst']:.3f}]" if shares else "none"
 
 
-def peers_table() -> Iterator[str]:
-    """Per simulator the CPU time of a job, in multiples of the bare loop too."""
-    told = json.loads(PEERS.read_text(encoding="utf-8"))
-    figures = {name: each for name, each in told["us_per_job"].items() if not isinstance(each, str)}
-    bare = figures["bare heapq loop"]
-    yield f"| {told['jobs']:,} jobs, first come, first served | µs per job | times bare |"
-    yield "| --- | --- | --- |"
-    for name, each in sorted(figures.items(), key=lambda pair: pair[1]):
-        yield f"| {name} | {each:,.2f} | {each / bare:,.1f} |"
-
-
 PAGES = {
-    "README.md": {"peers": peers_table},
     "docs/policies.md": {
         "policies": lambda: policy_table(json.loads(COSTS.read_text(encoding="utf-8"))["us_per_decision"]),
         "placements": placement_table,

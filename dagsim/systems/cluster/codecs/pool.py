@@ -56,8 +56,8 @@ class Pool:
 
     Every task has a slot, its row in the arrays: ``rows[slot, type]`` float32 are the ``STATIC`` features, ``ready_s``,
     ``arrival_s``, ``best_s``, ``area`` (GPU-seconds on the best type), ``width`` float64, ``best_type``,
-    ``width_class``, ``seconds[slot, type]`` and ``slowdown[slot, type]`` what their names say. ``alive`` marks the slots in
-    use. Cost: O(log tasks + types) per task.
+    ``width_class``, ``seconds[slot, type]`` and ``slowdown[slot, type]`` what their names say. ``alive`` marks those
+    in use. Cost: O(log tasks + types) per task.
     """
 
     def __init__(self, types: int) -> None:
