@@ -102,7 +102,7 @@ class Journal:
         after = dict(ends)
         try:
             for ending, data in record.files:
-                stem.with_suffix(ending).write_bytes(data)
+                stem.with_suffix(f".{ending}").write_bytes(data)
             for name, head, rows in zip(TABLES, record.heads, record.rows, strict=True):
                 after[name] = append(self.path / name, head + rows if first else rows, ends[name])
             after[_TIMING] = append(self.path / _TIMING, _line(record.timing), ends[_TIMING])

@@ -81,11 +81,11 @@ def _csv(who: dict[str, Any], table: dict[str, Any]) -> tuple[str, str]:
 
 
 def _files(schedule: Schedule) -> tuple[tuple[str, bytes], ...]:
-    return (".npy", _log(schedule)), (".json.gz", _jobs(schedule))
+    return ("npy", _log(schedule)), ("json.gz", _jobs(schedule))
 
 
 def _large_files(schedule: Schedule) -> tuple[tuple[str, bytes], ...]:
-    return ((".npz", packed_schedule(schedule)),)
+    return (("npz", packed_schedule(schedule)),)
 
 
 def _log(schedule: Schedule) -> bytes:

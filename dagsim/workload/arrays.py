@@ -169,7 +169,8 @@ class JobArrays:
             if (longer == rank[waited]).all():
                 break
             rank[waited] = longer
-        return np.maximum.reduceat(rank, self.first[:-1])
+        longest: np.ndarray = np.maximum.reduceat(rank, self.first[:-1])
+        return longest
 
     def asking(self, demand: np.ndarray, demands: tuple[Demand, ...]) -> JobArrays:
         """The same jobs with other demands."""

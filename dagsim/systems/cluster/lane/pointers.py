@@ -9,6 +9,8 @@ does not read it again.
 The arrays must be contiguous (as those of the lane are) and live as long as the call; nobody counts references.
 """
 
+# mypy: allow-untyped-calls, allow-untyped-decorators
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -33,8 +35,10 @@ __all__ = ["Table", "register"]
 _WORD = ir.IntType(64)
 
 
-class Table(types.Type):  # type: ignore[misc]
+class Table(types.Type):
     """The type of a registered class, by the types of its members."""
+
+    words: int
 
     def __init__(self, name: str, members: tuple[tuple[str, Any], ...]) -> None:
         self.members = dict(members)
@@ -65,10 +69,10 @@ def _typeof(value: Any, context: Any) -> Table:
 
 
 @infer_getattr
-class _Members(AttributeTemplate):  # type: ignore[misc]
+class _Members(AttributeTemplate):
     key = Table
 
-    def generic_resolve(self, table: Table, name: str) -> Any:
+    def generic_resolve(self, table: Table, name: str) -> Any:  # type: ignore[override]
         return table.members.get(name)
 
 

@@ -49,6 +49,10 @@ class Runtime(Protocol):
 class HasRates(Runtime, Protocol):
     """A runtime model of which a task's seconds are its work over a rate that all tasks of its kind share."""
 
+    def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
+        """As ``Runtime``."""
+        ...
+
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """Units of work per second of such a task on each of ``gpus``, 0 where it cannot run."""
         ...
