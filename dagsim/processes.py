@@ -1,4 +1,4 @@
-"""Worker processes: one thread each, deaf to Ctrl-C, and gone when their parent is gone."""
+"""Worker processes: one thread each, deaf to Ctrl-C, gone with their parent."""
 
 from __future__ import annotations
 

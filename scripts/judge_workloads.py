@@ -323,7 +323,8 @@ def main() -> int:
     write_text(given.out / "ranking.csv", to_csv(ranks))
     write_text(given.out / "judged.md", "\n".join(page(found, spending)) + "\n")
     draw(found, given.out / "judged.png")
-    ledger.close(spending)
+    if set(given.only) == set(TRACES):
+        ledger.close(spending)
     return 0
 
 

@@ -499,14 +499,14 @@ def run_group(
     """Run the mutants of one group, in a process of its own, so that no group has what another imported."""
     inside = [mutant for mutant in mutants if _changed(*_codes(mutant)) is not None]
     outside = [mutant for mutant in mutants if mutant not in inside]
+    if inside:
+        _forked(name, inside, tell, at_once)
     if outside:
         base = BASE or run(lambda: _afresh(None, tests_of(name, "")), 1000)
         tell(None, base)
         for mutant in outside if base.outcome == "survived" else ():
             tests = tests_of(name, mutant.file)
             tell(mutant, run(lambda: _afresh(mutant, tests), _limit_s(base)))  # noqa: B023
-    if inside:
-        _forked(name, inside, tell, at_once)
 
 
 def _forked(name: str, mutants: Sequence[Mutant], tell: Callable[[Mutant | None, Told], None], at_once: int) -> None:

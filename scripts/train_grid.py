@@ -6,8 +6,8 @@
 
 The cells are independent and DAG jobs at load 0.9 and 1.1 on the default heterogeneous cluster. ``train`` runs ``dagsim
 train`` for every cell and seed, then the other algorithms and the ablations (on independent jobs at load 1.1, one seed,
-short trainings), some at a time, and leaves out what is there already. ``report`` chooses the best heuristic of all,
-tuned ones included, on validation seeds, then runs it and every agent on the 200 report seeds, and writes
+short trainings), some at a time, and leaves out what is there already. ``report`` chooses the best cheap non-preemptive
+heuristic, tuned ones included, on validation seeds, then runs it and every agent on the 200 report seeds, and writes
 ``report.csv``, ``report.md``, learning curves and the best agent of each cell. ``transfer`` puts the agents of two
 cells, as they are, on loads, clusters, estimates and a trace (Alibaba 2018, its tasks given a GPU each) that they were
 not trained on.

@@ -1,6 +1,6 @@
 """Statistics of real traces, as read, against what their publishers and an independent count say.
 
-    python scripts/validate_readers.py --data DIR [--json]
+    python scripts/validate_readers.py --data DIR [--without TEXT ...] [--json]
 
 ``DIR`` holds the folders ``alibaba-v2017``, ``philly``, ``swf`` and so on with the files as their publishers ship them.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,9 +74,11 @@ CHECKS = (
 """From the publishers' pages and from counts by another program."""
 
 
-def checked(folder: Path) -> Iterator[dict[str, Any]]:
-    """Each check with what was got; every file is read once."""
+def checked(folder: Path, without: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
+    """Each check with what was got; every file is read once, but for those whose names hold a text of ``without``."""
     for file in dict.fromkeys(check.file for check in CHECKS):
+        if any(text in file for text in without):
+            continue
         info = trace_info(TraceFile(str(folder / file)), Recorded()).to_dict()
         info["gpu_hours"] = info["gpu_work"] / 3600
         for check in CHECKS:
@@ -90,10 +92,11 @@ def checked(folder: Path) -> Iterator[dict[str, Any]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder of the traces")
+    parser.add_argument("--without", nargs="+", default=[], metavar="TEXT", help="leave out files of such names")
     parser.add_argument("--json", action="store_true", help="print one JSON array")
     args = parser.parse_args()
     try:
-        found = list(checked(args.data))
+        found = list(checked(args.data, args.without))
     except DagsimError as error:
         print(error, file=sys.stderr)
         return 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -20,15 +21,14 @@ def validate(script: str, *args: object) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.data
 def test_a_miss_ends_with_1(data: Path, tmp_path: Path) -> None:
-    (tmp_path / "golden" / "swf").mkdir(parents=True)
-    (tmp_path / "traces").symlink_to(data / "traces")
-    expected = json.loads((data / "golden/swf/rlscheduler_lublin1.json").read_text())
-    expected["Lublin-1"]["bsld"]["bf0"]["mean"]["SJF"] += 0.001
-    (tmp_path / "golden" / "swf" / "rlscheduler_lublin1.json").write_text(json.dumps(expected))
-    done = validate("validate_all.py", "--data", tmp_path, "--only", "rlscheduler", "--json")
+    name = "traces/alibaba-v2018/batch_task_random6600.csv.gz"
+    rows = gzip.decompress((data / name).read_bytes()).splitlines(keepends=True)
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).write_bytes(gzip.compress(b"".join(rows[:-100]), 1))
+    done = validate("validate_all.py", "--data", tmp_path, "--only", "span", "--json")
     found = {each["name"]: each["holds"] for each in json.loads(done.stdout)}
     assert done.returncode == 1
-    assert [name for name, holds in found.items() if not holds] == ["bf0, SJF: bounded slowdown"]
+    assert not found["random6600: jobs"]
 
 
 @pytest.mark.data
@@ -47,6 +47,10 @@ def test_missing_data_is_said_without_a_traceback(tmp_path: Path) -> None:
 
 @pytest.mark.data
 def test_readers_count_what_was_published(data: Path) -> None:
-    done = validate("validate_readers.py", "--data", data / "traces", "--json")
-    assert [row for row in json.loads(done.stdout) if not row["holds"]] == []
+    # The three largest SWF files say the same of the same reader; ``validate_all.py`` reads them, too.
+    large = ("HPC2N", "CTC-SP2", "LLNL-Thunder")
+    done = validate("validate_readers.py", "--data", data / "traces", "--without", *large, "--json")
+    found = json.loads(done.stdout)
+    assert [row for row in found if not row["holds"]] == []
+    assert len({row["file"] for row in found}) == 9
     assert done.returncode == 0

@@ -1,4 +1,4 @@
-"""The replay of a training on disk: what each checkpoint adds is a file, so that none is written twice.
+"""The replay of a training on disk: each checkpoint adds a file, so that none is written twice.
 
 A checkpoint names the transitions that belong to it. Files behind them (the training was killed before that checkpoint
 was there) are written again, files before them are removed.

@@ -18,6 +18,7 @@ from dagsim.errors import ConfigError, InputError, RunFolderError
 from dagsim.files import replaced
 from dagsim.registry import Registry
 from dagsim.systems.cluster.codecs import CODECS
+from dagsim.systems.ramp.codecs import RAMP_CODECS
 from dagsim.systems.seam import Codec, CodecSettings, View
 from dagsim.systems.spark.codecs import SPARK_CODECS
 
@@ -25,7 +26,7 @@ __all__ = ["AgentPolicy", "Checkpoint", "load_agent", "read_plain", "write_plain
 
 _FORMAT = "dagsim-agent-3"
 _OLD = ("dagsim-agent-2", "dagsim-agent-1", "dagsim-decima-1")
-_CODECS: Mapping[str, Registry[Any]] = {"cluster": CODECS, "spark": SPARK_CODECS}
+_CODECS: Mapping[str, Registry[Any]] = {"cluster": CODECS, "spark": SPARK_CODECS, "ramp": RAMP_CODECS}
 
 
 @dataclass(frozen=True, slots=True)

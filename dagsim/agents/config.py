@@ -317,8 +317,8 @@ class TrainConfig:
     ema_decay: float = 0.0
     """The net that is judged is an average over iterations, of which so much is kept in each; 0: the net itself."""
     reference: str = "best"
-    """The heuristic that progress is told against; ``best`` is the best of all, tuned ones included, on validation
-    seeds."""
+    """The heuristic that progress is told against; ``best`` is the best cheap non-preemptive one, tuned ones included,
+    on validation seeds."""
     rivals: tuple[str, ...] = ("fifo", "sjf", "eft-wait")
     """Heuristics beside it in the report."""
     linear_iterations: int = 12

@@ -57,7 +57,7 @@ class D3qn(QLearner[D3qnConfig, Duelling]):
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, D3qnConfig)
         self.net = scoring(context.net(), "d3qn")
-        super().__init__(context, context.config.algorithm, Duelling(self.net, context.critic()))
+        super().__init__(context, context.config.algorithm, Duelling(self.net, context.critic()), self.net)
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
         context = self._context

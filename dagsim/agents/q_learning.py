@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dagsim.agents.config import D3qnConfig, RainbowConfig
 from dagsim.agents.learner import LearnerContext
+from dagsim.agents.nets.actor import ScoreNet
 from dagsim.agents.replay import Drawn, ReplayBuffer
 from dagsim.agents.returns import discounts, return_rms
 from dagsim.agents.rollouts import EpisodeSteps
@@ -33,13 +34,13 @@ def follow(target: nn.Module, net: nn.Module, rate: float) -> None:
 class QLearner(ABC, Generic[ConfigT, QT]):
     """Learns ``q`` from prioritised n-step replay, with a target network that follows it."""
 
-    def __init__(self, context: LearnerContext, config: ConfigT, q: QT) -> None:
+    def __init__(self, context: LearnerContext, config: ConfigT, q: QT, net: ScoreNet) -> None:
         self.config: ConfigT = config
         self._context = context
         self._q = q
         self._target = deepcopy(q)
         self.optimizer = torch.optim.Adam(q.parameters(), config.lr)
-        self.replay = ReplayBuffer(config.replay, config.priority, config.importance)
+        self.replay = ReplayBuffer(config.replay, config.priority, config.importance, net)
         self._scale = 0.0
 
     @abstractmethod

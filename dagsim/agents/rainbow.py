@@ -146,7 +146,7 @@ class Rainbow(QLearner[RainbowConfig, RainbowNet]):
         settings = RainbowNetConfig(hidden, config.atoms, *config.support)
         self.net = settings.build(context.config.codec)
         self.net.settings = settings
-        super().__init__(context, config, self.net)
+        super().__init__(context, config, self.net, self.net)
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
         context = self._context

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from dagsim.agents.nets.actor import Observations, ScoreNet
 from dagsim.agents.ragged import ObservationBatch, Store
 from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.systems.cluster.codecs.codec import Observation
 
 __all__ = ["Drawn", "ReplayBuffer"]
+
+_ROWS = len(Observation._fields)
+"""Parts that all observations with rows have; those beyond them are few objects that many observations share."""
 
 
 class Drawn(NamedTuple):
@@ -36,15 +40,20 @@ class ReplayBuffer:
     cumulative sum in NumPy.
 
     Transitions are numbered from the first ever added. Only their priorities ever change, so that ``since`` gives what
-    a file of earlier ones lacks, and ``state`` all the rest.
+    a file of earlier ones lacks, and ``state`` all the rest. ``net`` is the one that learns: it says what of the
+    observations it reads, and makes batches of them.
     """
 
-    def __init__(self, capacity: int, priority: float = 0.0, importance: float = 0.0) -> None:
+    def __init__(
+        self, capacity: int, priority: float = 0.0, importance: float = 0.0, net: ScoreNet | None = None
+    ) -> None:
         self._capacity = capacity
+        self._store: Callable[[Sequence[Any]], Observations] = Store if net is None else net.store
+        self._kind: Any = Observation if net is None else net.observation
         self._priority, self._importance = priority, importance
         self._gone = 0
         """Transitions that were dropped: the number of the first that is left."""
-        self._seen: list[Observation] = []
+        self._seen: list[Any] = []
         self._choices, self._rewards, self._discounts = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
         self._ends = np.zeros(0, np.int64)
         """The number of the transition that begins where each one ends; of one that ends its episode, of any."""
@@ -83,10 +92,10 @@ class ReplayBuffer:
         share = self._weights[places] / chances[-1]
         weights = (share * len(self)) ** -self._importance
         return Drawn(
-            Store([self._seen[place] for place in places]).batch(np.arange(count)),
+            self._store([self._seen[place] for place in places]).batch(np.arange(count)),
             torch.from_numpy(self._choices[places]),
             torch.from_numpy(self._rewards[places].astype(np.float32)),
-            Store([self._seen[end] for end in self._ends[places] - self._gone]).batch(np.arange(count)),
+            self._store([self._seen[end] for end in self._ends[places] - self._gone]).batch(np.arange(count)),
             torch.from_numpy(self._discounts[places].astype(np.float32)),
             torch.from_numpy((weights / weights.max()).astype(np.float32)),
             places,
@@ -115,6 +124,7 @@ class ReplayBuffer:
             "rewards": torch.from_numpy(self._rewards[begin:]),
             "discounts": torch.from_numpy(self._discounts[begin:]),
             "ends": torch.from_numpy(self._ends[begin:]),
+            **{name: _shared([getattr(each, name) for each in seen]) for name in self._kind._fields[_ROWS:]},
         }
 
     def load(self, state: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> None:
@@ -130,7 +140,8 @@ class ReplayBuffer:
             if part["first"] != self.span[1]:
                 raise ValueError(f"transitions from {self.span[1]} to {part['first']} are missing")
             tokens = np.split(part["tokens"].numpy(), np.cumsum(part["lengths"].numpy())[:-1])
-            seen = map(Observation, tokens, part["context"].numpy(), part["gpus"].numpy())
+            more = [_apart(part[name]) for name in self._kind._fields[_ROWS:]]
+            seen = map(self._kind, tokens, part["context"].numpy(), part["gpus"].numpy(), *more)
             columns = (part[name].numpy() for name in ("choices", "rewards", "discounts", "ends"))
             self._append(list(seen), *columns)
         self._drop(first - self._gone)
@@ -141,7 +152,7 @@ class ReplayBuffer:
         self._weights = state["weights"].numpy().copy()
 
     def _append(
-        self, seen: list[Observation], choices: np.ndarray, rewards: np.ndarray, discounts: np.ndarray, ends: np.ndarray
+        self, seen: list[Any], choices: np.ndarray, rewards: np.ndarray, discounts: np.ndarray, ends: np.ndarray
     ) -> None:
         self._seen += seen
         self._choices = np.append(self._choices, choices)
@@ -157,3 +168,20 @@ class ReplayBuffer:
             self._discounts, self._ends = self._discounts[count:], self._ends[count:]
             self._weights = self._weights[count:]
             self._gone += count
+
+
+def _shared(arrays: Sequence[np.ndarray]) -> dict[str, torch.Tensor]:
+    """Arrays of which many are one object, each object once."""
+    distinct = {id(each): each for each in arrays}
+    places = {key: place for place, key in enumerate(distinct)}
+    return {
+        "rows": torch.from_numpy(np.concatenate(list(distinct.values()))),
+        "lengths": torch.tensor([len(each) for each in distinct.values()]),
+        "which": torch.tensor([places[id(each)] for each in arrays]),
+    }
+
+
+def _apart(part: Mapping[str, torch.Tensor]) -> list[np.ndarray]:
+    """The inverse of ``_shared``."""
+    distinct = np.split(part["rows"].numpy(), np.cumsum(part["lengths"].numpy())[:-1])
+    return [distinct[place] for place in part["which"].tolist()]

@@ -58,7 +58,7 @@ class Sac:
             torch.optim.Adam(self._q.parameters(), self.config.lr),
             torch.optim.Adam([self._log_temperature], self.config.lr),
         ]
-        self.replay = ReplayBuffer(self.config.replay)
+        self.replay = ReplayBuffer(self.config.replay, net=self.net)
         self._scale = 0.0
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:

@@ -21,7 +21,9 @@ def compare(
     reference: Annotated[
         str | None, typer.Option(metavar="NAME", help="What the others are compared with (default: the first policy).")
     ] = None,
-    metric: Annotated[str, typer.Option(help="What to rank by.")] = "jct_s.mean",
+    metric: Annotated[
+        str | None, typer.Option(help="What to rank by (default: that of the system: jct_s.mean, blocking_rate).")
+    ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV, too.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios with their intervals.")] = None,
     precision: Annotated[
@@ -37,7 +39,7 @@ def compare(
     Example: dagsim compare results/RUN_A results/RUN_B --plot comparison.png
     """
     from dagsim.experiment.folder import RunFolder
-    from dagsim.experiment.labels import sample_of, workload_label
+    from dagsim.experiment.labels import metric_of, sample_of, workload_label
     from dagsim.experiment.pairing import paired
     from dagsim.experiment.precise import looks_at
     from dagsim.experiment.runner import write_comparison
@@ -50,6 +52,7 @@ def compare(
     folders = [RunFolder.open(run) for run in runs]
     lines, differences = paired(folders)
     workload, sample = workload_label(folders[0].config), sample_of(folders[0].config)
+    metric = metric or metric_of(folders[0].config)
     ranked = standings(lines, metric, reference, sample)
     if csv is not None:
         write_comparison(ranked, csv)

@@ -247,6 +247,7 @@ def _refuse_beside_resume(groups: Iterable[Experiment | TraceFlags], options: Ma
 
 def _run(folder: RunFolder, output: Output) -> Kept:
     """Run what the folder lacks, under a progress bar."""
+    from dagsim.experiment.labels import metric_of
     from dagsim.experiment.precise import run_until_precise
     from dagsim.experiment.runner import run_into
     from dagsim.experiment.stopping import exit_code
@@ -263,7 +264,7 @@ def _run(folder: RunFolder, output: Output) -> Kept:
 
             if config.precision is None or folder.manifest["command"] == "tune":
                 return Kept(folder, run(folder.manifest["seeds"]))
-            precise = run_until_precise(folder, config, run)
+            precise = run_until_precise(folder, config, run, metric_of(config))
             return Kept(folder, precise.lines, precise)
     except KeyboardInterrupt as stop:
         command = f"dagsim {folder.manifest['command']} --resume {folder.path}"
@@ -307,12 +308,12 @@ def _over_time(folder: RunFolder) -> OverTime | None:
 
 def _ranked(kept: Kept, over: OverTime | None) -> dict[str, Any]:
     """The comparison of several policies, and how a precision was reached, for JSON."""
-    from dagsim.experiment.labels import sample_of
+    from dagsim.experiment.labels import metric_of, sample_of
     from dagsim.metrics.standings import METHOD, standings
 
     ranked: dict[str, Any] = {} if over is None else {"blocks": asdict(over)}
     if len(kept.folder.manifest["policies"]) > 1:
-        table = standings(kept.lines, sample=sample_of(kept.folder.config))
+        table = standings(kept.lines, metric_of(kept.folder.config), sample=sample_of(kept.folder.config))
         ranked |= {"method": METHOD, "standings": [standing.to_dict() for standing in table]}
     if kept.precise is not None:
         ranked["precision"] = kept.precise.to_dict()
@@ -320,7 +321,7 @@ def _ranked(kept: Kept, over: OverTime | None) -> dict[str, Any]:
 
 
 def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: Iterable[str] = ()) -> None:
-    from dagsim.experiment.labels import run_label, sample_of
+    from dagsim.experiment.labels import metric_of, run_label, sample_of
     from dagsim.metrics.standings import Sample, without_repeats
     from dagsim.report.comparison import comparison_table
     from dagsim.report.tables import observed_table, summary_table, workload_notes
@@ -330,7 +331,9 @@ def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: I
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
         lines, notes = shown, (*notes, "one run: seeds change nothing here")
     if len({line.policy for line in lines}) > 1:
-        table = comparison_table(lines, workload=workload, sample=sample, wide=output.wide)
+        table = comparison_table(
+            lines, metric=metric_of(folder.config), workload=workload, sample=sample, wide=output.wide
+        )
     else:
         table = summary_table(lines, workload=workload, sample=sample)
     show_grid(table, output.table, wide=output.wide)

@@ -59,9 +59,9 @@ def sweep(
         if name is not None:
             raise InputError(f"--name: {grid} has one already")
         opened = SweepFolder.open(grid)
-        described, out = opened.sweep, grid.parent
+        described, out, command = opened.sweep, grid.parent, opened.run.manifest["command"]
     else:
-        described = read_sweep(grid, name)
+        described, command = read_sweep(grid, name), "sweep"
     cells = cells_of(described)
     shown = _Shown(metric or described.metrics[0], reference, json_, quiet, wide, table)
     if dry_run:
@@ -72,7 +72,7 @@ def sweep(
             raise InputError("--show: give the folder of the sweep (results/sweep-NAME)")
         _tell(opened, cells, opened.done(cells), shown)
         return
-    folder, result = swept(described, cells, on, out, limit=limit, watched=not (quiet or json_))
+    folder, result = swept(described, cells, on, out, command=command, limit=limit, watched=not (quiet or json_))
     _tell(folder, cells, result.done, shown)
     for failure in result.failures:
         typer.echo(f"failed: cell {failure.id}: {failure.error}", err=True)

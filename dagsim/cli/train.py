@@ -52,6 +52,7 @@ def train(
     """
     from dagsim.agents.config import algorithm_name
     from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.labels import metric_of
     from dagsim.experiment.runner import write_comparison
     from dagsim.experiment.stopping import exit_code
     from dagsim.experiment.training.finish import finish
@@ -84,10 +85,11 @@ def train(
             plots = folder.path / "plots"
             plots.mkdir(exist_ok=True)
             save(learning_curves({folder.path.name: read_log(folder.path)}), plots / "learning.png")
-            ranked = standings(lines, reference=run.reference)
+            metric, reference = metric_of(folder.config), run.reference
+            ranked = standings(lines, metric, reference)
             if lines:
                 write_comparison(ranked, folder.path / "report.csv")
-                draw_comparison(lines, plots / "report.png", reference=run.reference)
+                draw_comparison(lines, plots / "report.png", metric, reference)
             folder.mark("done")
     except KeyboardInterrupt as stop:
         typer.echo(f"interrupted; go on with: dagsim train --resume {folder.path}", err=True)
@@ -97,7 +99,7 @@ def train(
         typer.echo(json.dumps({**facts, "report": [standing.to_dict() for standing in ranked]}))
     elif not quiet:
         if lines:
-            console().print(comparison_table(lines, run.reference))
+            console().print(comparison_table(lines, reference, metric))
         typer.echo(f"best on validation: {run.best:.4f} times {run.reference}")
         typer.echo(f"run folder: {folder.path}")
 

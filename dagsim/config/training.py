@@ -15,6 +15,7 @@ from dagsim.envs.rewards import RewardConfig
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.ramp.codecs.config import PartitionConfig
 from dagsim.systems.seam import Scenario
 from dagsim.systems.spark.codecs.stages import StagesConfig
 
@@ -25,6 +26,7 @@ _ALL_CODECS: Registry[Any] = Registry(
     [
         Entry("candidates", "dagsim.systems.cluster.codecs.config:CandidatesConfig"),
         Entry("stages", "dagsim.systems.spark.codecs.stages:StagesConfig"),
+        Entry("partition", "dagsim.systems.ramp.codecs.config:PartitionConfig"),
     ],
     group="dagsim.codecs",
     listing="dagsim list codecs",
@@ -37,6 +39,13 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "net": "decima",
         "reward": {"job_seconds": 1.0},
         "rivals": ["fifo", "fair", "weighted-fair"],
+        "linear_iterations": 0,
+    },
+    "ramp": {
+        "codec": "partition",
+        "net": "pac_ml",
+        "reward": {"job_acceptance": 1.0},
+        "rivals": ["max", "acceptable_jct", "on_time"],
         "linear_iterations": 0,
     },
 }
@@ -85,7 +94,7 @@ def check_training(train: TrainConfig, scenario: Scenario) -> None:
     Raises:
         ConfigError: A codec or a reward term of another system, or episodes that cannot grow.
     """
-    for other, cls in (("cluster", CandidatesConfig), ("spark", StagesConfig)):
+    for other, cls in (("cluster", CandidatesConfig), ("spark", StagesConfig), ("ramp", PartitionConfig)):
         if isinstance(train.codec, cls) and other != scenario.system:
             allowed = ", ".join(scenario.codecs.names()) or "one of your own (module:attr)"
             raise ConfigError(

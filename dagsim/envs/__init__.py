@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import gymnasium
 
-__all__ = ["DECIMA_ID", "ENTRY_POINT", "SCHEDULING_ID"]
+__all__ = ["DECIMA_ID", "ENTRY_POINT", "PARTITION_ID", "SCHEDULING_ID"]
 
 ENTRY_POINT = "dagsim.experiment.environment:make_env"
 """What makes an environment of an experiment; a floor above, so it is named, not imported."""
 SCHEDULING_ID = "dagsim/Scheduling-v0"
 DECIMA_ID = "dagsim/Decima-v0"
+PARTITION_ID = "dagsim/Partition-v0"
 
 gymnasium.register(SCHEDULING_ID, ENTRY_POINT)
 gymnasium.register(DECIMA_ID, "dagsim.envs.spark:DecimaEnv")
+gymnasium.register(PARTITION_ID, "dagsim.envs.ramp:PartitionEnv")

@@ -55,13 +55,13 @@ def unpacked_schedule(path: Path, cluster: Cluster) -> Schedule:
         RunFolderError: ``path`` is missing, damaged, or of another version.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             rows = np.empty(len(file["kind"]), ROW)
             for name in ROW.names or ():
                 rows[name] = file[name]
             jobs = _jobs(file)
-            seed, ended_s = int(file["seed"]), float(file["ended_s"])
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            seed, ended_s = int(file["seed"].item()), float(file["ended_s"].item())
+    except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise RunFolderError(f"{path}: not a readable schedule ({error})") from None
     return Schedule(cluster, jobs, ScheduleLog.of(rows), seed, ended_s=ended_s)
 

@@ -11,10 +11,12 @@ from dagsim.config.presets import WORKLOADS
 from dagsim.config.registered import Registered
 from dagsim.config.schema import Config, load_config
 from dagsim.envs.config import EnvConfig
+from dagsim.envs.ramp import PartitionEnv
 from dagsim.envs.scheduling import SchedulingEnv
 from dagsim.envs.spark import DecimaEnv
 from dagsim.experiment.scenario import scenario_of
 from dagsim.systems.cluster.codecs import CODECS
+from dagsim.systems.ramp.scenario import RampScenario
 from dagsim.systems.spark.scenario import SparkScenario
 
 __all__ = ["make_env"]
@@ -26,12 +28,12 @@ def make_env(
     env: EnvConfig | None = None,
     render_mode: str | None = None,
     **changes: Any,
-) -> SchedulingEnv | DecimaEnv:
-    """The environment of an experiment: of the system ``spark`` a ``DecimaEnv``.
+) -> SchedulingEnv | DecimaEnv | PartitionEnv:
+    """The environment of an experiment: of the system ``spark`` a ``DecimaEnv``, of ``ramp`` a ``PartitionEnv``.
 
     ``config`` is a configuration, a file, a name of ``dagsim list configs`` or of ``dagsim list workloads``;
-    ``settings`` are as behind ``--set``. The fields of ``EnvConfig`` (of ``DecimaEnv``) can be given one by one; a
-    codec as its settings, its name or ``module:attr``, or a mapping with its ``kind``.
+    ``settings`` are as behind ``--set``. The fields of ``EnvConfig`` (of ``DecimaEnv``, of ``PartitionEnv``) can be
+    given one by one; a codec as its settings, its name or ``module:attr``, or a mapping with its ``kind``.
 
     Raises:
         InputError: Something of it cannot be made.
@@ -39,6 +41,8 @@ def make_env(
     scenario = scenario_of(_experiment(config, settings))
     if isinstance(scenario, SparkScenario):
         return DecimaEnv(scenario=scenario, render_mode=render_mode, **changes)
+    if isinstance(scenario, RampScenario):
+        return PartitionEnv(scenario, render_mode=render_mode, **changes)
     if isinstance(changes.get("codec"), str | Mapping):
         changes["codec"] = Registered(CODECS, "candidates").read(changes["codec"])
     return SchedulingEnv(scenario, env or EnvConfig(**changes), render_mode)

@@ -197,7 +197,7 @@ class RunFolder:
 
     @property
     def name(self) -> str | None:
-        """What the user calls it."""
+        """The name that the user gave it."""
         return self.manifest.get("name")
 
     @property

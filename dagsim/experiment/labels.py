@@ -15,7 +15,12 @@ from dagsim.workload import Sessions, Synthetic
 if TYPE_CHECKING:
     from dagsim.experiment.folder import RunFolder
 
-__all__ = ["run_label", "sample_of", "workload_label"]
+__all__ = ["metric_of", "run_label", "sample_of", "workload_label"]
+
+
+def metric_of(config: Config) -> str:
+    """The metric that policies are ranked by: the merit of the experiment's system."""
+    return str(getattr(config.system, "merit", "jct_s.mean"))
 
 
 def sample_of(config: Config) -> Sample:

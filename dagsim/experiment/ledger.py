@@ -74,7 +74,7 @@ class Ledger:
         Raises:
             ConfigError: They were spent before, or the pool has too few.
         """
-        tables = self._tables()
+        tables = self.tables()
         entry = tables.setdefault(table, {"pool": _bounds(pool or _next_block(tables)), "spent": []})
         whole, spent = range(*entry["pool"]), entry["spent"]
         if spent and not spent[-1]["done"] and spent[-1]["command"] == command:
@@ -109,7 +109,7 @@ class Ledger:
         Raises:
             ConfigError: There is no such entry.
         """
-        tables = self._tables()
+        tables = self.tables()
         for each in reversed(tables.get(spending.table, {"spent": []})["spent"]):
             if each["seeds"] == _bounds(spending.seeds) and each["command"] == spending.command:
                 each["done"] = True
@@ -117,7 +117,12 @@ class Ledger:
                 return
         raise ConfigError(f"{self.path}: {spending.table!r} has no entry for {spending.command!r}")
 
-    def _tables(self) -> dict[str, Any]:
+    def tables(self) -> dict[str, Any]:
+        """Pools and what was spent of them, by table.
+
+        Raises:
+            ConfigError: The file is no ledger.
+        """
         if not self.path.exists():
             return {}
         found = yaml.read(self.path).value
@@ -136,9 +141,10 @@ def _spending(table: str, entry: Mapping[str, Any], spent: list[dict[str, Any]])
 
 
 def _next_block(tables: Mapping[str, Any]) -> range:
-    blocks = [entry["pool"][1] for entry in tables.values() if entry["pool"][0] >= FIRST]
+    """The first block behind all pools, but for those of windows and those that lie elsewhere."""
+    blocks = [entry["pool"][1] for entry in tables.values() if FIRST <= entry["pool"][0] < REPORT.stop]
     first = max(blocks, default=FIRST)
-    return range(first, first + BLOCK)
+    return range(first, min(first + BLOCK, REPORT.stop))
 
 
 def _bounds(seeds: range) -> list[int]:

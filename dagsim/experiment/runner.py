@@ -10,7 +10,7 @@ from dagsim.config.schema import Config
 from dagsim.errors import PluginError, SimulationError
 from dagsim.experiment.folder import RunFolder, RunLine
 from dagsim.experiment.journal import Failure
-from dagsim.experiment.labels import sample_of
+from dagsim.experiment.labels import metric_of, sample_of
 from dagsim.experiment.record import RunRecord, record_of
 from dagsim.experiment.run import PolicyRun, Watch, experiment_seeds, runs_of, simulate, steps
 from dagsim.experiment.stopping import Stops
@@ -101,7 +101,9 @@ def _ended(folder: RunFolder) -> list[RunLine]:
     if failures and not lines:
         raise SimulationError(f"every policy failed; the first with {failures[0].error}")
     if len({line.policy for line in lines}) > 1:
-        write_comparison(standings(lines, sample=sample_of(folder.config)), folder.path / "comparison.csv")
+        write_comparison(
+            standings(lines, metric_of(folder.config), sample=sample_of(folder.config)), folder.path / "comparison.csv"
+        )
     if failures:
         names = ", ".join(dict.fromkeys(failure.policy for failure in failures))
         folder.finish("failed", f"{len(failures)} of the policies failed: {names}")

@@ -1,4 +1,4 @@
-"""When each task of a job could start, started and ended, and which of its parents it waited for last."""
+"""The life of each task of a job: ready, started, ended, and the parent that it waited for last."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _edges(facts: list[JobFacts], first: list[int]) -> Iterator[tuple[int, int]]
 
 
 def _ready(arrival_s: Floats, end_s: Floats, edges: Ints) -> tuple[Floats, Ints]:
-    """When all parents of each entry had ended, and the one that ended last."""
+    """The time at which all parents of each entry had ended, and the one that ended last."""
     ready_s, blocker = arrival_s.copy(), np.full(len(arrival_s), -1, np.int64)
     parent, child = edges.T
     order = np.lexsort((-parent, end_s[parent], child))  # NaN is last: a parent that never ran

@@ -24,7 +24,7 @@ _EPS = 1e-6
 
 
 class Blocker(StrEnum):
-    """What kept a job from starting at an instant."""
+    """A reason why a job cannot start at an instant."""
 
     DOWN = "nodes were down"
     HELD = "too few GPUs were free"

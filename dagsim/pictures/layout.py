@@ -1,4 +1,4 @@
-"""Where each GPU of a cluster is drawn: a card per node, a cell per GPU."""
+"""Places of the GPUs of a cluster in a picture: a card per node, a cell per GPU."""
 
 from __future__ import annotations
 

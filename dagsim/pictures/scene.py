@@ -67,7 +67,7 @@ class Scene:
         return self._made.start_s, self._made.end_s
 
     def shares(self, now_s: float) -> list[Share]:
-        """What runs hold at a moment, one entry per GPU."""
+        """The parts of GPUs that runs hold at a moment."""
         return self._shares((self._start_s <= now_s) & (self._end_s > now_s), now_s)
 
     def waiting(self, now_s: float) -> list[int]:

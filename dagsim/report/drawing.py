@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder, RunLine
-from dagsim.experiment.labels import run_label, sample_of
+from dagsim.experiment.labels import metric_of, run_label, sample_of
 from dagsim.experiment.trace_info import TraceInfo
 from dagsim.metrics.standings import RunMetrics, Sample, standings
 from dagsim.report.comparison import metric_name
@@ -31,7 +31,8 @@ def draw(folder: RunFolder, number: int | None = None, out: Path | None = None, 
     workload = run_label(folder)
     if number is None and len({line.policy for line in lines}) > 1:
         sample = sample_of(folder.config)
-        return [draw_comparison(lines, out / f"comparison.{kind}", workload=workload, sample=sample)]
+        metric = metric_of(folder.config)
+        return [draw_comparison(lines, out / f"comparison.{kind}", metric, workload=workload, sample=sample)]
     chosen = number or 0
     run = _line(folder, chosen)
     schedule = folder.schedule(chosen)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Grid", "TableFormat"]
+__all__ = ["Grid", "TableFormat", "printable"]
 
 
 class TableFormat(StrEnum):
@@ -39,13 +39,13 @@ class Grid:
         from rich.text import Text
 
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False)
-        table.title, table.title_justify = Text(self.title), "left"
+        table.title, table.title_justify = Text(printable(self.title)), "left"
         for place, head in enumerate(self.heads):
             side: Literal["left", "right"] = "left" if self._is_text(place) else "right"
             table.add_column(Text(head), justify=side, overflow="fold")
         for row in self.rows:
-            table.add_row(*(Text(cell) for cell in row))
-        return Group(table, *(Text(note) for note in self.notes))
+            table.add_row(*(Text(printable(cell)) for cell in row))
+        return Group(table, *(Text(printable(note)) for note in self.notes))
 
     def markdown(self) -> str:
         """As a GitHub table with its title above and its notes below."""
@@ -79,8 +79,14 @@ class Grid:
         return place in self.texts
 
 
+def printable(text: str) -> str:
+    """The text for a terminal: what a log calls a job cannot steer it."""
+    return "".join(sign if sign.isprintable() or sign == "\n" else "\N{REPLACEMENT CHARACTER}" for sign in text)
+
+
 def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(_one_line(cell).replace('|', chr(92) + '|') for cell in cells)} |"
+    plain = (_one_line(printable(cell)).replace("|", chr(92) + "|").replace("<", "&lt;") for cell in cells)
+    return f"| {' | '.join(plain)} |"
 
 
 def _latex_row(cells: Sequence[str]) -> str:

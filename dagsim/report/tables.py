@@ -135,17 +135,15 @@ def observed_table(policy: str, waits: Mapping[str, Any]) -> Grid:
     return Grid(f"{policy}: observed and simulated waits in s", heads, rows, notes)
 
 
-def info_tables(info: WorkloadInfo) -> list[Table]:
+def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
     """Statistics of a workload: spreads over jobs and tasks, and counts."""
     from rich.table import Table
 
-    spreads, counts = Table("", title=f"{info.jobs:,} jobs", title_justify="left"), Table("", "", show_header=False)
-    for head in ("mean", "median", "75 %", "90 %", "95 %", "99 %", "max"):
-        spreads.add_column(head, justify="right")
-    for name in _SPREADS:
-        spread: Spread | None = getattr(info, name)
-        if spread is not None:
-            spreads.add_row(name, *map(number, astuple(spread)))
+    counts = Table("", "", show_header=False)
+    heads = ("", "mean", "median", "75 %", "90 %", "95 %", "99 %", "max")
+    known: list[tuple[str, Spread | None]] = [(name, getattr(info, name)) for name in _SPREADS]
+    rows = [(name, *map(short, astuple(spread))) for name, spread in known if spread is not None]
+    spreads = Grid(f"{info.jobs:,} jobs", heads, rows)
     for name in ("tasks", "edges", "instances", "gangs"):
         counts.add_row(name, f"{getattr(info, name):,}")
     for name in ("gpus_per_instance", "models", "priorities", "tenants"):
@@ -195,7 +193,7 @@ def published_table(info: TraceInfo) -> Table:
     table = Table("", title="published of the whole trace", title_justify="left")
     table.add_column("here", justify="right")
     table.add_column("published", justify="right")
-    table.add_column("source")
+    table.add_column("source", overflow="fold")
     for each, here in info.comparison:
         table.add_row(each.statistic, number(here), number(each.value), each.source)
     return table

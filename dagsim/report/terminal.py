@@ -55,7 +55,9 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> 
     if as_json:
         print(json.dumps([dict(zip(heads, row, strict=True)) for row in rows]))
         return
-    table = Table(*map(escape, heads))
+    table = Table()
+    for head in heads:
+        table.add_column(escape(head), overflow="fold")  # never cut
     for row in rows:
         cells = ("-" if cell is None else f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in row)
         table.add_row(*map(escape, cells))

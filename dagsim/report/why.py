@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dagsim.metrics.why import WaitReasons
-from dagsim.report.grid import Grid
+from dagsim.report.grid import Grid, printable
 from dagsim.report.numbers import number
 
 __all__ = ["why_lines", "why_tables"]
@@ -13,6 +13,10 @@ __all__ = ["why_lines", "why_tables"]
 
 def why_lines(found: WaitReasons, run: str) -> Iterator[str]:
     """Sentences: how long it waited, and what was missing."""
+    yield from map(printable, _lines(found, run))
+
+
+def _lines(found: WaitReasons, run: str) -> Iterator[str]:
     who = f" of {found.tenant}" if found.tenant else ""
     yield f"{run}: job {found.job}{who}, {number(found.gpus)} GPUs, arrived at {number(found.arrival_s)} s"
     if found.start_s is None:
@@ -33,7 +37,7 @@ def why_lines(found: WaitReasons, run: str) -> Iterator[str]:
 
 
 def why_tables(found: WaitReasons, count: int) -> Iterator[Grid]:
-    """Who held the GPUs meanwhile, and who went first; at most ``count`` of each."""
+    """Tables of who held the GPUs meanwhile and who went first; at most ``count`` of each."""
     if found.holders:
         total = sum(holder.gpu_s for holder in found.holders)
         rows = [

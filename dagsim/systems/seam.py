@@ -149,6 +149,11 @@ class Scenario(Protocol):
         ...
 
     @property
+    def merit(self) -> str:
+        """The metric of a summary that policies are ranked by and agents judged by; less is better."""
+        ...
+
+    @property
     def policies(self) -> Registry[Any]:
         """The policies of this system by name."""
         ...

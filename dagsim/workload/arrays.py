@@ -195,7 +195,8 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """The places of several stretches, one behind the other: (2, 7), (3, 2) is 2, 3, 4, 7, 8."""
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
+    places: np.ndarray = np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
+    return places
 
 
 def renumbered(demand: np.ndarray, demands: Sequence[Demand]) -> tuple[np.ndarray, tuple[Demand, ...]]:

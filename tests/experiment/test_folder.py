@@ -14,6 +14,7 @@ from dagsim.errors import RunFolderError
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.labels import run_label
 from dagsim.experiment.run import Result, replicate_seeds
+from dagsim.experiment.runner import run_into
 from dagsim.metrics import summarize
 from dagsim.model import Decision, Job, Start, Task
 from dagsim.systems.cluster.kernel import ClusterKernel
@@ -207,3 +208,22 @@ def test_a_name_stands_in_folder_labels_and_tables(tmp_path: Path) -> None:
     for name in ("", "a\nb", "x" * 81):
         with pytest.raises(RunFolderError, match="--name"):
             RunFolder.create(tmp_path, "eval", load_config(None), argv=["x"], name=name)
+
+
+def test_a_large_schedule_is_kept_in_columns_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load_config(None, ["workload={preset: heterogeneous-dag, count: 9}", "seeds=2"])
+    small = RunFolder.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
+    run_into(small, config, ["sjf"])
+    monkeypatch.setattr("dagsim.experiment.record.LARGE_ROWS", 10)
+    folder = RunFolder.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
+    run_into(folder, config, ["sjf"])
+    assert sorted(file.name for file in (folder.path / "schedules").iterdir()) == ["000.npz", "001.npz"]
+    for number in range(2):
+        one, other = small.schedule(number), RunFolder.open(folder.path).schedule(number)
+        assert (one.log, one.jobs, one.seed, one.ended_s) == (other.log, other.jobs, other.seed, other.ended_s)
+    assert (folder.path / "runs.jsonl").read_text().count("sjf") == 2
+    text = gzip.decompress((folder.path / "tasks.csv.gz").read_bytes()).decode()
+    assert text.splitlines() == gzip.decompress((small.path / "tasks.csv.gz").read_bytes()).decode().splitlines()[:1]
+    (folder.path / "schedules" / "000.npz").write_bytes(b"PK\x03\x04 cut off")
+    with pytest.raises(RunFolderError, match=r"000\.npz: not a readable schedule"):
+        folder.schedule(0)

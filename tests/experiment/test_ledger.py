@@ -24,6 +24,21 @@ def test_every_table_has_a_pool_of_its_own(ledger: Ledger) -> None:
     assert not (set(TRAIN) | set(VALIDATION)) & set(cells.seeds)
 
 
+def test_pools_that_lie_elsewhere_leave_the_blocks_alone(ledger: Ledger) -> None:
+    ledger.spend("windows", 5, "make", pool=range(REPORT.start, REPORT.start + 69))
+    ledger.spend("sequences", 5, "make", pool=range(6_000_000, 6_001_000))
+    assert ledger.spend("grid", 5, "make grid").seeds.start == FIRST
+
+
+def test_the_ledger_of_the_project_gives_no_seed_to_two_tables() -> None:
+    tables = Ledger(Path(__file__).parents[2] / "results" / "seeds.yaml").tables()
+    pools = [range(*entry["pool"]) for entry in tables.values()]
+    assert len({seed for pool in pools for seed in pool}) == sum(map(len, pools))
+    assert all(
+        range(*each["seeds"])[-1] in range(*entry["pool"]) for entry in tables.values() for each in entry["spent"]
+    )
+
+
 def test_spent_seeds_are_refused(ledger: Ledger) -> None:
     ledger.close(ledger.spend("grid", 30, "make grid"))
     with pytest.raises(ConfigError, match=r"grid.*were spent on .*make grid.*--fresh.*--again"):

@@ -89,7 +89,11 @@ def test_a_grown_grid_runs_only_what_is_new(whole: SweepFolder, tmp_path: Path) 
 
 def test_an_id_is_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = {cell.id for cell in cells_of(described(tmp_path))}
-    spelled = SMALL.replace("seeds: 2", "seeds: 2\nkeep: jobs\nmetrics: [wait_s.mean]").replace("0.7,", "0.70,")
+    spelled = (
+        SMALL.replace("seeds: 2", "seeds: 2\nkeep: jobs\nmetrics: [wait_s.mean]")
+        .replace("0.7,", "0.70,")
+        .replace("gpus: 8", "gpus: 8, cpus: 0")
+    )
     assert {cell.id for cell in cells_of(described(tmp_path, spelled))} == ids
     assert not ids & {cell.id for cell in cells_of(described(tmp_path, SMALL.replace("12", "13")))}
     monkeypatch.setattr(cells_module, "code_digest", lambda: "another version")
@@ -105,6 +109,13 @@ def test_a_trace_counts_by_what_it_holds(tmp_path: Path) -> None:
         (tmp_path / "small.config").write_text(f"workload: {{kind: trace, path: {tmp_path / name}}}\nseeds: 1\n")
         ids.append([cell.id for cell in cells_of(described(tmp_path, text))])
     assert ids[0] == ids[1] != ids[2]
+
+
+def test_a_trace_is_not_run_on_the_default_cluster(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("id,arrival_s,gpus,duration_s\na,0,1,5\n", encoding="utf-8")
+    (tmp_path / "b.yaml").write_text(f"workload: {{kind: trace, path: {tmp_path / 'log.csv'}}}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="no cluster is given"):
+        cells_of(described(tmp_path, "base: b.yaml\nover: {policy: [fifo]}\n"))
 
 
 def test_a_killed_worker_costs_nothing_but_time(

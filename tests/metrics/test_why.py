@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from rich.console import Console
 
 from dagsim.errors import InputError
 from dagsim.metrics.why import Blocker, find_job, wait_reasons
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.model.schedule import Schedule
+from dagsim.report.why import why_lines, why_tables
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.policies import POLICIES
@@ -105,3 +109,15 @@ def test_an_unfinished_job_that_never_ran_waits_to_the_end() -> None:
     found = wait_reasons(schedule, 1)
     assert (found.start_s, found.wait_s) == (None, 4.0)
     assert found.to_dict()["blocked_s"] == {"held": 4.0}
+
+
+def test_names_of_a_log_cannot_steer_a_terminal_or_a_page() -> None:
+    evil = "\x1b]0;x\x07[red]<script>|"
+    found = wait_reasons(two_nodes(job("a", 9, 2, tenant=evil), job("b", 9, 2), job(evil, 1, 1, 1.0)), 2)
+    lines, grids = list(why_lines(found, "easy")), list(why_tables(found, 5))
+    assert not any("\x1b" in line for line in lines)
+    shown = io.StringIO()
+    Console(file=shown, width=200, force_terminal=True, color_system=None).print(grids[0])
+    assert "\x1b]0" not in shown.getvalue()
+    assert "[red]<script>|" in shown.getvalue()
+    assert "<script>" not in grids[0].markdown()

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from dagsim.cli import app
 from dagsim.metrics.standings import Sample
 from dagsim.report.comparison import comparison_table, wrapped
 from dagsim.report.grid import Grid
@@ -111,3 +113,11 @@ def test_names_break_where_parameters_begin(name: str, shown: str) -> None:
 def test_a_system_without_a_load_prints_none() -> None:
     facts = {"cluster": "50 executors", "gpu_load": None, "cpu_load": None, "warning": None}
     assert workload_notes([facts]) == ["cluster: 50 executors"]
+
+
+def test_statistics_of_a_workload_cut_no_name() -> None:
+    result = CliRunner().invoke(app, ["workload", "info", "heavy-tailed"])
+    for name in ("instances_per_task", "critical_path_s", "tasks_per_job"):
+        assert name in result.output
+    assert "\N{HORIZONTAL ELLIPSIS}" not in result.output
+    assert max(map(len, result.output.splitlines()[:10])) <= 80

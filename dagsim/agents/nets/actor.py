@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from dagsim.agents.ragged import ObservationBatch, Store, entropy, log_softmax, sample, segment_mean, stack
 from dagsim.errors import ConfigError
+from dagsim.systems.cluster.codecs.codec import Observation
 
 __all__ = ["ActorNet", "Observations", "ScoreNet", "scoring"]
 
@@ -65,6 +66,9 @@ class ActorNet(nn.Module):
 
 class ScoreNet(ActorNet):
     """A net whose ``forward(batch)`` scores every row: choices are drawn by the softmax of each observation's rows."""
+
+    observation: type[Any] = Observation
+    """The named tuple of what it reads: an ``Observation``, or one with further parts behind those."""
 
     def store(self, observations: Sequence[Any]) -> Store:
         return Store(observations)

@@ -18,6 +18,7 @@ __all__ = [
     "LinearConfig",
     "MlpConfig",
     "NetSettings",
+    "PacMlConfig",
     "ScorerConfig",
 ]
 
@@ -122,6 +123,39 @@ class LinearConfig(_Net):
         from dagsim.agents.nets.linear import Linear
 
         return Linear(self._sizes(codec))
+
+
+@dataclass(frozen=True, slots=True)
+class PacMlConfig(_Net):
+    """PAC-ML's graph network (Parsonson et al. 2023): two rounds of messages over the job's graph, then a score for
+    each row from the graph, the job, the mean of all rows and the row itself."""
+
+    message: int = 16
+    """Columns of what an operation and a dependency say; a message has both."""
+    embedding: int = 16
+    """Columns of the graph's embedding."""
+    job: int = 32
+    """Columns of the embedding of the job and the servers (8 in the paper, which shows fewer features)."""
+    kind: Literal["pac_ml"] = "pac_ml"
+
+    def __post_init__(self) -> None:
+        _positive(hidden=self.hidden, message=self.message, embedding=self.embedding, job=self.job)
+
+    def build(self, codec: CodecSettings) -> ActorNet:
+        """A new net for the observations of that codec.
+
+        Raises:
+            ConfigError: They have no computation graph.
+        """
+        from dagsim.agents.nets.pac_ml import PacMl
+
+        sizes, features = self._sizes(codec), codec.features
+        if not {"ops", "deps"} <= set(features):
+            raise ConfigError(
+                f"net 'pac_ml' reads observations with ops and deps; those of {type(codec).__name__} have "
+                f"{', '.join(features)}"
+            )
+        return PacMl(sizes, len(features["ops"]), len(features["deps"]), self)
 
 
 @dataclass(frozen=True, slots=True)

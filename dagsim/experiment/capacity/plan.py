@@ -123,7 +123,7 @@ class _Search:
         self._least(lambda nodes: (*fixed, nodes), start)
 
     def probed(self) -> None:
-        """Where no type alone is enough: as many of the last as fit beside 1, 2, 4, 8 ... of each of the others."""
+        """As many of the last type as fit beside 1, 2, 4, 8 ... of each other, where no type alone is enough."""
         for place in range(len(self.types) - 1):
             nodes = 1
             while self.found.best is None and self._allowed(counts := self._only(place, nodes)):

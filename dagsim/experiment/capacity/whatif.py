@@ -1,4 +1,4 @@
-"""What if the cluster or the policy were another: paired runs of the same windows of a log."""
+"""Other clusters and other policies on a log: paired runs of the same windows."""
 
 from __future__ import annotations
 

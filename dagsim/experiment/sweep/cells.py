@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import dagsim
-from dagsim.config.schema import Config, dump_config, plain
+from dagsim.config.schema import Config, plain
 from dagsim.errors import ConfigError
 from dagsim.experiment.agents import external_command, is_agent, shipped_agent
 from dagsim.experiment.manifest import file_hash
@@ -20,8 +20,9 @@ from dagsim.experiment.run import experiment_seeds
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.sweep.described import Sweep, Variant
 from dagsim.registry import Spec
+from dagsim.traces.trace_file import TraceFile
 
-__all__ = ["Cell", "cells_of", "code_digest"]
+__all__ = ["Cell", "cells_of", "code_digest", "config_of"]
 
 _SIMULATES = ("model", "workload", "traces", "systems", "metrics", "seeds.py", "experiment/record.py")
 """The parts of dagsim that the numbers of a cell come from."""
@@ -42,7 +43,7 @@ class Cell:
     """The label of its value on each axis."""
     label: str
     config: str
-    """The whole configuration as text."""
+    """The whole configuration as JSON."""
     trace: str | None
     """SHA-256 of the trace that its jobs come from."""
 
@@ -64,18 +65,41 @@ def cells_of(sweep: Sweep) -> list[Cell]:
 
 def _of_variant(variant: Variant) -> Iterator[Cell]:
     config = variant.config
-    text, trace = dump_config(config), config.trace_path()
+    _check_cluster(config)
+    whole, trace = plain(config), config.trace_path()
+    text = json.dumps(whole)
     digest = None if trace is None else _trace_hash(trace)
-    content = _content(config, digest)
+    content = json.dumps(_whole_numbers(_content(config, whole, digest)), sort_keys=True)
     for seed in experiment_seeds(config):
-        key = json.dumps([content, seed], sort_keys=True, allow_nan=True)
-        id_ = sha256(key.encode()).hexdigest()[:_ID]
+        id_ = sha256(f"{content} {seed}".encode()).hexdigest()[:_ID]
         yield Cell(id_, config.policy, seed, variant.at, variant.label, text, digest)
 
 
-def _content(config: Config, trace: str | None) -> dict[str, Any]:
+def _check_cluster(config: Config) -> None:
+    """Raise where a trace would run on the default cluster, which nobody asked for."""
+    given = {"cluster", "gpu_types"} & config.model_fields_set
+    if config.system.kind == "cluster" and isinstance(config.workload, TraceFile) and not given:
+        raise ConfigError(
+            "sweep: the jobs come from a trace, and no cluster is given: add one to base or set (of dagsim cluster "
+            "import; or cluster: {name: trace, from_trace: true}, the machines that the trace lists)"
+        )
+
+
+def _whole_numbers(value: Any) -> Any:
+    """The same, with 20.0 as 20: it is the same setting."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {key: _whole_numbers(part) for key, part in value.items()}
+        case list():
+            return [_whole_numbers(part) for part in value]
+    return value
+
+
+def _content(config: Config, whole: Mapping[str, Any], trace: str | None) -> dict[str, Any]:
     """All that the numbers of a cell depend on, but for its seed."""
-    described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
+    described = {key: value for key, value in whole.items() if key not in _NOT_THE_CELL}
     if trace is not None:
         described = _with_trace(described, trace)
     return {"code": code_digest(), "config": described, "policy": config.policy, "files": _files(config)}
@@ -102,6 +126,17 @@ def _files(config: Config) -> list[str]:
     if not is_agent(scenario, config.policy):
         return []
     return [_hash(Path(str(params.get("checkpoint") or shipped_agent(name, scenario.system))))]
+
+
+def config_of(cell: Cell) -> Config:
+    """The configuration of a cell."""
+    return _config(cell.config)
+
+
+@lru_cache(maxsize=8)
+def _config(text: str) -> Config:
+    config: Config = Config.model_validate(json.loads(text))
+    return config
 
 
 @lru_cache(maxsize=64)

@@ -201,7 +201,7 @@ class SweepFolder:
         return done
 
     def progress(self) -> list[dict[str, Any]]:
-        """What was told so far; half a line at the end is none.
+        """The lines of ``progress.jsonl``; half a line at the end is none.
 
         Raises:
             RunFolderError: It cannot be read.

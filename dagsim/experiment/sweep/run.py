@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dagsim.config import yaml
-from dagsim.config.schema import Config
 from dagsim.errors import SimulationError
 from dagsim.experiment.run import RunProgress, Watch, check
 from dagsim.experiment.stopping import Stops
-from dagsim.experiment.sweep.cells import Cell, code_digest
+from dagsim.experiment.sweep.cells import Cell, code_digest, config_of
 from dagsim.experiment.sweep.executors import SweepExecutor
 from dagsim.experiment.sweep.folder import CellLine, SweepFolder
 from dagsim.experiment.sweep.work import CellFailure, CellWork
@@ -43,7 +41,7 @@ def check_cells(cells: Sequence[Cell]) -> None:
         PluginError, PolicyFailed: The code of a policy cannot be imported, or raised something.
     """
     for cell in {cell.policy: cell for cell in reversed(cells)}.values():
-        check(_config(cell), [cell.policy])
+        check(config_of(cell), [cell.policy])
 
 
 def run_cells(
@@ -97,7 +95,7 @@ def _run(
 ) -> None:
     by_id = {cell.id: cell for cell in cells}
     traces = {
-        cell.trace: str(_config(cell).trace_path())
+        cell.trace: str(config_of(cell).trace_path())
         for cell in {cell.trace: cell for cell in cells}.values()
         if cell.trace is not None
     }
@@ -122,8 +120,3 @@ def _steps(
         watch(RunProgress(cells[index].label, cells[index].seed, before + done, total, jobs))
 
     return heard
-
-
-def _config(cell: Cell) -> Config:
-    config: Config = Config.model_validate(yaml.load(cell.config, cell.label).value)
-    return config

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from dagsim.config import yaml
 from dagsim.config.schema import Config
 from dagsim.errors import PluginError, RunFolderError, SimulationError
 from dagsim.experiment.record import RunRecord, lines_of, record_of
 from dagsim.experiment.run import simulate
-from dagsim.experiment.sweep.cells import Cell, code_digest
+from dagsim.experiment.sweep.cells import Cell, code_digest, config_of
 from dagsim.experiment.sweep.described import Keep
 from dagsim.traces.trace_file import TraceFile
 
@@ -67,20 +65,14 @@ class CellWork:
         return CellRecord(cell.id, line, timing, {} if self.keep == "summary" else _files(record_of(result), self.keep))
 
     def _config(self, cell: Cell) -> Config:
-        config, path = _read(cell.config), self.traces.get(cell.trace or "")
+        config, path = config_of(cell), self.traces.get(cell.trace or "")
         if path is None or not isinstance(config.workload, TraceFile):
             return config
         member = config.workload.path.removeprefix(str(config.workload.source.path))
         return config.model_copy(update={"workload": replace(config.workload, path=path + member)})
 
 
-@lru_cache(maxsize=8)
-def _read(text: str) -> Config:
-    config: Config = Config.model_validate(yaml.load(text, "cell").value)
-    return config
-
-
 def _files(record: RunRecord, keep: Keep) -> dict[str, bytes]:
     tables = [head + rows for head, rows in zip(record.heads, record.rows, strict=True)]
     files = {"jobs.csv.gz": tables[0]}
-    return files if keep == "jobs" else files | {"tasks.csv.gz": tables[1], "npy": record.log, "json.gz": record.jobs}
+    return files if keep == "jobs" else files | {"tasks.csv.gz": tables[1]} | dict(record.files)

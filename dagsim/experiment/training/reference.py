@@ -1,8 +1,9 @@
-"""The heuristic to beat: the best of all, tuned ones included, chosen on validation seeds."""
+"""The heuristic to beat: the best cheap non-preemptive one, tuned ones included, chosen on validation seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,10 +11,11 @@ from dagsim.config.schema import Config
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.tune import candidates
 from dagsim.metrics import summarize
+from dagsim.model.schedule import Schedule
 from dagsim.systems.cluster.policies.tunable import TUNABLE
 from dagsim.systems.seam import Scenario, drive
 
-__all__ = ["best_heuristic", "contenders", "mean_jcts"]
+__all__ = ["Runs", "best_heuristic", "contenders", "merit_of", "runs_of"]
 
 _FIRST = 10
 """Seeds of the first round, which all heuristics run on."""
@@ -21,6 +23,20 @@ _FINAL = 6
 """Heuristics of the second round, which runs on all seeds."""
 _COSTLY = "costly"
 _TUNED_FOR_SPARK = ("srpt-cp[cap=5]", "srpt-cp[cap=16]", "weighted-fair[alpha=0.25,order=shortest]")
+_TUNED_FOR_RAMP = (
+    *(f"constant[degree={degree}]" for degree in (2, 8, 16)),
+    *(f"on_time[least={degree}]" for degree in (2, 4, 8)),
+    *(f"roomy[least={degree}]" for degree in (2, 4, 8)),
+)
+
+
+class Runs(NamedTuple):
+    """A heuristic's runs, one per seed."""
+
+    merit: np.ndarray
+    """(seeds,) the metric that policies of the system are ranked by."""
+    jct_s: np.ndarray
+    """(seeds,) the mean completion time of the jobs that completed."""
 
 
 def contenders(scenario: Scenario) -> tuple[str, ...]:
@@ -35,6 +51,8 @@ def contenders(scenario: Scenario) -> tuple[str, ...]:
             tuned = [spec for name in TUNABLE if name in names for spec in candidates(name, TUNABLE[name])]
         case "spark":
             tuned = list(_TUNED_FOR_SPARK)
+        case "ramp":
+            tuned = list(_TUNED_FOR_RAMP)
         case _:
             tuned = []
     return tuple(dict.fromkeys((*names, *tuned)))
@@ -42,8 +60,8 @@ def contenders(scenario: Scenario) -> tuple[str, ...]:
 
 def best_heuristic(
     config: Config, seeds: Sequence[int], tell: Callable[[str, int, int], None] | None = None
-) -> tuple[str, np.ndarray]:
-    """The heuristic with the lowest mean completion time over ``seeds``, and its mean on each of them.
+) -> tuple[str, Runs]:
+    """The heuristic with the lowest merit over ``seeds``, and its runs on them.
 
     All run on the first seeds; the best of them on all. ``tell`` is given the one that runs, how many are done, of how
     many.
@@ -53,22 +71,26 @@ def best_heuristic(
     for done, spec in enumerate(specs):
         if tell is not None:
             tell(spec, done, len(specs))
-        mean = float(mean_jcts(config, spec, seeds[:_FIRST]).mean())
+        mean = float(runs_of(config, spec, seeds[:_FIRST]).merit.mean())
         first[spec] = mean if np.isfinite(mean) else np.inf
     ranked = sorted(first, key=lambda spec: first[spec])[:_FINAL]
-    final = {spec: mean_jcts(config, spec, seeds) for spec in ranked}
-    best = min(final, key=lambda spec: float(final[spec].mean()))
+    final = {spec: runs_of(config, spec, seeds) for spec in ranked}
+    best = min(final, key=lambda spec: float(final[spec].merit.mean()))
     return best, final[best]
 
 
-def mean_jcts(config: Config, policy: str, seeds: Sequence[int]) -> np.ndarray:
-    """(seeds,) float64: the mean completion time on each seed."""
+def runs_of(config: Config, policy: str, seeds: Sequence[int]) -> Runs:
+    """The runs of a heuristic on the seeds."""
     scenario = scenario_of(config)
-    return np.array(
-        [
-            summarize(
-                drive(scenario.kernel(seed, record=False), scenario.policies.create(policy, seed=seed))
-            ).jct_s.mean
-            for seed in seeds
-        ]
-    )
+    merits, jcts = [], []
+    for seed in seeds:
+        schedule = drive(scenario.kernel(seed, record=False), scenario.policies.create(policy, seed=seed))
+        merits.append(merit_of(scenario, schedule))
+        jcts.append(summarize(schedule, unfinished="drop").jct_s.mean)
+    return Runs(np.array(merits), np.array(jcts))
+
+
+def merit_of(scenario: Scenario, schedule: Schedule) -> float:
+    """The metric that policies of the system are ranked by; NaN where the schedule has none."""
+    value = summarize(schedule).to_dict()[scenario.merit]
+    return float("nan") if value is None else float(value)

@@ -38,11 +38,11 @@ def report(
         if tell is not None:
             tell(policy, done, len(heuristics) + len(agents))
         lines += [ReportLine(policy, seed, simulate(config, policy, seed).summary.to_dict()) for seed in seeds]
-    scenario = scenario_of(config)
+    scenario, reward = scenario_of(config), config.training().reward
     for done, (name, agent) in enumerate(agents.items(), len(heuristics)):
         if tell is not None:
             tell(name, done, len(heuristics) + len(agents))
-        factory = EpisodeFactory(scenario, agent.codec, RewardConfig({"job_seconds": 1.0}), record=True)
+        factory = EpisodeFactory(scenario, agent.codec, RewardConfig(reward), record=True)
         ran = evaluate_greedy(agent.network(), factory, seeds, agent.clipped)
         lines += [
             ReportLine(name, seed, summarize(simulation.schedule).to_dict())

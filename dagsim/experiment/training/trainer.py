@@ -40,8 +40,7 @@ from dagsim.errors import RunFolderError
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.training.log import TrainingLog, has_rows
-from dagsim.experiment.training.reference import best_heuristic, mean_jcts
-from dagsim.metrics import summarize
+from dagsim.experiment.training.reference import Runs, best_heuristic, merit_of, runs_of
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 
 __all__ = ["Progress", "TrainingRun"]
@@ -57,7 +56,7 @@ class Progress(NamedTuple):
     done: int
     of: int
     ratio: float | None = None
-    """The last validation's mean completion time over the reference's."""
+    """The last validation's merit (mean completion time, blocking rate) over the reference's."""
 
 
 Tell = Callable[[Progress], None]
@@ -82,6 +81,7 @@ class TrainingRun:
         self._factory = self._factory_of(self.train)
         self._tell = tell or (lambda progress: None)
         self._reference_jct_s = 1.0
+        self._reference_merit = 1.0
         self._best: float | None = None
         self._best_weights: dict[str, Any] = {}
         self._best_bounds: ObservationBounds | None = None
@@ -191,14 +191,14 @@ class TrainingRun:
         return share if minutes is None else max(share, self._seconds / 60 / minutes)
 
     def _validate(self) -> float:
-        """The greedy policy's mean completion time on the validation seeds over the reference's; keeps the best."""
+        """The greedy policy's merit on the validation seeds over the reference's; keeps the best."""
         assert self._judged is not None
         bounded = getattr(self.train.codec, "bounded", False)
         bounds = ObservationBounds() if bounded else None
         wrap = None if bounds is None else partial(BoundsRecorder, bounds=bounds)
         kernels = evaluate_greedy(self._judged, self._factory, self.validation, wrap)
-        jct_s = float(np.mean([summarize(kernel.schedule).jct_s.mean for kernel in kernels]))
-        ratio = jct_s / self._reference_jct_s if np.isfinite(jct_s) else float("inf")
+        merit = float(np.mean([merit_of(self.scenario, kernel.schedule) for kernel in kernels]))
+        ratio = merit / self._reference_merit if np.isfinite(merit) else float("inf")
         if self._best is None or ratio < self._best:
             self._best, self._best_bounds = ratio, bounds
             self._best_weights = {name: value.clone() for name, value in self._judged.state_dict().items()}
@@ -236,6 +236,7 @@ class TrainingRun:
             "judged": None if self._judged is learner.net else self._judged.state_dict(),
             "reference": self.reference,
             "reference_jct_s": self._reference_jct_s,
+            "reference_merit": self._reference_merit,
             "best": self._best,
             "best_weights": self._best_weights,
             "samples": self._samples,
@@ -263,16 +264,23 @@ class TrainingRun:
     def _find_reference(self, state: dict[str, Any] | None) -> None:
         if state is not None:
             self.reference, self._reference_jct_s = state["reference"], state["reference_jct_s"]
+            self._reference_merit = state.get("reference_merit", self._reference_jct_s)
         elif self.reference == "best":
 
             def tell(spec: str, done: int, of: int) -> None:
                 self._tell(Progress(f"best heuristic: {spec}", done, of))
 
-            self.reference, jcts = best_heuristic(self.config, self.validation, tell)
-            self._reference_jct_s = float(jcts.mean())
+            self.reference, runs = best_heuristic(self.config, self.validation, tell)
+            self._measure(runs)
         else:
             self._tell(Progress(f"reference: {self.reference}", 0, self.train.iterations))
-            self._reference_jct_s = float(mean_jcts(self.config, self.reference, self.validation).mean())
+            self._measure(runs_of(self.config, self.reference, self.validation))
+
+    def _measure(self, runs: Runs) -> None:
+        """Take the units of time and of merit from the reference; 1 where it has none, or nothing to better."""
+        jct_s, merit = float(np.nanmean(runs.jct_s)), float(runs.merit.mean())
+        self._reference_jct_s = jct_s if jct_s > 0 else 1.0
+        self._reference_merit = merit if merit > 0 or np.isnan(merit) else 1.0
 
     def _begin_with(self, learner: Learner, init: Path) -> None:
         agent = Checkpoint.load(init, self.scenario.system)

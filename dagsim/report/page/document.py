@@ -26,6 +26,7 @@ from dagsim.report.page.graphs import graphs
 from dagsim.report.page.learning import learning
 from dagsim.report.page.markup import element, table
 from dagsim.report.page.packing import Packer
+from dagsim.report.page.ramp import ramp_tables
 from dagsim.report.page.sweeping import SweepView
 from dagsim.report.page.training import is_training, progress, report_grid
 
@@ -148,6 +149,7 @@ def _body(
         [
             _header(title, first, rest),
             f"<main>{_part('Results', sections.results(chosen))}",
+            _part("RAMP", ramp_tables(chosen)),
             _part("Settings and warnings", sections.settings(chosen, folders)),
             _part("Observed and simulated", sections.observed(chosen)),
             f'<div class="bar"><label>Run <select id="run">{names}</select></label></div>',

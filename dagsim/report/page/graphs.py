@@ -1,4 +1,4 @@
-"""The graphs of jobs as the page draws them: when each task could start, started and ended, and whom it waited for."""
+"""The graphs of jobs as the page draws them: tasks with their times, edges, and critical paths."""
 
 from __future__ import annotations
 

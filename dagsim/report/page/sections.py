@@ -11,7 +11,7 @@ import numpy as np
 
 from dagsim.config.schema import dump_config
 from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.labels import sample_of, workload_label
+from dagsim.experiment.labels import metric_of, sample_of, workload_label
 from dagsim.metrics.columns import ScheduleColumns
 from dagsim.metrics.groups import JobGroup, PerJob, job_groups
 from dagsim.metrics.standings import PolicyResult, Sample, standings
@@ -39,32 +39,33 @@ _GROUP_HEADS = (
     *("", "jobs", "completed", "turned\naway", "unfinished", "mean JCT\n(s)", "p95 JCT\n(s)"),
     *("mean wait\n(s)", "p95 wait\n(s)", "bounded\nslowdown", "GPU-hours"),
 )
-_METRIC = "jct_s.mean"
 
 
 def verdict(chosen: Chosen) -> list[str]:
     """The answer in a sentence per policy: which is better, by how much, and how sure that is."""
     config, lines = chosen.runs[0].folder.config, chosen.lines
+    metric = metric_of(config)
     if not chosen.comparable:
         policies = list(dict.fromkeys(line.policy for line in lines))
-        means = [_mean_of([line.metrics.get(_METRIC) for line in lines if line.policy == name]) for name in policies]
+        unit = " s" if metric.startswith("jct_s") else ""
+        means = [_mean_of([line.metrics.get(metric) for line in lines if line.policy == name]) for name in policies]
         return [
-            f"{name}: {metric_name(_METRIC)} {f'{number(mean)} s' if isfinite(mean) else 'not known: unfinished jobs'}."
+            f"{name}: {metric_name(metric)} {number(mean) + unit if isfinite(mean) else 'not known: unfinished jobs'}."
             for name, mean in zip(policies, means, strict=True)
         ]
-    ranked = standings(lines, _METRIC, None, sample_of(config))
+    ranked = standings(lines, metric, None, sample_of(config))
     reference = next(each.policy for each in ranked if each.is_reference)
-    told = [_sentence(each, reference) for each in ranked if not each.is_reference]
+    told = [_sentence(each, reference, metric) for each in ranked if not each.is_reference]
     return told or [f"{reference}: nothing to compare it with."]
 
 
-def _sentence(standing: PolicyResult, reference: str) -> str:
+def _sentence(standing: PolicyResult, reference: str, metric: str) -> str:
     if standing.pair is None:
         return f"{standing.policy} against {reference}: {standing.words}."
     pair = standing.pair
     bounds = interval(pair.low, pair.high, factor)
     sure = f" (95 % interval {bounds})" if standing.sample is not Sample.TRACE and bounds != "-" else ""
-    ratio = f"{metric_name(_METRIC)} {factor(pair.ratio)} times that of {reference}{sure}"
+    ratio = f"{metric_name(metric)} {factor(pair.ratio)} times that of {reference}{sure}"
     return f"{standing.policy}: {ratio}: {standing.words}."
 
 
@@ -73,7 +74,7 @@ def results(chosen: Chosen) -> str:
     config = chosen.runs[0].folder.config
     label, sample = workload_label(config), sample_of(config)
     if chosen.comparable:
-        return table(comparison_table(chosen.lines, workload=label, sample=sample, wide=True))
+        return table(comparison_table(chosen.lines, metric=metric_of(config), workload=label, sample=sample, wide=True))
     parts = []
     for policy in dict.fromkeys(line.policy for line in chosen.lines):
         runs = [run for run in chosen.runs if run.line.policy == policy]

@@ -1,4 +1,4 @@
-"""The page of a sweep: which value is best where, curves along an axis, and a heat map of two."""
+"""The page of a sweep: the best value, curves along an axis, and a heat map of two."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["SweepView"]
 
 
 class SweepView:
-    """What the page says and draws of the finished cells of a sweep."""
+    """The words and charts of the finished cells of a sweep."""
 
     def __init__(self, folder: SweepFolder) -> None:
         self.folder = folder
@@ -33,7 +33,7 @@ class SweepView:
         self._metric = folder.sweep.metrics[0]
 
     def verdict(self) -> list[str]:
-        """Which value of the compared axis is best at how many of the points, and how much is done."""
+        """The best value of the compared axis, the number of points where it is best, and how much is done."""
         axis = compared_axis(self.folder.sweep.axes)
         best = [name for group in self._groups() if (name := self._best(group))]
         told = [f"{len(self.lines):,} of {self._planned():,} cells are finished."]

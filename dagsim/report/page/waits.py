@@ -8,7 +8,7 @@ from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.metrics.jct import wait
 from dagsim.metrics.steps import Steps
 from dagsim.metrics.utilization import gpus_held, gpus_up
-from dagsim.metrics.why import why
+from dagsim.metrics.why import wait_reasons
 from dagsim.model import Kind
 from dagsim.report.grid import Grid
 from dagsim.report.numbers import number
@@ -64,7 +64,7 @@ def worst_waits(made: ScheduleColumns, count: int = 20) -> Grid:
 
 
 def _reasons(made: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats) -> list[str]:
-    """What the log shows of each wait: what was missing, later jobs that went first, stops, waits between runs.
+    """The reasons of each wait, as far as the log shows them, in words.
 
     Of a large run only the room in all of the cluster is looked at, not that on the types that a job ran on.
     """
@@ -95,8 +95,8 @@ def _reasons(made: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats) 
 
 
 def _missing(made: ScheduleColumns, job: int) -> list[str]:
-    """What was missing on the GPU types that it ran on, the longest first, as ``dagsim why`` says it."""
-    reasons = why(made, job)
+    """Shares of the wait by what was missing, the largest first, as ``dagsim why`` says it."""
+    reasons = wait_reasons(made, job)
     shares = {blocker: seconds / reasons.wait_s for blocker, seconds in reasons.blocked_s.items()}
     ordered = sorted(shares, key=lambda blocker: -shares[blocker])
     return [f"{100 * shares[blocker]:.0f} %: {blocker}" for blocker in ordered if shares[blocker] >= _LEAST]

@@ -1,4 +1,4 @@
-"""How a metric falls as a cluster grows, with the target as a line."""
+"""A metric over the size of a cluster, with the target as a line."""
 
 from __future__ import annotations
 

@@ -111,14 +111,14 @@ def dress(axes: Axes, x: str = "", y: str = "", grid: Literal["x", "y", "both", 
 
 def headline(axes: Axes, text: str, note: str = "") -> None:
     """A title flush left above the axes, and a quieter note behind it."""
-    axes.set_title(text, loc="left", fontsize=11, fontweight="bold", color=INK, pad=10)
+    axes.set_title(text, loc="left", fontsize=11, fontweight="bold", color=INK, pad=10, parse_math=False)
     if note:
-        axes.set_title(note, loc="right", fontsize=9, color=GREY, pad=10)
+        axes.set_title(note, loc="right", fontsize=9, color=GREY, pad=10, parse_math=False)
 
 
 def entitle(drawn: Figure, text: str) -> None:
     """A line above the whole figure that says what it is of."""
-    drawn.suptitle(text, x=0.01, ha="left", fontsize=9, color=GREY)
+    drawn.suptitle(text, x=0.01, ha="left", fontsize=9, color=GREY, parse_math=False)
 
 
 def log_seconds(axes: Axes, which: Literal["x", "y"], low: float, high: float, most: int = 8) -> None:

@@ -57,7 +57,7 @@ class RunState:
 
 
 class Results:
-    """What lies below ``root``; every question is answered from what the disk holds at that moment.
+    """The run folders below ``root``, as the disk holds them when they are asked for.
 
     A run is asked for by its id, which is looked up among the folders found: no text from outside ever becomes a path.
     Links are not followed.
@@ -196,7 +196,7 @@ def _stamp(path: Path) -> Stamp:
 
 
 def _progress(folder: RunFolder) -> tuple[int, int, str, str]:
-    """How much is done, how much there is to do, of what, and the best so far."""
+    """Finished and planned runs (or iterations, or cells), their unit, and the best so far."""
     facts, path = folder.manifest, folder.path
     if facts["command"] == "train":
         rows = read_log(path) if (path / "progress.csv").is_file() else []

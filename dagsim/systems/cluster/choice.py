@@ -69,6 +69,7 @@ def compiled(
     if isinstance(scenario.runtime, HasRates):
         arrays = jobs.arrays()
     if arrays is not None and scenario.engine == "auto" and arrays.tasks < PAYS:
+        jobs.unroll(arrays)
         return few
     from dagsim.systems.cluster.lane.scenario import planned, too_much
 

@@ -77,6 +77,10 @@ class JobStream:
         """
         return None if self._trace is None else self._trace.arrays_if_large()
 
+    def unroll(self, arrays: JobArrays) -> None:
+        """Go through these, which were just read, one by one, instead of reading the trace again."""
+        self._jobs = arrays.jobs()
+
     def came(self, arrays: JobArrays, seconds: np.ndarray) -> None:
         """Note that these came, of which an instance takes (n, GPU types) ``seconds``."""
         self._meter.add_arrays(arrays, seconds)

@@ -102,6 +102,11 @@ class ClusterScenario:
         return "cluster"
 
     @property
+    def merit(self) -> str:
+        """The metric that policies are ranked by."""
+        return "jct_s.mean"
+
+    @property
     def policies(self) -> Registry[ClusterPolicy]:
         """The policies of the GPU cluster."""
         return POLICIES

@@ -16,12 +16,14 @@ __all__ = ["DepPlacement", "DepSchedule", "OpPartition", "OpPlacement", "OpSched
 class Partition(NamedTuple):
     """Split each operation of the job into at most ``degree`` pieces and start it; 0 turns the job away.
 
-    ``placer`` names another placer than the kernel's for this job.
+    ``placer`` names another placer than the kernel's for this job. ``servers`` is a bit mask of free servers that the
+    job must stay on; no placer is asked then.
     """
 
     job: int
     degree: int
     placer: str | None = None
+    servers: int | None = None
 
 
 class OpPartition(NamedTuple):

@@ -68,6 +68,7 @@ class Fabric:
         self.everything = (1 << topology.servers) - 1
         """The bit mask of all servers."""
         self._masked: dict[int, tuple[tuple[int, Block], ...]] = {}
+        self._distinct: dict[int, tuple[int, ...]] = {}
         self._masks: dict[Block, int] = {}
         self._places: dict[Block, dict[int, int]] = {}
         self._crossings: dict[tuple[Block, Block], Crossing] = {}
@@ -92,6 +93,13 @@ class Fabric:
         known = self._masked.get(size)
         if known is None:
             known = self._masked[size] = tuple((self.mask(block), block) for block in self.topology.blocks(size))
+        return known
+
+    def masks(self, size: int) -> tuple[int, ...]:
+        """The distinct sets of ``size`` servers that are blocks, as bit masks, in the order of first fit."""
+        known = self._distinct.get(size)
+        if known is None:
+            known = self._distinct[size] = tuple(dict.fromkeys(mask for mask, _ in self.blocks(size)))
         return known
 
     def free(self, size: int, occupied: int) -> Iterator[tuple[int, Block]]:

@@ -6,7 +6,7 @@ arrives is lost. Inside an instant jobs end first, then the next one arrives and
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple
@@ -61,18 +61,28 @@ class RampKernel:
     """One fabric and one sequence of jobs, in order of arrival. The planner may be shared by many kernels.
 
     At ``horizon_s`` everything stops: a job that arrives then is not decided, and those that still run stay unfinished.
+    ``examples`` are jobs of the kind to come, which a policy may know.
 
     Raises:
         ModelError: A job arrives before the one listed before it.
     """
 
-    def __init__(self, jobs: Iterable[RampJob], planner: Planner, *, horizon_s: float = inf, seed: int = 0) -> None:
+    def __init__(
+        self,
+        jobs: Iterable[RampJob],
+        planner: Planner,
+        *,
+        horizon_s: float = inf,
+        seed: int = 0,
+        examples: Sequence[RampJob] = (),
+    ) -> None:
         self.jobs = tuple(jobs)
         for job, following in zip(self.jobs, self.jobs[1:], strict=False):
             if following.arrival_s < job.arrival_s:
                 raise ModelError(f"job {following.id!r} arrives before {job.id!r}, which is listed before it")
         self.planner = planner
         self.horizon_s = horizon_s
+        self.examples = tuple(examples)
         self.now = 0.0
         self.schedule = Schedule(planner.fabric.cluster(), seed=seed)
         self.outcomes: list[JobOutcome] = []
@@ -140,15 +150,30 @@ class RampKernel:
             self._degrees = (0, *offered)
         return self._degrees
 
-    def outlook(self, degree: int, placer: str | None = None) -> Outlook | None:
+    def outlook(self, degree: int, placer: str | None = None, servers: int | None = None) -> Outlook | None:
         """The place and time of the job that waits at this degree; None where it cannot be placed now."""
         job = self.queued
         parts = self.planner.parts(job.graph, degree)
-        placement = self.planner.place(parts, self.occupied, placer)
+        if servers is None:
+            placement = self.planner.place(parts, self.occupied, placer)
+        else:
+            placement = None if servers & self.occupied else self.planner.place_on(parts, servers)
         if placement is None:
             return None
         step = self._remembered.get((job.graph.digest, parts.degree))
         return Outlook(parts, placement, step or self.planner.step(parts, placement), job.steps)
+
+    def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
+        """Seconds that the job that waits would take within each of the sets of free servers (bit masks); None where it
+        cannot be placed there. The same as ``outlook`` says, sooner."""
+        job, step_s = self.queued, self.planner.step_s
+        for mask in servers:
+            if self.planner.rules.remembered:
+                outlook = self.outlook(degree, servers=mask)
+                yield None if outlook is None else outlook.jct_s
+            else:
+                seconds = step_s(job.graph, degree, mask)
+                yield None if seconds is None else job.steps * seconds
 
     def remaining_s(self) -> tuple[float, ...]:
         """Per server how long its job still runs; 0 where it has none."""
@@ -169,7 +194,7 @@ class RampKernel:
 
     def fork(self) -> RampKernel:
         """An equal kernel at the present instant that goes on by itself; its random streams start anew."""
-        other = RampKernel((), self.planner, horizon_s=self.horizon_s, seed=self.schedule.seed)
+        other = RampKernel((), self.planner, horizon_s=self.horizon_s, seed=self.schedule.seed, examples=self.examples)
         other.jobs, other.now, other.schedule = self.jobs, self.now, self.schedule.copy()
         other.outcomes, other.running, other.occupied = list(self.outcomes), list(self.running), self.occupied
         other._remembered = dict(self._remembered)
@@ -219,7 +244,7 @@ class RampKernel:
         if not degree:
             self._turn_away(0, RejectReason.BY_POLICY, None)
             return
-        outlook = self.outlook(degree, decision.placer)
+        outlook = self.outlook(degree, decision.placer, decision.servers)
         if outlook is None:
             self._turn_away(degree, RejectReason.NO_PLACE, None)
         elif outlook.jct_s > self.queued.acceptable_s * (1 + self.planner.rules.tolerance):
@@ -245,9 +270,24 @@ class RampKernel:
                 self.planner.made_placer(decision.placer)
             except InputError as error:
                 raise IllegalDecision(f"{name}: {error}") from None
+        self._check_servers(name, decision)
         if decision.degree not in self.degrees():
             offered = ", ".join(map(str, self.degrees()))
             raise IllegalDecision(f"{name} cannot be split {decision.degree} ways now; offered: {offered}")
+
+    def _check_servers(self, name: str, decision: Partition) -> None:
+        """The decision names a placer or free servers of this fabric, not both."""
+        servers = decision.servers
+        if servers is None:
+            return
+        if decision.placer is not None:
+            raise IllegalDecision(f"{name}: give a placer or servers, not both")
+        if isinstance(servers, bool) or not isinstance(servers, int):
+            raise IllegalDecision(f"{name}: servers must be a bit mask, got {servers!r}")
+        if servers & ~self.planner.fabric.everything or servers < 0:
+            raise IllegalDecision(f"{name}: servers {servers:#x} are not all among the {self.planner.fabric.servers}")
+        if taken := servers & self.occupied:
+            raise IllegalDecision(f"{name}: servers {taken:#x} have a job already")
 
     def _turn_away(self, degree: int, reason: RejectReason, outlook: Outlook | None) -> None:
         number = self.queued_number

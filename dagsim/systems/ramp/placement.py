@@ -17,7 +17,16 @@ from dagsim.systems.ramp.partition import PartitionedGraph
 from dagsim.systems.ramp.rules import Rules
 from dagsim.systems.ramp.topology import Block
 
-__all__ = ["PLACERS", "BestFitBlocks", "FirstFitBlocks", "Packed", "Placer", "RandomPlacer", "SameType"]
+__all__ = [
+    "PLACERS",
+    "BestFitBlocks",
+    "FirstFitBlocks",
+    "Packed",
+    "Placer",
+    "RandomPlacer",
+    "SameType",
+    "place_inside",
+]
 
 
 class Placer(Protocol):
@@ -121,7 +130,7 @@ class Packed:
     ) -> OpPlacement | None:
         """Servers for every operation, or None."""
         for outer in self._outer(fabric, parts.degree, occupied):
-            found = _inside(outer, job, parts, fabric, rules)
+            found = place_inside(outer, job, parts, fabric, rules)
             if found is not None:
                 return found
         return None
@@ -206,8 +215,8 @@ class RandomPlacer:
         return walk.done()
 
 
-def _inside(outer: int, job: int, parts: PartitionedGraph, fabric: Fabric, rules: Rules) -> OpPlacement | None:
-    """All operations on blocks within ``outer``, beside a parent where that is possible."""
+def place_inside(outer: int, job: int, parts: PartitionedGraph, fabric: Fabric, rules: Rules) -> OpPlacement | None:
+    """All operations on blocks within the servers ``outer`` (a bit mask), beside a parent where that is possible."""
     walk = _Walk(job, parts, fabric, rules)
     for op in parts.graph.order:
         if walk.beside_a_parent(op):

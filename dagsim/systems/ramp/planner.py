@@ -13,7 +13,7 @@ from dagsim.systems.ramp.graph import ComputationGraph
 from dagsim.systems.ramp.lookahead import StepTime, look_ahead
 from dagsim.systems.ramp.memo import SHARED, Memo
 from dagsim.systems.ramp.partition import PARTITIONERS, PartitionedGraph, partitioned
-from dagsim.systems.ramp.placement import PLACERS, Placer
+from dagsim.systems.ramp.placement import PLACERS, Placer, place_inside
 from dagsim.systems.ramp.rules import Rules
 from dagsim.systems.ramp.schedules import OP_SCHEDULES
 from dagsim.systems.ramp.timing import TimedGraph, timed
@@ -96,6 +96,8 @@ class Planner:
         self._splits: dict[tuple[str, int], tuple[int, ...]] = {}
         self._parts: dict[tuple[str, tuple[int, ...]], PartitionedGraph] = {}
         self._placements: dict[tuple[str, tuple[int, ...], int, str], OpPlacement | None] = {}
+        self._inside: dict[tuple[str, tuple[int, ...], int], OpPlacement | None] = {}
+        self._seconds: dict[tuple[str, int, int], float | None] = {}
         self._shortest: dict[str, float] = {}
         self._traffic: dict[tuple[str, tuple[int, ...], OpPlacement], Traffic] = {}
         self._steps: dict[tuple[str, tuple[int, ...], OpPlacement], StepTime] = {}
@@ -125,6 +127,26 @@ class Planner:
                 check_placement(found, parts, self.fabric, occupied, name)
             self._placements[key] = found
         return self._placements[key]
+
+    def place_on(self, parts: PartitionedGraph, servers: int) -> OpPlacement | None:
+        """Blocks for a job in pieces within these servers (a bit mask), or None; placements are for job 0."""
+        key = (parts.graph.digest, parts.splits, servers)
+        if key not in self._inside:
+            if len(self._inside) > _KEPT:
+                self._inside.clear()
+            self._inside[key] = place_inside(servers, 0, parts, self.fabric, self.rules)
+        return self._inside[key]
+
+    def step_s(self, graph: ComputationGraph, degree: int, servers: int) -> float | None:
+        """Seconds of one training step within these servers (a bit mask); None where it cannot be placed there."""
+        key = (graph.digest, degree, servers)
+        if key not in self._seconds:
+            if len(self._seconds) > _KEPT:
+                self._seconds.clear()
+            parts = self.parts(graph, degree)
+            placement = self.place_on(parts, servers)
+            self._seconds[key] = None if placement is None else self.step(parts, placement).seconds
+        return self._seconds[key]
 
     def made_placer(self, name: str) -> Placer:
         """The placer of that name, made once.

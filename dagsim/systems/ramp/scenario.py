@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from dagsim.systems.heard import Heard
 from dagsim.systems.ramp.codecs import RAMP_CODECS
 from dagsim.systems.ramp.codecs.partition import RampCodec
 from dagsim.systems.ramp.fabric import Fabric
+from dagsim.systems.ramp.gpus import costed
 from dagsim.systems.ramp.graph import ComputationGraph
 from dagsim.systems.ramp.job import RampJob
 from dagsim.systems.ramp.kernel import RampKernel
@@ -24,6 +26,7 @@ from dagsim.systems.ramp.made import attention, branches, chain
 from dagsim.systems.ramp.planner import Planner
 from dagsim.systems.ramp.policies import RAMP_POLICIES
 from dagsim.systems.ramp.readers import read_graphs
+from dagsim.systems.ramp.rewards import RAMP_TERMS
 from dagsim.systems.ramp.rules import DDLS, PLAIN, Rules
 from dagsim.systems.ramp.topology import TOPOLOGIES
 from dagsim.systems.ramp.view import RampPolicy
@@ -31,9 +34,6 @@ from dagsim.systems.ramp.workload import RampWorkload
 from dagsim.systems.seam import Kernel, RewardTerm
 
 __all__ = ["RampScenario"]
-
-RAMP_TERMS: Registry[RewardTerm] = Registry("RAMP reward term", group="dagsim.ramp_rewards")
-"""Every reward term of RAMP by name."""
 
 _MADE_UP_SEED = 20_220_617
 _DDLS = "ddls=true"
@@ -45,6 +45,7 @@ class _Made:
     def __init__(self) -> None:
         self.graphs: list[ComputationGraph] | None = None
         self.planner: Planner | None = None
+        self.examples: tuple[RampJob, ...] | None = None
 
     def __reduce__(self) -> tuple[type[_Made], tuple[()]]:
         return _Made, ()
@@ -69,6 +70,9 @@ class RampScenario:
     """Names of the graphs to draw from (files without ``.txt``); left out: all of the folder."""
     time_unit: Literal["s", "ms", "us"] | None = None
     """Unit of the times in ``graphs``; left out: that of the format (PipeDream: milliseconds; ``ddls``: seconds)."""
+    profiled_on: str | None = None
+    """The GPU type that the graphs were profiled on: times on others are estimated from it; left out: the same on all
+    types but for those that a graph gives itself."""
     jobs: int = 100
     """Jobs of an episode: each graph as often as the others, in random order."""
     gap_s: float = 1.0
@@ -102,6 +106,8 @@ class RampScenario:
             raise ConfigError(f"horizon_s must be positive, got {self.horizon_s!r}")
         if self.training_steps < 1 or self.jobs < 1:
             raise ConfigError("jobs and training_steps must be at least 1")
+        if self.profiled_on is not None:
+            gpu_type(self.profiled_on)
         _ = self._rules, self._fabric()
 
     @property
@@ -115,6 +121,11 @@ class RampScenario:
         return self.planner.fabric.cluster()
 
     @property
+    def merit(self) -> str:
+        """The metric that policies are ranked by."""
+        return "blocking_rate"
+
+    @property
     def policies(self) -> Registry[RampPolicy]:
         """The policies for RAMP."""
         return RAMP_POLICIES
@@ -126,7 +137,7 @@ class RampScenario:
 
     @property
     def terms(self) -> Registry[RewardTerm]:
-        """The reward terms of RAMP; there are none yet."""
+        """The reward terms of RAMP."""
         return RAMP_TERMS
 
     @property
@@ -163,7 +174,18 @@ class RampScenario:
         made: _Made = self._made
         if made.graphs is None:
             made.graphs = self._read()
+            if self.profiled_on is not None:
+                types = tuple(map(gpu_type, dict.fromkeys(self.gpus)))
+                made.graphs = [costed(graph, gpu_type(self.profiled_on), types) for graph in made.graphs]
         return made.graphs
+
+    @property
+    def examples(self) -> tuple[RampJob, ...]:
+        """The jobs of seed 0: the ranges of a codec's features."""
+        made: _Made = self._made
+        if made.examples is None:
+            made.examples = self.workload.draw(0)
+        return made.examples
 
     def drawing_from(self, pool: Sequence[ComputationGraph]) -> RampScenario:
         """This scenario with jobs drawn from ``pool`` instead of files."""
@@ -183,22 +205,30 @@ class RampScenario:
         *,
         record: bool = True,
         heard: Callable[[int], None] | None = None,
-        jobs: Iterable[RampJob] | None = None,
+        jobs: Iterable[RampJob] | int | None = None,
     ) -> RampKernel:
-        """A new kernel: the same seed gives the same jobs. ``jobs`` are played instead, if given. It always records.
+        """A new kernel: the same seed gives the same jobs. ``jobs`` are played instead, or so many of its first ones.
+
+        It always records.
 
         Raises:
             InputError: The graphs cannot be read.
         """
-        source: Iterable[RampJob] = self.workload.draw(seed) if jobs is None else jobs
+        source: Iterable[RampJob] = self.workload.draw(seed) if jobs is None or isinstance(jobs, int) else jobs
+        if isinstance(jobs, int):
+            source = islice(source, jobs)
         horizon_s = float("inf") if self.horizon_s is None else self.horizon_s
         return RampKernel(
-            source if heard is None else Heard(source, heard), self.planner, horizon_s=horizon_s, seed=seed
+            source if heard is None else Heard(source, heard),
+            self.planner,
+            horizon_s=horizon_s,
+            seed=seed,
+            examples=self.examples,
         )
 
-    def codec(self, *, outlooks: bool = True) -> RampCodec:
+    def codec(self, *, blocks: int = 0, outlooks: bool = True) -> RampCodec:
         """A codec whose ranges are those of the jobs of seed 0."""
-        return RampCodec(self.workload.draw(0), self.max_degree, outlooks=outlooks)
+        return RampCodec(self.examples, blocks=blocks, outlooks=outlooks)
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Facts of the jobs that came: their number and span."""

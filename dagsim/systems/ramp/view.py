@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from dagsim.systems.ramp.decisions import Partition
 from dagsim.systems.ramp.job import RampJob
+from dagsim.systems.ramp.partition import PartitionedGraph
 from dagsim.systems.ramp.planner import Outlook
 
 if TYPE_CHECKING:
@@ -77,9 +78,36 @@ class RampView:
         """Per server how long its job still runs; 0 where it has none."""
         return self._kernel.remaining_s()
 
-    def outlook(self, degree: int, placer: str | None = None) -> Outlook | None:
-        """The place where the job would run at this degree, and for how long; None where it cannot be placed now."""
-        return self._kernel.outlook(degree, placer)
+    @property
+    def ends(self) -> tuple[tuple[float, int], ...]:
+        """When each running job ends (s since the start), and its servers as a bit mask; in no order."""
+        return tuple((each.end_s, each.servers) for each in self._kernel.running)
+
+    @property
+    def gap_s(self) -> float:
+        """The mean time between the arrivals so far; 0 at the first."""
+        number = self._kernel.queued_number
+        return (self._kernel.queued.arrival_s - self._kernel.jobs[0].arrival_s) / number if number else 0.0
+
+    @property
+    def examples(self) -> tuple[RampJob, ...]:
+        """Jobs of the kind to come, if any are known; not those that will come."""
+        return self._kernel.examples
+
+    def outlook(self, degree: int, placer: str | None = None, servers: int | None = None) -> Outlook | None:
+        """The place where the job would run at this degree, and for how long; None where it cannot be placed now.
+
+        With ``servers`` (a bit mask) it stays on these.
+        """
+        return self._kernel.outlook(degree, placer, servers)
+
+    def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
+        """Seconds that the job would take within each set of free servers (bit masks); None where it has no place."""
+        return self._kernel.jct_on(degree, servers)
+
+    def parts(self, degree: int) -> PartitionedGraph:
+        """The graph of the job in pieces."""
+        return self._kernel.planner.parts(self.job.graph, degree)
 
     def stream(self, name: str) -> np.random.Generator:
         """The random stream of that name in this simulation."""

@@ -99,6 +99,11 @@ class SparkScenario:
         return cluster_of(executor_types(self.executors))
 
     @property
+    def merit(self) -> str:
+        """The metric that policies are ranked by."""
+        return "jct_s.mean"
+
+    @property
     def policies(self) -> Registry[SparkPolicy]:
         """The policies for Spark executors."""
         return SPARK_POLICIES

@@ -301,3 +301,27 @@ def test_the_guard_answers_nothing_but_http() -> None:
         raise AssertionError
 
     asyncio.run(Guard(app, "127.0.0.1")({"type": "websocket"}, None, None))
+
+
+def test_trainings_count_iterations_and_sweeps_cells(tmp_path: Path) -> None:
+    from dagsim.config.schema import load_config
+    from dagsim.experiment.sweep.cells import cells_of
+    from dagsim.experiment.sweep.described import read_sweep
+    from dagsim.experiment.sweep.executors import Local
+    from dagsim.experiment.sweep.folder import SweepFolder
+    from dagsim.experiment.sweep.run import run_cells
+    from dagsim.experiment.training.log import TrainingLog
+
+    training = RunFolder.create(tmp_path, "train", load_config(None, ["train.iterations=9"]), argv=["dagsim"])
+    log = TrainingLog(training.path)
+    for number, ratio in ((1, 1.5), (2, 0.875)):
+        log.add({"iteration": number, "samples": 10.0 * number, "ratio": ratio})
+    (tmp_path / "grid.yaml").write_text("set: {workload.count: 5}\nover: {policy: [fifo, sjf]}\nseeds: 2\n")
+    sweep = read_sweep(tmp_path / "grid.yaml")
+    cells = cells_of(sweep)
+    run_cells(SweepFolder.claim(tmp_path, sweep, cells, argv=["dagsim"]), cells, Local("1"), limit=3)
+    told = {state.unit: (state.done, state.total, state.result) for state in Results(tmp_path).states()}
+    assert told == {"iterations": (2, 9, "ratio 0.875"), "cells": (3, 4, "")}
+    app = served(tmp_path)
+    assert "3 of 4 cells are finished." in ask(app, "/runs/sweep-grid").text
+    assert "0.875 times that of the reference" in ask(app, f"/runs/{training.path.name}").text

@@ -18,6 +18,8 @@ from dagsim.experiment.runner import run_into
 from dagsim.systems.cluster import choice
 from dagsim.systems.cluster.engine import EngineUse
 from dagsim.systems.cluster.lane import drive, jit
+from dagsim.systems.cluster.lane.scenario import PLACEMENTS, POLICIES
+from dagsim.traces.formats.alibaba2018 import Alibaba2018
 
 SMALL = ("workload={preset: heterogeneous-dag, count: 12}", "seeds=2")
 COMPARED = ("runs.jsonl", "summary.json", "jobs.csv.gz", "tasks.csv.gz")
@@ -148,3 +150,46 @@ def test_of_several_processes_one_compiles(monkeypatch: pytest.MonkeyPatch, tmp_
         assert not other.claim()
     assert other.claim()
     other.release()
+
+
+def test_warm_says_what_it_compiled_and_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jit, "jitted", lambda: True)
+    monkeypatch.setattr(drive, "warm", lambda policies: ["advance_easy"] if policies == ["easy"] else [])
+    done = CliRunner().invoke(app, ["warm", "--algo", "easy", "--algo", "easy-sjf"])
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("compiled advance_easy (for easy and its like) in")
+    assert str(jit.folder()) in done.output.replace("\n", "")
+
+
+def test_warm_needs_numba_and_a_policy_that_the_lane_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    done = CliRunner().invoke(app, ["warm", "--algo", "heft"])
+    assert (done.exit_code, "does not know the policy 'heft'" in done.output) == (2, True)
+    monkeypatch.setattr("dagsim.systems.cluster.engine.find_spec", lambda name: None)
+    done = CliRunner().invoke(app, ["warm"])
+    assert (done.exit_code, "pip install" in done.output) == (2, True)
+
+
+def test_the_page_lists_every_policy_and_placement_that_the_engine_knows() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "engines.md").read_text(encoding="utf-8")
+    for name in (*POLICIES, *PLACEMENTS):
+        assert f"`{name}`" in page or name in ("f2", "f3"), name
+
+
+def test_the_beginning_of_a_large_trace_is_read_once_in_columns(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rows = [f"M{task},1,j_{job},A,Terminated,{job},{job + 50},100,1" for job in range(300) for task in (1, 2)]
+    path = tmp_path / "batch_task.csv"
+    path.write_text("\n".join(rows))
+    settings = (f"workload={{kind: trace, path: {path}, options: {{limit: 20}}}}", "seeds=1")
+    read = simulate(load_config(None, settings), "sjf", 0)
+    monkeypatch.setattr("dagsim.traces.trace._COLUMNS_FROM_B", 100)
+    monkeypatch.setattr(drive, "is_warm", lambda policy: True)
+    monkeypatch.setattr(Alibaba2018, "read", None)
+    for engine, used in (("auto", "simpy"), ("compiled", "compiled")):
+        result = simulate(load_config(None, (*settings, f"engine={engine}")), "sjf", 0)
+        assert result.engine is not None
+        assert result.engine.used == used
+        assert (result.schedule.log, result.schedule.jobs) == (read.schedule.log, read.schedule.jobs)
+        assert result.workload == read.workload

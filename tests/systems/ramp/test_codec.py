@@ -18,10 +18,12 @@ from dagsim.systems.ramp import (
     RampCodec,
     RampJob,
     RampKernel,
+    RampObservation,
     RampView,
     Rules,
 )
-from dagsim.systems.ramp.codecs.partition import DEGREE_FEATURES, JOB_FEATURES
+from dagsim.systems.ramp.codecs.config import PartitionConfig
+from dagsim.systems.ramp.codecs.features import CONTEXT, JOB_FEATURES, ROW_FEATURES, TYPE_FEATURES
 
 
 def row() -> ComputationGraph:
@@ -41,10 +43,18 @@ def first_view(*jobs: RampJob, rules: Rules | None = None) -> RampView:
 POOL = (job(0.2, 1), job(1.0, 3))
 
 
+def seen(view: RampView, **settings: object) -> RampObservation:
+    found = RampCodec(POOL, **settings).encode(view)  # type: ignore[arg-type]
+    assert found is not None
+    return found
+
+
+def column(found: RampObservation, name: str) -> list[float]:
+    return [float(value) for value in found.tokens[:, ROW_FEATURES.index(name)]]
+
+
 def test_operations_of_both_passes_over_the_largest() -> None:
-    seen = RampCodec(POOL, 4).encode(first_view(job()))
-    assert seen is not None
-    assert seen.ops.tolist() == [
+    assert seen(first_view(job())).ops.tolist() == [
         [0.25, 0.0, 1.0, 1.0, 0.0],
         [0.5, 0.0, 0.5, 0.0, pytest.approx(1 / 3)],
         [1.0, 1.0, 1.0, 1.0, 1.0],
@@ -53,16 +63,13 @@ def test_operations_of_both_passes_over_the_largest() -> None:
 
 
 def test_dependencies_carry_the_output_of_their_source() -> None:
-    seen = RampCodec(POOL, 4).encode(first_view(job()))
-    assert seen is not None
-    assert (seen.sources.tolist(), seen.targets.tolist()) == ([0, 3, 1], [1, 2, 3])
-    assert seen.deps.tolist() == [[1.0, 1.0], [0.5, 0.0], [0.5, 0.0]]
+    found = seen(first_view(job()))
+    assert (found.sources.tolist(), found.targets.tolist()) == ([0, 3, 1], [1, 2, 3])
+    assert found.deps.tolist() == [[1.0, 1.0], [0.5, 0.0], [0.5, 0.0]]
 
 
-def test_the_job_lies_in_the_range_of_its_pool() -> None:
-    seen = RampCodec(POOL, 4).encode(first_view(job(0.6, 2)))
-    assert seen is not None
-    found = dict(zip(JOB_FEATURES, seen.job.tolist(), strict=True))
+def test_the_job_lies_in_the_range_of_the_examples() -> None:
+    found = dict(zip(CONTEXT, seen(first_view(job(0.6, 2))).context.tolist(), strict=True))
     assert found["beta"] == pytest.approx(0.5)
     assert found["raw_beta"] == pytest.approx(0.6)
     assert found["steps"] == pytest.approx(0.5)
@@ -71,71 +78,129 @@ def test_the_job_lies_in_the_range_of_its_pool() -> None:
     assert found["mean_compute"] == pytest.approx((0.25 + 0.5 + 1 + 0.25) / 4)
     assert found["median_dep"] == 0.5
     assert found["mounted_workers"] == found["jobs_running"] == 0.0
+    assert found["1 free in 1"] == found["4 free in 21"] == 1.0
 
 
-def test_occupancy_is_seen() -> None:
+def test_occupancy_is_seen_until_it_ends() -> None:
     planner = Planner(Fabric(Ramp(2, 2, 1)), Rules(quantum_s=0.01, max_degree=4), memo=Memo())
-    conversation = RampKernel([job(), job(arrival_s=0.1)], planner).decisions()
+    conversation = RampKernel([job(), job(arrival_s=1.0)], planner).decisions()
     next(conversation)
-    seen = RampCodec(POOL, 4).encode(conversation.send([Partition(0, 2)]))
-    assert seen is not None
-    assert seen.job[-2:].tolist() == [0.5, 0.25]
-    assert seen.mask.tolist() == [1, 1, 1, 0, 0]
+    codec = RampCodec(POOL)
+    found = codec.encode(conversation.send([Partition(0, 2)]))  # for 4 s
+    assert found is not None
+    at = dict(zip(CONTEXT, found.context.tolist(), strict=True))
+    assert (at["mounted_workers"], at["jobs_running"]) == (0.5, 0.25)
+    assert (at["1 free in 2"], at["1 free in 5"]) == (0.5, 1.0)
+    assert (at["4 free in 2"], at["4 free in 5"]) == (0.0, 1.0)
+    assert found.gpus.tolist() == [[1.0, 0.5, 1.0]]
+    assert len(TYPE_FEATURES) == 3
 
 
-def test_degrees_say_what_they_would_come_to() -> None:
-    seen = RampCodec(POOL, 4).encode(first_view(job(0.6)))
-    assert seen is not None
-    assert seen.degrees.shape == (5, len(DEGREE_FEATURES))
-    assert seen.degrees[3].tolist() == [0.0] * 5
-    offered, in_time, over, servers, left = seen.degrees[1].tolist()
-    assert (offered, in_time, servers, left) == (1.0, 0.0, 0.25, 0.5)
-    assert over == pytest.approx(1 / 0.6)
-    assert seen.degrees[2, 1] == 1.0
-    assert seen.degrees[4, 3:].tolist() == [1.0, 0.0]
+def test_rows_say_what_they_would_come_to() -> None:
+    view = first_view(job(1.0))
+    codec = RampCodec(POOL)
+    found = codec.encode(view)
+    assert found is not None
+    assert [way.degree for way in codec.ways] == [0, 1, 2, 4]
+    assert column(found, "turned away") == [1.0, 0.0, 0.0, 0.0]
+    assert column(found, "servers") == [0.0, 0.25, 0.5, 1.0]
+    assert column(found, "over acceptable")[1] == pytest.approx(1.0)
+    outlook = view.outlook(2)
+    assert outlook is not None
+    assert column(found, "over acceptable")[2] == pytest.approx(outlook.jct_s / 8)
+    assert column(found, "4 lost in 1")[1:] == [4.0, 4.0, 4.0]  # any job takes the only block of four
+    assert column(found, "4 scarcer in 1") == [0.0, 0.5, 0.5, 0.5]  # from 1/2 to 1
 
 
-def test_outlooks_can_be_left_out() -> None:
-    seen = RampCodec(POOL, 4, outlooks=False).encode(first_view(job(0.6)))
-    assert seen is not None
-    assert not seen.degrees[:, 1:].any()
+def test_what_would_be_too_slow_is_left_out() -> None:
+    codec = RampCodec(POOL)
+    assert codec.encode(first_view(job(0.6))) is not None
+    assert [way.degree for way in codec.ways] == [0, 2, 4]
+    assert codec.encode(first_view(job(0.01))) is None
+
+
+def test_without_outlooks_rows_are_degrees_only() -> None:
+    codec = RampCodec(POOL, outlooks=False)
+    found = codec.encode(first_view(job(0.01)))
+    assert found is not None
+    assert [way.degree for way in codec.ways] == [0, 1, 2, 4]
+    assert not np.delete(found.tokens, [0, 3, 4], axis=1).any()
 
 
 def test_there_is_nothing_to_choose_where_nothing_fits() -> None:
     planner = Planner(Fabric(Ramp(2, 2, 1)), DDLS.but(max_degree=4), memo=Memo())
     conversation = RampKernel([job(), job(arrival_s=0.1)], planner).decisions()
     next(conversation)
-    assert RampCodec(POOL, 4).encode(conversation.send([Partition(0, 4)])) is None
+    assert RampCodec(POOL).encode(conversation.send([Partition(0, 4)])) is None
 
 
-def test_a_choice_is_a_degree() -> None:
-    view = first_view(job())
-    assert RampCodec(POOL, 4).decode(view, np.int64(2)) == (Partition(0, 2),)
-    with pytest.raises(IllegalDecision, match="job 0 cannot be split 3 ways now; offered: 0, 1, 2, 4"):
-        RampCodec(POOL, 4).decode(view, 3)
+def test_a_choice_is_a_row() -> None:
+    view, codec = first_view(job()), RampCodec(POOL)
+    codec.encode(view)
+    assert codec.decode(view, 2) == (Partition(0, 2),)
+    assert codec.decode(view, 0) == (Partition(0, 0),)
+    assert codec.row_of(4) == 3
+    assert codec.row_of(3) is None
+    with pytest.raises(IllegalDecision, match="there is no choice 4, only 0 to 3"):
+        codec.decode(view, 4)
 
 
-def test_padded_arrays_have_one_shape_and_the_true_counts() -> None:
-    seen = RampCodec(POOL, 4).encode(first_view(job()))
-    assert seen is not None
-    padded = seen.padded(6, 5)
-    assert padded["ops"].shape == (6, 5)
-    assert padded["counts"].tolist() == [4, 3]
-    assert not padded["deps"][3:].any()
-    with pytest.raises(ConfigError, match="4 operations and 3 dependencies does not fit into max_ops=3"):
-        seen.padded(3, 5)
+def test_blocks_are_chosen_with_the_degree() -> None:
+    view, codec = first_view(job()), RampCodec(POOL, blocks=2)
+    found = codec.encode(view)
+    assert found is not None
+    assert [way.degree for way in codec.ways] == [0, 1, 1, 2, 2, 4]
+    (decision,) = codec.decode(view, 4)
+    assert decision == Partition(0, 2, servers=codec.ways[4].servers)
+    assert codec.choice_of([decision]) == 4
+    assert codec.choice_of([Partition(0, 0)]) == codec.choice_of([]) == 0
 
 
-def test_a_codec_needs_a_pool_and_room_for_every_degree() -> None:
-    with pytest.raises(ConfigError, match="needs jobs to take its ranges from"):
-        RampCodec(())
-    with pytest.raises(ConfigError, match="made for max_degree=2"):
-        RampCodec(POOL, 2).encode(first_view(job()))
+def test_a_heuristics_decision_has_its_row() -> None:
+    view, codec = first_view(job()), RampCodec(POOL)
+    codec.encode(view)
+    assert codec.choice_of([Partition(0, 2)]) == 2
+    other = next(mask for mask in view.fabric.masks(2) if mask != codec.ways[2].servers)
+    assert codec.choice_of([Partition(0, 2, servers=other)]) is None
 
 
-def test_all_features_lie_between_0_and_2() -> None:
-    seen = RampCodec(POOL, 4).encode(first_view(job(7.0, 50)))
-    assert seen is not None
-    for part in (seen.ops, seen.deps, np.delete(seen.job, 5), seen.degrees):
+def test_the_row_that_leaves_most_room_is_first() -> None:
+    planner = Planner(Fabric(Ramp(4, 4, 1)), Rules(quantum_s=0.01, max_degree=4), memo=Memo())
+    conversation = RampKernel([job(), job(arrival_s=0.1)], planner).decisions()
+    corner = next(mask for mask in planner.fabric.masks(4) if mask == 0b110011)
+    next(conversation)
+    view = conversation.send([Partition(0, 4, servers=corner)])
+    codec = RampCodec(POOL, blocks=1)
+    codec.encode(view)
+    best = codec.ways[codec.row_of(4) or 0].servers
+
+    def fours_left(taken: int) -> int:
+        return sum(1 for mask in planner.fabric.masks(4) if not mask & (taken | corner))
+
+    assert fours_left(best) == max(fours_left(mask) for mask in planner.fabric.masks(4) if not mask & corner)
+
+
+def test_the_features_have_names() -> None:
+    found, named = seen(first_view(job())), PartitionConfig().features
+    for part in ("tokens", "context", "gpus", "ops", "deps"):
+        assert getattr(found, part).shape[-1] == len(named[part])
+    assert set(JOB_FEATURES) <= set(named["context"])
+
+
+def test_a_codec_needs_examples() -> None:
+    with pytest.raises(ConfigError, match="needs examples of jobs for its ranges"):
+        RampCodec().encode(first_view(job()))
+
+
+def test_blocks_go_with_outlooks() -> None:
+    with pytest.raises(ConfigError, match="blocks must be 0 or more, got -1"):
+        PartitionConfig(blocks=-1)
+    with pytest.raises(ConfigError, match="choosing blocks needs outlooks=true"):
+        PartitionConfig(blocks=4, outlooks=False)
+
+
+def test_all_features_lie_between_0_and_4() -> None:
+    found = seen(first_view(job(7.0, 50)), blocks=4)
+    for part in (found.ops, found.deps, np.delete(found.context, 5), found.tokens):
         assert part.min() >= 0
-        assert part.max() <= 2
+        assert part.max() <= 4

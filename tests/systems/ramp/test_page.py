@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from gymnasium.utils.env_checker import check_env
 
 from dagsim.systems.ramp import DDLS, PLAIN, RAMP_POLICIES
 from dagsim.systems.ramp.placement import PLACERS
@@ -28,6 +29,17 @@ def test_the_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
     printed = dict(line.split() for line in capsys.readouterr().out.splitlines())
     assert 0 < float(printed["blocking_rate"]) < 1
     assert float(printed["job_completion_time_speedup"]) > 1
+    assert printed["cause"] == "None"
+    shaping = names["Shaping"](names["scenario"])  # type: ignore[operator]
+    check_env(shaping, skip_render_check=True)
+    code = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[-1]
+    assert len(code.splitlines()) <= 36
+    _, over, accepted = shaping.reset(seed=1), False, 0
+    while not over:
+        _, reward, over, _, _ = shaping.step(0)
+        accepted += reward > 0
+    outcomes = shaping.talk.kernel.outcomes
+    assert accepted == sum(outcome.reason is None for outcome in outcomes)
 
 
 def test_every_policy_and_placer_is_on_the_page() -> None:

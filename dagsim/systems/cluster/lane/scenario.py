@@ -126,6 +126,8 @@ def planned(policy: object, preemption: Preemption | None = None) -> Plan:
         raise ConfigError("the compiled lane does not know preemptions that take time")
     if name in LAS and stops.on_resume == "restart":
         raise ConfigError(f"the compiled lane does not know {name} where a stopped run loses its work")
+    if name in LAS and stops.on_resume == "restart":
+        raise ConfigError("the compiled lane does not know rounds whose preempted runs lose their work")
     return Plan(name, PLACEMENTS[str(placement)], params, stops.on_resume == "resume")
 
 

@@ -46,7 +46,7 @@ class Runtime(Protocol):
 
 
 @runtime_checkable
-class HasRates(Protocol):
+class HasRates(Runtime, Protocol):
     """A runtime model of which a task's seconds are its work over a rate that all tasks of its kind share."""
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:

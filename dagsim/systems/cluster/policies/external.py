@@ -158,7 +158,7 @@ class External:
         return Start(task, tuple(Share(node, instances) for node, instances in nodes))
 
     def _gone(self) -> str:
-        """How the program ended."""
+        """The end of the program, in words."""
         assert self._process is not None
         try:
             code = self._process.wait(1.0)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from dagsim.registry import Registry
+from dagsim.registry import Entry, Registry
 
 __all__ = ["RAMP_CODECS"]
 
 RAMP_CODECS: Registry[Any] = Registry(
-    "RAMP codec",
-    group="dagsim.ramp_codecs",
+    "codec",
+    [Entry("partition", ".config:PartitionConfig", "a degree, and where wanted a block of servers (PAC-ML)")],
+    group="dagsim.codecs",
     listing="dagsim list codecs",
     home="dagsim.systems.ramp.codecs",
 )

@@ -1,245 +1,187 @@
-"""From a view to arrays for a learner, and from its choice back to a decision. NumPy only.
-
-The features are PAC-ML's: the graph unsplit, both passes, and the job among the jobs it may meet. Two of ddls' are put
-right: which operation costs the most (ddls has 0 everywhere), and the sum of sizes (there close to 0 for all). To these
-come, for each degree, what it would come to now.
-"""
+"""The codec of RAMP: a row per way to partition the job that waits, and the choice of one as a decision."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from math import ceil, log1p, log2
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.errors import ConfigError, IllegalDecision
+from dagsim.systems.ramp.codecs.features import (
+    ROW_FEATURES,
+    Floats,
+    GraphArrays,
+    JobRanges,
+    graph_arrays,
+    type_rows,
+)
 from dagsim.systems.ramp.decisions import Partition
-from dagsim.systems.ramp.graph import ComputationGraph
 from dagsim.systems.ramp.job import RampJob
+from dagsim.systems.ramp.room import Room, Way, ways_in_time
 from dagsim.systems.ramp.view import RampView
 
-__all__ = ["DEGREE_FEATURES", "DEP_FEATURES", "JOB_FEATURES", "OP_FEATURES", "RampCodec", "RampObservation"]
+__all__ = ["RampCodec", "RampObservation"]
 
-OP_FEATURES = ("compute", "is_max_compute", "memory", "is_max_memory", "depth")
-"""Each over the largest of the graph."""
-
-DEP_FEATURES = ("size", "is_max_size")
-
-JOB_FEATURES = (
-    "num_ops",
-    "num_deps",
-    "sequential_s",
-    "acceptable_s",
-    "beta",
-    "raw_beta",
-    "memory_bytes",
-    "dep_bytes",
-    "steps",
-    "mean_compute",
-    "median_compute",
-    "mean_memory",
-    "median_memory",
-    "mean_dep",
-    "median_dep",
-    "mounted_workers",
-    "jobs_running",
-)
-"""The first nine, but for the raw beta, between the smallest and the largest of the pool; then means and medians over
-the largest of the graph; then fractions of the servers."""
-
-DEGREE_FEATURES = ("offered", "in_time", "jct_over_acceptable", "servers", "largest_block_left")
-"""Per degree: offered now, in time, its completion time over the acceptable one (at most 2), the servers it takes and
-the largest block that it leaves free (both over all servers); 0 where it is not offered."""
-
-Floats = NDArray[np.float32]
+_PLAIN = ROW_FEATURES.index("left idle") + 1
+"""Features of a row before those of the room that it takes."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RampObservation:
-    """One view in arrays; ``ops`` counts both passes."""
+class RampObservation(NamedTuple):
+    """The ways to partition the job (the first is to turn it away), the job among its fellows, and its graph."""
 
-    ops: Floats  # (ops, 5)
-    deps: Floats  # (deps, 2)
+    tokens: Floats  # (ways, ROW_FEATURES)
+    context: Floats  # (CONTEXT,)
+    gpus: Floats  # (types, TYPE_FEATURES)
+    ops: Floats  # (ops, OP_FEATURES), both passes
+    deps: Floats  # (deps, DEP_FEATURES)
     sources: NDArray[np.int64]  # (deps,), rows of ``ops``
     targets: NDArray[np.int64]  # (deps,)
-    job: Floats  # (17,)
-    degrees: Floats  # (max degree + 1, 5)
-    mask: NDArray[np.int8]  # (max degree + 1,), 1 where the degree may be chosen
 
-    def padded(self, max_ops: int, max_deps: int) -> dict[str, NDArray[np.generic]]:
-        """Arrays of one shape for every graph, with the true counts; for spaces that want that.
-
-        Raises:
-            ConfigError: The graph is larger.
-        """
-        count, edges = len(self.ops), len(self.deps)
-        if count > max_ops or edges > max_deps:
-            raise ConfigError(
-                f"a graph of {count} operations and {edges} dependencies does not fit into max_ops={max_ops},"
-                f" max_deps={max_deps}"
-            )
-        return {
-            "ops": _filled(self.ops, max_ops),
-            "deps": _filled(self.deps, max_deps),
-            "sources": _filled(self.sources, max_deps),
-            "targets": _filled(self.targets, max_deps),
-            "counts": np.array([count, edges], np.int64),
-            "job": self.job,
-            "degrees": self.degrees,
-            "mask": self.mask,
-        }
-
-
-class _Fixed(NamedTuple):
-    """The features that depend on the graph alone."""
-
-    ops: Floats
-    deps: Floats
-    sources: NDArray[np.int64]
-    targets: NDArray[np.int64]
-    means: tuple[float, ...]
+    @property
+    def is_forced(self) -> bool:
+        """There is one choice only."""
+        return len(self.tokens) <= 1
 
 
 class RampCodec:
-    """Encodes the job that waits; a choice is a degree.
+    """Encodes the job that waits; a choice is a row.
 
-    ``pool`` are jobs like those to come: features lie between the smallest and the largest among them (and are cut off
-    there). ``outlooks=False`` leaves the look-aheads out of the features by degree, which are 0 then.
-
-    Raises:
-        ConfigError: ``pool`` is empty.
+    Features of the job lie between the smallest and the largest among ``examples``, jobs like those to come (and are
+    cut off there); left out: those that the kernel has. ``blocks`` and ``outlooks`` are those of ``PartitionConfig``.
     """
 
-    def __init__(self, pool: Sequence[RampJob], max_degree: int = 16, *, outlooks: bool = True) -> None:
-        if not pool:
-            raise ConfigError("the codec needs jobs to take its ranges from, got none")
-        self.max_degree = max_degree
+    def __init__(self, examples: Sequence[RampJob] = (), *, blocks: int = 0, outlooks: bool = True) -> None:
+        self.blocks = blocks
         self.outlooks = outlooks
-        self._ranges = [(min(map(of, pool)), max(map(of, pool))) for of in _RANGED]
-        self._fixed: dict[str, _Fixed] = {}
-
-    @property
-    def choices(self) -> int:
-        """The number of choices: degrees from 0 on."""
-        return self.max_degree + 1
+        self.ways: tuple[Way, ...] = ()
+        """The rows of the last observation."""
+        self._ranges = JobRanges(examples) if examples else None
+        self._view: RampView | None = None
 
     def encode(self, view: RampView) -> RampObservation | None:
         """The view in arrays; None where the job can only be turned away.
 
         Raises:
-            ConfigError: A degree is offered that is above ``max_degree``.
+            ConfigError: Neither the codec nor the kernel has examples of jobs.
         """
-        offered = view.degrees
-        if len(offered) == 1:
+        self._view = view
+        room = Room(view)
+        found = list(ways_in_time(view) if self.blocks else self._ways(view))
+        left = None
+        if found and self.outlooks:
+            left = room.after([way.servers for way in found], [view.now + way.jct_s for way in found])
+            if self.blocks:
+                chosen = self._roomiest(found, left)
+                found, left = [found[place] for place in chosen], left[chosen]
+        self.ways = (Way(0, 0, 0.0), *found)
+        if not found:
             return None
-        if offered[-1] > self.max_degree:
-            raise ConfigError(f"degree {offered[-1]} is offered; the codec was made for max_degree={self.max_degree}")
-        job = view.job
-        fixed = self._fixed.get(job.graph.digest)
-        if fixed is None:
-            fixed = self._fixed[job.graph.digest] = _fixed(job.graph)
-        mask = np.zeros(self.choices, np.int8)
-        mask[list(offered)] = 1
-        degrees = np.zeros((self.choices, len(DEGREE_FEATURES)), np.float32)
-        degrees[:, 0] = mask
-        if self.outlooks:
-            self._look(view, degrees)
-        return RampObservation(
-            fixed.ops, fixed.deps, fixed.sources, fixed.targets, self._job(view, fixed), degrees, mask
-        )
+        if self._ranges is None:
+            if not view.examples:
+                raise ConfigError("the codec needs examples of jobs for its ranges: the kernel has none, nor it itself")
+            self._ranges = JobRanges(view.examples)
+        graph = _arrays_of(view)
+        free = (room.before / room.counts).ravel()
+        context = np.array([*self._ranges.row(view, graph), *free.tolist()], np.float32)
+        types = type_rows(view.fabric, view.occupied)
+        return RampObservation(self._rows(view, room, left), context, types, *graph[:4])
 
     def decode(self, view: RampView, choice: int) -> Iterable[Partition]:
-        """The decision that the choice stands for.
+        """The decision that the row stands for.
 
         Raises:
-            IllegalDecision: The choice is not offered.
+            IllegalDecision: There is no such row.
         """
-        if choice not in view.degrees:
-            offered = ", ".join(map(str, view.degrees))
-            raise IllegalDecision(
-                f"at {view.now:g} s: job {view.number} cannot be split {choice} ways now; offered: {offered}"
-            )
-        return (Partition(view.number, int(choice)),)
+        if not 0 <= choice < len(self.ways):
+            raise IllegalDecision(f"at {view.now:g} s: there is no choice {choice}, only 0 to {len(self.ways) - 1}")
+        way = self.ways[choice]
+        return (Partition(view.number, way.degree, servers=way.servers if self.blocks and way.degree else None),)
 
-    def _job(self, view: RampView, fixed: _Fixed) -> Floats:
-        job, servers = view.job, view.fabric.servers
-        ranged = [_between(of(job), *limits) for of, limits in zip(_RANGED, self._ranges, strict=True)]
-        ranged.insert(5, job.beta)
-        return np.array([*ranged, *fixed.means, 1 - view.free / servers, view.running / servers], np.float32)
+    def choice_of(self, decisions: Iterable[Partition]) -> int | None:
+        """The row that stands for a heuristic's decision: the same servers for as long. None if there is none."""
+        decision = next(iter(decisions), None)
+        if decision is None or not decision.degree:
+            return 0
+        assert self._view is not None
+        outlook = self._view.outlook(decision.degree, decision.placer, decision.servers)
+        if outlook is None:
+            return 0
+        mask = _mask(outlook.placement.servers)
+        for row, way in enumerate(self.ways):
+            if way.servers == mask and (way.degree == decision.degree or way.jct_s == outlook.jct_s):
+                return row
+        return None
 
-    def _look(self, view: RampView, degrees: Floats) -> None:
-        """The outlook of each degree now."""
-        fabric, acceptable_s = view.fabric, view.job.acceptable_s
+    def row_of(self, degree: int) -> int | None:
+        """The first row of a degree; None if it has none."""
+        return next((row for row, way in enumerate(self.ways) if way.degree == degree), None)
+
+    def _ways(self, view: RampView) -> Iterator[Way]:
+        """Each degree where the placer places it."""
+        limit_s = view.job.acceptable_s * (1 + view.rules.tolerance)
         for degree in view.degrees[1:]:
             outlook = view.outlook(degree)
             if outlook is None:
                 continue
-            taken = view.occupied
-            for server in outlook.placement.servers:
-                taken |= 1 << server
-            in_time = outlook.jct_s <= acceptable_s * (1 + view.rules.tolerance)
-            over = min(outlook.jct_s / acceptable_s, 2.0) if acceptable_s else 2.0
-            left = _largest_left(view, taken) / fabric.servers
-            degrees[degree, 1:] = in_time, over, len(outlook.placement.servers) / fabric.servers, left
+            if not self.outlooks:
+                yield Way(degree, 0, 0.0)
+            elif outlook.jct_s <= limit_s:
+                yield Way(degree, _mask(outlook.placement.servers), outlook.jct_s)
+
+    def _roomiest(self, ways: Sequence[Way], left: NDArray[np.float64]) -> list[int]:
+        """The places of the ways to show: of each degree those that leave the fewest sizes scarce, best first."""
+        worth = -(1 / (1 + left)).sum(axis=(1, 2))
+        order = sorted(range(len(ways)), key=lambda place: (ways[place].degree, -worth[place]))
+        shown: dict[int, list[int]] = {}
+        for place in order:
+            of_degree = shown.setdefault(ways[place].degree, [])
+            if len(of_degree) < self.blocks:
+                of_degree.append(place)
+        return [place for of_degree in shown.values() for place in of_degree]
+
+    def _rows(self, view: RampView, room: Room, left: NDArray[np.float64] | None) -> Floats:
+        """(ways, features); ``left`` (ways but the first, arrivals, sizes) are the blocks that each leaves free."""
+        rows = np.zeros((len(self.ways), len(ROW_FEATURES)), np.float32)
+        rows[0, 0] = 1.0
+        most, job, servers = view.rules.max_degree, view.job, view.fabric.servers
+        if left is None:
+            rows[1:, 3:5] = [(way.degree / most, log2(way.degree) / 4) for way in self.ways[1:]]
+            return rows
+        acceptable_s, sequential_s, gap_s = (max(each, 1e-300) for each in (*_times(job), room.gap_s))
+        said = []
+        for degree, mask, jct_s in self.ways[1:]:
+            held, gaps = mask.bit_count(), jct_s / gap_s
+            over, cost = min(jct_s / acceptable_s, 2.0), min(held * jct_s / sequential_s, 4.0) / 2
+            idle = ceil(gaps) - gaps
+            said.append((0, 1, over, degree / most, log2(degree) / 4, held / servers, cost, log1p(gaps) / 3, idle))
+        rows[1:, :_PLAIN] = said
+        lost = (room.before[None] - left) / room.counts
+        scarcer = 1 / (1 + left) - 1 / (1 + room.before[None])
+        rows[1:, _PLAIN:] = np.concatenate([4 * lost, scarcer], axis=1).reshape(len(left), -1)
+        return rows
 
 
-_RANGED: tuple[Callable[[RampJob], float], ...] = (
-    lambda job: 2 * len(job.graph),
-    lambda job: 2 * len(job.graph.edges) + 1,
-    lambda job: job.sequential_s,
-    lambda job: job.acceptable_s,
-    lambda job: job.beta,
-    lambda job: job.graph.memory_bytes,
-    lambda job: job.graph.dep_bytes,
-    lambda job: job.steps,
-)
+def _times(job: RampJob) -> tuple[float, float]:
+    return job.acceptable_s, job.sequential_s
 
 
-def _largest_left(view: RampView, taken: int) -> int:
-    """The largest degree that still finds a free block."""
-    degrees: list[int] = [1, *range(2, view.rules.max_degree + 1, 2)]
-    for degree in reversed(degrees):
-        if next(view.fabric.free(degree, taken), None) is not None:
-            return degree
-    return 0
+_GRAPHS_KEPT = 1000
+_graphs: dict[str, GraphArrays] = {}
 
 
-def _between(value: float, least: float, most: float) -> float:
-    """The position of the value from ``least`` (0) to ``most`` (1); 1 where they are equal, as in ddls."""
-    return min(max((value - least) / (most - least), 0.0), 1.0) if most > least else 1.0
+def _arrays_of(view: RampView) -> GraphArrays:
+    """The arrays of the job's graph, the same objects every time."""
+    graph = view.job.graph
+    known = _graphs.get(graph.digest)
+    if known is None:
+        if len(_graphs) >= _GRAPHS_KEPT:
+            _graphs.clear()
+        known = _graphs[graph.digest] = graph_arrays(graph)
+    return known
 
 
-def _fixed(graph: ComputationGraph) -> _Fixed:
-    count = len(graph)
-    compute = _over_largest(graph.costs())
-    memory = _over_largest([op.memory_bytes for op in graph.ops] * 2)
-    depth = _over_largest(graph.depths())
-    ends = [
-        *graph.edges,
-        *((count + child, count + parent) for parent, child in graph.edges),
-        (graph.last, count + graph.last),
-    ]
-    size = _over_largest([graph.ops[source % count].activation_bytes for source, _ in ends])
-    both = np.array(ends, np.int64).reshape(-1, 2)
-    means = [figure for part in (compute, memory, size) for figure in (float(part.mean()), float(np.median(part)))]
-    return _Fixed(
-        np.stack([compute, compute == 1, memory, memory == 1, depth], axis=1).astype(np.float32),
-        np.stack([size, size == 1], axis=1).astype(np.float32),
-        both[:, 0],
-        both[:, 1],
-        tuple(means),
-    )
-
-
-def _over_largest(values: Sequence[float]) -> NDArray[np.float64]:
-    given = np.array(values, np.float64)
-    largest = float(given.max())
-    return given / largest if largest > 0 else given
-
-
-def _filled(rows: NDArray[np.generic], length: int) -> NDArray[np.generic]:
-    found = np.zeros((length, *rows.shape[1:]), rows.dtype)
-    found[: len(rows)] = rows
-    return found
+def _mask(servers: Iterable[int]) -> int:
+    return sum(1 << server for server in servers)

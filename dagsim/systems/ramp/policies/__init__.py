@@ -29,6 +29,7 @@ RAMP_POLICIES: Registry[RampPolicy] = Registry(
             "dagsim.systems.ramp.policies.acceptable:AcceptableJct",
             "as little as its deadline allows",
         ),
+        Entry("roomy", "dagsim.systems.ramp.policies.roomy:Roomy", "in time, on the servers that leave the most room"),
         Entry("on_time", "dagsim.systems.ramp.policies.on_time:OnTime", "the smallest degree that is in time"),
     ),
     group="dagsim.ramp_policies",

@@ -8,7 +8,7 @@ import pytest
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, Kind, Node, Task
-from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, Uniform
+from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, Preemption, Uniform
 from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.drive import is_warm, run, warm
 from dagsim.systems.cluster.lane.kernel import ARRIVED, COMPLETED, FINISHED, PREEMPTED, REJECTED, STARTED_ROW
@@ -52,6 +52,12 @@ def test_a_refusal_names_the_feature(models: dict[str, object], named: str) -> N
 )
 def test_an_unknown_policy_is_refused_by_name(policy: object, named: str) -> None:
     assert named in applies(FOUR, policy, needs_numba=False).why
+
+
+def test_rounds_that_lose_work_are_refused() -> None:
+    verdict = applies(FOUR, "las", preemption=Preemption("restart"), needs_numba=False)
+    assert "lose their work" in verdict.why
+    assert applies(FOUR, "srtf", preemption=Preemption("restart"), needs_numba=False).holds
 
 
 def test_without_numba_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

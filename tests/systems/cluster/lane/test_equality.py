@@ -75,7 +75,8 @@ def test_counting_references_nowhere_it_takes_less_than_two_microseconds_per_tas
     assert (process_time() - begun) / tasks < 2e-6
 
 
-def test_runs_are_stopped_where_a_policy_preempts(script: ModuleType) -> None:
+def test_runs_are_stopped_where_a_policy_preempts(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "run", lambda *_, **__: None)  # the kernel's side of the cases says it
     for kind in ("srtf", "las"):
         logs = [script.both(number, kind)[0].log.rows() for number in range(5)]
         assert sum(int((log["kind"] == Kind.PREEMPTED).sum()) for log in logs) > 20

@@ -197,7 +197,8 @@ class _Columns:
         best = np.flatnonzero(products == products.max())
         if len(best) == 1:
             return int(rows[best[0]])
-        return min(rows[best].tolist(), key=self._tasks.__getitem__)
+        first: int = min(rows[best].tolist(), key=self._tasks.__getitem__)
+        return first
 
     def _drop(self, row: int) -> None:
         self._since[row] = self._rates[row] = -1.0

@@ -81,10 +81,19 @@ class NodeScorer:
     ) -> tuple[int, int, Placement] | None:
         """Score of the first pod, minus its node, and where all go."""
         machines, demand = view.machines, task.demand
+        if not demand.gang:
+            score, node = -1, -1
+            for index in machines.candidates(demand, type_):
+                machine = machines.list[index]
+                if machine.room(demand):
+                    own = self._score(machine, task, 1, unasked)
+                    if own > score or (own == score and index < node):
+                        score, node = own, index
+            return None if node < 0 else (score, -node, (Share(node),))
         room = {
             index: count for index in machines.candidates(demand, type_) if (count := machines.list[index].room(demand))
         }
-        wanted = demand.gang or 1
+        wanted = demand.gang
         if sum(room.values()) < wanted:
             return None
         scores = {index: self._score(machines.list[index], task, 1, unasked) for index in room}
@@ -103,12 +112,13 @@ class NodeScorer:
     def _score(self, machine: NodeState, task: TaskState, pods: int, unasked: _Unasked) -> int:
         node, (gpus, cpus, memory_gb, _) = machine.node, task.demand.demand
         without_cpu, without_memory = unasked.on.get(machine.index, (0, 0))
-        in_use = node.cpus - machine.cpus / MICRO + without_cpu * _UNASKED_CPU
-        in_use_gb = node.memory_gb - machine.memory / MICRO + without_memory * _UNASKED_GB
-        parts = [
-            (self._cpu, in_use + pods * (cpus or _UNASKED_CPU), node.cpus),
-            (self._memory, in_use_gb + pods * (memory_gb or _UNASKED_GB), node.memory_gb),
-        ]
+        parts = []
+        if self._cpu and node.cpus:
+            in_use = node.cpus - machine.cpus / MICRO + without_cpu * _UNASKED_CPU
+            parts.append((self._cpu, in_use + pods * (cpus or _UNASKED_CPU), node.cpus))
+        if self._memory and node.memory_gb:
+            in_use = node.memory_gb - machine.memory / MICRO + without_memory * _UNASKED_GB
+            parts.append((self._memory, in_use + pods * (memory_gb or _UNASKED_GB), node.memory_gb))
         if gpus and self._gpu:  # an extended resource counts for pods that ask for it
             held = node.gpus - machine.idle - sum(machine.shares.values()) / MICRO
             parts.append((self._gpu, held + pods * gpus, float(node.gpus)))

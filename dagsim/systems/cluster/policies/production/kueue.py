@@ -72,18 +72,16 @@ class Kueue:
                     yield Kill(task.job.number, RejectReason.CANCELLED)
                 else:
                     pending.new.append(task)  # its job has just begun; asked again
-        start = self._next(view, pending)
-        if start is not None:
+        while (start := self._next(view, pending)) is not None:
             yield start
-            return
         for queue in self._leaves.values():
             first = pending.first(queue.name)
             if first is not None and (queue.reclaim, queue.within) != ("never", "never"):
                 stops = self._preempted(view, queue, first)
                 if stops:
                     yield from map(Preempt, stops)
-                    type_ = self._flavor(view, queue.name, first)
-                    placement = None if type_ is None else self._scorer.place(view, first, type_)
+                    found = self._flavor(view, queue.name, first)
+                    placement = None if found is None else self._scorer.place(view, first, found[0])
                     if placement is not None:
                         yield Start(first, placement)
                     return
@@ -97,11 +95,17 @@ class Kueue:
         self._types = [None if each is None else each.name for each in view.gpu_types]
         self._quotas = QuotaTree(tuple([_canonical(node) for node in tree]))
         self._flavors = {name: {_key(key) for key in node.quota} for name, node in self._leaves.items()}
+        self._named: dict[tuple[str, str, str], str] = {}
+        """The queue of each partition, account and tenant that has come."""
         self._admitted: dict[int, _Admitted] = {}
 
     def _queue_of(self, job: Job) -> str:
         names = (job.partition, job.account, job.tenant)
-        return next((name for name in names if name in self._leaves), next(iter(self._leaves)))
+        known = self._named.get(names)
+        if known is None:
+            known = next((name for name in names if name in self._leaves), next(iter(self._leaves)))
+            self._named[names] = known
+        return known
 
     def _amounts(self, queue: str, task: TaskState, type_: int, instances: int | None = None) -> dict[str, float]:
         """What a start of the task uses of the quota that its queue defines."""
@@ -121,30 +125,33 @@ class Kueue:
 
     def _next(self, view: ClusterView, pending: _Pending) -> Start | None:
         """The workload that is admitted next: who borrows nothing first, then by priority and arrival."""
-        best: tuple[bool, float, int, int] | None = None
+        heads = [
+            (entry, queue.name)
+            for queue in self._leaves.values()
+            for entry in pending.heads(queue.name, strict=queue.order == "strict")
+        ]
         chosen: tuple[TaskState, int] | None = None
-        for queue in self._leaves.values():
-            for entry in pending.heads(queue.name, strict=queue.order == "strict"):
-                type_ = self._flavor(view, queue.name, entry[3])
-                if type_ is None:
-                    continue
-                borrows = not self._quotas.within_nominal(queue.name, self._amounts(queue.name, entry[3], type_))
-                rank = (borrows, *entry[:3])
-                if best is None or rank < best:
-                    best, chosen = rank, (entry[3], type_)
+        for entry, queue_name in sorted(heads):
+            found = self._flavor(view, queue_name, entry[3])
+            if found is None:
+                continue
+            if self._quotas.within_nominal(queue_name, found[1]):
+                chosen = entry[3], found[0]
+                break
+            chosen = chosen or (entry[3], found[0])  # the first that would borrow
         if chosen is None:
             return None
         placement = self._scorer.place(view, *chosen)
         return None if placement is None else Start(chosen[0], placement)
 
-    def _flavor(self, view: ClusterView, queue: str, task: TaskState) -> int | None:
-        """The first type, in the order of the quota, with quota and room."""
+    def _flavor(self, view: ClusterView, queue: str, task: TaskState) -> tuple[int, dict[str, float]] | None:
+        """The first type, in the order of the quota, with quota and room, and what the task uses of it."""
         if not view.machines.fits(task.demand):
             return None
         for type_ in self._in_order(queue, task.demand):
             amounts = self._amounts(queue, task, type_)
             if self._quotas.fits(queue, amounts) and view.machines.fits_on(task.demand, type_):
-                return type_
+                return type_, amounts
         return None
 
     def _in_order(self, queue: str, demand: DemandClass) -> Sequence[int]:

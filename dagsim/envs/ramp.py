@@ -1,0 +1,203 @@
+"""``dagsim/Partition-v0``: how far to split each job on RAMP, as a Gymnasium environment (Parsonson et al. 2023).
+
+A thin wrapper of ``Episode``; ``import dagsim.envs`` registers it. A step decides the job that waits; time passes to
+the next arrival at which there is a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from dagsim.envs.episode import Episode
+from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.errors import ConfigError, IllegalDecision
+from dagsim.systems.ramp.codecs.features import CONTEXT, DEP_FEATURES, OP_FEATURES, ROW_FEATURES, TYPE_FEATURES
+from dagsim.systems.ramp.codecs.partition import RampCodec, RampObservation
+from dagsim.systems.ramp.kernel import RampKernel
+from dagsim.systems.ramp.kpis import cause
+from dagsim.systems.ramp.scenario import RampScenario
+from dagsim.systems.ramp.view import RampView
+
+__all__ = ["PartitionEnv"]
+
+_MOST = 1e6
+"""More than any feature: nearly all lie between 0 and 4, and a raw beta is what it is."""
+_SEEDS = 1_000_000
+"""Episodes without a seed of their own draw one from here on, so many different ones."""
+
+
+class PartitionEnv(gymnasium.Env[Any, np.int64]):
+    """Every step splits the job that waits so many ways (0: turns it away), on the servers that the placer chooses.
+
+    Observation, rows beyond those in use being 0: ``ops`` (most_ops, 5) and ``deps`` (most_deps, 2) of the job's graph,
+    unsplit, with ``sources`` and ``targets`` (most_deps,), rows of ``ops``; ``counts`` (2,) of both; ``context`` of the
+    job and the fabric; ``degrees`` (max_degree + 1, F), a row per degree; ``gpus``, a row per GPU type; and
+    ``action_mask`` (max_degree + 1,), 1 where the degree may be chosen now: it has a place among the servers that are
+    free, and with ``outlooks`` it would be in time. The columns are named in ``systems/ramp/codecs/features.py``.
+
+    An action that is masked raises ``IllegalDecision``; with ``invalid_is_zero`` it turns the job away instead (as ddls
+    does) and is counted in ``info["illegal_actions"]``. ``terminated`` when every job has been decided and has left,
+    ``truncated`` where the scenario's horizon ends it before that. ``info`` has the mask, the time, how many jobs
+    arrived and were blocked, and the ``cause`` for which the job of the last step was blocked (None: it was let in);
+    in the end the ``blocking_rate``.
+    """
+
+    metadata = {"render_modes": ["ansi"]}
+
+    def __init__(
+        self,
+        scenario: RampScenario | None = None,
+        *,
+        reward: Mapping[str, float] | None = None,
+        outlooks: bool = True,
+        invalid_is_zero: bool = False,
+        most_ops: int | None = None,
+        most_deps: int | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            raise ConfigError(f"render_mode must be one of {self.metadata['render_modes']}, got {render_mode!r}")
+        self.scenario = scenario or RampScenario()
+        self.outlooks, self.invalid_is_zero, self.render_mode = outlooks, invalid_is_zero, render_mode
+        self._rewards = RewardConfig(reward or {"job_acceptance": 1.0})
+        self._rewards.check(self.scenario.terms)
+        graphs = [job.graph for job in self.scenario.examples]
+        self.most_ops = most_ops or max(2 * len(graph) for graph in graphs)
+        self.most_deps = most_deps or max(2 * len(graph.edges) + 1 for graph in graphs)
+        self._degrees = self.scenario.max_degree + 1
+        self.action_space = spaces.Discrete(self._degrees)
+        self.observation_space = self._space(len(self.scenario.planner.fabric.types))
+        self.simulation: RampKernel | None = None
+        self._codec = RampCodec(outlooks=outlooks)
+        self._episode: Episode | None = None
+        self._illegal = 0
+        self._cause: str | None = None
+
+    @property
+    def view(self) -> RampView | None:
+        """The view that a heuristic would be shown now; ``None`` when the episode is over."""
+        return None if self._episode is None else self._episode.view
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """A new episode; its jobs follow from ``seed``, or without one from the episode before.
+
+        ``options={"jobs": [...]}`` plays these ``RampJob``s instead, in order of arrival.
+        """
+        super().reset(seed=seed)
+        number = _SEEDS + int(self.np_random.integers(_SEEDS)) if seed is None else seed
+        self.simulation = self.scenario.kernel(number, jobs=(options or {}).get("jobs"))
+        self._codec = RampCodec(outlooks=self.outlooks)
+        reward = Reward(self._rewards, self.simulation, self.scenario.terms)
+        self._episode = Episode(self.simulation, self._codec, reward)
+        self._illegal, self._cause = 0, None
+        return self._observation(), self._info()
+
+    def step(self, action: np.int64 | int) -> tuple[dict[str, np.ndarray], float, bool, bool, dict[str, Any]]:
+        """Split the job that waits so many ways.
+
+        Raises:
+            IllegalDecision: The mask forbids it.
+            ResetNeeded: The episode is over.
+        """
+        episode, kernel = self._episode, self.simulation
+        if episode is None or kernel is None or episode.observation is None:
+            raise gymnasium.error.ResetNeeded("the episode is over: call reset() first")
+        row = self._codec.row_of(int(action))
+        if row is None:
+            if not self.invalid_is_zero:
+                offered = ", ".join(str(way.degree) for way in self._codec.ways)
+                raise IllegalDecision(f"at {episode.now:g} s: action {action} is masked; allowed: {offered}")
+            self._illegal += 1
+            row = 0
+        number = kernel.queued_number
+        episode.step(row)
+        outcome = kernel.outcomes[number]
+        self._cause = None if outcome.reason is None else cause(outcome)
+        reward, over = episode.reward(), episode.observation is None
+        left = over and all(outcome.degrees and cause(outcome) != "unfinished" for outcome in kernel.outcomes)
+        done = left and len(kernel.outcomes) == len(kernel.jobs)
+        return self._observation(), reward, done, over and not done, self._info()
+
+    def action_masks(self) -> np.ndarray:
+        """(max_degree + 1,) bool: what may be chosen now."""
+        mask = np.zeros(self._degrees, bool)
+        mask[[way.degree for way in self._codec.ways]] = True
+        return mask
+
+    def action_of(self, decision: Any) -> int | None:
+        """The action that stands for a heuristic's ``Partition`` (``None``: to turn the job away)."""
+        row = self._codec.choice_of(() if decision is None else (decision,))
+        return None if row is None else self._codec.ways[row].degree
+
+    def render(self) -> str:
+        """A line on the present, for ``ansi``."""
+        if self.simulation is None or self.view is None:
+            return "over" if self.simulation is not None else "not begun"
+        job, view = self.view.job, self.view
+        return (
+            f"{view.now:.6g} s: {view.running} jobs on {view.fabric.servers - view.free} of {view.fabric.servers} "
+            f"servers; {job.graph.model} waits, acceptable in {job.acceptable_s:.4g} s"
+        )
+
+    def _observation(self) -> dict[str, np.ndarray]:
+        seen: RampObservation | None = None if self._episode is None else self._episode.observation
+        blank = {name: np.zeros(box.shape, box.dtype) for name, box in self.observation_space.items()}  # type: ignore[attr-defined]
+        if seen is None:
+            return blank
+        ops, deps = len(seen.ops), len(seen.deps)
+        if ops > self.most_ops or deps > self.most_deps:
+            raise ConfigError(
+                f"a graph of {ops} operations and {deps} dependencies does not fit into most_ops={self.most_ops}, "
+                f"most_deps={self.most_deps}"
+            )
+        blank["ops"][:ops], blank["deps"][:deps] = seen.ops, seen.deps
+        blank["sources"][:deps], blank["targets"][:deps] = seen.sources, seen.targets
+        blank["counts"][:] = ops, deps
+        blank["context"][:], blank["gpus"][:] = seen.context, seen.gpus
+        for way, row in zip(self._codec.ways, seen.tokens, strict=True):
+            blank["degrees"][way.degree] = row
+        blank["action_mask"][:] = self.action_masks()
+        return blank
+
+    def _info(self) -> dict[str, Any]:
+        kernel = self.simulation
+        assert kernel is not None
+        over = self.view is None
+        blocked = sum(outcome.reason is not None for outcome in kernel.outcomes)
+        info: dict[str, Any] = {
+            "action_mask": np.zeros(self._degrees, np.int8) if over else self.action_masks().astype(np.int8),
+            "illegal_actions": self._illegal,
+            "time_s": kernel.now,
+            "cause": self._cause,
+            "jobs_arrived": len(kernel.outcomes),
+            "jobs_blocked": blocked,
+        }
+        if over:
+            info["blocking_rate"] = blocked / max(len(kernel.outcomes), 1)
+        return info
+
+    def _space(self, types: int) -> spaces.Dict:
+        def box(*shape: int) -> spaces.Box:
+            return spaces.Box(0, _MOST, shape, np.float32)
+
+        rows = spaces.Box(0, self.most_ops, (self.most_deps,), np.int64)
+        return spaces.Dict(
+            {
+                "ops": box(self.most_ops, len(OP_FEATURES)),
+                "deps": box(self.most_deps, len(DEP_FEATURES)),
+                "sources": rows,
+                "targets": rows,
+                "counts": spaces.Box(0, max(self.most_ops, self.most_deps), (2,), np.int64),
+                "context": box(len(CONTEXT)),
+                "degrees": box(self._degrees, len(ROW_FEATURES)),
+                "gpus": box(types, len(TYPE_FEATURES)),
+                "action_mask": spaces.MultiBinary(self._degrees),
+            }
+        )

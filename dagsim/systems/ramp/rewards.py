@@ -1,0 +1,239 @@
+"""The six rewards of ddls as costs: of each decision, or of the time until the next one.
+
+A cost is minus the reward. Where ddls averages over the steps of its cluster, these are the stretches between events
+(a job ends, a job arrives); each counts the same, however long it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log10
+from typing import Literal
+
+from dagsim.errors import ConfigError
+from dagsim.model import Kind
+from dagsim.model.log import Row
+from dagsim.registry import Entry, Registry
+from dagsim.systems.ramp.job import RampJob
+from dagsim.systems.ramp.kernel import JobOutcome, RampKernel
+from dagsim.systems.seam import RewardTerm
+
+__all__ = ["RAMP_TERMS"]
+
+Info = Literal["compute", "cluster", "demand_total"]
+
+
+class _PerDecision:
+    """Charges every decision once, when it has been carried out."""
+
+    def __init__(self, kernel: RampKernel) -> None:
+        self._kernel = kernel
+        self._seen = 0
+
+    def cost(self, now: float) -> float:
+        """The cost of the decisions since the last call."""
+        return -sum(self.reward(outcome) for outcome in self._decided())
+
+    def reward(self, outcome: JobOutcome) -> float:
+        """The reward of one decision."""
+        raise NotImplementedError
+
+    def _decided(self) -> Iterator[JobOutcome]:
+        outcomes = self._kernel.outcomes
+        while self._seen < len(outcomes) and outcomes[self._seen].degrees:
+            yield outcomes[self._seen]
+            self._seen += 1
+
+
+class JobAcceptance(_PerDecision):
+    """``success`` for a job that is let in, ``fail`` for one that is blocked: PAC-ML's own reward."""
+
+    def __init__(self, kernel: RampKernel, success: float = 1.0, fail: float = -1.0) -> None:
+        super().__init__(kernel)
+        self.success, self.fail = success, fail
+
+    def reward(self, outcome: JobOutcome) -> float:
+        return self.success if outcome.started else self.fail
+
+
+class LookaheadJct(_PerDecision):
+    """The completion time of a job that is let in, by the look-ahead; of one that is blocked, ``fail`` (seconds, or its
+    ``sequential`` time) times ``fail_factor``. Then, in this order: over its sequential time, inverted, with a sign,
+    and as sign x log10(1 + ...).
+
+    Raises:
+        ConfigError: ``fail`` is neither ``sequential`` nor a number.
+    """
+
+    def __init__(
+        self,
+        kernel: RampKernel,
+        fail: str | float = "sequential",
+        fail_factor: float = 1.0,
+        normalised: bool = False,
+        inverse: bool = False,
+        sign: int = -1,
+        log: bool = False,
+    ) -> None:
+        super().__init__(kernel)
+        if isinstance(fail, str) and fail != "sequential":
+            raise ConfigError(f"lookahead_job_completion_time: fail must be sequential or seconds, got {fail!r}")
+        self.fail, self.fail_factor, self.normalised = fail, fail_factor, normalised
+        self._shape = _Shape(inverse, sign, log)
+
+    def reward(self, outcome: JobOutcome) -> float:
+        sequential_s = outcome.job.sequential_s
+        if outcome.started and outcome.outlook is not None:
+            jct_s = outcome.outlook.jct_s
+        else:
+            jct_s = self.fail_factor * (sequential_s if isinstance(self.fail, str) else self.fail)
+        return self._shape(jct_s / sequential_s if self.normalised and sequential_s else jct_s)
+
+
+class MultiObjective(_PerDecision):
+    """Completion time over sequential time of a job that is let in; ``weight`` x (1 + its sequential time between the
+    smallest and the largest of the examples) of one that is blocked. Then inverted, with a sign, and as a log.
+
+    Raises:
+        ConfigError: The kernel has no examples of jobs.
+    """
+
+    def __init__(
+        self, kernel: RampKernel, weight: float = 1.0, inverse: bool = False, sign: int = -1, log: bool = False
+    ) -> None:
+        super().__init__(kernel)
+        if not kernel.examples:
+            raise ConfigError("multi_objective_jct_blocking needs a kernel with examples of jobs")
+        times = [job.sequential_s for job in kernel.examples]
+        self.weight, self._least, self._most = weight, min(times), max(times)
+        self._shape = _Shape(inverse, sign, log)
+
+    def reward(self, outcome: JobOutcome) -> float:
+        if outcome.started and outcome.outlook is not None:
+            sequential_s = outcome.job.sequential_s
+            return self._shape(outcome.outlook.jct_s / sequential_s if sequential_s else 1.0)
+        return self._shape(self.weight * (self._place(outcome.job) + 1))
+
+    def _place(self, job: RampJob) -> float:
+        return (job.sequential_s - self._least) / (self._most - self._least) if self._most > self._least else 1.0
+
+
+class Throughput:
+    """Bytes that running jobs work through per second, the mean over the stretches since the last decision.
+
+    ``info`` says which bytes: memory of the pieces (``compute``), that and what is sent (``cluster``), or those of the
+    graphs as they came (``demand_total``). With ``normalised`` it is over what all servers could do at the best rate of
+    any example (and for all but ``compute`` what their channels could carry).
+
+    Raises:
+        ConfigError: It is to be normalised, and the kernel has no examples of jobs.
+    """
+
+    def __init__(
+        self, kernel: RampKernel, info: Info, normalised: bool = False, sign: int = 1, log: bool = False
+    ) -> None:
+        self._kernel = kernel
+        self._info = info
+        self._shape = _Shape(inverse=False, sign=sign, log=log)
+        self._scale = _best_rate(kernel, info) if normalised else 1.0
+        self._rate = self._since_s = 0.0
+        self._rates: list[float] = []
+        self._by_job: dict[int, float] = {}
+
+    def take(self, row: Row) -> None:
+        """Note when a job starts and ends."""
+        kind, time_s, job = row[0], row[1], row[2]
+        if kind == Kind.ADMITTED:
+            self._until(time_s)
+            self._by_job[job] = rate = self._rate_of(job)
+            self._rate += rate
+        elif kind == Kind.COMPLETED:
+            self._until(time_s)
+            self._rate -= self._by_job.pop(job)
+
+    def cost(self, now: float) -> float:
+        """Minus the mean rate since the last call; 0 where no time has passed."""
+        self._until(now)
+        rates, self._rates = self._rates, []
+        return -self._shape(sum(rates) / len(rates) / self._scale) if rates else 0.0
+
+    def _until(self, time_s: float) -> None:
+        if time_s > self._since_s:
+            self._rates.append(self._rate)
+            self._since_s = time_s
+
+    def _rate_of(self, number: int) -> float:
+        outcome = self._kernel.outcomes[number]
+        assert outcome.outlook is not None
+        parts, graph = outcome.outlook.parts, outcome.job.graph
+        match self._info:
+            case "compute":
+                amount = parts.total_memory_bytes
+            case "cluster":
+                amount = parts.total_memory_bytes + parts.total_dep_bytes
+            case _:
+                amount = graph.memory_bytes + graph.dep_bytes
+        return amount / outcome.outlook.jct_s if outcome.outlook.jct_s else 0.0
+
+
+class _Shape:
+    """Inverse, sign and logarithm of a figure, in that order."""
+
+    def __init__(self, inverse: bool, sign: int, log: bool) -> None:
+        if sign not in (-1, 1):
+            raise ConfigError(f"reward: sign must be 1 or -1, got {sign!r}")
+        self.inverse, self.sign, self.log = inverse, sign, log
+
+    def __call__(self, figure: float) -> float:
+        if self.inverse:
+            figure = 1 / figure if figure else 0.0
+        return self.sign * (log10(1 + abs(figure)) if self.log else figure)
+
+
+def _best_rate(kernel: RampKernel, info: Info) -> float:
+    """Bytes a second if every server ran the operation with most memory per second, and every channel were busy."""
+    if not kernel.examples:
+        raise ConfigError(f"mean_{info}_throughput: normalised needs a kernel with examples of jobs")
+    graphs = {job.graph.digest: job.graph for job in kernel.examples}.values()
+    rates = [
+        op.memory_bytes / cost
+        for graph in graphs
+        for op, cost in zip(graph.ops * 2, graph.costs(), strict=True)
+        if cost
+    ]
+    fabric = kernel.planner.fabric
+    best = max(rates, default=1.0) * fabric.servers
+    per_s = getattr(fabric.topology, "channel_bytes_per_s", 0.0)
+    return best + (0.0 if info == "compute" else fabric.servers * per_s)
+
+
+def compute_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> Throughput:
+    """Memory of the pieces worked through."""
+    return Throughput(kernel, "compute", normalised, sign, log)
+
+
+def cluster_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> Throughput:
+    """Memory of the pieces and what is sent."""
+    return Throughput(kernel, "cluster", normalised, sign, log)
+
+
+def demand_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> Throughput:
+    """Memory and dependencies of the graphs as they came."""
+    return Throughput(kernel, "demand_total", normalised, sign, log)
+
+
+RAMP_TERMS: Registry[RewardTerm] = Registry(
+    "reward term",
+    [
+        Entry("job_acceptance", ".rewards:JobAcceptance", "1 for a job that is let in, -1 for one that is blocked"),
+        Entry("lookahead_job_completion_time", ".rewards:LookaheadJct", "minus the completion time by the look-ahead"),
+        Entry("multi_objective_jct_blocking", ".rewards:MultiObjective", "minus relative completion time, or blocking"),
+        Entry("mean_compute_throughput", ".rewards:compute_throughput", "memory of pieces worked through, bytes/s"),
+        Entry("mean_cluster_throughput", ".rewards:cluster_throughput", "that and what is sent, bytes/s"),
+        Entry("mean_demand_total_throughput", ".rewards:demand_throughput", "of the graphs as they came, bytes/s"),
+    ],
+    group="dagsim.ramp_rewards",
+    listing="dagsim list rewards",
+    home="dagsim.systems.ramp",
+)
+"""Every reward term of RAMP by name, made with ``kernel``."""

@@ -1,0 +1,199 @@
+"""Train agents for RAMP and judge them beside heuristics on report seeds, by ddls' own count of blocked jobs.
+
+    python scripts/train_ramp.py --graphs DIR --out FOLDER [--setting ddls] [--beta A] [--seed 1] [--minutes 6]
+    python scripts/train_ramp.py --graphs DIR --judge FOLDER [--setting ddls] [--beta A] [--seeds 10]
+
+Settings are those of ``compare_ramp.py``. A training of one beta and seed writes a run folder below FOLDER. ``--judge``
+plays every agent that was trained for the setting and beta there, and the heuristics, on the report seeds (1,001 jobs,
+a job that runs at the end counts as blocked) and writes FOLDER/SETTING-BETA.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from compare_ramp import MIXED, MODELS
+from numpy.typing import NDArray
+
+from dagsim.agents.checkpoint import load_agent
+from dagsim.config.schema import load_config
+from dagsim.errors import DagsimError
+from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.training.trainer import TrainingRun
+from dagsim.files import write_text
+from dagsim.metrics.intervals import ratio_of_means
+from dagsim.metrics.student import t_quantile
+from dagsim.seeds import REPORT, seeds_of
+from dagsim.systems.ramp import RampScenario
+from dagsim.systems.ramp.kpis import kpis
+
+__all__ = ["judge", "settings", "train"]
+
+CHOSEN = {"A": (4, 8), "B": (16, 8), "C": (4, 4), "D": (2, 2)}
+"""The best constant degree of PAC-ML's paper, and the best smallest degree of ``on_time`` by ``compare_ramp.py``."""
+
+
+def heuristics(setting: str, beta: str) -> list[tuple[str, str]]:
+    """Policies with their placers: the published ones, and what was found to be best."""
+    constant, least = CHOSEN.get(beta, (4, 4))
+    placers = ("best_fit", "same_type") if setting == "mixed" else ("best_fit",)
+    found = [("max", "first_fit"), (f"constant[degree={constant}]", "first_fit")]
+    for placer in placers:
+        found += [(f"constant[degree={constant}]", placer), (f"on_time[least={least}]", placer)]
+    return [*found, (f"roomy[least={least}]", "best_fit"), (f"roomy[tuned={setting}-{beta}]", "best_fit")]
+
+
+def settings(setting: str, graphs: Path, beta: str, jobs: int, *, horizon: bool) -> list[str]:
+    """The system of a setting, as behind ``--set``."""
+    compat, mixed = setting == "ddls", setting == "mixed"
+    gap_s = 1000.0 if compat else 1.0
+    found = {
+        "kind": "ramp",
+        "graphs": str(graphs),
+        "models": "[" + ",".join(MODELS) + "]",
+        "jobs": jobs,
+        "gap_s": gap_s,
+        "beta": beta,
+        "placer": "same_type" if mixed else "best_fit",
+    }
+    if compat:
+        found |= {"ddls": "true", "rules": "{remembered: false}"}
+    if mixed:
+        found |= {"gpus": "[" + ",".join(MIXED) + "]", "profiled_on": MIXED[0]}
+    if horizon:
+        found["horizon_s"] = 1000 * gap_s
+    return [f"system.{key}={value}" for key, value in found.items()]
+
+
+def train(args: argparse.Namespace) -> Path:
+    """Train one agent; returns its run folder."""
+    gap_s = 1000.0 if args.setting == "ddls" else 1.0
+    teacher = args.teacher or f"roomy[tuned={args.setting}-{args.beta}]"
+    more = {
+        "seed": args.seed,
+        "policy": teacher,
+        "train.algorithm": "{kind: ppo, sequences: 4, replicas: 6, lr: 5.0e-4, min_lr: 3.0e-5, epochs: 3,"
+        " minibatch: 1024, max_grad: 1.0, entropy: 0.003}",
+        "train.codec": "{kind: partition, blocks: 8}",
+        "train.net": "pac_ml",
+        "train.iterations": 100_000 if args.iterations is None else args.iterations,
+        "train.minutes": args.minutes,
+        "train.time_constant_s": f"[{15 * gap_s}, {40 * gap_s}]",
+        "train.ema_decay": 0.7,
+        "train.reference": teacher,
+        "train.warm_start": f"{{policy: '{teacher}', episodes: {args.episodes}, epochs: 8, minibatch: 256,"
+        " smoothing: 0.02, lr: 3.0e-3, final_lr: 1.0e-4}",
+        "train.validate_every": 3,
+        "train.validation_seeds": 6,
+    }
+    world = settings(args.setting, args.graphs, args.beta, args.jobs, horizon=False)
+    config = load_config(None, [*world, *(f"{key}={value}" for key, value in more.items())])
+    label = f"{args.setting}-{args.beta}"
+    folder = RunFolder.create(args.out, "train", config, argv=["train_ramp.py", *sys.argv[1:]], label=label)
+    TrainingRun(folder).run()
+    folder.mark("done")
+    return folder.path
+
+
+def judge(folder: Path, setting: str, graphs: Path, beta: str, count: int) -> dict[str, Any]:
+    """Blocking and completion times of heuristics and of the agents in the folder, by report seed."""
+    seeds = seeds_of(REPORT, count)
+    found: dict[str, Any] = {"setting": setting, "beta": beta, "seeds": list(seeds), "policies": {}}
+    world = scenario_of(load_config(None, settings(setting, graphs, beta, 1001, horizon=True)))
+    assert isinstance(world, RampScenario)
+    agents = sorted(folder.glob(f"*-train-{setting}-{beta}-*/best.pt"))
+    for place, path in enumerate(agents, 1):
+        found["policies"][f"agent {place}"] = _runs(world, lambda path=path: load_agent(path, system="ramp"), seeds)
+    for policy, placer in heuristics(setting, beta):
+        placed = scenario_of(
+            load_config(None, [*settings(setting, graphs, beta, 1001, horizon=True), f"system.placer={placer}"])
+        )
+        name = f"{policy}, {placer}"
+        found["policies"][name] = _runs(placed, lambda policy=policy: world.policies.create(policy), seeds)
+    return found | {"agents": compared(found["policies"])}
+
+
+def compared(policies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The mean blocking of the agents with a 95 % interval (Student's t over the seeds), and the paired difference and
+    ratio of means to each heuristic."""
+    mine = [row["blocking"] for name, row in policies.items() if name.startswith("agent ")]
+    if not mine:
+        return {}
+    values = np.mean(mine, axis=0)
+    found: dict[str, Any] = {"blocking": _interval(values), "against": {}}
+    for name, row in policies.items():
+        if not name.startswith("agent "):
+            other = np.array(row["blocking"])
+            ratio = [float(bound) for bound in ratio_of_means(values, other)]
+            found["against"][name] = {
+                "blocking": fmean(other),
+                "difference": _interval(values - other),
+                "ratio": ratio,
+            }
+    return found
+
+
+def _interval(values: NDArray[np.float64]) -> list[float]:
+    """The mean and the bounds of its 95 % interval; the mean alone of fewer than two values."""
+    mean, count = float(values.mean()), len(values)
+    if count < 2:
+        return [mean]
+    half = t_quantile(0.95, count - 1) * float(values.std(ddof=1)) / count**0.5
+    return [mean, mean - half, mean + half]
+
+
+def _runs(world: Any, made: Any, seeds: tuple[int, ...]) -> dict[str, Any]:
+    runs = []
+    for seed in seeds:
+        kernel = world.kernel(seed)
+        kernel.run(made())
+        runs.append(kpis(kernel))
+    causes = ("declined", "no_place", "too_slow", "unfinished")
+    return {
+        "blocking": [run["blocking_rate"] for run in runs],
+        "jct_s": [run.get("job_completion_time") for run in runs],
+        "speedup": [run.get("job_completion_time_speedup") for run in runs],
+        "degree": [run.get("jobs_completed_max_partitions_per_op") for run in runs],
+        "by_cause": {cause: fmean(run[f"blocking_rate_{cause}"] for run in runs) for cause in causes},
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--graphs", type=Path, required=True, help="the folder with PipeDream's profiles")
+    parser.add_argument("--out", type=Path, default=Path("results"), help="where run folders go")
+    parser.add_argument("--setting", choices=("ddls", "plain", "mixed"), default="ddls")
+    parser.add_argument("--beta", default="A", help="a letter of the paper, or a distribution by name")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=6.0)
+    parser.add_argument("--iterations", type=int, help="at most so many")
+    parser.add_argument("--jobs", type=int, default=300, help="jobs of a training episode")
+    parser.add_argument("--episodes", type=int, default=8, help="episodes of the teacher that are imitated")
+    parser.add_argument("--teacher", help="the heuristic that is imitated first (default: roomy, tuned)")
+    parser.add_argument("--judge", type=Path, metavar="FOLDER", help="judge the agents in this folder instead")
+    parser.add_argument("--seeds", type=int, default=10, help="report seeds")
+    args = parser.parse_args()
+    try:
+        if args.judge is None:
+            print(train(args))
+            return 0
+        found = judge(args.judge, args.setting, args.graphs, args.beta, args.seeds)
+        write_text(args.judge / f"{args.setting}-{args.beta}.json", json.dumps(found, indent=1) + "\n")
+        for name, row in sorted(found["policies"].items(), key=lambda each: fmean(each[1]["blocking"])):
+            print(f"{args.setting} {args.beta}  {name:34s} {fmean(row['blocking']):.4f}")
+    except (DagsimError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""``dagsim/Partition-v0``: the same episodes as everywhere, with masks that know what is free."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from dagsim.envs.ramp import PartitionEnv
+from dagsim.errors import ConfigError, IllegalDecision
+from dagsim.systems.ramp import RAMP_POLICIES, RampScenario
+
+WORLD = RampScenario(topology="ramp[groups=2,racks=2,servers_per_rack=2]", jobs=12, gap_s=0.02, max_degree=8)
+
+
+def env(**settings: object) -> PartitionEnv:
+    made = gymnasium.make("dagsim.envs:dagsim/Partition-v0", scenario=WORLD, **settings).unwrapped
+    assert isinstance(made, PartitionEnv)
+    return made
+
+
+def test_it_is_a_gymnasium_environment() -> None:
+    check_env(env(invalid_is_zero=True), skip_render_check=True)
+
+
+def test_a_heuristic_played_through_it_does_what_it_does_directly() -> None:
+    made, policy = env(), RAMP_POLICIES.create("on_time[least=2]")
+    _, info = made.reset(seed=5)
+    total, over = 0.0, False
+    while not over:
+        assert made.view is not None
+        action = made.action_of(next(iter(policy.decide(made.view)), None))
+        assert action is not None
+        assert info["action_mask"][action]
+        _, reward, terminated, truncated, info = made.step(action)
+        total, over = total + reward, terminated or truncated
+    direct = WORLD.kernel(5)
+    direct.run(RAMP_POLICIES.create("on_time[least=2]"))
+    assert made.simulation is not None
+    assert made.simulation.schedule.log == direct.schedule.log
+    blocked = sum(outcome.reason is not None for outcome in direct.outcomes)
+    assert (info["jobs_blocked"], info["blocking_rate"]) == (blocked, blocked / 12)
+    # jobs that nothing could be done about before the first choice are not in the return
+    assert total == 12 - 2 * blocked
+    assert terminated
+    assert not truncated
+
+
+def test_the_mask_knows_what_is_occupied() -> None:
+    made = env(outlooks=False)
+    _, info = made.reset(seed=1)
+    assert np.flatnonzero(info["action_mask"]).tolist() == [0, 1, 2, 4, 8]
+    seen, _, _, _, info = made.step(4)
+    assert np.flatnonzero(info["action_mask"]).tolist() == [0, 1, 2, 4]
+    assert seen["action_mask"].tolist() == info["action_mask"].tolist() == made.action_masks().astype(int).tolist()
+    with pytest.raises(IllegalDecision, match="action 8 is masked; allowed: 0, 1, 2, 4"):
+        made.step(8)
+
+
+def test_a_blocked_job_has_its_cause() -> None:
+    made = env(outlooks=False)
+    made.reset(seed=1)
+    assert made.step(0)[4]["cause"] == "declined"
+    causes = set()
+    over = False
+    while not over:
+        *_, terminated, truncated, info = made.step(1)
+        over = terminated or truncated
+        causes.add(info["cause"])
+    assert causes == {None, "too_slow"}
+
+
+def test_a_masked_action_can_turn_the_job_away() -> None:
+    made = env(invalid_is_zero=True)
+    made.reset(seed=1)
+    _, reward, _, _, info = made.step(3)
+    assert (reward, info["cause"], info["illegal_actions"]) == (-1.0, "declined", 1)
+
+
+def test_a_horizon_truncates() -> None:
+    short = RampScenario(topology=WORLD.topology, jobs=12, gap_s=0.02, max_degree=8, horizon_s=0.07)
+    made = PartitionEnv(short)
+    made.reset(seed=1)
+    over = False
+    while not over:
+        *_, terminated, truncated, _ = made.step(0)
+        over = terminated or truncated
+    assert truncated
+    assert not terminated
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        made.step(0)
+
+
+def test_equal_seeds_begin_equally_and_others_do_not() -> None:
+    made = env()
+    first, again, other = (made.reset(seed=seed)[0] for seed in (3, 3, 4))
+    assert all((first[name] == again[name]).all() for name in first)
+    assert any((first[name] != other[name]).any() for name in first)
+
+
+def test_it_renders_a_line_and_refuses_other_modes() -> None:
+    made = env(render_mode="ansi")
+    assert made.render() == "not begun"
+    made.reset(seed=1)
+    assert "0 jobs on 0 of 8 servers" in made.render()
+    with pytest.raises(ConfigError, match="render_mode must be one of"):
+        PartitionEnv(WORLD, render_mode="human")
+
+
+def test_a_graph_that_is_too_large_is_named() -> None:
+    made = PartitionEnv(WORLD, most_ops=4)
+    with pytest.raises(ConfigError, match="does not fit into most_ops=4"):
+        made.reset(seed=1)

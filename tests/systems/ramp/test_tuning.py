@@ -1,0 +1,56 @@
+"""``scripts/tune_ramp.py`` plays the episodes of the kernel."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from dagsim.systems.ramp import RampScenario
+from dagsim.systems.ramp.policies.roomy import Roomy, Weights
+
+SCRIPTS = Path(__file__).parents[3] / "scripts"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    """The script in plain Python: compiling it takes longer than the test."""
+    numba = pytest.importorskip("numba")
+    spec = importlib.util.spec_from_file_location("tune_ramp_of_test", SCRIPTS / "tune_ramp.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba.config, "DISABLE_JIT", True)
+        patch.syspath_prepend(str(SCRIPTS))
+        patch.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+    return module
+
+
+def test_an_episode_turns_away_as_many_jobs_as_the_kernel(script: ModuleType) -> None:
+    made_up = RampScenario().pool[:5]
+    world = RampScenario(
+        topology="ramp[groups=2,racks=2,servers_per_rack=2]", ddls=True, rules={"remembered": False}, jobs=40, gap_s=0.2
+    ).drawing_from(made_up)
+    rate = script.Blocking(world)
+    numbers = np.random.default_rng(3).normal(0, 0.5, 81)
+    numbers[-5:] = [-0.6, -0.3, -20, -0.1, -20]
+    scarcity, blocks, degrees, away = script.weights_of(numbers, rate.counts)
+    policy = Roomy()
+    policy.weights = Weights(
+        scarcity,
+        blocks,
+        dict(zip(script.DEGREES, degrees.tolist(), strict=True)),
+        {graph.model: float(worth) for graph, worth in zip(made_up, away, strict=True)},
+    )
+    kernel = world.kernel(1)
+    kernel.run(policy)
+    found = [outcome.reason is not None for outcome in kernel.outcomes]
+    assert rate(numbers, [1]) == np.mean(found)
+    assert 0 < np.mean(found) < 1
+    assert len({outcome.degree for outcome in kernel.outcomes}) > 2
