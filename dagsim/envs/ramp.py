@@ -15,6 +15,7 @@ from gymnasium import spaces
 
 from dagsim.envs.episode import Episode
 from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.envs.screen import FRAMES_PER_S, RENDER_MODES, Screen, check_render_mode, picture_of
 from dagsim.errors import ConfigError, IllegalDecision
 from dagsim.systems.ramp.codecs.features import CONTEXT, DEP_FEATURES, OP_FEATURES, ROW_FEATURES, TYPE_FEATURES
 from dagsim.systems.ramp.codecs.partition import RampCodec, RampObservation
@@ -45,9 +46,11 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
     ``truncated`` where the scenario's horizon ends it before that. ``info`` has the mask, the time, how many jobs
     arrived and were blocked, and the ``cause`` for which the job of the last step was blocked (None: it was let in);
     in the end the ``blocking_rate``.
+
+    Render modes: ``ansi`` (a line), ``rgb_array`` and ``human`` (the servers, a colour per job).
     """
 
-    metadata = {"render_modes": ["ansi"]}
+    metadata = {"render_modes": RENDER_MODES, "render_fps": FRAMES_PER_S}
 
     def __init__(
         self,
@@ -60,10 +63,10 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
         most_deps: int | None = None,
         render_mode: str | None = None,
     ) -> None:
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise ConfigError(f"render_mode must be one of {self.metadata['render_modes']}, got {render_mode!r}")
         self.scenario = scenario or RampScenario()
-        self.outlooks, self.invalid_is_zero, self.render_mode = outlooks, invalid_is_zero, render_mode
+        self.outlooks, self.invalid_is_zero = outlooks, invalid_is_zero
+        self.render_mode = check_render_mode(render_mode)
+        self._screen = Screen()
         self._rewards = RewardConfig(reward or {"job_acceptance": 1.0})
         self._rewards.check(self.scenario.terms)
         graphs = [job.graph for job in self.scenario.examples]
@@ -123,6 +126,8 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
         reward, over = episode.reward(), episode.observation is None
         left = over and all(outcome.degrees and cause(outcome) != "unfinished" for outcome in kernel.outcomes)
         done = left and len(kernel.outcomes) == len(kernel.jobs)
+        if self.render_mode == "human":
+            self.render()
         return self._observation(), reward, done, over and not done, self._info()
 
     def action_masks(self) -> np.ndarray:
@@ -136,8 +141,28 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
         row = self._codec.choice_of(() if decision is None else (decision,))
         return None if row is None else self._codec.ways[row].degree
 
-    def render(self) -> str:
-        """A line on the present, for ``ansi``."""
+    def render(self) -> Any:
+        """The present, as the render mode says: a line, (540, 960, 3) uint8, or a window.
+
+        Raises:
+            ResetNeeded: There is nothing to draw yet.
+        """
+        if self.render_mode in (None, "ansi"):
+            return self._line() if self.render_mode else None
+        if self.simulation is None:
+            raise gymnasium.error.ResetNeeded("nothing to draw yet: call reset() first")
+        image = picture_of(self.simulation.schedule, self.simulation.now, "RAMP")
+        if self.render_mode == "rgb_array":
+            return image
+        self._screen.show(image)
+        return None
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        self._screen.close()
+
+    def _line(self) -> str:
+        """The present in words."""
         if self.simulation is None or self.view is None:
             return "over" if self.simulation is not None else "not begun"
         job, view = self.view.job, self.view

@@ -152,7 +152,7 @@ class Scene:
             self._box(pen, card, _DOWN if node in down else _CARD, round_=5)
             if self._layout.titled:
                 most = max(int((card.right - card.left) / 6.2), 1)
-                self._text(pen, card.left + 5, card.top + 2, self._made.cluster.nodes[node].name[:most], 10, _QUIET)
+                self._text(pen, card.left + 5, card.top + 2, self._made.cluster.nodes[node].name[-most:], 10, _QUIET)
             for gpu in range(self._layout.counts[node]):
                 cell = self._layout.slot(node, gpu, gpu + 1)
                 if cell is not None and node not in down:

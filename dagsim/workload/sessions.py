@@ -218,7 +218,6 @@ class Sessions:
         """The times of all jobs of the sessions, one session after the other."""
         gaps = self.gaps_s.draw(rng("sessions/gaps"), int(lengths.sum()))
         ends = np.cumsum(lengths)
-        gaps[ends - lengths] = 0.0
         since = np.cumsum(gaps)
         return np.asarray(np.repeat(starts - since[ends - lengths], lengths) + since)
 

@@ -105,7 +105,21 @@ def test_it_renders_a_line_and_refuses_other_modes() -> None:
     made.reset(seed=1)
     assert "0 jobs on 0 of 8 servers" in made.render()
     with pytest.raises(ConfigError, match="render_mode must be one of"):
-        PartitionEnv(WORLD, render_mode="human")
+        PartitionEnv(WORLD, render_mode="film")
+
+
+def test_pictures_show_the_servers_that_a_job_runs_on() -> None:
+    made = env(render_mode="rgb_array")
+    made.reset(seed=1)
+    empty = made.render()
+    for _ in range(20):
+        made.step(int(np.flatnonzero(made.action_masks())[:2][-1]))  # split as little as may be: slow jobs
+        if made.simulation.running:
+            break
+    held = made.render()
+    assert empty.shape == held.shape == (540, 960, 3)
+    colour = [np.ptp(image[74:410, 200:].astype(int), axis=2).max() for image in (empty, held)]
+    assert colour[0] < 20 < 100 < colour[1]  # grey cells at first, then those of a job
 
 
 def test_a_graph_that_is_too_large_is_named() -> None:

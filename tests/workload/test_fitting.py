@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,7 +89,7 @@ def test_too_few_jobs_are_refused():
 
 
 @pytest.mark.data
-def test_the_shipped_fit_is_that_of_the_trace():
-    path = Path(os.environ["DAGSIM_DATA"]) / "traces" / "alibaba-gpu-v2023" / "openb_pod_list_default.csv"
+def test_the_shipped_fit_is_that_of_the_trace(data: Path):
+    path = data / "traces" / "alibaba-gpu-v2023" / "openb_pod_list_default.csv"
     found, shipped = fit_sessions(columns_of(open_trace(path).jobs())), WORKLOADS["like-openb"].workload
     assert replace(found, count=shipped.count, measure=shipped.measure) == shipped

@@ -63,7 +63,7 @@ class Target:
         return f"{self.metric} {'>' if self.above else '<'} {self.bound:g}"
 
     def of(self, lines: Sequence[RunMetrics], lost_today: int = 0) -> Met:
-        """The value of the runs, and if it meets the target. A cluster that loses more jobs than ``lost_today`` never does.
+        """The value of the runs, and if it meets the target: never where more than ``lost_today`` jobs are lost.
 
         Raises:
             InputError: The runs have no such metric.

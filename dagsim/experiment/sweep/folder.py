@@ -5,7 +5,7 @@
     ├── config.yaml       the base configuration, with what is set for all cells
     ├── command.txt, manifest.json, status.json, lock    as in every run folder
     ├── cells/ID.json     a finished cell: its place on each axis, policy, seed, workload, every metric
-    ├── cells/ID.*        what else is kept of it: jobs.csv.gz, or with `keep: log` also tasks.csv.gz, npy and json.gz
+    ├── cells/ID.*        what else is kept of it: jobs.csv.gz, or with `keep: log` also tasks.csv.gz and its schedule
     ├── progress.jsonl    what happened when, one line each: for whoever watches; times of the clock are only here
     ├── results.csv       once it ended: a row for each cell, sorted by ID
     ├── runs.jsonl, timing.jsonl, summary.json           once it ended: the cells as the runs of a run folder

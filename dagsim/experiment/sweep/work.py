@@ -75,4 +75,7 @@ class CellWork:
 def _files(record: RunRecord, keep: Keep) -> dict[str, bytes]:
     tables = [head + rows for head, rows in zip(record.heads, record.rows, strict=True)]
     files = {"jobs.csv.gz": tables[0]}
-    return files if keep == "jobs" else files | {"tasks.csv.gz": tables[1]} | dict(record.files)
+    if keep == "jobs":
+        return files
+    schedule = {ending.removeprefix("."): content for ending, content in record.files}
+    return files | {"tasks.csv.gz": tables[1]} | schedule

@@ -82,7 +82,8 @@ def page(folders: Sequence[RunFolder], *, live: Sequence[str] = ()) -> str:
         )
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
-    turned_away = "".join(table(grid) for grid in blocking(made_of))
+    on_ramp = chosen.runs[0].folder.config.system.kind == "ramp"  # which has causes of its own
+    turned_away = "".join(table(grid) for grid in blocking(made_of)[int(on_ramp) :])
     body = _body(title, chosen, folders, "".join(tables), turned_away, charts)
     return document(title, body, data, live=live)
 

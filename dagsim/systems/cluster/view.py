@@ -109,7 +109,7 @@ class ClusterView:
 
     @property
     def preemption(self) -> Preemption:
-        """What a stopped run keeps of its work, and what coming back costs."""
+        """The work that a stopped run keeps, and the cost of coming back."""
         return self._simulation._preemption
 
     def queue(self, key: Key) -> Queue:

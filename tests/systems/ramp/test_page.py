@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -82,6 +83,26 @@ def test_the_figures_of_other_settings_are_those_of_the_results() -> None:
         assert f"{of['constant[degree=4], first_fit']['mean_blocking']:.4f}" == constant
         assert f"{of[f'{policy}, {placer}']['mean_blocking']:.4f}" == best
         assert f"{min(each['mean_blocking'] for each in of.values()):.4f}" == best
+
+
+def test_the_figures_of_agents_are_those_of_the_results() -> None:
+    found = json.loads((ROOT / "results" / "ramp" / "agents.json").read_text())
+    figure = r"([\d.]+)"
+    row = r"^\| ([A-D]) \| " + rf"{figure} \| " * 5 + rf"{figure} \({figure} to {figure}\) \| "
+    rows = re.findall(row, PAGE, re.MULTILINE)
+    assert {beta for beta, *_ in rows} == set(found)
+    for beta, _, _, constant, on_time, tuned, *agent in rows:
+        policies = found[beta]["policies"]
+        means = {name: fmean(policies[name]["blocking"]) for name in policies}
+        by_start = {
+            name.split("[")[0] + name.split(",")[-1]: value for name, value in means.items() if "tuned" not in name
+        }
+        assert f"{by_start['constant first_fit']:.4f}" == constant
+        assert f"{by_start['on_time best_fit']:.4f}" == on_time
+        assert f"{next(value for name, value in means.items() if 'tuned' in name):.4f}" == tuned
+        of_agents = fmean(value for name, value in means.items() if name.startswith("agent "))
+        assert f"{of_agents:.4f}" == agent[0]
+        assert [f"{bound:.4f}" for bound in found[beta]["interval"]] == agent[1:]
 
 
 @pytest.mark.data

@@ -53,4 +53,4 @@ def test_an_episode_turns_away_as_many_jobs_as_the_kernel(script: ModuleType) ->
     found = [outcome.reason is not None for outcome in kernel.outcomes]
     assert rate(numbers, [1]) == np.mean(found)
     assert 0 < np.mean(found) < 1
-    assert len({outcome.degree for outcome in kernel.outcomes}) > 2
+    assert len({outcome.degree for outcome in kernel.outcomes}) > 1

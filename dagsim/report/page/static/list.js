@@ -17,10 +17,6 @@
     const name = cell(row, "", "th");
     name.scope = "row";
     name.append(run.state === "unreadable" ? run.id : link);
-    cell(row, run.workload);
-    const many = run.policies.length > 4, names = run.policies.slice(0, many ? 3 : 4).join(", ") + (many ? ` and ${run.policies.length - 3} more` : "");
-    const policies = cell(row, run.unit === "cells" ? `${run.policies.length} points` : names);
-    policies.title = run.policies.slice(0, 60).join(", "); policies.className = "wraps";
     const state = cell(row, ""), badge = document.createElement("span");
     badge.className = "state"; badge.dataset.state = run.state; badge.textContent = run.state; badge.title = run.note;
     state.append(badge);
@@ -29,6 +25,10 @@
     if (run.total && run.state !== "done") progress.append(bar);
     progress.append(` ${run.done.toLocaleString("en")}${run.total ? " / " + run.total.toLocaleString("en") : ""} ${run.unit}`);
     cell(row, run.state === "unreadable" || run.state === "failed" ? run.note : run.result).className = "wraps";
+    cell(row, run.workload);
+    const many = run.policies.length > 4, names = run.policies.slice(0, many ? 3 : 4).join(", ") + (many ? ` and ${run.policies.length - 3} more` : "");
+    const policies = cell(row, run.unit === "cells" ? `${run.policies.length} points` : names);
+    policies.title = run.policies.slice(0, 60).join(", "); policies.className = "wraps";
     cell(row, run.created.slice(0, 16).replace("T", " "));
     return row;
   }

@@ -263,7 +263,7 @@ class Candidates:
 
 
 class _Queue:
-    """What of the ready tasks an observation sums up, in the order of their slots."""
+    """Columns of the ready tasks that an observation sums up, in the order of their slots."""
 
     __slots__ = ("area", "best_s", "best_type", "slowdown", "width_class")
 

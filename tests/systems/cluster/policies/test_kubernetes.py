@@ -113,6 +113,14 @@ def test_within_a_queue_lower_priorities_go_and_no_more_than_needed() -> None:
     assert [row.job for row in schedule.log if row.kind == Kind.PREEMPTED] == [2]  # of the lowest, the youngest
 
 
+def test_a_target_that_turns_out_not_to_be_needed_is_spared() -> None:
+    queue = QueueNode("q", quota={"gpus": 10}, within="lower-priority")
+    jobs = [job("big", "q", 0, 100, 8, 1), job("small", "q", 1, 100, 2), job("urgent", "q", 2, 1, 8, 5)]
+    schedule = played(jobs, "kueue", GPUS, queue)
+    # small is the first candidate, and big, which must go as well, is enough without it
+    assert [row.job for row in schedule.log if row.kind == Kind.PREEMPTED] == [0]
+
+
 def test_flavors_are_tried_in_the_order_of_the_quota() -> None:
     fast = GpuType("F", 1.0, 16, 100, 100, 10)
     cluster = Cluster((Node("f", fast, 8), Node("g", GPU, 8)))

@@ -6,6 +6,7 @@ from statistics import mean
 
 import pytest
 
+from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Kind, Task
 from dagsim.systems.cluster import ClusterKernel, Preemption
 from dagsim.systems.cluster.policies import POLICIES
@@ -43,3 +44,17 @@ def test_rounds_end_though_stopped_runs_lose_their_work(spec):
     kernel = ClusterKernel(Cluster.of({"V100": 1}), jobs, preemption=Preemption("restart"))
     schedule = kernel.run(POLICIES.create(spec), until_s=50_000.0)
     assert sum(row[0] == Kind.COMPLETED for row in schedule.log.since(0)) == 2
+
+
+def test_a_lead_spares_old_jobs_their_turns_and_lets_young_ones_in():
+    # One GPU, two jobs of 3,000 s, and one of 30 s that comes at 2,500 s: it runs in the next round, at 2,520 s
+    jobs = [*(Job.single(str(at), Task("t", 3000.0)) for at in range(2)), Job.single("young", Task("t", 30.0), 2500.0)]
+    stops, young = {}, {}
+    for spec in ("las", "las[lead=0.25]"):
+        log = ClusterKernel(Cluster.of({"V100": 1}), jobs).run(POLICIES.create(spec)).log.since(0)
+        stops[spec] = sum(row[0] == Kind.PREEMPTED for row in log)
+        young[spec] = next(row[1] for row in log if row[0] == Kind.COMPLETED and row[2] == 2)
+    assert stops["las[lead=0.25]"] < stops["las"] / 3
+    assert set(young.values()) == {2550.0}
+    with pytest.raises(ConfigError, match="lead"):
+        POLICIES.create("2d-las[lead=1.0]")

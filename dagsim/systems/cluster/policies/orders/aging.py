@@ -213,7 +213,7 @@ class _Columns:
 
 
 def _leads_until(leader: int, since: np.ndarray, rates: np.ndarray, products: np.ndarray) -> float:
-    """Until when the row with the largest product keeps it, whatever rounding does to the products."""
+    """The time until which the row with the largest product keeps it, whatever is lost to rounding."""
     since_s, rate = since[leader], rates[leader]
     faster, others = rates > rate, (rates != rate) | (since != since_s)
     farthest_s = float(np.abs(since).max())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from math import ceil, floor, inf
 from typing import NamedTuple
@@ -32,6 +33,8 @@ class NodePlan:
     ) -> None:
         self.now = view.now
         self.reserved: list[Reservation] = []
+        """By their ends."""
+        self._ends: list[float] = []
         self._view, self._ends_s, self._whole = view, ends_s, whole
         self._until_s, self._resolution_s = view.now + window_s, resolution_s
         self._known: dict[tuple[DemandClass, bool, int], list[tuple[float, float]]] = {}
@@ -50,18 +53,24 @@ class NodePlan:
             self._of.pop(node, None)
         self._rooms.clear()
 
-    def kept(self, begin_s: float, end_s: float, *, closed: bool) -> int:
-        """The nodes that are reserved at some time between; ``closed`` counts what begins just at the end."""
+    def kept(self, begin_s: float, end_s: float, *, closed: bool, of: int = -1) -> int:
+        """The nodes that are reserved at some time between; ``closed`` counts what begins just at the end. No more is
+        looked for when all nodes ``of`` are among them."""
         found = 0
-        for begin, end, nodes in self.reserved:
-            if end > begin_s and (begin < end_s or (closed and begin == end_s)):
-                found |= nodes
+        for each in self.reserved[bisect_right(self._ends, begin_s) :]:
+            if each.begin_s < end_s or (closed and each.begin_s == end_s):
+                found |= each.nodes
+                if not of & ~found:
+                    break
         return found
 
     def reserve(self, begin_s: float, end_s: float, nodes: int) -> None:
         """Keep nodes; times are widened to the resolution."""
         step = self._resolution_s
-        self.reserved.append(Reservation(floor(begin_s / step) * step, ceil(end_s / step) * step, nodes))
+        kept = Reservation(floor(begin_s / step) * step, ceil(end_s / step) * step, nodes)
+        at = bisect_right(self._ends, kept.end_s)
+        self._ends.insert(at, kept.end_s)
+        self.reserved.insert(at, kept)
 
     def earliest(
         self, demand: DemandClass, nodes: int, limit_s: float, *, alone: bool, distinct: bool
@@ -83,7 +92,7 @@ class NodePlan:
                 room[node] = count
                 with_room = with_room | 1 << node if count else with_room & ~(1 << node)
                 at += 1
-            free = with_room & ~self.kept(begin_s, begin_s + limit_s, closed=False)
+            free = with_room and with_room & ~self.kept(begin_s, begin_s + limit_s, closed=False, of=with_room)
             chosen = _chosen(free, room, demand.gang or 1, distinct) if free else 0
             if chosen:
                 known.append((limit_s, begin_s))

@@ -1,4 +1,4 @@
-"""What is left of a job, kept up to date: whatever its width, a task that ends costs little."""
+"""Work and path left of each job, kept up to date at little cost, whatever its width."""
 
 from __future__ import annotations
 
