@@ -80,7 +80,8 @@ class Trace:
 
     def is_large(self) -> bool:
         """True if its format may be read as columns, and it is a file for which that matters."""
-        return type(self._reader).arrays is not Reader.arrays and self.source.size_bytes() >= _COLUMNS_FROM_B
+        own = getattr(type(self._reader), "arrays", Reader.arrays)  # other packages' readers may lack it
+        return own is not Reader.arrays and self.source.size_bytes() >= _COLUMNS_FROM_B
 
     def arrays_if_large(self) -> JobArrays | None:
         """``arrays`` of a large file, nothing of others. The last one is kept for whoever asks again.
