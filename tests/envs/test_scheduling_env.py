@@ -136,6 +136,19 @@ def test_cut_off_is_not_over() -> None:
     assert "mean_jct_s" not in info
 
 
+def test_over_at_the_last_step_allowed_is_over_not_cut_off() -> None:
+    def ends(env: SchedulingEnv) -> list[tuple[bool, bool]]:
+        env.reset(seed=1)
+        told = [(False, False)]
+        while told[-1] == (False, False):
+            told.append(env.step(int(np.flatnonzero(env.action_masks())[0]))[2:4])
+        return told
+
+    free = ends(small())
+    assert free[-1] == (True, False)
+    assert ends(small(max_steps=len(free) - 1)) == free
+
+
 def test_parallelism_starts_some_instances_only() -> None:
     env = make_env("map-reduce", ["workload.count=2"], level="task_type_par")
     env.reset(seed=1)
