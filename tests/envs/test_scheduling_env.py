@@ -112,6 +112,18 @@ def test_an_illegal_action_falls_back_and_is_counted() -> None:
     assert "mean_jct_s" in info
 
 
+def test_an_illegal_action_is_the_first_choice_and_never_to_wait() -> None:
+    first, illegal = small(), small()
+    for env in (first, illegal):
+        env.reset(seed=1)
+    for _ in range(30):
+        masks = illegal.action_masks()
+        forbidden = int(np.flatnonzero(~masks)[0])
+        assert illegal.step(forbidden)[1:4] == first.step(0)[1:4]
+        if first._episode is None or first._episode.observation is None:
+            break
+
+
 def test_waiting_is_legal_only_while_something_is_to_happen() -> None:
     env = make_env("batch", ["workload.count=3"])
     _, info = env.reset(seed=1)
