@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import ast
 import gc
+import importlib
 import importlib.machinery
 import inspect
 import json
@@ -351,6 +352,7 @@ def _put_in_place(mutant: Mutant) -> None:
     path, (old, new) = str(ROOT / mutant.file), _codes(mutant)
     (changed,) = _changed(old, new) or ()
     where = changed.co_filename, changed.co_qualname, changed.co_firstlineno
+    importlib.import_module(mutant.file.removesuffix(".py").replace("/", "."))  # it may be imported on demand
     for each in gc.get_objects():
         if type(each) is FunctionType:  # isinstance asks the object, and some warn
             code = each.__code__

@@ -112,6 +112,18 @@ def test_an_illegal_action_falls_back_and_is_counted() -> None:
     assert "mean_jct_s" in info
 
 
+def test_an_illegal_action_is_the_first_choice_and_never_to_wait() -> None:
+    first, illegal = small(), small()
+    for env in (first, illegal):
+        env.reset(seed=1)
+    for _ in range(30):
+        masks = illegal.action_masks()
+        forbidden = int(np.flatnonzero(~masks)[0])
+        assert illegal.step(forbidden)[1:4] == first.step(0)[1:4]
+        if first._episode is None or first._episode.observation is None:
+            break
+
+
 def test_waiting_is_legal_only_while_something_is_to_happen() -> None:
     env = make_env("batch", ["workload.count=3"])
     _, info = env.reset(seed=1)
@@ -134,6 +146,19 @@ def test_cut_off_is_not_over() -> None:
     ]
     _, info = played(small(horizon_s=1.0), 1)
     assert "mean_jct_s" not in info
+
+
+def test_over_at_the_last_step_allowed_is_over_not_cut_off() -> None:
+    def ends(env: SchedulingEnv) -> list[tuple[bool, bool]]:
+        env.reset(seed=1)
+        told = [(False, False)]
+        while told[-1] == (False, False):
+            told.append(env.step(int(np.flatnonzero(env.action_masks())[0]))[2:4])
+        return told
+
+    free = ends(small())
+    assert free[-1] == (True, False)
+    assert ends(small(max_steps=len(free) - 1)) == free
 
 
 def test_parallelism_starts_some_instances_only() -> None:

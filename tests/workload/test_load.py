@@ -4,8 +4,11 @@ from math import inf
 
 import pytest
 
+from dagsim.config.schema import load_config
 from dagsim.model import Cluster, Job, Node, Task
+from dagsim.model.streams import stream
 from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.workload import synthetic
 from dagsim.workload.load import offered_load
 
 ALIKE = Cluster.of({"V100": 4}, cpus_per_gpu=10)
@@ -85,3 +88,13 @@ def test_warns_above_one_only(work, warns):
     warning = load(ALIKE, job(0.0, Task("a", work, instances=4)), job(100.0, Task("b", 0.0))).warning
     assert (warning is not None) == warns
     assert not warns or "1.01" in str(warning)
+
+
+def test_the_pilot_for_a_load_draws_from_streams_of_its_own(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(synthetic, "stream", lambda seed, name: drawn.append(name) or stream(seed, name))
+    monkeypatch.setattr(synthetic, "_PILOT", 20)
+    workload = load_config(None, ["workload.count=5"]).workload
+    synthetic._piloted_s.__wrapped__(workload, ALIKE, Recorded())
+    assert drawn
+    assert all(name.startswith("pilot/") for name in drawn)
