@@ -31,7 +31,7 @@ Case = tuple[Cluster, list[Job], int]
 MEAN_S = 100.0
 GPUS = 8
 """GPUs of a node."""
-TYPES = ("A100", "V100", "P100", "T4", "K80", "H100", "A10G", "RTX3090")
+TYPES = ("A100-40", "V100", "P100", "T4", "K80", "H100", "A10", "L4")
 
 
 def arriving(tasks: list[Task], slots: int, load: float = 1.0) -> list[Job]:

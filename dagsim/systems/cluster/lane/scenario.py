@@ -125,8 +125,6 @@ def planned(policy: object, preemption: Preemption | None = None) -> Plan:
     if name in (*SRTF, *LAS) and (stops.restart_s or stops.checkpoint_s_per_gb):
         raise ConfigError("the compiled lane does not know preemptions that take time")
     if name in LAS and stops.on_resume == "restart":
-        raise ConfigError(f"the compiled lane does not know {name} where a stopped run loses its work")
-    if name in LAS and stops.on_resume == "restart":
         raise ConfigError("the compiled lane does not know rounds whose preempted runs lose their work")
     return Plan(name, PLACEMENTS[str(placement)], params, stops.on_resume == "resume")
 
