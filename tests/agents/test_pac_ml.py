@@ -71,7 +71,7 @@ def test_a_batch_is_scored_as_its_observations_one_by_one() -> None:
 def test_a_graph_is_embedded_once_however_often_it_is_seen() -> None:
     made, seen = net(), observations()
     batch = made.stack(seen + seen)
-    assert batch.graphs.count == len({id(each.ops) for each in seen}) < len(seen)
+    assert batch.graphs.many == len({id(each.ops) for each in seen}) < len(seen)
     picked = made.store(seen).batch(np.array([3, 0]))
     assert torch.allclose(made(picked), torch.cat([made(made.stack([seen[at]])) for at in (3, 0)]), atol=1e-6)
 
@@ -182,4 +182,4 @@ def test_a_replay_gives_back_graphs_as_they_were() -> None:
     one, other = (buffer.draw(4, np.random.default_rng(0)).batch for buffer in (kept, read))
     made = net()
     assert torch.equal(made(one), made(other))
-    assert one.graphs.count == other.graphs.count
+    assert one.graphs.many == other.graphs.many

@@ -24,7 +24,8 @@ class Graphs(NamedTuple):
     targets: Tensor  # (M,) int64
     owner: Tensor  # (N,) int64: the graph of each operation
     heard: Tensor  # (N,) float32: dependencies into each operation, and one for itself
-    count: int
+    many: int
+    """Graphs."""
 
     @classmethod
     def of(cls, observations: Sequence[RampObservation]) -> Graphs:

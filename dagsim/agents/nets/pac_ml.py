@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dagsim.agents.nets.actor import ScoreNet
 from dagsim.agents.nets.computation import ComputationBatch, ComputationStore, Graphs
-from dagsim.agents.nets.layers import Sizes, indifferent, mean_rows
+from dagsim.agents.nets.layers import Sizes, indifferent
 from dagsim.agents.ragged import segment_mean, segment_sum
 from dagsim.systems.ramp.codecs.partition import RampObservation
 
@@ -66,12 +66,12 @@ class PacMl(ScoreNet):
     def embed(self, graphs: Graphs) -> Tensor:
         """(G, embedding) the mean over the operations of each graph."""
         rows = self.second(self.first(graphs.ops, graphs), graphs)
-        return segment_mean(rows, graphs.owner, graphs.count)
+        return segment_mean(rows, graphs.owner, graphs.many)
 
     def forward(self, batch: ComputationBatch) -> Tensor:
         rows = self.rows(batch.tokens)  # (N, H)
         types = self.types(batch.gpus).mean(dim=1)
-        known = [mean_rows(rows, batch), self.embed(batch.graphs)[batch.graph], self.job(batch.context), types]
+        known = [_mean_rows(rows, batch), self.embed(batch.graphs)[batch.graph], self.job(batch.context), types]
         around = self.around(torch.cat(known, dim=1))  # (B, H)
         return self.score(self.own(rows) + around[batch.segment])[:, 0]  # type: ignore[no-any-return]
 
@@ -80,3 +80,8 @@ class PacMl(ScoreNet):
 
     def stack(self, observations: Sequence[RampObservation]) -> ComputationBatch:  # type: ignore[override]
         return ComputationStore(observations).everything()
+
+
+def _mean_rows(rows: Tensor, batch: ComputationBatch) -> Tensor:
+    """(B, H) the mean of the rows (N, H) of each observation."""
+    return segment_mean(rows, batch.segment, batch.size)

@@ -131,7 +131,7 @@ class RampCodec:
             elif outlook.jct_s <= limit_s:
                 yield Way(degree, _mask(outlook.placement.servers), outlook.jct_s)
 
-    def _roomiest(self, ways: Sequence[Way], left: NDArray[np.float64]) -> list[int]:
+    def _roomiest(self, ways: Sequence[Way], left: NDArray[np.int64]) -> list[int]:
         """The places of the ways to show: of each degree those that leave the fewest sizes scarce, best first."""
         worth = -(1 / (1 + left)).sum(axis=(1, 2))
         order = sorted(range(len(ways)), key=lambda place: (ways[place].degree, -worth[place]))
@@ -142,7 +142,7 @@ class RampCodec:
                 of_degree.append(place)
         return [place for of_degree in shown.values() for place in of_degree]
 
-    def _rows(self, view: RampView, room: Room, left: NDArray[np.float64] | None) -> Floats:
+    def _rows(self, view: RampView, room: Room, left: NDArray[np.int64] | None) -> Floats:
         """(ways, features); ``left`` (ways but the first, arrivals, sizes) are the blocks that each leaves free."""
         rows = np.zeros((len(self.ways), len(ROW_FEATURES)), np.float32)
         rows[0, 0] = 1.0

@@ -86,5 +86,5 @@ def _tuned(name: str) -> Weights:
         raise ConfigError(f"roomy: there are no weights {name!r}; tuned: {', '.join(known)}")
     said = known[name]
     degrees = {int(degree): float(worth) for degree, worth in said["degrees"].items()}
-    shaped = (np.array(said[part], np.float64).reshape(_SHAPE) for part in ("scarcity", "blocks"))
-    return Weights(*shaped, degrees, {model: float(worth) for model, worth in said["away"].items()})
+    scarcity, blocks = (np.array(said[part], np.float64).reshape(_SHAPE) for part in ("scarcity", "blocks"))
+    return Weights(scarcity, blocks, degrees, {model: float(worth) for model, worth in said["away"].items()})
