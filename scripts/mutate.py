@@ -10,7 +10,7 @@ without a mutant: they must pass.
 mutmut and cosmic-ray start a process, import everything and collect the tests anew for each mutant: some five seconds
 of processor time. Here one process collects the tests of a group and forks for each mutant, which gets the code of one
 function changed in place; only mutants outside of functions are imported afresh. Files are never changed. Survivors
-are listed with the reason why they live where one stands in ``--reasons`` (``ID: reason`` per line).
+are listed with the reason why they live where one stands in ``--reasons`` (``ID :: reason`` per line, the ID as the table names it).
 """
 
 from __future__ import annotations
