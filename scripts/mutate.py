@@ -4,8 +4,8 @@ Mutants are drawn at random, with a fixed seed, over the kernel of the GPU clust
 references and seeds, the field maps of the readers and the losses of learning; so many of each group, evenly over all
 places in its files that an operator fits (``OPERATORS``). Each is run, in a process of its own, against the tests of
 its group (``GROUPS``), the quick ones first and up to the first that fails. A mutant is *caught* if a test fails, the
-module cannot be imported, or the tests take ten times the processor time that they take without it. First the tests run
-without a mutant: they must pass.
+module cannot be imported, or the tests take four times the processor time that they take without it. First the tests
+run without a mutant: they must pass.
 
 mutmut and cosmic-ray start a process, import everything and collect the tests anew for each mutant: some five seconds
 of processor time. Here one process collects the tests of a group and forks for each mutant, which gets the code of one
@@ -345,7 +345,7 @@ class InPlace:
 
 
 def _limit_s(base: Told) -> int:
-    return round(10 * base.cpu_s) + 5
+    return round(4 * base.cpu_s) + 5
 
 
 def _put_in_place(mutant: Mutant) -> None:
