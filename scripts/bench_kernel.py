@@ -32,10 +32,10 @@ from simpy.events import Event
 
 from dagsim.model import Cluster, Edge, Job, Kind, Task, TaskGraph
 from dagsim.model.schedule import Schedule
-from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, Uniform
-from dagsim.systems.cluster.lane.drive import simulate as run_columns
+from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, UniformNetwork
+from dagsim.systems.cluster.lane.drive import whole_log as run_columns
 from dagsim.systems.cluster.lane.jit import jitted
-from dagsim.systems.cluster.lane.reading import Scene, read
+from dagsim.systems.cluster.lane.reading import LaneScenario, read_scenario
 from dagsim.systems.cluster.lane.scenario import planned
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
@@ -211,12 +211,12 @@ def side_by_side(tasks: int, repeats: int) -> dict[str, float]:
     return {name: median(each[name] for each in rounds) for name in ways}
 
 
-def scene_of(cluster: Cluster, jobs: list[Job]) -> Scene:
+def scene_of(cluster: Cluster, jobs: list[Job]) -> LaneScenario:
     """The jobs on the cluster as the lane's columns."""
-    return read(cluster, jobs, Recorded(), Estimates(), 0)
+    return read_scenario(cluster, jobs, Recorded(), Estimates(), 0)
 
 
-def compiled(scene: Scene, policy: str = "fifo") -> np.ndarray:
+def compiled(scene: LaneScenario, policy: str = "fifo") -> np.ndarray:
     """The log of one run of the lane."""
     return run_columns(scene, planned(policy))[0]
 
@@ -257,7 +257,7 @@ def measure(tasks: int, repeats: int, large: bool) -> dict[str, float]:
     four = Cluster.of({"V100": GPUS})
     out["setup_us"] = middle(jobs, "fifo", setup=MovingDelay(2.0), cluster=four)
     heavy = dag_jobs(tasks, bytes_=1e9)
-    out["network_us"] = middle(heavy, "fifo", network=Uniform(), cluster=four)
+    out["network_us"] = middle(heavy, "fifo", network=UniformNetwork(), cluster=four)
     out["failures_us"] = middle(jobs, "fifo", disturbances=(NodeFailures(1e5, 1e3),), cluster=four)
     out["bytes_per_task"] = bytes_per_task(tasks)
     return out

@@ -24,7 +24,7 @@ from dagsim.model.schedule import Schedule
 from dagsim.systems.cluster import Estimates, Preemption
 from dagsim.systems.cluster.lane import drive as lane_drive
 from dagsim.systems.cluster.lane import state
-from dagsim.systems.cluster.lane.drive import run, warm
+from dagsim.systems.cluster.lane.drive import compile_loops, run
 from dagsim.systems.cluster.lane.jit import jitted
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -148,7 +148,7 @@ def main() -> None:
     if args.tight:
         state.SPARE = 1
         lane_drive.rows_at_first = lambda scene: len(scene.nodes.table) + 2
-    warm([policy for kind in args.kinds for policy in KINDS[kind]])
+    compile_loops([policy for kind in args.kinds for policy in KINDS[kind]])
     found = {kind: check(kind, args.first, args.cases) for kind in args.kinds}
     if args.json:
         json.dump({"compiled": jitted(), "kinds": found}, sys.stdout, indent=1)

@@ -245,11 +245,11 @@ def _interrupted(results: Path) -> None:
     """A run folder whose process is gone without a word."""
     from dagsim.config.schema import load_config
     from dagsim.experiment.folder import RunFolder
-    from dagsim.experiment.run import evaluate
+    from dagsim.experiment.run import evaluate_policies
 
     config = load_config(None, ["workload.count=20", "seeds=4"])
     folder = RunFolder.create(results, "tune", config, argv=["dagsim", "tune"], policies=("sjf", "fifo"))
-    folder.add(next(iter(evaluate(config, ("sjf",)))))
+    folder.add(next(iter(evaluate_policies(config, ("sjf",)))))
 
 
 def _trainings(results: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from dagsim.agents.checkpoint import Checkpoint
 from dagsim.config.schema import load_config
 from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.training.report import report
+from dagsim.experiment.training.report import compare_agents
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.seeds import REPORT, seeds_of
 
@@ -53,7 +53,7 @@ def main() -> None:
             for seed in seeds
             for name in ALGORITHMS
         }
-    lines = report(load_config(None, COMMON), agents, ("eft-wait", "sjf"), seeds_of(REPORT, JUDGED))
+    lines = compare_agents(load_config(None, COMMON), agents, ("eft-wait", "sjf"), seeds_of(REPORT, JUDGED))
     jct_s = {
         policy: np.mean([line.metrics["jct_s.mean"] for line in lines if line.policy == policy])
         for policy in dict.fromkeys(line.policy for line in lines)

@@ -96,7 +96,7 @@ def _best(config: Config, specs: Sequence[str], seeds: int, kept: int) -> list[s
 
 def references(path: Path = OUT / "references.yaml") -> dict[str, Any]:
     """The references chosen so far, by cell and estimates."""
-    return yaml.read(path).value if path.exists() else {}
+    return yaml.read_yaml(path).value if path.exists() else {}
 
 
 def policies_of(cell: str, chosen: dict[str, str]) -> dict[str, str]:

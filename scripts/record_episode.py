@@ -13,7 +13,7 @@ from typing import Any
 
 from dagsim.config.bundled import find_config
 from dagsim.config.schema import load_config
-from dagsim.envs.spark_pictures import bars, draw
+from dagsim.envs.spark_pictures import bars, draw_bars
 from dagsim.errors import ModelError
 from dagsim.experiment.agents import make_policy
 from dagsim.experiment.scenario import scenario_of
@@ -44,7 +44,7 @@ def record(simulation: SparkKernel, policy: Any, title: str, picture: Path, film
 
     def frame(now_s: float) -> list[object]:
         axes.clear()
-        draw(axes, shown, executors, now_s, span_s)
+        draw_bars(axes, shown, executors, now_s, span_s)
         done = sum(job.completed_ms is not None and job.completed_ms / 1000 <= now_s for job in episode.jobs)
         here = sum(job.arrival_ms / 1000 <= now_s for job in episode.jobs) - done
         axes.set_title(f"{title}: {now_s:.0f} s, {here} jobs in the system, {done} done", fontsize=10, loc="left")

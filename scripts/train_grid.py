@@ -31,7 +31,7 @@ from dagsim.config.schema import Config, load_config
 from dagsim.experiment.runner import write_comparison
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.reference import best_heuristic
-from dagsim.experiment.training.report import ReportLine, report
+from dagsim.experiment.training.report import ReportLine, compare_agents
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.report.plots import comparison, save
 from dagsim.report.plots.learning import learning_curves
@@ -119,7 +119,9 @@ def judge(cell: str, root: Path, out: Path) -> list[PolicyResult]:
     best, _ = best_heuristic(chosen, seeds_of(VALIDATION, 100))
     agents = {name: Checkpoint.load(folder / "best.pt") for name, folder in folders.items()}
     heuristics = tuple(dict.fromkeys((best, "eft-wait", "sjf", "fifo")))
-    lines = report(chosen, agents, heuristics, seeds_of(REPORT, 200), lambda name, *_: print(cell, name, flush=True))
+    lines = compare_agents(
+        chosen, agents, heuristics, seeds_of(REPORT, 200), lambda name, *_: print(cell, name, flush=True)
+    )
     ranked = standings(lines, reference=best)
     write_comparison(ranked, out / f"{cell}.csv")
     ppo = {name: read_log(folder) for name, folder in folders.items() if name.startswith("ppo")}
@@ -172,13 +174,13 @@ def transfer(out: Path, trace: Path | None) -> Iterator[str]:
         config, settings = arguments(Run("", cell, (), 0))
         for name, changes in TRANSFERS.items():
             chosen = load_config(ROOT / "configs" / f"{config}.yaml", [*settings, *changes])
-            yield told(cell, name, report(chosen, agents, heuristics, seeds_of(REPORT, 60)))
+            yield told(cell, name, compare_agents(chosen, agents, heuristics, seeds_of(REPORT, 60)))
         if trace is not None:
             lines: list[ReportLine] = []
             for window in range(20):
                 options = f"{{start: {300 * window}, limit: 100, gpus_per_task: 1, load: 0.9}}"
                 chosen = load_config(None, [f"workload={{kind: trace, path: {trace}, options: {options}}}"])
-                lines += report(chosen, agents, heuristics, [window])
+                lines += compare_agents(chosen, agents, heuristics, [window])
             yield told(cell, trace.name, lines)
 
 

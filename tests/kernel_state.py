@@ -9,7 +9,7 @@ from dagsim.systems.cluster.nodes import NodeState
 from dagsim.systems.cluster.run import Run
 from dagsim.systems.cluster.state import JobState, TaskState
 from dagsim.systems.spark.kernel import SparkKernel
-from dagsim.systems.spark.state import Pool
+from dagsim.systems.spark.state import ExecutorPool
 
 __all__ = ["cluster_state", "spark_state"]
 
@@ -81,5 +81,5 @@ def _machine(machine: NodeState) -> tuple[Any, ...]:
     return machine.idle, machine.free, machine.cpus, machine.memory, dict(machine.shares), machine.up
 
 
-def _pool(pool: Pool) -> tuple[Any, ...]:
+def _pool(pool: ExecutorPool) -> tuple[Any, ...]:
     return sorted(pool.executors), [(id(stage), count) for stage, count in pool.commitments.items()], pool.committed

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.config.schema import load_config
-from dagsim.experiment.run import simulate
+from dagsim.experiment.run import run_policy
 from dagsim.model import Cluster, Job, Kind, Task
 from dagsim.systems.cluster import ClusterKernel, ClusterPolicy
 from dagsim.systems.cluster.policies import POLICIES
@@ -82,7 +82,7 @@ def test_a_decision_costs_little_unless_its_definition_forces_more() -> None:
 @pytest.mark.parametrize("algo", SPECS)
 def test_every_algo_of_the_page_runs(algo: str) -> None:
     config = load_config(None, ["workload=heterogeneous-dag", "workload.count=8", f"policy={algo}"])
-    assert simulate(config, algo, 1).summary.jobs_completed == 8
+    assert run_policy(config, algo, 1).summary.jobs_completed == 8
 
 
 def preempting() -> type[ClusterPolicy]:

@@ -9,7 +9,7 @@ import dagsim
 from dagsim.config.schema import Config, load_config
 from dagsim.envs.config import EnvConfig
 from dagsim.experiment.environment import make_env
-from dagsim.experiment.run import simulate
+from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
 from dagsim.model.schedule import Schedule
 from dagsim.systems.seam import drive
@@ -55,5 +55,5 @@ def test_a_traces_outages_hit_everybody_who_asks() -> None:
     scenario = scenario_of(config)
     asked = drive(scenario.kernel(3), scenario.policies.create("sjf"))
     assert len(asked.log) > 0
-    assert asked.log == simulate(config, "sjf", 3).schedule.log == through_gymnasium(config, 3).log
+    assert asked.log == run_policy(config, "sjf", 3).schedule.log == through_gymnasium(config, 3).log
     assert {"DOWN", "UP"} & {row.kind.name for row in asked.log}  # type: ignore[attr-defined]

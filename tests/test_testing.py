@@ -12,7 +12,7 @@ from dagsim.envs.config import Level
 from dagsim.envs.levels import Levelled
 from dagsim.errors import IllegalDecision, Stalled
 from dagsim.model import Cluster, Decision, GpuType, Job, Node, Preempt, Share, Start, TaskGraph, gpu_type
-from dagsim.systems.cluster import ClusterKernel, Uniform
+from dagsim.systems.cluster import ClusterKernel, UniformNetwork
 from dagsim.systems.cluster.clock import Clock
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.codecs.codec import Observation
@@ -203,11 +203,11 @@ class Tiring:
 
     def fetch(self, clock: Clock, flows: Sequence[Flow]) -> Generator[Event, object, None]:
         self.carried += len(flows)
-        yield from Uniform(bandwidth_gb_s=1 / self.carried).fetch(clock, flows)
+        yield from UniformNetwork(bandwidth_gb_s=1 / self.carried).fetch(clock, flows)
 
 
-@pytest.mark.parametrize("network", [Uniform(), Uniform(bandwidth_gb_s=0.5, latency_s=1.0)])
-def test_our_network_is_sound(network: Uniform) -> None:
+@pytest.mark.parametrize("network", [UniformNetwork(), UniformNetwork(bandwidth_gb_s=0.5, latency_s=1.0)])
+def test_our_network_is_sound(network: UniformNetwork) -> None:
     check_network(network)
 
 

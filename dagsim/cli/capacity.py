@@ -23,7 +23,7 @@ from dagsim.cli.options import (
     TableLook,
     TraceFlags,
     Wide,
-    spread,
+    expand_options,
 )
 from dagsim.cli.shared import experiment
 from dagsim.cli.sweep import swept
@@ -45,7 +45,7 @@ Prices_ = Annotated[
 
 
 @app.command()
-@spread
+@expand_options
 def whatif(
     reading: TraceFlags,
     trace: TheLog,
@@ -117,7 +117,7 @@ def whatif(
 
 
 @app.command()
-@spread
+@expand_options
 def plan(
     reading: TraceFlags,
     trace: TheLog,

@@ -40,7 +40,7 @@ def compare(
     """
     from dagsim.experiment.folder import RunFolder
     from dagsim.experiment.labels import metric_of, sample_of, workload_label
-    from dagsim.experiment.pairing import paired
+    from dagsim.experiment.pairing import paired_lines
     from dagsim.experiment.precise import looks_at
     from dagsim.experiment.runner import write_comparison
     from dagsim.metrics.precision import Precision
@@ -50,7 +50,7 @@ def compare(
     from dagsim.report.terminal import show_grid
 
     folders = [RunFolder.open(run) for run in runs]
-    lines, differences = paired(folders)
+    lines, differences = paired_lines(folders)
     workload, sample = workload_label(folders[0].config), sample_of(folders[0].config)
     metric = metric or metric_of(folders[0].config)
     ranked = standings(lines, metric, reference, sample)

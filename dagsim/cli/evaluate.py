@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import Algo, Experiment, Output, TraceFlags, spread
+from dagsim.cli.options import Algo, Experiment, Output, TraceFlags, expand_options
 from dagsim.cli.shared import experiment, resume_policies, run_policies
 
 __all__ = ["baseline", "evaluate"]
@@ -18,7 +18,7 @@ MANY, SEEDS_OF_MANY = 10, 30
 
 
 @app.command("eval")
-@spread
+@expand_options
 def evaluate(
     what: Experiment,
     trace: TraceFlags,
@@ -49,7 +49,7 @@ def evaluate(
 
 
 @app.command()
-@spread
+@expand_options
 def baseline(
     what: Experiment,
     trace: TraceFlags,

@@ -1,4 +1,4 @@
-"""Options that several commands take, in groups: ``spread`` gives a command all options of the groups it names."""
+"""Options that several commands take, in groups: ``expand_options`` gives a command those of the groups it names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
     "Wide",
     "Within",
     "Workers",
-    "spread",
+    "expand_options",
 ]
 
 
@@ -308,7 +308,7 @@ class TraceFlags(NamedTuple):
         return {key: value for key, value in given.items() if key not in _NOT_READING}
 
 
-def spread(command: Callable[..., None]) -> Callable[..., None]:
+def expand_options(command: Callable[..., None]) -> Callable[..., None]:
     """Decorate a command: every parameter that is a group of options becomes these options."""
     signature = inspect.signature(command, eval_str=True)
     groups = {name: each.annotation for name, each in signature.parameters.items() if _is_group(each.annotation)}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import Algo, ConfigFile, Engines, Experiment, Output, Seed, Settings, TraceFlags, spread
+from dagsim.cli.options import Algo, ConfigFile, Engines, Experiment, Output, Seed, Settings, TraceFlags, expand_options
 from dagsim.cli.shared import experiment, resume_policies, run_policies
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ["replay"]
 
 
 @app.command()
-@spread
+@expand_options
 def replay(
     reading: TraceFlags,
     output: Output,

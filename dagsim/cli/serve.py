@@ -27,6 +27,6 @@ def serve(
 
     Example: dagsim serve results
     """
-    from dagsim.report.serve.server import serve
+    from dagsim.report.serve.server import serve_folders
 
-    serve(results, host, port, lambda line: typer.echo(line))
+    serve_folders(results, host, port, lambda line: typer.echo(line))

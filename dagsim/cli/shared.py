@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Kept",
-    "cluster_of",
+    "cluster_settings",
     "configured",
     "experiment",
     "given",
@@ -125,7 +125,7 @@ def _refuse_without_trace(
         raise InputError(f"{', '.join(asked)}: goes with a workload that is a trace (--workload FILE)")
 
 
-def cluster_of(file: str) -> list[Setting]:
+def cluster_settings(file: str) -> list[Setting]:
     """The cluster of another configuration, as settings."""
     from dagsim.config.schema import Setting, plain
 
@@ -142,7 +142,7 @@ def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Se
     from dagsim.traces.trace_file import TraceFile
 
     if cluster not in (None, "trace", "sized"):
-        return cluster_of(cluster)
+        return cluster_settings(cluster)
     described = bool({"cluster", "gpu_types"} & config.model_fields_set)
     if config.system.kind != "cluster" or not isinstance(config.workload, TraceFile) or (cluster is None and described):
         return []
@@ -301,9 +301,9 @@ def _over_time(folder: RunFolder) -> OverTime | None:
     blocks = (folder.manifest["plan"] or {}).get("blocks")
     if blocks is None:
         return None
-    from dagsim.experiment.blocks import blocks_of
+    from dagsim.experiment.blocks import block_ratios
 
-    return blocks_of(folder, folder.manifest["policies"][-1], folder.manifest["policies"][0], blocks)
+    return block_ratios(folder, folder.manifest["policies"][-1], folder.manifest["policies"][0], blocks)
 
 
 def _ranked(kept: Kept, over: OverTime | None) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from dagsim.cli.options import (
     TraceFlags,
     Wide,
     Workers,
-    spread,
+    expand_options,
 )
 from dagsim.cli.shared import experiment, resume_kept, run_kept
 from dagsim.report.grid import TableFormat
@@ -35,7 +35,7 @@ __all__ = ["tune"]
 
 
 @app.command()
-@spread
+@expand_options
 def tune(
     trace: TraceFlags,
     algo: Annotated[

@@ -37,7 +37,7 @@ def warm(
         raise ConfigError("NUMBA_DISABLE_JIT=1 keeps numba from compiling; unset it")
     for policy in algo or POLICIES:
         began = perf_counter()
-        for loop in drive.warm([policy]):
+        for loop in drive.compile_loops([policy]):
             if not quiet:
                 typer.echo(f"compiled {loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
     if not quiet:

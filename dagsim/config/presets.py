@@ -40,7 +40,7 @@ class _Workloads(Mapping[str, Preset]):
 def _fit(path: Path) -> Preset:
     if not path.is_file():
         raise KeyError(path.stem)
-    workload = TypeAdapter(Sessions).validate_python(yaml.read(path).value)
+    workload = TypeAdapter(Sessions).validate_python(yaml.read_yaml(path).value)
     return Preset(summary_of(path), workload)
 
 

@@ -380,7 +380,7 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
     Raises:
         ConfigError: Anything wrong with it: all faults, one per line.
     """
-    document = yaml.Document({}, "defaults") if path is None else yaml.read(path)
+    document = yaml.Document({}, "defaults") if path is None else yaml.read_yaml(path)
     for setting in settings:
         defaults = _defaults(document, setting if isinstance(setting, str) else setting.key)
         if isinstance(setting, str):

@@ -17,7 +17,7 @@ import yaml
 from dagsim.errors import ConfigError
 from dagsim.scalar import scalar
 
-__all__ = ["Document", "dump", "load", "read"]
+__all__ = ["Document", "dump", "load", "read_yaml"]
 
 Key: TypeAlias = tuple[str | int, ...]
 """The way to a value: mapping keys and list places from the top."""
@@ -94,7 +94,7 @@ class Document:
             places[path] = source
 
 
-def read(path: Path) -> Document:
+def read_yaml(path: Path) -> Document:
     """The document in the file ``path``.
 
     Raises:

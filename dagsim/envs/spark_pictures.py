@@ -15,7 +15,7 @@ from dagsim.systems.spark.pools import ExecutorMove, Launch
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Bar", "bars", "colour", "describe", "draw", "picture"]
+__all__ = ["Bar", "bars", "colour", "describe", "draw_bars", "picture"]
 
 
 class Bar(NamedTuple):
@@ -51,7 +51,7 @@ def colour(job: int) -> tuple[float, float, float]:
     return colorsys.hsv_to_rgb(job * 0.618034 % 1, 0.55 + 0.35 * (job % 3) / 2, 0.9 - 0.25 * (job % 2))
 
 
-def draw(axes: Axes, shown: Sequence[Bar], executors: int, now_s: float, span_s: float | None = None) -> None:
+def draw_bars(axes: Axes, shown: Sequence[Bar], executors: int, now_s: float, span_s: float | None = None) -> None:
     """Draw ``shown`` up to ``now_s`` on ``axes``, the time axis ending at ``span_s``."""
     from matplotlib.collections import PolyCollection
 
@@ -83,7 +83,7 @@ def picture(simulation: SparkKernel) -> np.ndarray:
     figure = Figure(figsize=(9, 4), dpi=80, layout="constrained")
     canvas = FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    draw(axes, bars(cluster.launches), len(cluster.executors), cluster.now_ms / 1000)
+    draw_bars(axes, bars(cluster.launches), len(cluster.executors), cluster.now_ms / 1000)
     axes.set_title(_headline(simulation), fontsize=10, loc="left")
     canvas.draw()  # type: ignore[no-untyped-call]
     return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()  # type: ignore[no-untyped-call]

@@ -9,10 +9,10 @@ from dagsim.experiment.folder import RunFolder
 from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
 
-__all__ = ["blocks_of"]
+__all__ = ["block_ratios"]
 
 
-def blocks_of(folder: RunFolder, policy: str, reference: str, blocks: int) -> OverTime:
+def block_ratios(folder: RunFolder, policy: str, reference: str, blocks: int) -> OverTime:
     """The ratio of completion times over ``blocks`` blocks of jobs by arrival, from the first run of each policy.
 
     Raises:

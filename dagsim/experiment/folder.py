@@ -43,7 +43,7 @@ from dagsim.experiment.columns import unpacked_schedule
 from dagsim.experiment.facts import FACTS, jobs_from
 from dagsim.experiment.journal import Failure, Journal, Metrics, RunLine
 from dagsim.experiment.manifest import READABLE, SCHEMA, file_hash, manifest
-from dagsim.experiment.record import CLOCKED, RunRecord, record_of
+from dagsim.experiment.record import CLOCKED, RunRecord, run_record
 from dagsim.experiment.run import Result, experiment_seeds
 from dagsim.experiment.scenario import scenario_of
 from dagsim.files import Lock, replaced
@@ -314,7 +314,7 @@ class RunFolder:
         Raises:
             RunFolderError: It cannot be written.
         """
-        record = result if isinstance(result, RunRecord) else record_of(result)
+        record = result if isinstance(result, RunRecord) else run_record(result)
         try:
             self.journal.add(record)
         except OSError as error:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
-from dagsim.experiment.run import simulate
+from dagsim.experiment.run import run_policy
 from dagsim.files import append
 
 __all__ = ["KeptRun", "KeptRuns"]
@@ -76,12 +76,12 @@ class KeptRuns:
         """Run what is missing of the ``policies`` (by what the table calls them), and keep it.
 
         Raises:
-            InputError, SimulationError: As ``simulate``.
+            InputError, SimulationError: As ``run_policy``.
         """
         for seed in seeds:
             for name, spec in policies.items():
                 if (cell, name, seed) not in self._runs:
-                    metrics = simulate(config, spec, seed).summary.to_dict()
+                    metrics = run_policy(config, spec, seed).summary.to_dict()
                     self._add(KeptRun(cell, name, seed, {key: metrics[key] for key in METRICS}))
                     if tell is not None:
                         tell(self._runs[cell, name, seed])

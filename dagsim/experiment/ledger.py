@@ -125,7 +125,7 @@ class Ledger:
         """
         if not self.path.exists():
             return {}
-        found = yaml.read(self.path).value
+        found = yaml.read_yaml(self.path).value
         if not isinstance(found, dict):
             raise ConfigError(f"{self.path}: should map tables to their pools")
         return found

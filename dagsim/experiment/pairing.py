@@ -11,7 +11,7 @@ from dagsim.config.schema import plain
 from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder, RunLine
 
-__all__ = ["Pairing", "paired"]
+__all__ = ["Pairing", "paired_lines"]
 
 _NOT_THE_JOBS = {"policy", "precision", "seeds"}
 """Keys of the configuration that change neither the jobs nor the machines."""
@@ -26,7 +26,7 @@ class Pairing(NamedTuple):
     differences: list[str]
 
 
-def paired(folders: Sequence[RunFolder]) -> Pairing:
+def paired_lines(folders: Sequence[RunFolder]) -> Pairing:
     """The lines of all folders on the seeds that all of them ran.
 
     A policy that ran in several folders is labelled with the keys in which these differ, or else with their names.

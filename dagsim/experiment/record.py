@@ -12,7 +12,7 @@ from dagsim.experiment.run import Result
 from dagsim.metrics import jobs_table, runs_table, to_csv
 from dagsim.model.schedule import Schedule
 
-__all__ = ["CLOCKED", "TABLES", "RunRecord", "lines_of", "record_of"]
+__all__ = ["CLOCKED", "TABLES", "RunRecord", "lines_of", "run_record"]
 
 CLOCKED = "scheduler_us"
 """The one metric that a clock says, so that it is never the same twice; it is kept apart from the others."""
@@ -39,7 +39,7 @@ class RunRecord(NamedTuple):
     """Its schedule: files by their endings."""
 
 
-def record_of(result: Result) -> RunRecord:
+def run_record(result: Result) -> RunRecord:
     """Everything that is written of a result; equal results give equal bytes, times of the clock aside."""
     schedule = result.schedule
     who = {"policy": result.policy, "seed": result.seed}

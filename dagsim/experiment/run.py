@@ -29,10 +29,10 @@ __all__ = [
     "RunProgress",
     "Timed",
     "check",
-    "evaluate",
+    "evaluate_policies",
     "experiment_seeds",
     "replicate_seeds",
-    "simulate",
+    "run_policy",
 ]
 
 
@@ -76,7 +76,7 @@ class PolicyRun(NamedTuple):
     seed: int
 
 
-def evaluate(
+def evaluate_policies(
     config: Config,
     policies: Sequence[str],
     watch: Watch | None = None,
@@ -90,7 +90,7 @@ def evaluate(
     same, in the same order.
 
     Raises:
-        InputError, SimulationError: As ``check`` and ``simulate``.
+        InputError, SimulationError: As ``check`` and ``run_policy``.
     """
     runs = runs_of(policies, seeds or experiment_seeds(config))
     heard = None if watch is None else steps(runs, watch)
@@ -112,10 +112,10 @@ def steps(runs: Sequence[PolicyRun], watch: Watch, before: int = 0) -> Callable[
 
 
 def _simulated(config: Config, run: PolicyRun, tell: Callable[[int], None]) -> Result:
-    return simulate(config, run.policy, run.seed, tell)
+    return run_policy(config, run.policy, run.seed, tell)
 
 
-def simulate(config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None) -> Result:
+def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None) -> Result:
     """One run of ``policy``; ``tell`` is called with the number of jobs that arrived, now and then.
 
     Raises:

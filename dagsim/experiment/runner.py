@@ -11,8 +11,8 @@ from dagsim.errors import PluginError, SimulationError
 from dagsim.experiment.folder import RunFolder, RunLine
 from dagsim.experiment.journal import Failure
 from dagsim.experiment.labels import metric_of, sample_of
-from dagsim.experiment.record import RunRecord, record_of
-from dagsim.experiment.run import PolicyRun, Watch, experiment_seeds, runs_of, simulate, steps
+from dagsim.experiment.record import RunRecord, run_record
+from dagsim.experiment.run import PolicyRun, Watch, experiment_seeds, run_policy, runs_of, steps
 from dagsim.experiment.stopping import Stops
 from dagsim.experiment.workers import in_order
 from dagsim.files import write_text
@@ -40,7 +40,7 @@ def run_into(
 
     Raises:
         KeyboardInterrupt: The user stopped it; what was finished is kept.
-        DagsimError: As ``evaluate``; what was finished is kept. With ``keep_going`` only where every policy fails.
+        DagsimError: As ``evaluate_policies``; what was finished is kept. With ``keep_going`` only where all policies fail.
     """
     try:
         with Stops() as stops:
@@ -84,7 +84,7 @@ def _run(
 def _outcome(config: Config, keep_going: bool, run: PolicyRun, tell: Callable[[int], None]) -> RunRecord | Failure:
     """A run, ready to be written, in whatever process."""
     try:
-        return record_of(simulate(config, run.policy, run.seed, tell))
+        return run_record(run_policy(config, run.policy, run.seed, tell))
     except (SimulationError, PluginError) as error:
         if not keep_going:
             raise

@@ -15,7 +15,7 @@ from dagsim.metrics.intervals import (
     geometric_mean,
     median,
     ratio_of_means,
-    spread,
+    standard_deviation,
     t_of_mean,
 )
 from dagsim.metrics.student import two_sided_p
@@ -101,7 +101,7 @@ def paired(
     a, b = np.asarray(values, float), np.asarray(reference, float)
     n = len(logs)
     gm, om, med = geometric_mean(logs, level), ratio_of_means(a, b, level), median(a / b, level)
-    sd = float(spread(logs)) if n > 1 else 0.0
+    sd = float(standard_deviation(logs)) if n > 1 else 0.0
     varies = sd > 0
     differ = int(np.sum(np.abs(logs) > SAME))
     return Paired(

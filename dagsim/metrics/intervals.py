@@ -15,7 +15,16 @@ import numpy as np
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.student import t_quantile
 
-__all__ = ["SAME", "Bounds", "geometric_mean", "median", "median_rank", "ratio_of_means", "spread", "t_of_mean"]
+__all__ = [
+    "SAME",
+    "Bounds",
+    "geometric_mean",
+    "median",
+    "median_rank",
+    "ratio_of_means",
+    "standard_deviation",
+    "t_of_mean",
+]
 
 SAME = 1e-12
 """Logs of ratios that differ by less are equal: the order of a sum moves the last digits."""
@@ -41,7 +50,7 @@ def geometric_mean(logs: Floats, level: float = 0.95) -> Bounds:
     n = logs.shape[-1]
     if n < 2:
         return _no_interval(value)
-    sd = spread(logs)
+    sd = standard_deviation(logs)
     factor = np.exp(np.where(sd > 0, t_quantile(level, n - 1) * sd / sqrt(n), np.nan))
     return Bounds(value, value / factor, value * factor)
 
@@ -54,7 +63,7 @@ def ratio_of_means(values: Floats, reference: Floats, level: float = 0.95) -> Bo
     n = values.shape[-1]
     if n < 2:
         return _no_interval(value)
-    sd = spread((values - ratio * reference) / mean)
+    sd = standard_deviation((values - ratio * reference) / mean)
     factor = np.exp(np.where(sd > 0, t_quantile(level, n - 1) * sd / sqrt(n), np.nan))
     return Bounds(value, value / factor, value * factor)
 
@@ -85,7 +94,7 @@ def median_rank(n: int, level: float = 0.95) -> int | None:
     return None
 
 
-def spread(values: Floats) -> Floats:
+def standard_deviation(values: Floats) -> Floats:
     """The standard deviation with n - 1; exactly 0 where all are equal but for rounding."""
     sd: Floats = values.std(axis=-1, ddof=1)
     return np.where(np.ptp(values, axis=-1) <= SAME, 0.0, sd)
@@ -93,7 +102,7 @@ def spread(values: Floats) -> Floats:
 
 def t_of_mean(logs: Floats) -> Floats:
     """The statistic of the paired t test, mean l / (sd(l) / sqrt n); NaN where all are equal."""
-    sd = spread(logs)
+    sd = standard_deviation(logs)
     statistic: Floats = logs.mean(axis=-1) * sqrt(logs.shape[-1]) / np.where(sd > 0, sd, np.nan)
     return statistic
 

@@ -14,7 +14,7 @@ from statistics import NormalDist
 
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
-from dagsim.metrics.intervals import SAME, spread
+from dagsim.metrics.intervals import SAME, standard_deviation
 from dagsim.metrics.student import t_quantile
 
 __all__ = ["MUST_DIFFER", "Ending", "Look", "Precision"]
@@ -91,7 +91,7 @@ class Precision:
         n = len(logs)
         if n < self.start:
             return Look(Ending.GOES_ON, n, self.start - n, inf, inf)
-        sd, differ = float(spread(logs)), _differ(logs)
+        sd, differ = float(standard_deviation(logs)), _differ(logs)
         needs = self._forecast(sd, differ, n)
         first = needs if n == self.start else self.forecast(logs[: self.start])
         half_width = t_quantile(self.level, n - 1) * sd / sqrt(n)
@@ -101,7 +101,7 @@ class Precision:
 
     def forecast(self, logs: Floats) -> float:
         """Seeds that would do: (1.96 sd / ln(1 + within))^2, and so many that 5 differ; infinite if none does."""
-        return self._forecast(float(spread(logs)), _differ(logs), len(logs))
+        return self._forecast(float(standard_deviation(logs)), _differ(logs), len(logs))
 
     def _forecast(self, sd: float, differ: int, n: int) -> float:
         if not differ:

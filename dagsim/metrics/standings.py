@@ -14,7 +14,7 @@ import numpy as np
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.compare import Paired, paired
-from dagsim.metrics.intervals import ratio_of_means, spread
+from dagsim.metrics.intervals import ratio_of_means, standard_deviation
 from dagsim.metrics.student import t_quantile
 from dagsim.metrics.verdict import ENOUGH_SEEDS, Row, Verdict, compared, verdict, words
 from dagsim.registry import nearest
@@ -265,12 +265,12 @@ def _ordered(values: Mapping[str, Floats], *, lower: bool) -> list[str]:
 
 def _mean(values: Floats) -> Mean:
     value, n = float(values.mean()), len(values)
-    if n < ENOUGH_SEEDS or not isfinite(value) or not spread(values) > 0:
+    if n < ENOUGH_SEEDS or not isfinite(value) or not standard_deviation(values) > 0:
         return Mean(value, nan, nan)
     if np.all(values >= 0):
         found = ratio_of_means(values, np.ones(n))
         return Mean(value, float(found.low), float(found.high))
-    half = t_quantile(0.95, n - 1) * float(spread(values)) / sqrt(n)
+    half = t_quantile(0.95, n - 1) * float(standard_deviation(values)) / sqrt(n)
     return Mean(value, value - half, value + half)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
 from dagsim.model import JobFacts
 
-__all__ = ["TaskColumns", "critical_path", "task_columns"]
+__all__ = ["TaskColumns", "critical_tasks", "task_columns"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +55,7 @@ def task_columns(facts: Iterable[JobFacts], made: ScheduleColumns) -> TaskColumn
     return TaskColumns(np.where(count > 0, first, -1), job, task, ready_s, start_s, end_s, blocker, edges)
 
 
-def critical_path(tasks: TaskColumns, job: int) -> list[int]:
+def critical_tasks(tasks: TaskColumns, job: int) -> list[int]:
     """The entries that set when the job ended: back from its last task, each to the parent that it waited for."""
     mine = np.flatnonzero(tasks.job == job)
     if not np.isfinite(tasks.end_s[mine]).any():

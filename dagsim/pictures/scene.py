@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
-__all__ = ["Scene", "Share"]
+__all__ = ["GpuPart", "Scene"]
 
 WIDTH, HEIGHT = 960, 540
 _FINE = 2
@@ -31,7 +31,7 @@ _BLOCK = 22
 _MOST_POINTS = 370
 
 
-class Share(NamedTuple):
+class GpuPart(NamedTuple):
     """A part of a GPU that a run holds at a moment: lanes count from the first GPU of the node."""
 
     entry: int
@@ -66,7 +66,7 @@ class Scene:
         """From the first arrival to the end."""
         return self._made.start_s, self._made.end_s
 
-    def shares(self, now_s: float) -> list[Share]:
+    def shares(self, now_s: float) -> list[GpuPart]:
         """The parts of GPUs that runs hold at a moment."""
         return self._shares((self._start_s <= now_s) & (self._end_s > now_s), now_s)
 
@@ -109,7 +109,7 @@ class Scene:
         """(height, width, 3) uint8: the picture at a moment."""
         return np.asarray(self.image(now_s))
 
-    def _shares(self, chosen: Flags, now_s: float) -> list[Share]:
+    def _shares(self, chosen: Flags, now_s: float) -> list[GpuPart]:
         found = []
         for bar in np.flatnonzero(chosen).tolist():
             entry, first, last = int(self._entry[bar]), float(self._first[bar]), float(self._last[bar])
@@ -118,7 +118,7 @@ class Scene:
             gpu = int(first + 1e-9)
             while gpu < last - 1e-9:
                 part = max(first, float(gpu)), min(last, gpu + 1.0)
-                found.append(Share(entry, int(self._made.runs.job[entry]), int(self._node[bar]), *part, done))
+                found.append(GpuPart(entry, int(self._made.runs.job[entry]), int(self._node[bar]), *part, done))
                 gpu += 1
         return found
 
@@ -183,7 +183,7 @@ class Scene:
         now = _STRIP.left + (_STRIP.right - _STRIP.left) * min(max((now_s - start_s) / (end_s - start_s), 0.0), 1.0)
         pen.line([now * _FINE, _STRIP.top * _FINE, now * _FINE, _STRIP.bottom * _FINE], fill=_QUIET, width=_FINE)
 
-    def _draw_share(self, pen: ImageDraw, share: Share) -> None:
+    def _draw_share(self, pen: ImageDraw, share: GpuPart) -> None:
         box = self._layout.slot(share.node, share.first, share.last)
         if box is None:
             return
@@ -195,7 +195,7 @@ class Scene:
             middle = (box.left + box.right) / 2, (box.top + box.bottom) / 2
             self._text(pen, *middle, str(share.job), 11, _readable(colour), anchor="mm")
 
-    def _draw_flight(self, pen: ImageDraw, share: Share, way: float, queue: list[int]) -> None:
+    def _draw_flight(self, pen: ImageDraw, share: GpuPart, way: float, queue: list[int]) -> None:
         """A block on its way from the queue to its GPU."""
         target = self._layout.slot(share.node, share.first, share.last)
         if target is None:
@@ -203,7 +203,7 @@ class Scene:
         ahead = int(np.searchsorted(self._made.jobs.arrival_s[queue], self._made.jobs.arrival_s[share.job]))
         self._block(pen, _between(self._place(min(ahead, self._room() - 1)), target, _eased(way)), share.job)
 
-    def _draw_leaving(self, pen: ImageDraw, share: Share, way: float) -> None:
+    def _draw_leaving(self, pen: ImageDraw, share: GpuPart, way: float) -> None:
         """A block that shrinks where it ran."""
         box = self._layout.slot(share.node, share.first, share.last)
         if box is None:

@@ -14,7 +14,7 @@ from dagsim.metrics.queues import jobs_running, jobs_waiting
 from dagsim.metrics.steps import Steps
 from dagsim.metrics.utilization import gpus_held, gpus_up, node_types
 
-__all__ = ["FIGURES", "Learning", "Panel", "Row", "jobs_within", "learning_panels", "over_time"]
+__all__ = ["FIGURES", "Learning", "Panel", "Row", "jobs_over_time", "jobs_within", "learning_panels"]
 
 Row = Mapping[str, float | None]
 """A line of the log of a training."""
@@ -43,7 +43,7 @@ class Panel:
     steps: Mapping[str, Steps]
 
 
-def over_time(made: ScheduleColumns) -> list[Panel]:
+def jobs_over_time(made: ScheduleColumns) -> list[Panel]:
     """Jobs, and where there are GPUs, GPUs by type and their power; nothing where no time passed."""
     if not made.horizon_s > 0:
         return []

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dagsim.experiment.trace_info import TraceInfo
-    from dagsim.workload.info import Spread, WorkloadInfo
+    from dagsim.workload.info import Percentiles, WorkloadInfo
 
 __all__ = [
     "info_tables",
@@ -141,7 +141,7 @@ def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
 
     counts = Table("", "", show_header=False)
     heads = ("", "mean", "median", "75 %", "90 %", "95 %", "99 %", "max")
-    known: list[tuple[str, Spread | None]] = [(name, getattr(info, name)) for name in _SPREADS]
+    known: list[tuple[str, Percentiles | None]] = [(name, getattr(info, name)) for name in _SPREADS]
     rows = [(name, *map(short, astuple(spread))) for name, spread in known if spread is not None]
     spreads = Grid(f"{info.jobs:,} jobs", heads, rows)
     for name in ("tasks", "edges", "instances", "gangs"):

@@ -66,7 +66,7 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> 
 
 @contextmanager
 def progress(wanted: bool) -> Iterator[Watch | None]:
-    """A progress bar for ``evaluate``, if it is wanted and standard error is a terminal."""
+    """A progress bar for ``evaluate_policies``, if it is wanted and standard error is a terminal."""
     if not (wanted and sys.stderr.isatty()):
         yield None
         return

@@ -22,7 +22,7 @@ from dagsim.systems.cluster import (
     MovingDelay,
     NodeFailures,
     Preemption,
-    Uniform,
+    UniformNetwork,
 )
 from dagsim.systems.cluster.models.failures import FailureModel, Outages
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -125,7 +125,7 @@ def random_case(seed: int) -> Case:
     if rng.random() < 0.25:
         models["setup"] = MovingDelay(float(rng.choice((0.5, 2.0))))
     if rng.random() < 0.25:
-        models["network"] = Uniform(float(rng.choice((0.5, 4.0))), float(rng.choice((0.0, 0.5))))
+        models["network"] = UniformNetwork(float(rng.choice((0.5, 4.0))), float(rng.choice((0.0, 0.5))))
     if rng.random() < 0.25:
         models["preemption"] = Preemption(
             "resume" if rng.random() < 0.5 else "restart",

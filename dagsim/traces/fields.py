@@ -6,7 +6,7 @@ from math import inf
 
 from dagsim.workload.records import MOST_INSTANCES
 
-__all__ = ["MOST_GPUS", "Dirty", "count", "number"]
+__all__ = ["MOST_GPUS", "Dirty", "count", "finite_number"]
 
 MOST_GPUS = 1 << 16
 """More GPUs in one node are a damaged field."""
@@ -16,7 +16,7 @@ class Dirty(ValueError):
     """A row that cannot be used: the reason for ``ReadReport.drop``."""
 
 
-def number(text: str, field: str) -> float:
+def finite_number(text: str, field: str) -> float:
     """The finite number that ``text`` spells.
 
     Raises:
@@ -37,7 +37,7 @@ def count(text: str, field: str, least: int = 1, most: int = MOST_INSTANCES) -> 
     Raises:
         Dirty: It is empty, spells none, or lies outside.
     """
-    value = int(text) if text.isdecimal() and len(text) < 10 else number(text, field)
+    value = int(text) if text.isdecimal() and len(text) < 10 else finite_number(text, field)
     if not least <= value <= most or value != int(value):
         raise Dirty(f"whose {field} is impossible")
     return int(value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagsim.errors import TraceError
-from dagsim.workload.records import cut
+from dagsim.workload.records import clipped
 
 __all__ = ["ReadReport"]
 
@@ -42,7 +42,7 @@ class ReadReport:
         Raises:
             TraceError: In strict mode, always.
         """
-        text = f"{reason}: {cut(detail)}" if detail else reason
+        text = f"{reason}: {clipped(detail)}" if detail else reason
         if self.strict:
             raise TraceError(f"{where}: {text} (strict reading stops at the first row that would be dropped)")
         self.dropped[reason] += rows

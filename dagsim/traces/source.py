@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 from dagsim.errors import TraceError
 from dagsim.files import is_there
 from dagsim.traces.report import ReadReport
-from dagsim.workload.records import cut
+from dagsim.workload.records import clipped
 
 __all__ = ["LINE_BITS", "Row", "Source"]
 
@@ -211,7 +211,7 @@ class Source:
                 names = [name.strip().lower() for name in row]
                 missing = [name for name in columns if name.lower() not in names]
                 if header and missing:
-                    lacking, there = ", ".join(map(repr, missing)), cut(", ".join(row))
+                    lacking, there = ", ".join(map(repr, missing)), clipped(", ".join(row))
                     raise TraceError(f"{self}:{number - first}: the header lacks {lacking}; it has {there}")
                 if missing:
                     wanted = headless or (*columns, *optional)[: max(len(row), len(columns))]

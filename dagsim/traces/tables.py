@@ -12,7 +12,7 @@ from dagsim.errors import TraceError
 from dagsim.traces.documents import elements
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
-from dagsim.workload.records import cut, short
+from dagsim.workload.records import clipped, clipped_repr
 
 __all__ = ["Table", "likely", "map_command"]
 
@@ -60,17 +60,20 @@ class Table:
         for ours, theirs in self._mapping.items():
             if ours not in allowed:
                 raise TraceError(
-                    f"{self._source}:1: --map {short(ours)}: no such column; allowed: {', '.join(allowed)}"
+                    f"{self._source}:1: --map {clipped_repr(ours)}: no such column; allowed: {', '.join(allowed)}"
                 )
             if theirs.lower() not in self.names:
                 raise TraceError(
-                    f"{self._source}:1: --map {ours}={theirs}: no such column; there are {cut(', '.join(self.names))}"
+                    f"{self._source}:1: --map {ours}={theirs}: no such column; "
+                    f"there are {clipped(', '.join(self.names))}"
                 )
         for name in () if self._mapping or self._json else self.names:
             if name not in allowed:
                 near = get_close_matches(name, allowed, 1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
-                raise TraceError(f"{self._source}:1: unknown column {short(name)}; {hint}allowed: {', '.join(allowed)}")
+                raise TraceError(
+                    f"{self._source}:1: unknown column {clipped_repr(name)}; {hint}allowed: {', '.join(allowed)}"
+                )
 
     def rows(self, report: ReadReport, needed: Sequence[str], optional: Sequence[str]) -> Iterator[Row]:
         """The rows, their fields in the order ``needed + optional``, empty where there are none; counts them.

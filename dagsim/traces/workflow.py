@@ -8,7 +8,7 @@ from typing import Any
 
 from dagsim.errors import GraphError, TraceError
 from dagsim.model import Edge, Job, Task, TaskGraph
-from dagsim.traces.fields import number
+from dagsim.traces.fields import finite_number
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 
@@ -43,8 +43,8 @@ def value(found: Any, field: str) -> float:
         Dirty: There is none.
     """
     if found is None or isinstance(found, (bool, list, dict)):
-        return number("" if found is None else "?", field)
-    return number(str(found), field)
+        return finite_number("" if found is None else "?", field)
+    return finite_number(str(found), field)
 
 
 def shared_bytes(

@@ -13,13 +13,13 @@ import numpy as np
 from dagsim.model import Cluster, GpuType, Job, TaskGraph
 from dagsim.workload.load import Load, LoadMeter, WorkRuntime
 
-__all__ = ["Spread", "Tally", "WorkloadInfo", "workload_info"]
+__all__ = ["Percentiles", "Tally", "WorkloadInfo", "workload_info"]
 
 _HOUR_S = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Percentiles:
     """A distribution in seven numbers; percentiles are values that occurred."""
 
     mean: float
@@ -31,7 +31,7 @@ class Spread:
     max: float
 
     @classmethod
-    def of(cls, values: Iterable[float]) -> Spread:
+    def of(cls, values: Iterable[float]) -> Percentiles:
         """The spread of ``values``, of which there must be one."""
         known = np.fromiter(values, float)
         levels = np.quantile(known, (0.5, 0.75, 0.9, 0.95, 0.99, 1.0), method="inverted_cdf")
@@ -55,19 +55,19 @@ class WorkloadInfo:
     first_arrival_s: float
     span_s: float
     """From the first arrival to the last."""
-    tasks_per_job: Spread | None
-    depth: Spread | None
+    tasks_per_job: Percentiles | None
+    depth: Percentiles | None
     """Tasks on the longest chain of a job."""
-    width: Spread | None
+    width: Percentiles | None
     """The most tasks of a job with equally many tasks before them on their longest chain."""
-    work: Spread | None
+    work: Percentiles | None
     """Work of an instance, in the unit of the runtime model."""
-    critical_path_s: Spread | None
+    critical_path_s: Percentiles | None
     """Seconds that a job would take alone on the fastest machines; jobs that cannot run here are left out."""
-    instances_per_task: Spread | None
+    instances_per_task: Percentiles | None
     gpus_per_instance: Mapping[str, int]
     """Tasks by the GPUs that an instance asks for."""
-    gpus_per_job: Spread | None
+    gpus_per_job: Percentiles | None
     """The most GPUs that any one task of a job can hold at once."""
     models: Mapping[str, int]
     """Tasks by the model that they train; ``""`` for none."""
@@ -193,9 +193,9 @@ def _level_sizes(graph: TaskGraph) -> list[int]:
     return sizes
 
 
-def _spread(values: Iterable[float]) -> Spread | None:
+def _spread(values: Iterable[float]) -> Percentiles | None:
     known = list(values)
-    return Spread.of(known) if known else None
+    return Percentiles.of(known) if known else None
 
 
 def _sorted(counts: Mapping[float, int]) -> dict[str, int]:

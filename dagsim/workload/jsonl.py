@@ -25,7 +25,7 @@ from typing import IO, Any
 from dagsim.errors import ModelError, TraceError, WorkloadError
 from dagsim.files import replaced
 from dagsim.model import Job
-from dagsim.workload.records import WrongRecord, cut, job_of, record_of, short
+from dagsim.workload.records import WrongRecord, clipped, clipped_repr, job_of, record_of
 
 __all__ = ["FORMAT", "VERSION", "read_jobs", "read_meta", "write_jobs"]
 
@@ -72,7 +72,7 @@ def read_jobs(path: Path) -> Iterator[Job]:
                 if job.arrival_s < last_s:
                     raise WrongRecord(f"arrival_s: {job.arrival_s!r} lies before the last job's {last_s!r}")
             except (WrongRecord, ModelError) as error:
-                raise TraceError(f"{path}:{number}: {cut(error)}") from None
+                raise TraceError(f"{path}:{number}: {clipped(error)}") from None
             last_s = job.arrival_s
             yield job
 
@@ -97,7 +97,7 @@ def _meta(path: Path, line: str) -> dict[str, Any]:
         raise TraceError(f'{path}:1: no workload of dagsim (the first line should be {{"format": "{FORMAT}", ...}})')
     if header.get("version") != VERSION:
         raise TraceError(
-            f"{path}:1: version: {short(header.get('version'))} cannot be read; this dagsim knows {VERSION}"
+            f"{path}:1: version: {clipped_repr(header.get('version'))} cannot be read; this dagsim knows {VERSION}"
         )
     return meta
 
@@ -108,7 +108,7 @@ def _object(line: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise WrongRecord(f"not a line of JSON ({error})") from None
     if not isinstance(record, dict):
-        raise WrongRecord(f"should be a JSON object, got {short(record)}")
+        raise WrongRecord(f"should be a JSON object, got {clipped_repr(record)}")
     return record
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from dagsim.model import Edge, Job, Task, TaskGraph
 
-__all__ = ["MOST_INSTANCES", "WrongRecord", "cut", "job_of", "record_of", "short"]
+__all__ = ["MOST_INSTANCES", "WrongRecord", "clipped", "clipped_repr", "job_of", "record_of"]
 
 
 MOST_INSTANCES = 2**31 - 1
@@ -47,7 +47,7 @@ def job_of(record: dict[str, Any]) -> Job:
     tasks, edges = record.pop("tasks", None), record.pop("edges", [])
     for name, value in (("tasks", tasks), ("edges", edges)):
         if not isinstance(value, list):
-            raise WrongRecord(f"{name}: should be a list, got {short(value)}")
+            raise WrongRecord(f"{name}: should be a list, got {clipped_repr(value)}")
     _check(record, _JOB_FIELDS, ("id",), "")
     if "observed_nodes" in record:
         record["observed_nodes"] = tuple(record["observed_nodes"])
@@ -58,13 +58,13 @@ def job_of(record: dict[str, Any]) -> Job:
     return Job(graph=graph, **record)
 
 
-def short(value: object) -> str:
+def clipped_repr(value: object) -> str:
     """``value`` for a message: its ``repr``, cut off."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def cut(text: object) -> str:
+def clipped(text: object) -> str:
     """``text`` for a message, cut off: a damaged field may be as long as the file."""
     text = str(text)
     return text if len(text) <= _LONG else f"{text[:_LONG]} ..."
@@ -72,7 +72,7 @@ def cut(text: object) -> str:
 
 def _task(record: Any, place: int) -> Task:
     if not isinstance(record, dict):
-        raise WrongRecord(f"tasks[{place}]: should be a task, got {short(record)}")
+        raise WrongRecord(f"tasks[{place}]: should be a task, got {clipped_repr(record)}")
     _check(record, _TASK_FIELDS, ("name", "work"), f"tasks[{place}].")
     if record.get("gpu_types") is not None:
         record["gpu_types"] = tuple(record["gpu_types"])
@@ -85,7 +85,9 @@ def _edge(record: Any, place: int) -> Edge:
             return Edge(parent, child)
         case [parent, child, size] if _is_whole(parent) and _is_whole(child) and _is_number(size):
             return Edge(parent, child, size)
-    raise WrongRecord(f"edges[{place}]: should be [parent, child] or [parent, child, bytes], got {short(record)}")
+    raise WrongRecord(
+        f"edges[{place}]: should be [parent, child] or [parent, child, bytes], got {clipped_repr(record)}"
+    )
 
 
 class _Field(NamedTuple):
@@ -98,7 +100,7 @@ def _check(record: Mapping[str, Any], known: Mapping[str, _Field], needed: Itera
         if name not in known:
             raise WrongRecord(f"{where}{name}: there is no such field; known: {', '.join(known)}")
         if not known[name].holds(value):
-            raise WrongRecord(f"{where}{name}: should be {known[name].what}, got {short(value)}")
+            raise WrongRecord(f"{where}{name}: should be {known[name].what}, got {clipped_repr(value)}")
     for name in needed:
         if name not in record:
             raise WrongRecord(f"{where}{name}: is missing")

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dagsim.errors import TraceError
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from fgd.pods import GPU, Pod
@@ -114,7 +114,12 @@ def read_nodes(source: Source, cpu_nodes: bool = False) -> list[Node]:
         name, cpu, memory, gpus, model = row
         try:
             many = count(gpus or "0", "gpu", 0)
-            node = Node(int(number(cpu, "cpu_milli")), int(number(memory, "memory_mib")), many, model if many else "")
+            node = Node(
+                int(finite_number(cpu, "cpu_milli")),
+                int(finite_number(memory, "memory_mib")),
+                many,
+                model if many else "",
+            )
         except Dirty as error:
             raise TraceError(f"{source.where(place)}: a node {error}") from None
         if many or cpu_nodes:

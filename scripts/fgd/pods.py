@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dagsim.errors import TraceError
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 
@@ -53,8 +53,8 @@ def read_pods(source: Source) -> list[Pod]:
         name, cpu, memory, gpus, milli, models = row
         try:
             pod = Pod(
-                int(number(cpu, "cpu_milli")),
-                int(number(memory, "memory_mib")),
+                int(finite_number(cpu, "cpu_milli")),
+                int(finite_number(memory, "memory_mib")),
                 count(gpus or "0", "num_gpu", 0),
                 count(milli or "0", "gpu_milli", 0),
                 "|".join([model.strip() for model in models.split("|") if model.strip()]),

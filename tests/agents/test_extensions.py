@@ -14,7 +14,7 @@ from dagsim.agents.checkpoint import Checkpoint
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.run import simulate
+from dagsim.experiment.run import run_policy
 
 MODULE = '''
 """Extensions of somebody's own."""
@@ -137,7 +137,7 @@ def test_own_codec_net_reward_and_algorithm_train_and_decide() -> None:
     assert float(values["reward"]) == -7  # a job each, but for the first, which came before the first choice
     assert float(values["loss"]) == 42
     config = load_config(None, ["workload.count=8"])
-    assert simulate(config, f'ppo[checkpoint="{run / "best.pt"}"]', 1).summary.jobs_completed == 8
+    assert run_policy(config, f'ppo[checkpoint="{run / "best.pt"}"]', 1).summary.jobs_completed == 8
 
 
 def test_own_codec_and_reward_in_gymnasium() -> None:

@@ -21,7 +21,7 @@ from dagsim.envs.episode import EpisodeFactory
 from dagsim.envs.rewards import RewardConfig
 from dagsim.experiment.agents import make_policy
 from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import simulate
+from dagsim.experiment.run import run_policy
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.seeds import TRAIN
 from dagsim.systems.spark.codecs.stages import StagesConfig
@@ -99,7 +99,7 @@ def test_kept_agents_play_the_same_schedules(path: Path) -> None:
     workload = "heterogeneous-dag" if "dag" in path.stem else "heterogeneous"
     config = load_config(None, [f"workload={workload}", "workload.count=60"])
     for seed in (1, 2):
-        result = simulate(config, f'ppo[checkpoint="{path}"]', seed)
+        result = run_policy(config, f'ppo[checkpoint="{path}"]', seed)
         assert result.summary.jct_s.mean == GOLDEN["schedules"][f"agents/{path.name} {seed}"]
 
 

@@ -18,7 +18,7 @@ from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.agents import make_policy
 from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import simulate
+from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.training.finish import finish
 from dagsim.experiment.training.trainer import TrainingRun
@@ -136,12 +136,12 @@ def test_an_agent_is_judged_by_blocking_beside_heuristics(tmp_path: Path) -> Non
     spec = f'ppo[checkpoint="{path}"]'
     judged = {(line.policy, line.seed): line.metrics["blocking_rate"] for line in lines}
     for seed in run.report_seeds:
-        alone = simulate(config, spec, seed)
+        alone = run_policy(config, spec, seed)
         assert alone.summary.blocking_rate == judged["ppo", seed]
     direct = scenario_of(config)
     kernel = direct.kernel(run.report_seeds[0])
     kernel.run(make_policy(direct, spec))  # type: ignore[attr-defined]
-    assert kernel.schedule.log == simulate(config, spec, run.report_seeds[0]).schedule.log
+    assert kernel.schedule.log == run_policy(config, spec, run.report_seeds[0]).schedule.log
     assert run.best < 2  # the blocking rate over the reference's, not a time over a time
 
 

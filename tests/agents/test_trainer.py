@@ -23,7 +23,7 @@ from dagsim.envs.rewards import RewardConfig
 from dagsim.errors import InputError, RunFolderError
 from dagsim.experiment.agents import agent_spec
 from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import simulate
+from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.trainer import Progress, TrainingRun
@@ -244,7 +244,7 @@ def test_the_agent_in_a_file_is_the_agent_that_was_judged(folder: RunFolder, tmp
     agent = Checkpoint.load(folder.path / "best.pt")
     factory = EpisodeFactory(scenario_of(folder.config), agent.codec, RewardConfig({"job_seconds": 1.0}))
     (judged,) = evaluate_greedy(agent.network(), factory, session.validation[:1], agent.clipped)
-    assert simulate(folder.config, spec, session.validation[0]).schedule.log == judged.schedule.log
+    assert run_policy(folder.config, spec, session.validation[0]).schedule.log == judged.schedule.log
 
 
 def test_what_is_no_agent_is_refused_with_the_reason(folder: RunFolder, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import InputError
-from dagsim.experiment.blocks import blocks_of
+from dagsim.experiment.blocks import block_ratios
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.runner import run_into
 from dagsim.metrics import columns, jct
@@ -29,7 +29,7 @@ def folder_of(tmp_path: Path, jobs: int) -> RunFolder:
 
 def test_blocks_compare_jobs_in_order_of_arrival(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, 10_000)
-    found = blocks_of(folder, "sjf", "fifo", 5)
+    found = block_ratios(folder, "sjf", "fifo", 5)
     fifo, sjf = (jct(columns(folder.schedule(number))).reshape(5, 2000).mean(axis=1) for number in (0, 1))
     assert found.pieces == pytest.approx(tuple(sjf / fifo))
     assert found.ratio == pytest.approx(float(np.exp(np.log(sjf / fifo).mean())))
@@ -37,4 +37,4 @@ def test_blocks_compare_jobs_in_order_of_arrival(tmp_path: Path) -> None:
 
 def test_short_traces_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs 10,000 jobs or more, this trace has 100"):
-        blocks_of(folder_of(tmp_path, 100), "sjf", "fifo", 5)
+        block_ratios(folder_of(tmp_path, 100), "sjf", "fifo", 5)

@@ -10,7 +10,7 @@ from dagsim.errors import ConfigError
 from dagsim.model import GPU_TYPES, Cluster
 from dagsim.systems.cluster.models.failures import Maintenance, NodeFailures
 from dagsim.systems.cluster.models.runtime import Flops, Recorded, Throughput
-from dagsim.systems.cluster.network import Uniform
+from dagsim.systems.cluster.network import UniformNetwork
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrivals import Bursty
 from dagsim.workload.presets import PRESETS
@@ -65,7 +65,7 @@ def test_kind_chooses_the_model(tmp_path: Path) -> None:
     )
     config = load_config(write(tmp_path, text))
     assert config.runtime == Throughput(missing="flops")
-    assert config.network == Uniform(1.25)
+    assert config.network == UniformNetwork(1.25)
     assert config.disturbances == (NodeFailures(1e5, 600), Maintenance((0,), 0, 9))
 
 
@@ -110,7 +110,7 @@ def test_settings_come_after_the_file(tmp_path: Path) -> None:
     path = write(tmp_path, "seed: 1\npolicy: sjf\n")
     config = load_config(path, ["seed=7", "network.latency_s=3e-4", "cluster.groups.0.count=4"])
     assert (config.seed, config.policy) == (7, "sjf")
-    assert config.network == Uniform(latency_s=3e-4)
+    assert config.network == UniformNetwork(latency_s=3e-4)
     assert config.build_cluster().gpus_by_type() == {"A100-40": 32, "V100-16": 8, "T4": 16}
 
 

@@ -19,7 +19,7 @@ from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError
 from dagsim.experiment import journal
 from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import simulate
+from dagsim.experiment.run import run_policy
 from dagsim.experiment.runner import run_into
 from dagsim.experiment.stopping import Stopped, exit_code
 from dagsim.files import append
@@ -75,7 +75,7 @@ def test_killed_at_any_write_it_lists_only_whole_runs_and_resumes_to_the_same_by
     with monkeypatch.context() as patch, suppress(Killed):
         killed_in_write(patch, write, share)
         for seed in folder.manifest["seeds"]:
-            folder.add(simulate(CONFIG, "fifo", seed))
+            folder.add(run_policy(CONFIG, "fifo", seed))
     del folder  # its lock goes with its process
 
     (path,) = (tmp_path / "killed").iterdir()
@@ -102,7 +102,7 @@ def test_a_second_writer_is_refused_with_the_process(tmp_path: Path) -> None:
 
 def test_a_full_disk_leaves_whole_runs_and_says_so(tmp_path: Path) -> None:
     folder = made(tmp_path)
-    folder.add(simulate(CONFIG, "fifo", folder.manifest["seeds"][0]))
+    folder.add(run_policy(CONFIG, "fifo", folder.manifest["seeds"][0]))
     before = {name: (folder.path / name).read_bytes() for name in ("runs.jsonl", "jobs.csv.gz", "tasks.csv.gz")}
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     # Files may grow by 40 bytes more: the table of the jobs is cut short in the middle of a write.

@@ -8,7 +8,7 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import InputError, ModelError, TraceError, UnknownName
-from dagsim.experiment.run import RunProgress, Timed, check, evaluate, replicate_seeds, simulate
+from dagsim.experiment.run import RunProgress, Timed, check, evaluate_policies, replicate_seeds, run_policy
 from dagsim.model import Decision, Job, Start, Task
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.view import ClusterView
@@ -30,7 +30,7 @@ def test_neighbouring_roots_share_no_replicate() -> None:
 
 
 def test_all_policies_see_the_same_jobs() -> None:
-    results = list(evaluate(load_config(None, SMALL), ("fifo", "sjf")))
+    results = list(evaluate_policies(load_config(None, SMALL), ("fifo", "sjf")))
     seeds = replicate_seeds(0, 2)
     assert [(result.policy, result.seed) for result in results] == [
         ("fifo", seeds[0]),
@@ -43,23 +43,23 @@ def test_all_policies_see_the_same_jobs() -> None:
 
 
 def test_a_replicate_runs_alone_as_it_ran_among_others() -> None:
-    among = list(evaluate(load_config(None, SMALL), ("sjf",)))[1]
-    alone = next(evaluate(load_config(None, [*SMALL, "seeds=1", f"seed={among.seed}"]), ("sjf",)))
+    among = list(evaluate_policies(load_config(None, SMALL), ("sjf",)))[1]
+    alone = next(evaluate_policies(load_config(None, [*SMALL, "seeds=1", f"seed={among.seed}"]), ("sjf",)))
     assert alone.schedule.log == among.schedule.log
 
 
 def test_the_offered_load_is_told() -> None:
-    workload = simulate(load_config(None, [*SMALL, "workload.load=0.8"]), "fifo", 0).workload
+    workload = run_policy(load_config(None, [*SMALL, "workload.load=0.8"]), "fifo", 0).workload
     assert workload["jobs"] == 20
     assert workload["gpu_load"] == pytest.approx(0.8)
     assert workload["warning"] is None
-    assert "above 1" in simulate(load_config(None, [*SMALL, "workload.load=1.5"]), "fifo", 0).workload["warning"]
+    assert "above 1" in run_policy(load_config(None, [*SMALL, "workload.load=1.5"]), "fifo", 0).workload["warning"]
 
 
 def test_progress_is_told_at_the_start_of_each_run_and_now_and_then() -> None:
     steps: list[RunProgress] = []
     config = load_config(None, [*SMALL, "workload.count=1100", "seeds=1"])
-    list(evaluate(config, ("fifo", "sjf"), steps.append))
+    list(evaluate_policies(config, ("fifo", "sjf"), steps.append))
     assert [(step.policy, step.done, step.runs, step.jobs) for step in steps] == [
         *(("fifo", 0, 2, jobs) for jobs in (0, 500, 1000)),
         *(("sjf", 1, 2, jobs) for jobs in (0, 500, 1000)),
@@ -128,6 +128,6 @@ def test_a_network_a_set_up_and_failures_are_used() -> None:
         "workload.output_gb={value: 1}",
     ]
     config: Any = load_config(None, [*SMALL, *models])
-    summary = simulate(config, "fifo", 0).summary
+    summary = run_policy(config, "fifo", 0).summary
     assert summary.node_failures > 0
-    assert summary.jct_s.mean > simulate(load_config(None, SMALL), "fifo", 0).summary.jct_s.mean
+    assert summary.jct_s.mean > run_policy(load_config(None, SMALL), "fifo", 0).summary.jct_s.mean

@@ -8,7 +8,7 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, WorkloadError
-from dagsim.experiment.run import evaluate, simulate
+from dagsim.experiment.run import evaluate_policies, run_policy
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.model import Cluster
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, WINDOWS
@@ -68,7 +68,7 @@ def test_so_many_windows_are_spread_evenly(trace: Path) -> None:
 
 def test_an_experiment_on_windows_runs_each_once(trace: Path) -> None:
     config = load_config(None, [f"workload={{kind: trace, path: {trace}, window: 8, windows: 5}}"])
-    results = list(evaluate(config, ("sjf",)))
+    results = list(evaluate_policies(config, ("sjf",)))
     assert [result.seed for result in results] == list(WINDOWS[:5])
     assert len({result.schedule.jobs[0].id for result in results}) == 5
 
@@ -92,6 +92,6 @@ def test_what_does_not_fit_is_said(trace: Path) -> None:
 
 def test_experiments_and_agents_play_windows(trace: Path) -> None:
     config = load_config(None, [f"workload={{kind: trace, path: {trace}, window: 8}}"])
-    assert simulate(config, "sjf", 3).summary.jobs_completed == 8
+    assert run_policy(config, "sjf", 3).summary.jobs_completed == 8
     simulation = cluster_scenario_of(config).kernel(TRAIN[0])
     assert next(simulation.decisions()) is not None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagsim.config.yaml import dump, load, read
+from dagsim.config.yaml import dump, load, read_yaml
 from dagsim.errors import ConfigError
 
 
@@ -81,10 +81,10 @@ def test_all_keys_given_twice_are_named_at_once() -> None:
 
 def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read: No such file"):
-        read(tmp_path / "none.yaml")
+        read_yaml(tmp_path / "none.yaml")
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9\n")
     with pytest.raises(ConfigError, match=r"latin\.yaml: is not UTF-8 text: .* at byte 9"):
-        read(tmp_path / "latin.yaml")
+        read_yaml(tmp_path / "latin.yaml")
 
 
 DEFAULT = {"more": [{"n": 5, "m": 6}], "net": {"kind": "x", "rate": 1, "delay": 1}}

@@ -8,7 +8,7 @@ import pytest
 
 from dagsim.experiment.facts import jobs_from, jobs_text
 from dagsim.metrics import columns
-from dagsim.metrics.tasks import critical_path, task_columns
+from dagsim.metrics.tasks import critical_tasks, task_columns
 from dagsim.model import Cluster, Job, Task, TaskGraph
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
@@ -30,10 +30,10 @@ def test_the_critical_path_goes_back_through_the_parents_that_ended_last():
     assert tasks.ready_s / scale == pytest.approx([0.0, 10.0, 10.0, 35.0])
     assert tasks.start_s / scale == pytest.approx([0.0, 10.0, 30.0, 35.0])
     assert tasks.end_s / scale == pytest.approx([10.0, 30.0, 35.0, 36.0])
-    assert critical_path(tasks, 0) == [0, 2, 3]
+    assert critical_tasks(tasks, 0) == [0, 2, 3]
     # with room for both it is the longer branch
     wide = ran([Job("j", DIAMOND)], gpus=2)
-    assert critical_path(task_columns(wide.jobs, columns(wide)), 0) == [0, 1, 3]
+    assert critical_tasks(task_columns(wide.jobs, columns(wide)), 0) == [0, 1, 3]
 
 
 def test_waits_and_runs_along_the_path_make_up_the_completion_time():
@@ -42,7 +42,7 @@ def test_waits_and_runs_along_the_path_make_up_the_completion_time():
     made = columns(schedule)
     tasks = task_columns(schedule.jobs, made)
     for job in range(5):
-        path = critical_path(tasks, job)
+        path = critical_tasks(tasks, job)
         spans = sum((tasks.end_s - tasks.ready_s)[path])
         assert spans == pytest.approx(made.jobs.completed_s[job] - made.jobs.arrival_s[job])
 
@@ -58,7 +58,7 @@ def test_jobs_of_one_task_have_no_entries_and_what_never_ran_is_not_known():
     assert tasks.task.tolist() == [0, 1, 2, 3]
     assert np.isnan(tasks.start_s[1:]).all()
     assert math.isnan(tasks.ready_s[3])
-    assert critical_path(tasks, 0) == []
+    assert critical_tasks(tasks, 0) == []
 
 
 def test_graphs_are_written_once_and_read_back():

@@ -41,7 +41,7 @@ def test_every_command_about_a_run_runs(
 def test_the_server_is_started_as_written(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("uvicorn")
     begun = []
-    monkeypatch.setattr("dagsim.report.serve.server.serve", lambda *given: begun.append(given[:3]))
+    monkeypatch.setattr("dagsim.report.serve.server.serve_folders", lambda *given: begun.append(given[:3]))
     monkeypatch.chdir(results.parent)
     (command,) = [each for each in COMMANDS if each.startswith("serve")]
     assert CliRunner().invoke(app, shlex.split(command)).exit_code == 0

@@ -12,7 +12,7 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import IllegalDecision, Stalled
-from dagsim.experiment.run import simulate
+from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
 from dagsim.metrics import jobs_table, runs_table, summarize
 from dagsim.model import Kind
@@ -87,7 +87,7 @@ def test_the_log_is_the_same_whoever_drives(system: str) -> None:
         assert talk.view.now == kernel.now
         talk.answer(list(policy.decide(talk.view)))
     config = load_config(None, SETTINGS[system][0])
-    assert kernel.schedule.log == played(system).log == simulate(config, name, 1).schedule.log
+    assert kernel.schedule.log == played(system).log == run_policy(config, name, 1).schedule.log
 
 
 def test_every_job_arrives_and_leaves_once(system: str) -> None:

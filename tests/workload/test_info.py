@@ -6,7 +6,7 @@ import pytest
 
 from dagsim.model import Cluster, Edge, Job, Task, TaskGraph
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
-from dagsim.workload.info import Spread, workload_info
+from dagsim.workload.info import Percentiles, workload_info
 from dagsim.workload.presets import PRESETS
 from dagsim.workload.shapes import MapReduce
 from dagsim.workload.synthetic import Synthetic
@@ -64,7 +64,7 @@ def test_of_no_jobs_at_all():
 
 def test_percentiles_are_values_that_occurred():
     # The 50th of 1..100 is 50, the 99th is 99.
-    spread = Spread.of(range(1, 101))
+    spread = Percentiles.of(range(1, 101))
     assert (spread.mean, spread.p50, spread.p75, spread.p90, spread.p95, spread.p99, spread.max) == (
         50.5, 50, 75, 90, 95, 99, 100,
     )  # fmt: skip

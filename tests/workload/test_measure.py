@@ -6,7 +6,7 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, WorkloadError
-from dagsim.experiment.run import simulate
+from dagsim.experiment.run import run_policy
 from dagsim.workload import PRESETS, Synthetic
 from dagsim.workload.measure import parse_measure
 
@@ -30,8 +30,8 @@ def test_what_is_no_stretch_is_refused() -> None:
 
 def test_jobs_that_are_not_measured_run_all_the_same() -> None:
     settings = ["workload.count=30", "cluster.groups=[{name: t4, gpu: T4, gpus: 8}]"]
-    whole = simulate(load_config(None, settings), "sjf", 0)
-    part = simulate(load_config(None, [*settings, "workload.measure=[10, 20]"]), "sjf", 0)
+    whole = run_policy(load_config(None, settings), "sjf", 0)
+    part = run_policy(load_config(None, [*settings, "workload.measure=[10, 20]"]), "sjf", 0)
     assert part.schedule.log == whole.schedule.log
     assert (part.summary.jobs_completed, whole.summary.jobs_completed) == (10, 30)
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from dagsim.agents.ragged import Store
 from dagsim.systems.ramp.codecs.partition import RampObservation
 
-__all__ = ["ComputationBatch", "ComputationStore", "Graphs"]
+__all__ = ["ComputationBatch", "ComputationGraphs", "ComputationStore"]
 
 
-class Graphs(NamedTuple):
+class ComputationGraphs(NamedTuple):
     """``G`` computation graphs as one: N operations, M dependencies in all."""
 
     ops: Tensor  # (N, F)
@@ -28,7 +28,7 @@ class Graphs(NamedTuple):
     """Graphs."""
 
     @classmethod
-    def of(cls, observations: Sequence[RampObservation]) -> Graphs:
+    def of(cls, observations: Sequence[RampObservation]) -> ComputationGraphs:
         """The graph of each observation."""
         counts = np.array([len(each.ops) for each in observations])
         begins = (np.cumsum(counts) - counts).tolist()
@@ -56,7 +56,7 @@ class ComputationBatch(NamedTuple):
     gpus: Tensor  # (B, g, D) float32
     segment: Tensor  # (N,) int64: the observation that a row belongs to
     first: Tensor  # (B,) int64: the first row of each observation
-    graphs: Graphs
+    graphs: ComputationGraphs
     graph: Tensor  # (B,) int64: the graph of each observation
 
     @property
@@ -73,7 +73,7 @@ class ComputationStore:
         places: dict[int, int] = {}
         self._graph = np.array([places.setdefault(id(each.ops), len(places)) for each in observations], np.int64)
         distinct = [observations[at] for at in np.unique(self._graph, return_index=True)[1]]
-        self._graphs = Graphs.of(distinct)
+        self._graphs = ComputationGraphs.of(distinct)
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.agents.nets.actor import ScoreNet
-from dagsim.agents.nets.computation import ComputationBatch, ComputationStore, Graphs
+from dagsim.agents.nets.computation import ComputationBatch, ComputationGraphs, ComputationStore
 from dagsim.agents.nets.layers import Sizes, indifferent
 from dagsim.agents.ragged import segment_mean, segment_sum
 from dagsim.systems.ramp.codecs.partition import RampObservation
@@ -36,7 +36,7 @@ class Round(nn.Module):
         self.of_dep = nn.Sequential(nn.LayerNorm(deps), nn.Linear(deps, message), nn.ReLU())
         self.reduce = nn.Sequential(nn.LayerNorm(2 * message), nn.Linear(2 * message, outputs), nn.ReLU())
 
-    def forward(self, ops: Tensor, graphs: Graphs) -> Tensor:
+    def forward(self, ops: Tensor, graphs: ComputationGraphs) -> Tensor:
         """(N, outputs) from the rows (N, ops)."""
         said = self.of_op(ops)
         own = self.reduce(torch.cat([said, said.new_zeros(len(said), self.message)], 1))
@@ -63,7 +63,7 @@ class PacMl(ScoreNet):
         self.own = nn.Linear(hidden, hidden, bias=False)
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), indifferent(hidden))
 
-    def embed(self, graphs: Graphs) -> Tensor:
+    def embed(self, graphs: ComputationGraphs) -> Tensor:
         """(G, embedding) the mean over the operations of each graph."""
         rows = self.second(self.first(graphs.ops, graphs), graphs)
         return segment_mean(rows, graphs.owner, graphs.many)

@@ -107,7 +107,7 @@ def read_sweep(path: Path, name: str | None = None) -> Sweep:
     Raises:
         ConfigError: The file cannot be read, or a key or value of it is wrong.
     """
-    document = yaml.read(path)
+    document = yaml.read_yaml(path)
     given = document.value if document.value is not None else {}
     if not isinstance(given, dict):
         raise ConfigError(f"{document.place(())}: expected keys and values ({', '.join(_KEYS)}), got {given!r}")

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from dagsim.config.schema import Config
 from dagsim.errors import PluginError, RunFolderError, SimulationError
-from dagsim.experiment.record import RunRecord, lines_of, record_of
-from dagsim.experiment.run import simulate
+from dagsim.experiment.record import RunRecord, lines_of, run_record
+from dagsim.experiment.run import run_policy
 from dagsim.experiment.sweep.cells import Cell, code_digest, config_of
 from dagsim.experiment.sweep.described import Keep
 from dagsim.traces.trace_file import TraceFile
@@ -53,16 +53,18 @@ class CellWork:
 
         Raises:
             RunFolderError: The code here is not that of where the sweep was started.
-            InputError: As ``simulate``.
+            InputError: As ``run_policy``.
         """
         if self.code != code_digest():
             raise RunFolderError("sweep: this worker has another version of dagsim than the machine that asks it")
         try:
-            result = simulate(self._config(cell), cell.policy, cell.seed, tell)
+            result = run_policy(self._config(cell), cell.policy, cell.seed, tell)
         except (SimulationError, PluginError) as error:
             return CellFailure(cell.id, f"{type(error).__name__}: {error}")
         line, timing = lines_of(result)
-        return CellRecord(cell.id, line, timing, {} if self.keep == "summary" else _files(record_of(result), self.keep))
+        return CellRecord(
+            cell.id, line, timing, {} if self.keep == "summary" else _files(run_record(result), self.keep)
+        )
 
     def _config(self, cell: Cell) -> Config:
         config, path = config_of(cell), self.traces.get(cell.trace or "")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dagsim.agents.checkpoint import Checkpoint
 from dagsim.agents.config import algorithm_name
-from dagsim.experiment.training.report import ReportLine, report
+from dagsim.experiment.training.report import ReportLine, compare_agents
 from dagsim.experiment.training.trainer import Progress, TrainingRun
 
 __all__ = ["finish"]
@@ -25,4 +25,4 @@ def finish(run: TrainingRun, tell: Callable[[Progress], None] | None = None) -> 
         if tell is not None:
             tell(Progress(f"report: {policy}", done, of))
 
-    return report(run.config, agents, heuristics, run.report_seeds, said)
+    return compare_agents(run.config, agents, heuristics, run.report_seeds, said)

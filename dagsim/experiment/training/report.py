@@ -10,11 +10,11 @@ from dagsim.agents.rollouts import evaluate_greedy
 from dagsim.config.schema import Config
 from dagsim.envs.episode import EpisodeFactory
 from dagsim.envs.rewards import RewardConfig
-from dagsim.experiment.run import simulate
+from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
 from dagsim.metrics import summarize
 
-__all__ = ["ReportLine", "report"]
+__all__ = ["ReportLine", "compare_agents"]
 
 
 class ReportLine(NamedTuple):
@@ -25,7 +25,7 @@ class ReportLine(NamedTuple):
     metrics: Mapping[str, Any]
 
 
-def report(
+def compare_agents(
     config: Config,
     agents: Mapping[str, Checkpoint],
     heuristics: Sequence[str],
@@ -37,7 +37,7 @@ def report(
     for done, policy in enumerate(heuristics):
         if tell is not None:
             tell(policy, done, len(heuristics) + len(agents))
-        lines += [ReportLine(policy, seed, simulate(config, policy, seed).summary.to_dict()) for seed in seeds]
+        lines += [ReportLine(policy, seed, run_policy(config, policy, seed).summary.to_dict()) for seed in seeds]
     scenario, reward = scenario_of(config), config.training().reward
     for done, (name, agent) in enumerate(agents.items(), len(heuristics)):
         if tell is not None:

@@ -15,7 +15,7 @@ from dagsim.metrics.utilization import node_types
 from dagsim.model import Kind
 from dagsim.model.schedule import Schedule
 from dagsim.report.page.packing import Packer
-from dagsim.report.series import FIGURES, jobs_within, over_time
+from dagsim.report.series import FIGURES, jobs_over_time, jobs_within
 
 __all__ = ["chart_of", "distributions"]
 
@@ -137,7 +137,7 @@ def _outages(made: ScheduleColumns, packer: Packer) -> dict[str, Any]:
 
 
 def _curves(made: ScheduleColumns, packer: Packer) -> list[dict[str, Any]]:
-    panels = over_time(made)
+    panels = jobs_over_time(made)
     if not panels:
         return []
     edges_s = np.linspace(made.start_s, made.end_s, _BINS + 1)

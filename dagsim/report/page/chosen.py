@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder, RunLine
-from dagsim.experiment.pairing import paired
+from dagsim.experiment.pairing import paired_lines
 
-__all__ = ["Chosen", "Shown", "choose"]
+__all__ = ["Chosen", "Shown", "choose_runs"]
 
 MOST_DRAWN = 12
 """So many runs are drawn; the tables have all."""
@@ -52,7 +52,7 @@ class Chosen:
         return tuple(first.values())[:MOST_DRAWN]
 
 
-def choose(folders: Sequence[RunFolder]) -> Chosen:
+def choose_runs(folders: Sequence[RunFolder]) -> Chosen:
     """The finished runs of the folders, paired by seed where they can be.
 
     Raises:
@@ -73,7 +73,7 @@ def choose(folders: Sequence[RunFolder]) -> Chosen:
         if folder.state != "done"
     ]
     try:
-        pairing = paired(folders)
+        pairing = paired_lines(folders)
     except InputError as error:
         named = [run.line._replace(policy=f"{run.line.policy} @ {run.folder.path.name}") for run in found]
         runs = tuple(Shown(run.folder, run.number, line) for run, line in zip(found, named, strict=True))

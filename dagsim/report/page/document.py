@@ -21,14 +21,14 @@ from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.report.page import sections
 from dagsim.report.page.blocking import blocking
 from dagsim.report.page.charts import chart_of, distributions
-from dagsim.report.page.chosen import Chosen, choose
+from dagsim.report.page.chosen import Chosen, choose_runs
 from dagsim.report.page.graphs import graphs
 from dagsim.report.page.learning import learning
 from dagsim.report.page.markup import element, table
 from dagsim.report.page.packing import Packer
 from dagsim.report.page.ramp import ramp_tables
 from dagsim.report.page.sweeping import SweepView
-from dagsim.report.page.training import is_training, progress, report_grid
+from dagsim.report.page.training import is_training, report_grid, training_sentences
 
 __all__ = ["document", "page", "sealed", "static", "write_page"]
 
@@ -68,7 +68,7 @@ def page(folders: Sequence[RunFolder], *, live: Sequence[str] = ()) -> str:
         return _of_trainings(folders, live)
     if any(is_sweep(folder.path) for folder in folders):
         return _of_sweep(folders, live)
-    chosen = choose(folders)
+    chosen = choose_runs(folders)
     packer, charts = Packer(), []
     tables: list[str] = []
     made_of: dict[str, ScheduleColumns] = {}
@@ -95,7 +95,7 @@ def _of_trainings(folders: Sequence[RunFolder], live: Sequence[str]) -> str:
     logs = {folder.path.name: read_log(folder.path) for folder in folders}
     packer = Packer()
     charts = learning(logs, packer)
-    first, *rest = progress(logs)
+    first, *rest = training_sentences(logs)
     grids = [report_grid(folder.path.name, folder.path / "report.csv") for folder in folders]
     tables = "".join(table(grid) for grid in grids if grid is not None)
     title = "Trainings: dagsim report"
@@ -142,7 +142,7 @@ def _body(
     turned_away: str,
     charts: Sequence[Mapping[str, Any]],
 ) -> str:
-    first, *rest = sections.verdict(chosen)
+    first, *rest = sections.verdict_sentences(chosen)
     names = "".join(element("option", run.name, value=str(place)) for place, run in enumerate(chosen.drawn))
     drawn = ", ".join(dict.fromkeys(f"seed {run.line.seed}" for run in chosen.drawn))
     of_drawn = element("p", f"Jobs of the runs drawn ({drawn}).", class_="note")

@@ -23,7 +23,7 @@ from dagsim.report.page.markup import details, element, notes, table
 from dagsim.report.page.waits import worst_waits
 from dagsim.report.tables import summary_table, workload_notes
 
-__all__ = ["configurations", "observed", "repeat", "results", "run_tables", "settings", "verdict"]
+__all__ = ["configurations", "observed", "repeat", "results", "run_tables", "settings", "verdict_sentences"]
 
 _SIZES = (
     (0.0, "0 GPUs"), (0.999, "under 1 GPU"), (1.0, "1 GPU"), (4.0, "2-4 GPUs"), (8.0, "5-8 GPUs"),
@@ -41,7 +41,7 @@ _GROUP_HEADS = (
 )
 
 
-def verdict(chosen: Chosen) -> list[str]:
+def verdict_sentences(chosen: Chosen) -> list[str]:
     """The answer in a sentence per policy: which is better, by how much, and how sure that is."""
     config, lines = chosen.runs[0].folder.config, chosen.lines
     metric = metric_of(config)

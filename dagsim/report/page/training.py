@@ -11,7 +11,7 @@ from dagsim.report.grid import Grid
 from dagsim.report.numbers import factor, interval, number
 from dagsim.report.series import Row
 
-__all__ = ["is_training", "progress", "report_grid"]
+__all__ = ["is_training", "report_grid", "training_sentences"]
 
 
 _HEADS = ("policy", "mean JCT\n(s)", "ratio", "95 % interval", "won", "verdict")
@@ -22,7 +22,7 @@ def is_training(folder: Path) -> bool:
     return (folder / "progress.csv").exists()
 
 
-def progress(logs: Mapping[str, Sequence[Row]]) -> list[str]:
+def training_sentences(logs: Mapping[str, Sequence[Row]]) -> list[str]:
     """A sentence per training: its best score on the validation seeds, and what it had seen by then."""
     return [f"{run}: {_sentence(rows)}." for run, rows in logs.items()]
 

@@ -24,7 +24,7 @@ from dagsim.report.plots.style import (
     unit_of,
     whole_numbers,
 )
-from dagsim.report.series import jobs_within, over_time
+from dagsim.report.series import jobs_over_time, jobs_within
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +75,7 @@ def timeline(source: Source) -> Figure:
     if not made.horizon_s > 0:
         nothing(panels[0], "no time passed")
         return drawn
-    panels_of = {panel.title: panel.steps for panel in over_time(made)}
+    panels_of = {panel.title: panel.steps for panel in jobs_over_time(made)}
     waiting, running = panels_of["Jobs"]["waiting"], panels_of["Jobs"]["running"]
     gpus = dict(panels_of.get("GPUs", {}))
     up, whole = gpus.pop("up", waiting), gpus.pop("held", waiting)

@@ -11,10 +11,10 @@ from dagsim.errors import InputError
 from dagsim.report.serve.guard import is_loopback
 from dagsim.report.serve.results import Results
 
-__all__ = ["serve"]
+__all__ = ["serve_folders"]
 
 
-def serve(root: Path, host: str, port: int, tell: Callable[[str], None]) -> None:
+def serve_folders(root: Path, host: str, port: int, tell: Callable[[str], None]) -> None:
     """Show the run folders below ``root`` at ``host`` and ``port`` (0: any that is free), until Ctrl-C.
 
     ``tell`` is given a line for people once it can be asked.

@@ -6,7 +6,7 @@ from dagsim.systems.cluster.models.failures import Maintenance, NodeFailures
 from dagsim.systems.cluster.models.preemption import Preemption
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.models.setup import MovingDelay, Setup
-from dagsim.systems.cluster.network import Network, Uniform
+from dagsim.systems.cluster.network import Network, UniformNetwork
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 
 __all__ = [
@@ -21,5 +21,5 @@ __all__ = [
     "Preemption",
     "Runtime",
     "Setup",
-    "Uniform",
+    "UniformNetwork",
 ]

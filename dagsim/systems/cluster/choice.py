@@ -16,7 +16,7 @@ from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.models.runtime import HasRates
 
 if TYPE_CHECKING:
-    from dagsim.systems.cluster.lane.reading import Scene
+    from dagsim.systems.cluster.lane.reading import LaneScenario
     from dagsim.systems.cluster.scenario import ClusterScenario
     from dagsim.workload.arrays import JobArrays
 
@@ -82,12 +82,12 @@ def compiled(
 
 def _scene(
     scenario: ClusterScenario, source: Iterable[Job], jobs: JobStream, arrays: JobArrays | None, seed: int
-) -> Scene:
+) -> LaneScenario:
     """The scenario as the lane's columns."""
-    from dagsim.systems.cluster.lane.reading import read, read_arrays
+    from dagsim.systems.cluster.lane.reading import read_arrays, read_scenario
 
     if arrays is None:
-        return read(scenario.cluster, source, scenario.runtime, scenario.estimates, seed)
+        return read_scenario(scenario.cluster, source, scenario.runtime, scenario.estimates, seed)
     assert isinstance(scenario.runtime, HasRates)
     scene = read_arrays(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed)
     jobs.came(arrays, scene.work.truth)

@@ -16,8 +16,8 @@ from dagsim.model import Cluster
 from dagsim.model.schedule import Schedule
 
 if TYPE_CHECKING:
-    from dagsim.systems.cluster.lane.reading import Scene
-    from dagsim.systems.cluster.lane.scenario import Plan
+    from dagsim.systems.cluster.lane.reading import LaneScenario
+    from dagsim.systems.cluster.lane.scenario import LanePolicy
 
 __all__ = ["INSTALL", "PAYS", "CompiledKernel", "Engine", "EngineUse", "is_installed"]
 
@@ -47,7 +47,7 @@ def is_installed() -> bool:
 class CompiledKernel:
     """A simulation in the compiled lane: it knows its policy, asks nobody, and is over once it is set going."""
 
-    def __init__(self, cluster: Cluster, jobs: Iterable[Any], scene: Scene, plan: Plan, seed: int) -> None:
+    def __init__(self, cluster: Cluster, jobs: Iterable[Any], scene: LaneScenario, plan: LanePolicy, seed: int) -> None:
         self.jobs = jobs
         self.schedule = Schedule(cluster, seed=seed)
         self._scene, self._plan = scene, plan
@@ -66,8 +66,8 @@ class CompiledKernel:
         """
         if until_s != inf:
             raise ConfigError("the compiled engine runs to the end; engine simpy can stop before")
-        from dagsim.systems.cluster.lane.drive import scheduled, warm
+        from dagsim.systems.cluster.lane.drive import compile_loops, scheduled
 
-        warm([self._plan.policy])
+        compile_loops([self._plan.policy])
         self.schedule = scheduled(self.schedule.cluster, self._scene, self._plan, self.schedule.seed)
         yield from ()

@@ -10,7 +10,7 @@ import numpy as np
 from dagsim.errors import WorkloadError
 from dagsim.systems.ramp.graph import ComputationGraph, Op
 
-__all__ = ["attention", "branches", "chain"]
+__all__ = ["attention", "branches", "op_chain"]
 
 _ATTENTION = ("norm", "query", "key", "value", "scores", "mix", "project", "add", "norm2", "up", "down", "add2")
 _WITHIN = (
@@ -31,7 +31,7 @@ _WITHIN = (
 )
 
 
-def chain(length: int, *, rng: np.random.Generator, forward_s: float = 1e-3) -> ComputationGraph:
+def op_chain(length: int, *, rng: np.random.Generator, forward_s: float = 1e-3) -> ComputationGraph:
     """``length`` operations in a row, of ``forward_s`` on average.
 
     Raises:

@@ -22,7 +22,7 @@ from dagsim.systems.ramp.gpus import costed
 from dagsim.systems.ramp.graph import ComputationGraph
 from dagsim.systems.ramp.job import RampJob
 from dagsim.systems.ramp.kernel import RampKernel
-from dagsim.systems.ramp.made import attention, branches, chain
+from dagsim.systems.ramp.made import attention, branches, op_chain
 from dagsim.systems.ramp.planner import Planner
 from dagsim.systems.ramp.policies import RAMP_POLICIES
 from dagsim.systems.ramp.readers import read_graphs
@@ -253,7 +253,12 @@ class RampScenario:
     def _read(self) -> list[ComputationGraph]:
         if self.graphs is None:
             rng = np.random.default_rng(_MADE_UP_SEED)
-            drawn = [chain(8, rng=rng), chain(24, rng=rng), branches(4, 4, rng=rng), branches(8, 3, rng=rng)]
+            drawn = [
+                op_chain(8, rng=rng),
+                op_chain(24, rng=rng),
+                branches(4, 4, rng=rng),
+                branches(8, 3, rng=rng),
+            ]
             return [*drawn, attention(2), attention(6)]
         folder = Path(os.path.expandvars(self.graphs))
         names = self.models or tuple(sorted(path.stem for path in folder.glob("*.txt")))

@@ -9,7 +9,7 @@ from dagsim.systems.ramp.decisions import OpSchedule
 from dagsim.systems.ramp.fabric import Fabric
 from dagsim.systems.ramp.partition import PartitionedGraph
 
-__all__ = ["OP_SCHEDULES", "OpScheduler", "fifo", "srpt"]
+__all__ = ["OP_SCHEDULES", "OpScheduler", "graph_order", "srpt"]
 
 OpScheduler = Callable[[int, PartitionedGraph, Fabric], OpSchedule]
 
@@ -33,7 +33,7 @@ def srpt(job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
     return OpSchedule(job, tuple(ranks))
 
 
-def fifo(job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
+def graph_order(job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
     """The operation that comes first in the graph first, and the forward pass before the backward one."""
     count, order = len(parts.graph), parts.graph.order
     last_first = [*(count + op for op in order), *reversed(order)]
@@ -61,7 +61,7 @@ class _Srpt:
 
 
 class _Fifo:
-    """``fifo`` as a registry makes it."""
+    """``graph_order`` as a registry makes it."""
 
     def __call__(self, job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
-        return fifo(job, parts, fabric)
+        return graph_order(job, parts, fabric)

@@ -30,7 +30,7 @@ from dagsim.systems.spark.graph import StageTable
 from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.pools import ExecutorMove, ExecutorPools
 from dagsim.systems.spark.schedule import schedule_of
-from dagsim.systems.spark.state import Executor, Pool, SparkJobState, StageState
+from dagsim.systems.spark.state import Executor, ExecutorPool, SparkJobState, StageState
 from dagsim.systems.spark.view import Commit, SparkPolicy, SparkView
 
 __all__ = ["SparkKernel"]
@@ -62,7 +62,7 @@ class SparkKernel:
         self._arrivals: Iterator[SparkJob] = iter(jobs)
         self._next: SparkJob | None = None
         self._next_ms = inf
-        self._offers: list[Pool] = []
+        self._offers: list[ExecutorPool] = []
         """Pools with idle executors that are still to be offered at this instant (not in parity)."""
         self._table: StageTable | None = None
         self._streams: dict[str, np.random.Generator] = {}
@@ -196,7 +196,7 @@ class SparkKernel:
                 return False
             cluster.source = self._offers.pop()
 
-    def _idle_pools(self) -> list[Pool]:
+    def _idle_pools(self) -> list[ExecutorPool]:
         """Pools whose executors all are idle, the one to be offered first last: that of the oldest job."""
         cluster = self.cluster
         pools = [job.pool for job in reversed(cluster.jobs) if job.pool.executors]

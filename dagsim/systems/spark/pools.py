@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from dagsim.systems.spark.durations import DurationSource
 from dagsim.systems.spark.executors import ExecutorType
-from dagsim.systems.spark.state import Executor, Pool, SparkJobState, StageState
+from dagsim.systems.spark.state import Executor, ExecutorPool, SparkJobState, StageState
 
 __all__ = ["Event", "ExecutorMove", "ExecutorPools", "Launch"]
 
@@ -41,7 +41,7 @@ class ExecutorPools:
     def __init__(
         self, types: Iterable[ExecutorType], moving_delay_ms: float, draws: DurationSource, parity: bool, record: bool
     ) -> None:
-        self.common = Pool()
+        self.common = ExecutorPool()
         self.executors: list[Executor] = []
         for place, kind in enumerate(types):
             for _ in range(kind.count):
@@ -55,7 +55,7 @@ class ExecutorPools:
         self.now_ms = 0.0
         self.heap: list[Event] = []
         self.ties = 0
-        self.source: Pool | None = self.common
+        self.source: ExecutorPool | None = self.common
         """The pool whose executors are being committed."""
         self.selected: list[StageState] = []
         self.launches: list[Launch] | None = [] if record else None
@@ -190,7 +190,7 @@ class ExecutorPools:
         self.note(stage)
         self._push(executor, stage, length)
 
-    def retire(self, pool: Pool, executors: list[Executor]) -> None:
+    def retire(self, pool: ExecutorPool, executors: list[Executor]) -> None:
         """Idle executors leave ``pool``: to the pool of the job, or to the common pool if the job needs no more."""
         job = pool.job
         if job is None:
@@ -205,7 +205,7 @@ class ExecutorPools:
                 if not self.parity:  # there it is never taken back, and the job seems to have more than it has
                     job.supply -= 1
 
-    def idle(self, pool: Pool) -> list[Executor]:
+    def idle(self, pool: ExecutorPool) -> list[Executor]:
         """Executors of ``pool`` that run nothing, the next one to go first: the fastest, then the first numbered."""
         executors = self.executors
         if self.parity:  # in the order of CPython's sets, through the same copies
@@ -259,7 +259,7 @@ class ExecutorPools:
         executor.job = None
         executor.last = None
 
-    def _place(self, executor: Executor, pool: Pool | None) -> None:
+    def _place(self, executor: Executor, pool: ExecutorPool | None) -> None:
         if executor.pool is not None:
             executor.pool.executors.remove(executor.number)
         executor.pool = pool

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dagsim.systems.spark.job import RecordedDurations, SparkJob
 from dagsim.systems.spark.waves import Waves
 
-__all__ = ["Executor", "Pool", "SparkJobState", "StageState"]
+__all__ = ["Executor", "ExecutorPool", "SparkJobState", "StageState"]
 
 
-class Pool:
+class ExecutorPool:
     """Executors in one place, and where they are committed to go, in the order of the first commitment.
 
     The common pool has neither job nor stage; a job's pool holds its idle executors; a stage's pool those that run its
@@ -31,11 +31,11 @@ class Executor:
 
     __slots__ = ("job", "last", "number", "pool", "running", "speed", "type")
 
-    def __init__(self, number: int, type_: int, speed: float, pool: Pool) -> None:
+    def __init__(self, number: int, type_: int, speed: float, pool: ExecutorPool) -> None:
         self.number = number
         self.type = type_
         self.speed = speed
-        self.pool: Pool | None = pool
+        self.pool: ExecutorPool | None = pool
         self.job: SparkJobState | None = None
         self.last: StageState | None = None
         self.running = False
@@ -80,7 +80,7 @@ class StageState:
         """Chosen in this round already."""
         self.parents: list[StageState] = []
         self.children: list[StageState] = []
-        self.pool = Pool(job, self)
+        self.pool = ExecutorPool(job, self)
         self.waiting: list[Executor] = []
         """Executors that were sent ahead and wait for the stage's parents (not in parity)."""
         self.todo: list[float] = []
@@ -131,7 +131,7 @@ class SparkJobState:
             stage.children = [self.stages[index] for index in children]
             stage.blockers = len(parents)
         self.active = list(self.stages)
-        self.pool = Pool(self)
+        self.pool = ExecutorPool(self)
         self.local = 0
         self.supply = 0
         self.completed_ms: float | None = None

@@ -14,7 +14,7 @@ from math import inf
 
 from dagsim.errors import ModelError
 from dagsim.model import Job, Task, TaskGraph
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
@@ -79,7 +79,7 @@ def _rows(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]
             report.drop("without job_id", source.where(place))
             continue
         try:
-            created = number(row[0], "create_timestamp") if row[5] == "Terminated" else inf
+            created = finite_number(row[0], "create_timestamp") if row[5] == "Terminated" else inf
         except Dirty:
             created = inf  # the row meets its fate with its job
         yield row[2], max(0.0, created), pack(place, row)
@@ -121,10 +121,10 @@ def _task(row: list[str], options: TraceOptions, where: str, report: ReadReport)
     create, modify, _, name, instances, status, plan_cpu, plan_mem = row
     if status != "Terminated":
         raise Dirty("of tasks that did not terminate" if status in _STATUSES else "of an unknown status")
-    work = number(modify, "modify_timestamp") - number(create, "create_timestamp")
+    work = finite_number(modify, "modify_timestamp") - finite_number(create, "create_timestamp")
     if work < 0:
         raise Dirty("with an end before the start")
-    cpus, memory = number(plan_cpu or "0", "plan_cpu") / 100, number(plan_mem or "0", "plan_mem") * 100
+    cpus, memory = finite_number(plan_cpu or "0", "plan_cpu") / 100, finite_number(plan_mem or "0", "plan_mem") * 100
     if cpus < 0 or memory < 0:
         raise Dirty("with a negative demand")
     if not plan_cpu or not plan_mem:

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from dagsim.errors import GraphError, ModelError, TraceError
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.formats.alibaba2018_columns import EARLY_END, NO_PARENT, read_columns
 from dagsim.traces.gather import Gathered, gather
 from dagsim.traces.options import TraceOptions
@@ -25,7 +25,7 @@ from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays
-from dagsim.workload.records import cut
+from dagsim.workload.records import clipped
 
 __all__ = ["Alibaba2018"]
 
@@ -88,9 +88,11 @@ class Alibaba2018(Reader):
         nodes: dict[str, Node] = {}
         for place, row in machines.rows(ReadReport(strict=True), _MACHINE_COLUMNS):
             try:  # one row per machine and change of its status
-                nodes.setdefault(row[0], Node(row[0], None, 0, number(row[4], "cpu_num"), number(row[5], "mem_size")))
+                nodes.setdefault(
+                    row[0], Node(row[0], None, 0, finite_number(row[4], "cpu_num"), finite_number(row[5], "mem_size"))
+                )
             except (Dirty, ModelError) as error:
-                raise TraceError(f"{machines.where(place)}: a machine {cut(error)}") from None
+                raise TraceError(f"{machines.where(place)}: a machine {clipped(error)}") from None
         return Cluster(tuple(nodes.values()), self.name)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
@@ -140,7 +142,7 @@ def _joined_rows(source: Source, report: ReadReport) -> Iterator[tuple[str, floa
     """The rows of a table joined with instances, as ``_rows`` gives those of the official one."""
     for place, (task, instances, job, start, end, cpu, mem, _) in source.rows(report, _JOINED, header=True):
         try:
-            arrival = max(0.0, number(start, "start_time"))
+            arrival = max(0.0, finite_number(start, "start_time"))
         except Dirty:
             arrival = inf  # the row meets its fate with its job
         fields = (place, task, instances, job, "", "Terminated", start, end, cpu, mem)

@@ -13,7 +13,7 @@ from xml.parsers import expat
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Job, Task
-from dagsim.traces.fields import Dirty, number
+from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
@@ -86,7 +86,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
         try:
             if not id or id in tasks:
                 raise Dirty("whose id another job has" if id else "without an id")
-            seconds = number(runtime, "runtime")
+            seconds = finite_number(runtime, "runtime")
             if seconds < 0:
                 report.note("jobs with a negative runtime (taken as 0)", f"{file}:{line}")
             tasks[id] = Task(id, max(seconds, options.floor_s, 0.0), gpus=gpus, cpus=cpus)
@@ -122,6 +122,6 @@ def _parse(file: Source) -> _Document:
 def _bytes(size: str) -> float:
     """A file's size; 0 where it is not known."""
     try:
-        return max(0.0, number(size, "size"))
+        return max(0.0, finite_number(size, "size"))
     except Dirty:
         return 0.0

@@ -14,7 +14,7 @@ from typing import Any
 
 from dagsim.model import Job, Task
 from dagsim.model.gpu import canonical
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
@@ -22,7 +22,7 @@ from dagsim.traces.rowwise import jobs_by_row
 from dagsim.traces.source import Row, Source
 from dagsim.traces.workflow import read_json, value
 
-__all__ = ["Gavel"]
+__all__ = ["GavelTrace"]
 
 # Where a layout has steps, arrival, scale factor, weight, SLO and duration.
 _LAYOUTS: dict[int, tuple[int, int, int, int | None, int | None, int | None]] = {
@@ -39,7 +39,7 @@ _Speeds = Mapping[tuple[str, int], Mapping[str, float]]
 """Steps per second by GPU type, of a job type at a scale factor."""
 
 
-class Gavel(Reader):
+class GavelTrace(Reader):
     """One gang of ``scale_factor`` single GPUs per job.
 
     With a table ``*throughputs.json`` beside the trace, work is seconds on a V100 and ``speeds`` are the table's on
@@ -104,8 +104,8 @@ def _job(row: list[str], speeds: _Speeds, options: TraceOptions, report: ReadRep
     """
     id, arrival, job_type, total_steps, scale_factor, weight, slo, duration = row
     arrived, steps, gpus = (
-        number(arrival, "arrival"),
-        number(total_steps, "total_steps"),
+        finite_number(arrival, "arrival"),
+        finite_number(total_steps, "total_steps"),
         count(scale_factor, "scale factor"),
     )
     if arrived < 0 or steps < 0:
@@ -117,17 +117,17 @@ def _job(row: list[str], speeds: _Speeds, options: TraceOptions, report: ReadRep
     if reference:
         seconds = steps / reference
     else:
-        seconds = number(duration, "duration") if duration else steps
+        seconds = finite_number(duration, "duration") if duration else steps
         if speeds:
             report.note("of a model or scale factor that the table lacks", where)
     relative = {gpu: rate / reference for gpu, rate in rates.items()} if reference else None
     task = Task("job", max(seconds, options.floor_s), gpus, gpus > 1, model=model, batch=batch, speeds=relative)
-    limit = number(slo, "SLO") if slo else -1.0
+    limit = finite_number(slo, "SLO") if slo else -1.0
     return Job.single(
         id,
         task,
         arrived,
-        weight=number(weight, "priority_weight") if weight else 1.0,
+        weight=finite_number(weight, "priority_weight") if weight else 1.0,
         deadline_s=arrived + limit * seconds if limit > 0 else None,
     )
 
@@ -162,7 +162,7 @@ def _speeds(source: Source) -> _Speeds:
 
 def _is_number(text: str) -> bool:
     try:
-        number(text, "field")
+        finite_number(text, "field")
     except Dirty:
         return False
     return True

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from dagsim.errors import ConfigError, GraphError, ModelError
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph
 from dagsim.traces.attempts import Attempts, Event
-from dagsim.traces.fields import Dirty, number
+from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Downtime
@@ -219,6 +219,6 @@ def _task(
         report.note("tasks of several attempts (folded into one)", where)
     if asked == ("", ""):
         report.note("tasks without a request (nothing asked)", where)
-    cpus, memory = number(asked[0] or "0", "CPU request"), number(asked[1] or "0", "memory request")
+    cpus, memory = finite_number(asked[0] or "0", "CPU request"), finite_number(asked[1] or "0", "memory request")
     work = life.total_s if options.protocol == "all-attempts" else life.last_s
     return Task(name, max(work, options.floor_s), 1, False, *options.cpu_demand(cpus, memory))

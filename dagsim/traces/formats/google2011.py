@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Job
 from dagsim.traces.attempts import Event
-from dagsim.traces.fields import Dirty, number
+from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.formats.google import AFTER_US, USES, Happened, jobs_of_events, machines, seconds, work_text
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
-from dagsim.workload.records import cut, short
+from dagsim.workload.records import clipped, clipped_repr
 
 __all__ = ["Google2011"]
 
@@ -122,16 +122,22 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
         for place, (time, machine, event, _, cpus, memory) in found.rows(ReadReport(strict=True), _MACHINE_COLUMNS):
             try:
                 if event not in _MACHINE_EVENTS:
-                    raise Dirty(f"of the unknown event type {short(event)}")
-                at = seconds(number(time, "time"))
-                yield machine, _MACHINE_EVENTS[event], at, number(cpus or "0", "cpus"), number(memory or "0", "memory")
+                    raise Dirty(f"of the unknown event type {clipped_repr(event)}")
+                at = seconds(finite_number(time, "time"))
+                yield (
+                    machine,
+                    _MACHINE_EVENTS[event],
+                    at,
+                    finite_number(cpus or "0", "cpus"),
+                    finite_number(memory or "0", "memory"),
+                )
             except Dirty as reason:
                 raise TraceError(f"{found.where(place)}: a machine event {reason}") from None
 
     try:
         return machines("google2011", events())
     except ModelError as error:
-        raise TraceError(f"{found}:1: {cut(error)}") from None
+        raise TraceError(f"{found}:1: {clipped(error)}") from None
 
 
 def _band(priority: str) -> float:

@@ -17,14 +17,14 @@ from typing import Any
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Edge, Job, Task, TaskGraph
 from dagsim.traces.attempts import Event
-from dagsim.traces.fields import Dirty, number
+from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.formats import google2019_lists as lists
 from dagsim.traces.formats.google import AFTER_US, USES, Happened, jobs_of_events, machines, seconds, work_text
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
-from dagsim.workload.records import cut, short
+from dagsim.workload.records import clipped, clipped_repr
 
 __all__ = ["Google2019"]
 
@@ -72,13 +72,13 @@ class Google2019(Reader):
     uses = USES
 
     def recognises(self, source: Source) -> bool:
-        if lists.recognises(source):
+        if lists.recognises_google_list(source):
             return True
         return any("collection_id" in line and "instance_index" in line for line in _instances(source).head())
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        if lists.recognises(source):
-            return lists.read(source, options, report)
+        if lists.recognises_google_list(source):
+            return lists.read_google_list(source, options, report)
         happened, workflows = Happened(), _Workflows()
         instances = _instances(source)
         rows = _rows(source, instances, workflows, happened, report)
@@ -98,7 +98,7 @@ class Google2019(Reader):
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {
             "demand": options.cpu_demand_text("its request: fractions of the cores and memory of the largest machine"),
-            "work": lists.work_text(source) or work_text(options),
+            "work": lists.list_work_text(source) or work_text(options),
             "priority": "0 free (to 99), 1 batch (to 115), 2 mid (to 119), 3 production (to 359), 4 monitoring",
             "alloc sets": "left out; the tasks inside them ask for their own request",
         }
@@ -246,13 +246,21 @@ def _machines(source: Source) -> tuple[Cluster, tuple[Downtime, ...]] | None:
         for place, row in _table(found, ("time", "machine_id", "type"), _MACHINE_MORE, ReadReport(strict=True)):
             try:
                 if row["type"] not in _MACHINE_EVENTS:
-                    raise Dirty(f"of the unknown type {short(row['type'])}")
-                size = number(row["capacity.cpus"] or "0", "cpus"), number(row["capacity.memory"] or "0", "memory")
-                yield row["machine_id"], _MACHINE_EVENTS[row["type"]], seconds(number(row["time"], "time")), *size
+                    raise Dirty(f"of the unknown type {clipped_repr(row['type'])}")
+                size = (
+                    finite_number(row["capacity.cpus"] or "0", "cpus"),
+                    finite_number(row["capacity.memory"] or "0", "memory"),
+                )
+                yield (
+                    row["machine_id"],
+                    _MACHINE_EVENTS[row["type"]],
+                    seconds(finite_number(row["time"], "time")),
+                    *size,
+                )
             except Dirty as reason:
                 raise TraceError(f"{found.where(place)}: a machine event {reason}") from None
 
     try:
         return machines("google2019", events())
     except ModelError as error:
-        raise TraceError(f"{found.files[0]}:1: {cut(error)}") from None
+        raise TraceError(f"{found.files[0]}:1: {clipped(error)}") from None

@@ -15,15 +15,15 @@ from math import inf
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.formats.google import AFTER_US, seconds
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
-from dagsim.workload.records import cut
+from dagsim.workload.records import clipped
 
-__all__ = ["band", "read", "recognises", "shapes_beside", "work_text"]
+__all__ = ["band", "list_work_text", "read_google_list", "recognises_google_list", "shapes_beside"]
 
 _COMMON = ("time", "collection_id", "instance_index", "collection_type", "user")
 _KAGGLE = (*_COMMON, "resource_request", "priority", "alloc_collection_id", "start_time", "end_time")
@@ -33,22 +33,22 @@ _SHAPES = ("cpus", "ram", "machine_count")
 _MOST_MACHINES = 1_000_000
 
 
-def recognises(source: Source) -> bool:
+def recognises_google_list(source: Source) -> bool:
     """True if the source is the Kaggle sample or a list of requests."""
     names = _names(source)
     return not source.path.is_dir() and (names >= _KAGGLE_ONLY or (names >= set(_REQUESTS) and "type" not in names))
 
 
-def work_text(source: Source) -> str:
+def list_work_text(source: Source) -> str:
     """The work of a task, in words; nothing for another source."""
-    if not recognises(source):
+    if not recognises_google_list(source):
         return ""
     if _names(source) >= _KAGGLE_ONLY:
         return "the time covered by the usage windows of the task in the sample: a lower bound of its life"
     return "0 (or floor_s): requests have no end"
 
 
-def read(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+def read_google_list(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
     """The jobs of a list: one per collection, with those of its tasks that the list holds."""
     if _names(source) >= _KAGGLE_ONLY:
         rows = _sampled(source.rows(report, _KAGGLE, header=True))
@@ -71,17 +71,17 @@ def shapes_beside(source: Source) -> Cluster | None:
     nodes = []
     for place, (cpus, ram, machines) in found.rows(ReadReport(strict=True), _SHAPES, header=True):
         try:
-            size = number(cpus, "cpus"), number(ram, "ram")
+            size = finite_number(cpus, "cpus"), finite_number(ram, "ram")
             if (many := count(machines, "machine_count", 0)) > _MOST_MACHINES:
                 raise Dirty(f"of more than {_MOST_MACHINES:,} machines")
             for nth in range(many):
                 nodes.append(Node(f"{cpus}-{ram}-{nth}", None, 0, *size))
         except (Dirty, ModelError) as error:
-            raise TraceError(f"{found.where(place)}: a machine shape {cut(error)}") from None
+            raise TraceError(f"{found.where(place)}: a machine shape {clipped(error)}") from None
     try:
         return Cluster(tuple(nodes), "google2019")
     except ModelError as error:
-        raise TraceError(f"{found.files[0]}:1: {cut(error)}") from None
+        raise TraceError(f"{found.files[0]}:1: {clipped(error)}") from None
 
 
 def band(priority: str) -> float:
@@ -128,7 +128,7 @@ def _by_collection(rows: Iterator[Row], source: Source, report: ReadReport) -> I
             report.drop("without collection_id", source.where(place))
             continue
         try:
-            time_us = number(row[0], "time")
+            time_us = finite_number(row[0], "time")
         except Dirty:
             time_us = inf  # the row meets its fate with its job
         yield row[1], seconds(time_us), pack(place, row)
@@ -175,13 +175,13 @@ def _read(row: Sequence[str]) -> _Instance:
         Dirty: It cannot be used.
     """
     time, _, name, _, _, cpus, memory, *more = row
-    if not 0 <= number(time, "time") < AFTER_US:
+    if not 0 <= finite_number(time, "time") < AFTER_US:
         raise Dirty("whose time lies outside the trace")
     if not name.strip():
         raise Dirty("without instance_index")
-    instance = _Instance(number(cpus or "0", "request"), number(memory or "0", "request"))
+    instance = _Instance(finite_number(cpus or "0", "request"), finite_number(memory or "0", "request"))
     if more:
-        start, end = number(more[2], "start_time"), number(more[3], "end_time")
+        start, end = finite_number(more[2], "start_time"), finite_number(more[3], "end_time")
         if end < start:
             raise Dirty("with an end before the start")
         instance.windows.append((start, end))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dagsim.errors import TraceError
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.traces.clocks import seconds_since_1970
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
@@ -109,7 +109,7 @@ def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) 
     id, _, vc, gpu_num, cpu_num, node_num, state, submit, start, end, duration, _, _ = row
     submitted = seconds_since_1970(submit, "submit_time")
     if duration:
-        seconds = number(duration, "duration")
+        seconds = finite_number(duration, "duration")
     else:
         seconds = seconds_since_1970(end, "end_time") - seconds_since_1970(start, "start_time")
     if seconds < 0:
@@ -118,6 +118,6 @@ def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) 
         report.note("of an unknown state (kept)", where)
     gpus = count(gpu_num, "gpu_num", 0)
     pieces = gpus or count(node_num or "1", "node_num")
-    cpus = number(cpu_num, "cpu_num") / pieces
+    cpus = finite_number(cpu_num, "cpu_num") / pieces
     task = Task("job", max(seconds, options.floor_s), pieces, pieces > 1, 1.0 if gpus else 0.0, cpus)
     return Job.single(id, task, submitted, tenant=vc)

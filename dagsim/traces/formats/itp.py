@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dagsim.model import Job, Task
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
@@ -54,13 +54,13 @@ def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) 
         ModelError: It is impossible.
     """
     id, submission, duration, num_gpu, model, deadline, batch = row
-    submitted, seconds = number(submission, "submission_time"), number(duration, "duration")
+    submitted, seconds = finite_number(submission, "submission_time"), finite_number(duration, "duration")
     if submitted < 0:
         raise Dirty("with a negative submission_time")
     if seconds < 0:
         raise Dirty("with a negative duration")
     gpus = count(num_gpu, "num_gpu")
-    until = number(deadline, "deadline") if deadline else None
+    until = finite_number(deadline, "deadline") if deadline else None
     if until is not None and until < submitted:
         report.note("whose deadline is before their submission (left out)", where)
         until = None

@@ -19,7 +19,7 @@ from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.kube.demand import PodDemand
-from dagsim.traces.kube.objects import Piece, pod, workload
+from dagsim.traces.kube.objects import PodSet, kueue_workload, pod
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
@@ -82,7 +82,7 @@ class Kubernetes(Reader):
 @dataclass(frozen=True, slots=True)
 class _Found:
     place: int
-    piece: Piece
+    piece: PodSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class _Reading:
                     return
                 pieces = [pod(object, self.scheduled.get(text_in(object, "metadata", "uid")))]
             case "Workload":
-                pieces = list(workload(object))
+                pieces = list(kueue_workload(object))
                 if not pieces:
                     raise Dirty("without a pod set")
                 self.report.rows += len(pieces) - 1  # a row for each
@@ -128,7 +128,7 @@ class _Reading:
 
     def job(self, group: Gathered) -> Job | None:
         """The job of its pieces, or nothing where it cannot be kept."""
-        found = [_Found(place, Piece.from_text(text)) for place, (text,) in map(unpack, group.rows)]
+        found = [_Found(place, PodSet.from_text(text)) for place, (text,) in map(unpack, group.rows)]
         if any(each.piece.is_workload for each in found):  # it says more, and exactly
             self.report.skip("of pods that a workload stands for", sum(not each.piece.is_workload for each in found))
             found = [each for each in found if each.piece.is_workload]
@@ -168,7 +168,7 @@ class _Reading:
         if not last:
             raise Dirty("of jobs that outlive the trace")
         gang = any(piece.gang for piece in last)
-        kinds: dict[tuple[PodDemand, tuple[str, ...], str], list[Piece]] = {}
+        kinds: dict[tuple[PodDemand, tuple[str, ...], str], list[PodSet]] = {}
         for piece in last:
             kinds.setdefault((piece.demand, piece.wanted, piece.given), []).append(piece)
         if len(kinds) > 1:
@@ -192,7 +192,7 @@ class _Reading:
             partition=_queue(last),
         )
 
-    def _task(self, name: str, pieces: Sequence[Piece], gang: bool) -> Task:
+    def _task(self, name: str, pieces: Sequence[PodSet], gang: bool) -> Task:
         instances = sum(piece.count for piece in pieces)
         ran = [self._ran_s(piece) for piece in pieces]
         seconds = max(ran) if gang else sum(ran) / len(ran)
@@ -211,7 +211,7 @@ class _Reading:
             kinds or None if gpus else None,
         )
 
-    def _ran_s(self, piece: Piece) -> float:
+    def _ran_s(self, piece: PodSet) -> float:
         begin_s = piece.bound_s if self.options.count_pull and piece.bound_s is not None else piece.started_s
         if begin_s is None or piece.ended_s is None:
             raise Dirty("without a start and an end of containers")
@@ -231,7 +231,7 @@ class _Reading:
             return demand.gpus + ceil(share - _EPS)
         return share or self.options.gpus_per_task or 0
 
-    def _tenant(self, pieces: Sequence[Piece]) -> str:
+    def _tenant(self, pieces: Sequence[PodSet]) -> str:
         match self.options.tenant:
             case None:
                 return _queue(pieces) or pieces[0].namespace
@@ -241,17 +241,17 @@ class _Reading:
                 return pieces[0].namespace
 
 
-def _queue(pieces: Sequence[Piece]) -> str:
+def _queue(pieces: Sequence[PodSet]) -> str:
     return next((piece.queue for piece in pieces if piece.queue), "")
 
 
-def _bound(piece: Piece) -> float | None:
+def _bound(piece: PodSet) -> float | None:
     return piece.started_s if piece.bound_s is None else piece.bound_s
 
 
-def _by_slot(pieces: list[Piece]) -> list[list[Piece]]:
+def _by_slot(pieces: list[PodSet]) -> list[list[PodSet]]:
     """The attempts at each of a job's pieces: by index, or in turn where one was created after another failed."""
-    slots: dict[str, list[Piece]] = {}
+    slots: dict[str, list[PodSet]] = {}
     failed: list[tuple[float, str]] = []
     for place, piece in enumerate(sorted(pieces, key=lambda each: each.created_s)):
         slot = f"index {piece.index}" if piece.index else f"pod {place}"

@@ -14,15 +14,15 @@ from dataclasses import replace
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Job, Node, Task
 from dagsim.model.gpu import canonical
-from dagsim.traces.fields import MOST_GPUS, Dirty, count, number
+from dagsim.traces.fields import MOST_GPUS, Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rowwise import jobs_by_row
 from dagsim.traces.source import Source
-from dagsim.workload.records import cut, short
+from dagsim.workload.records import clipped, clipped_repr
 
-__all__ = ["Openb2023", "read_nodes"]
+__all__ = ["Openb2023", "read_openb_nodes"]
 
 _COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 _TIMES = ("gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time")
@@ -51,9 +51,9 @@ class Openb2023(Reader):
         )
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """The nodes of the first ``openb_node_list*`` beside the pods; ``read_nodes`` reads another."""
+        """The nodes of the first ``openb_node_list*`` beside the pods; ``read_openb_nodes`` reads another."""
         lists = source.beside("openb_node_list*")
-        return read_nodes(lists.files[0]) if lists.files else None
+        return read_openb_nodes(lists.files[0]) if lists.files else None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         said = {
@@ -66,7 +66,7 @@ class Openb2023(Reader):
         return said
 
 
-def read_nodes(source: Source) -> Cluster:
+def read_openb_nodes(source: Source) -> Cluster:
     """The cluster of a node list (``sn, cpu_milli, memory_mib, gpu, model``).
 
     Raises:
@@ -79,14 +79,14 @@ def read_nodes(source: Source) -> Cluster:
         try:
             many = count(gpus or "0", "gpu", 0, MOST_GPUS)
             kind = _gpu_type(model) if many else None
-            cpus, gigabytes = number(cpu, "cpu_milli") / 1000, number(memory, "memory_mib") / _MIB_PER_GB
+            cpus, gigabytes = finite_number(cpu, "cpu_milli") / 1000, finite_number(memory, "memory_mib") / _MIB_PER_GB
             nodes.append(Node(name, kind, many, cpus, gigabytes))
         except (Dirty, ModelError) as error:
-            raise TraceError(f"{source.where(place)}: a node {cut(error)}") from None
+            raise TraceError(f"{source.where(place)}: a node {clipped(error)}") from None
     try:
         return Cluster(tuple(nodes), "openb2023")
     except ModelError as error:
-        raise TraceError(f"{source}:1: {cut(error)}") from None
+        raise TraceError(f"{source}:1: {clipped(error)}") from None
 
 
 def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) -> Job:
@@ -97,7 +97,7 @@ def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) 
         ModelError: Its demand is impossible.
     """
     name, cpu, memory, num_gpu, gpu_milli, gpu_spec, qos, _, creation, deletion, scheduled = row
-    whole, share = count(num_gpu, "num_gpu", 0), number(gpu_milli, "gpu_milli") / 1000
+    whole, share = count(num_gpu, "num_gpu", 0), finite_number(gpu_milli, "gpu_milli") / 1000
     if not (0 < share <= 1 if whole == 1 else share == min(whole, 1)):
         raise Dirty("whose num_gpu and gpu_milli disagree")
     gpus = whole * share
@@ -106,11 +106,11 @@ def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) 
         raise Dirty("with a gpu_spec but no GPU")
     if qos and qos not in _PRIORITY:
         report.note("pods of an unknown qos (priority 0)", where)
-    created = number(creation, "creation_time") if creation or deletion else 0.0
+    created = finite_number(creation, "creation_time") if creation or deletion else 0.0
     seconds = 0.0
     if creation or deletion:
-        begun = number(scheduled, "scheduled_time") if scheduled else created
-        seconds = number(deletion, "deletion_time") - begun
+        begun = finite_number(scheduled, "scheduled_time") if scheduled else created
+        seconds = finite_number(deletion, "deletion_time") - begun
         if seconds < 0 or begun < created or created < 0:
             raise Dirty("whose times are out of order")
         if not scheduled:
@@ -120,8 +120,8 @@ def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) 
         "pod",
         max(work, options.floor_s),
         gpus=gpus,
-        cpus=number(cpu, "cpu_milli") / 1000,
-        memory_gb=number(memory, "memory_mib") / _MIB_PER_GB,
+        cpus=finite_number(cpu, "cpu_milli") / 1000,
+        memory_gb=finite_number(memory, "memory_mib") / _MIB_PER_GB,
         gpu_types=types or None,
     )
     return Job.single(name, task, created, priority=_PRIORITY.get(qos, 0.0))
@@ -133,4 +133,4 @@ def _gpu_type(model: str) -> GpuType:
         return GPU_TYPES[name]
     if name in _UNDISCLOSED:
         return replace(GPU_TYPES["V100-16"], name=name, sources={})
-    raise Dirty(f"of the unknown GPU model {short(model)}; known: {', '.join((*GPU_TYPES, *_UNDISCLOSED))}")
+    raise Dirty(f"of the unknown GPU model {clipped_repr(model)}; known: {', '.join((*GPU_TYPES, *_UNDISCLOSED))}")

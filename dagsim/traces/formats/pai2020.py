@@ -16,14 +16,14 @@ from math import ceil, inf
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph, gpu_type
-from dagsim.traces.fields import MOST_GPUS, Dirty, count, number
+from dagsim.traces.fields import MOST_GPUS, Dirty, count, finite_number
 from dagsim.traces.formats import pai_lists
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
-from dagsim.workload.records import cut
+from dagsim.workload.records import clipped
 
 __all__ = ["Pai2020"]
 
@@ -78,11 +78,11 @@ class Pai2020(Reader):
     def recognises(self, source: Source) -> bool:
         if source.path.is_dir() or source.matches("*pai_*_table.*"):
             return _table(source, "task") is not None
-        return pai_lists.recognises(source)
+        return pai_lists.recognises_pai_list(source)
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        if not source.path.is_dir() and pai_lists.recognises(source):
-            yield from pai_lists.read(source, options, report)
+        if not source.path.is_dir() and pai_lists.recognises_pai_list(source):
+            yield from pai_lists.read_pai_list(source, options, report)
             return
         tables = _Tables.beside(source)
         for group in gather(tables.rows(report)):
@@ -102,16 +102,16 @@ class Pai2020(Reader):
             try:
                 many = count(gpus, "cap_gpu", 0, MOST_GPUS)
                 gpu = gpu_type(_GPU_TYPES.get(kind, kind)) if many else None
-                nodes.append(Node(name, gpu, many, number(cpus, "cap_cpu"), number(memory, "cap_mem")))
+                nodes.append(Node(name, gpu, many, finite_number(cpus, "cap_cpu"), finite_number(memory, "cap_mem")))
             except (Dirty, ModelError) as error:
-                raise TraceError(f"{machines.where(place)}: a machine {cut(error)}") from None
+                raise TraceError(f"{machines.where(place)}: a machine {clipped(error)}") from None
         try:
             return Cluster(tuple(nodes), self.name)
         except ModelError as error:
-            raise TraceError(f"{machines}:1: {cut(error)}") from None
+            raise TraceError(f"{machines}:1: {clipped(error)}") from None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        if not source.path.is_dir() and pai_lists.recognises(source):
+        if not source.path.is_dir() and pai_lists.recognises_pai_list(source):
             return pai_lists.assumptions(source)
         asked = (
             "the group tag table asks for" if _table(source, "group_tag") else "it was assigned (no group tag table)"
@@ -263,7 +263,7 @@ class _Gathered:
         if status not in (_ENDED if options.keep_partial else _ENDED[:1]):
             raise Dirty("of tasks that did not terminate" if status in _STATUSES else "of an unknown status")
         begun, ended = self._times(name, _time(start), _time(end), report, where)
-        gpus = number(plan_gpu or "0", "plan_gpu") / 100
+        gpus = finite_number(plan_gpu or "0", "plan_gpu") / 100
         if gpus > 1 and gpus != int(gpus):
             report.note("tasks that ask for a fraction above one GPU (rounded up)", where)
             gpus = float(ceil(gpus))
@@ -277,8 +277,8 @@ class _Gathered:
             instances,
             instances > 1,
             gpus,
-            number(plan_cpu or "0", "plan_cpu") / 100,
-            number(plan_mem or "0", "plan_mem"),
+            finite_number(plan_cpu or "0", "plan_cpu") / 100,
+            finite_number(plan_mem or "0", "plan_mem"),
             (allowed,) if gpus and allowed not in ("", "CPU") else None,
         )
 

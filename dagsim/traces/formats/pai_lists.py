@@ -13,13 +13,13 @@ from math import ceil, inf
 
 from dagsim.model import Job, Task
 from dagsim.model.gpu import canonical
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rowwise import jobs_by_row
 from dagsim.traces.source import Source
 
-__all__ = ["assumptions", "read", "recognises"]
+__all__ = ["assumptions", "read_pai_list", "recognises_pai_list"]
 
 _SIMULATOR = ("job_id", "num_gpu", "submit_time", "duration")
 _SIMULATOR_MORE = ("num_inst", "num_cpu", "user", "gpu_type")
@@ -28,13 +28,13 @@ _HYDRA_TYPES = {"A100": "A100-40", "V100": "V100-16", "GTX2080Ti": "RTX-2080Ti"}
 _GPU_TYPES = {"V100M32": "V100-32", "MISC": "K80"}
 
 
-def recognises(source: Source) -> bool:
+def recognises_pai_list(source: Source) -> bool:
     """True if the source is one of these lists, by its header."""
     names = _header(source)
     return set(_HYDRA) <= names or (set(_SIMULATOR) <= names and bool(names & {"num_inst", "group_gpu_dur"}))
 
 
-def read(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+def read_pai_list(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
     """The jobs of a list in order of submission."""
     if set(_HYDRA) <= _header(source):
         rows = source.rows(report, _HYDRA, tuple(_HYDRA_TYPES), header=True)
@@ -60,11 +60,11 @@ def assumptions(source: Source) -> dict[str, str]:
 
 def _simulator_job(row: Sequence[str], options: TraceOptions, report: ReadReport, where: str) -> Job:
     name, num_gpu, submit_time, duration, num_inst, num_cpu, user, kind = row
-    gpus = number(num_gpu or "0", "num_gpu")
+    gpus = finite_number(num_gpu or "0", "num_gpu")
     if 1 < gpus < inf and gpus != int(gpus):
         report.note("jobs that ask for a fraction above one GPU (rounded up)", where)
         gpus = float(ceil(gpus))
-    seconds = number(duration, "duration")
+    seconds = finite_number(duration, "duration")
     if seconds < 0:
         raise Dirty("with a negative duration")
     measured_on = _GPU_TYPES.get(kind, kind) if gpus and kind != "CPU" else ""
@@ -75,23 +75,23 @@ def _simulator_job(row: Sequence[str], options: TraceOptions, report: ReadReport
         instances,
         instances > 1,
         gpus,
-        number(num_cpu or "0", "num_cpu"),
+        finite_number(num_cpu or "0", "num_cpu"),
         gpu_types=(canonical(measured_on),) if measured_on else None,
     )
-    return Job.single(name, task, number(submit_time, "submit_time"), tenant=user)
+    return Job.single(name, task, finite_number(submit_time, "submit_time"), tenant=user)
 
 
 def _hydra_job(row: Sequence[str], options: TraceOptions) -> Job:
     name, submit_time, ddl, *texts = row
-    seconds = {kind: number(text, kind) for kind, text in zip(_HYDRA_TYPES.values(), texts, strict=True) if text}
+    seconds = {kind: finite_number(text, kind) for kind, text in zip(_HYDRA_TYPES.values(), texts, strict=True) if text}
     if not seconds or min(seconds.values()) <= 0:
         raise Dirty("without a positive duration")
     reference = canonical(options.reference_gpu or "A100")
     work = seconds.get(reference, next(iter(seconds.values())))
     speeds = {kind: work / duration for kind, duration in seconds.items()}
     task = Task("job", max(work, options.floor_s), gpu_types=tuple(seconds), speeds=speeds)
-    deadline = None if ddl in ("", "inf") else number(ddl, "ddl")
-    return Job.single(name, task, number(submit_time, "norm_job_submit_time"), deadline_s=deadline)
+    deadline = None if ddl in ("", "inf") else finite_number(ddl, "ddl")
+    return Job.single(name, task, finite_number(submit_time, "norm_job_submit_time"), deadline_s=deadline)
 
 
 def _header(source: Source) -> set[str]:

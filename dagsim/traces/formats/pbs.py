@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.model import Job, Task, TaskGraph
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
@@ -119,7 +119,9 @@ class _Reading:
                 continue
             try:
                 said = dict(_PAIR.findall(message))
-                arrival_s = number(said.get(self.options.arrival or "ctime", ""), self.options.arrival or "ctime")
+                arrival_s = finite_number(
+                    said.get(self.options.arrival or "ctime", ""), self.options.arrival or "ctime"
+                )
                 if not id or arrival_s < 0:
                     raise Dirty("without an id" if not id else "whose ctime is negative")
             except Dirty as reason:
@@ -158,7 +160,7 @@ class _Reading:
             self.report.drop(reason, self.source.where(attempt.place), detail=detail)
 
     def _attempt(self, place: int, rerun: bool, said: Mapping[str, str]) -> _Attempt:
-        start_s, end_s, etime_s = (number(said.get(name) or "0", name) for name in ("start", "end", "etime"))
+        start_s, end_s, etime_s = (finite_number(said.get(name) or "0", name) for name in ("start", "end", "etime"))
         walltime_s = duration_s(said.get("resources_used.walltime", ""), "walltime")
         if walltime_s is None:
             if not start_s or not end_s:

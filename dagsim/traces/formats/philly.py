@@ -16,7 +16,7 @@ from typing import Any
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Job, Task
 from dagsim.traces.clocks import seconds_since_1970
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.gather import gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
@@ -62,7 +62,7 @@ def _listed(source: Source, options: TraceOptions, report: ReadReport) -> Iterat
             place, (_, duration, num_gpus, _, vc) = unpack(text)
             where = source.where(place)
             try:
-                seconds = number(duration, "duration")
+                seconds = finite_number(duration, "duration")
                 if seconds < 0:
                     raise Dirty("with a negative duration")
                 task = _task(seconds, count(num_gpus, "num_gpus"), options)

@@ -37,7 +37,7 @@ from math import inf
 from dagsim.errors import GraphError, ModelError, TraceError
 from dagsim.model import Job, Task, TaskGraph
 from dagsim.model.gpu import canonical
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
@@ -46,7 +46,7 @@ from dagsim.traces.rowwise import jobs_by_row
 from dagsim.traces.slurm.fields import duration_s, moment_s
 from dagsim.traces.source import Row, Source
 from dagsim.traces.tables import Table, likely, map_command
-from dagsim.workload.records import cut
+from dagsim.workload.records import clipped
 
 __all__ = ["Plain"]
 
@@ -103,7 +103,7 @@ class Plain(Reader):
         unnamed = [ours for ours in missing if ours not in found]
         lacking = [ours for ours in _missing(Table(source, {})) if ours in _NEEDED or "duration_s" not in names]
         return (
-            f"nearly 'plain': it lacks {', '.join(lacking)}; its columns are {cut(', '.join(names))}; "
+            f"nearly 'plain': it lacks {', '.join(lacking)}; its columns are {clipped(', '.join(names))}; "
             f"say which hold them: {map_command(source, found, unnamed)}"
         )
 
@@ -112,7 +112,8 @@ class Plain(Reader):
         table.check(_COLUMNS)
         if missing := _missing(table):
             raise TraceError(
-                f"{source}:1: there is no column for {', '.join(missing)}; there are {cut(', '.join(table.names))}; "
+                f"{source}:1: there is no column for {', '.join(missing)}; "
+                f"there are {clipped(', '.join(table.names))}; "
                 f"say which hold them: {map_command(source, options.mapping(), missing)}"
             )
         rows = _in_seconds(table.rows(report, _NEEDED, _ALLOWED), options)
@@ -228,15 +229,15 @@ def _task(fields: Mapping[str, str], options: TraceOptions) -> Task:
         raise Dirty("whose gang is neither yes nor no")
     if seconds < 0:
         raise Dirty("with a negative duration_s")
-    estimate = number(fields["estimate_s"], "estimate_s") if fields["estimate_s"] else None
+    estimate = finite_number(fields["estimate_s"], "estimate_s") if fields["estimate_s"] else None
     return Task(
         fields["task"] or "task",
         max(options.on_reference(seconds, measured_on), options.floor_s),
         instances,
         gang and instances > 1,
-        number(fields["gpus"], "gpus"),
-        number(fields["cpus"] or "0", "cpus"),
-        number(fields["memory_gb"] or "0", "memory_gb"),
+        finite_number(fields["gpus"], "gpus"),
+        finite_number(fields["cpus"] or "0", "cpus"),
+        finite_number(fields["memory_gb"] or "0", "memory_gb"),
         types or None,
         model=fields["model"] or None,
         batch=count(fields["batch"], "batch") if fields["batch"] else None,
@@ -248,21 +249,23 @@ def _seconds(fields: Mapping[str, str]) -> float:
     """The time that it ran."""
     said = fields["duration_s"]
     if said:
-        return duration_s(said, "duration_s") or 0.0 if ":" in said else number(said, "duration_s")
-    return number(fields["end_s"], "duration_s") - number(fields["start_s"], "duration_s")
+        return duration_s(said, "duration_s") or 0.0 if ":" in said else finite_number(said, "duration_s")
+    return finite_number(fields["end_s"], "duration_s") - finite_number(fields["start_s"], "duration_s")
 
 
 def _job(id: str, graph: TaskGraph, arrival_s: float, fields: Mapping[str, str]) -> Job:
     deadline = fields["deadline_s"]
-    started, eligible = (number(fields[name], name) if fields[name] else None for name in ("start_s", "eligible_s"))
+    started, eligible = (
+        finite_number(fields[name], name) if fields[name] else None for name in ("start_s", "eligible_s")
+    )
     return Job(
         id,
         graph,
         arrival_s,
-        number(fields["priority"] or "0", "priority"),
+        finite_number(fields["priority"] or "0", "priority"),
         fields["tenant"],
-        None if deadline in ("", "inf") else number(deadline, "deadline_s"),
-        number(fields["weight"] or "1", "weight"),
+        None if deadline in ("", "inf") else finite_number(deadline, "deadline_s"),
+        finite_number(fields["weight"] or "1", "weight"),
         started,
         eligible,
         **{name: fields[name] for name in ("user", "account", "partition", "qos")},  # type: ignore[arg-type]
@@ -270,7 +273,7 @@ def _job(id: str, graph: TaskGraph, arrival_s: float, fields: Mapping[str, str])
 
 
 def _arrival(fields: Mapping[str, str]) -> float:
-    arrival = number(fields["arrival_s"], "arrival_s")
+    arrival = finite_number(fields["arrival_s"], "arrival_s")
     if not 0 <= arrival < inf:
         raise Dirty("with a negative arrival_s")
     return arrival

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Job, Task, TaskGraph
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.hostlists import hosts
 from dagsim.traces.options import TraceOptions
@@ -239,7 +239,7 @@ class _Reading:
             resources(row["ReqTRES"]),
             given,
             ran,
-            not is_unset(row["Restarts"]) and number(row["Restarts"], "Restarts") > 0,
+            not is_unset(row["Restarts"]) and finite_number(row["Restarts"], "Restarts") > 0,
             row["NodeList"],
         )
 

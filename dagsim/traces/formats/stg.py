@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dagsim.model import Job, Task
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
@@ -87,7 +87,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
 def _row(fields: list[str]) -> tuple[str, float, list[str]]:
     if len(fields) < 3:
         raise Dirty("with a wrong number of fields")
-    name, seconds = count(fields[0], "id", 0), number(fields[1], "processing time")
+    name, seconds = count(fields[0], "id", 0), finite_number(fields[1], "processing time")
     parents = [str(count(field, "predecessor", 0)) for field in fields[3:]]
     if count(fields[2], "number of predecessors", 0) != len(parents):
         raise Dirty("with other predecessors than counted")

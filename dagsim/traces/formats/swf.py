@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Node, Task
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
@@ -107,11 +107,11 @@ def _job(row: list[str], options: TraceOptions, most: int | None, report: ReadRe
         Dirty: It cannot be used.
         ModelError: Its demand is impossible.
     """
-    submit, run = number(row[1], "submit time"), number(row[3], "run time")
+    submit, run = finite_number(row[1], "submit time"), finite_number(row[3], "run time")
     if submit < 0:
         raise Dirty("with a negative submit time")
     allocated, requested = count(row[4], "processors", -1), count(row[7], "processors", -1)
-    limit = number(row[8], "requested time")
+    limit = finite_number(row[8], "requested time")
     match options.protocol:
         case "rlscheduler":
             run, limit, processors = _rlscheduler(run, limit, max(allocated, requested))
@@ -129,7 +129,7 @@ def _job(row: list[str], options: TraceOptions, most: int | None, report: ReadRe
         raise Dirty("without processors")
     if most and processors > most:
         report.note("that are wider than the machine", where)
-    if number(row[16], "preceding job") > 0:
+    if finite_number(row[16], "preceding job") > 0:
         report.note("that name a preceding job (not heeded)", where)
     gpus, cpus, _ = options.cpu_demand(1.0, 0.0)
     work = max(run, options.floor_s)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dagsim.model import Job, Task
-from dagsim.traces.fields import Dirty, count, number
+from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
@@ -69,15 +69,15 @@ def _job(row: list[str], unit: float, options: TraceOptions) -> Job:
         ModelError: It is impossible.
     """
     id, num_gpu, submit, duration, model, batch, user, _ = row
-    seconds = number(duration, "duration") * unit
-    submitted = number(submit, "submit_time") * unit
+    seconds = finite_number(duration, "duration") * unit
+    submitted = finite_number(submit, "submit_time") * unit
     return _single(id, submitted, seconds, num_gpu, model, batch, user, options)
 
 
 def _sia(row: list[str], options: TraceOptions) -> Job:
     """The job of a row of Sia's lists."""
     name, time, application, num_replicas, batch = row
-    return _single(name, number(time, "time"), 0.0, num_replicas, application, batch, "", options)
+    return _single(name, finite_number(time, "time"), 0.0, num_replicas, application, batch, "", options)
 
 
 def _single(

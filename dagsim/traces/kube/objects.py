@@ -12,7 +12,7 @@ from dagsim.traces.fields import Dirty
 from dagsim.traces.kube.demand import PodDemand, pod_demand, wanted_type
 from dagsim.traces.slurm.fields import moment_s
 
-__all__ = ["Piece", "pod", "workload"]
+__all__ = ["PodSet", "kueue_workload", "pod"]
 
 _GROUP_LABELS = (
     "jobset.sigs.k8s.io/jobset-name",
@@ -29,7 +29,7 @@ _MOST_PODS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PodSet:
     """One pod, or one pod set of a workload."""
 
     whole: str
@@ -60,14 +60,14 @@ class Piece:
         return json.dumps(list(asdict(self).values()))
 
     @classmethod
-    def from_text(cls, text: str) -> Piece:
+    def from_text(cls, text: str) -> PodSet:
         """The inverse of ``to_text``."""
         values = json.loads(text)
         values[8], values[9] = PodDemand(*values[8]), tuple(values[9])
         return cls(*values)
 
 
-def pod(object: Any, scheduled_s: float | None = None) -> Piece:
+def pod(object: Any, scheduled_s: float | None = None) -> PodSet:
     """The facts of a pod; ``scheduled_s`` is when an event says that it was bound.
 
     Raises:
@@ -86,7 +86,7 @@ def pod(object: Any, scheduled_s: float | None = None) -> Piece:
     queue = next((text_in(labels, label) for label in _QUEUE_LABELS if text_in(labels, label)), "")
     started_s, ended_s = _ran(status)
     key = text_in(owner, "uid") or text_in(object, "metadata", "uid")
-    return Piece(
+    return PodSet(
         f"{group} {namespace}/{name}" if group or not key else key,
         f"{namespace}/{name}",
         namespace,
@@ -107,7 +107,7 @@ def pod(object: Any, scheduled_s: float | None = None) -> Piece:
     )
 
 
-def workload(object: Any) -> Iterator[Piece]:
+def kueue_workload(object: Any) -> Iterator[PodSet]:
     """The facts of a Kueue workload, by pod set.
 
     Raises:
@@ -132,7 +132,7 @@ def workload(object: Any) -> Iterator[Piece]:
         count, template = object_in(each).get("count"), object_in(each, "template", "spec")
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_PODS:
             raise Dirty("whose count is impossible")
-        yield Piece(
+        yield PodSet(
             text_in(owner, "uid") or text_in(object, "metadata", "uid") or f"{namespace}/{name}",
             f"{namespace}/{name}",
             namespace,

@@ -8,7 +8,7 @@ from typing import Any
 
 from dagsim.errors import TraceError
 from dagsim.traces.documents import elements, list_in, text_in
-from dagsim.traces.fields import MOST_GPUS, Dirty, count, number
+from dagsim.traces.fields import MOST_GPUS, Dirty, count, finite_number
 from dagsim.traces.nodes.found import MOST_NODES, FoundNode
 from dagsim.traces.source import Source
 
@@ -120,7 +120,7 @@ def _node(where: str, said: Mapping[str, str]) -> FoundNode:
         name = said.get("NodeName", "")
         if name in _NONE:
             raise Dirty("without a name")
-        memory_mb = number(said.get("RealMemory", ""), "RealMemory") - _or_zero(said.get("MemSpecLimit", ""))
+        memory_mb = finite_number(said.get("RealMemory", ""), "RealMemory") - _or_zero(said.get("MemSpecLimit", ""))
         effective = said.get("CPUEfctv", "")
         state = said.get("State", "")
         return FoundNode(
@@ -155,7 +155,7 @@ def _usable(state: str) -> bool:
 
 
 def _or_zero(text: str) -> float:
-    return 0.0 if text in _NONE else number(text, "MemSpecLimit")
+    return 0.0 if text in _NONE else finite_number(text, "MemSpecLimit")
 
 
 def _listed(text: str) -> tuple[str, ...]:

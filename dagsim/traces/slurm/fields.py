@@ -13,7 +13,7 @@ from math import inf
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from dagsim.traces.fields import MOST_GPUS, Dirty, number
+from dagsim.traces.fields import MOST_GPUS, Dirty, finite_number
 
 __all__ = [
     "ENDED",
@@ -144,7 +144,11 @@ def memory_gb(text: str) -> float:
     """
     text = text.strip().rstrip("cn")
     unit = text[-1:].upper()
-    size = number(text[:-1], "memory") * _UNITS_GB[unit] if unit in _UNITS_GB else number(text, "memory") / 1024
+    size = (
+        finite_number(text[:-1], "memory") * _UNITS_GB[unit]
+        if unit in _UNITS_GB
+        else finite_number(text, "memory") / 1024
+    )
     if not 0 <= size < inf:
         raise Dirty("whose memory is impossible")
     return size
@@ -181,7 +185,7 @@ def limit_s(raw: str, text: str) -> float | None:
             continue
         if said.strip().lower() in ("unlimited", "partition_limit"):
             return None
-        limit = 60.0 * number(said, "TimelimitRaw") if is_raw else duration_s(said, "Timelimit")
+        limit = 60.0 * finite_number(said, "TimelimitRaw") if is_raw else duration_s(said, "Timelimit")
         if limit is None or limit >= 60 * _NO_LIMIT_MINUTES:
             return None
         if limit < 0:
@@ -262,7 +266,7 @@ def _pairs(text: str) -> Mapping[str, str]:
 
 
 def _count(text: str) -> int:
-    value = number(text, "resources")
+    value = finite_number(text, "resources")
     if not 0 <= value <= MOST_GPUS * 1024 or value != int(value):
         raise Dirty("whose resources are impossible")
     return int(value)

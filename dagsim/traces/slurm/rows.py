@@ -9,7 +9,7 @@ from dagsim.errors import TraceError
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import LINE_BITS, Row, Source
-from dagsim.workload.records import cut, short
+from dagsim.workload.records import clipped, clipped_repr
 
 __all__ = ["COLUMNS", "COMMAND", "delimiter_of", "is_json", "sacct_rows"]
 
@@ -124,7 +124,7 @@ def _check_header(names: Sequence[str], where: str) -> None:
     missing = [" or ".join(each) for each in _NEEDED if not any(name.lower() in names for name in each)]
     if missing:
         raise TraceError(
-            f"{where}: the header lacks {', '.join(missing)}; it has {cut(', '.join(names))}; this makes them all: "
+            f"{where}: the header lacks {', '.join(missing)}; it has {clipped(', '.join(names))}; this makes them all: "
             f"{COMMAND}"
         )
 
@@ -162,7 +162,7 @@ def _number(value: Any) -> int | float | str | None:
             return "UNLIMITED"
         value = value.get("number") if value.get("set") else None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return short(value) if isinstance(value, str) else None
+        return clipped_repr(value) if isinstance(value, str) else None
     return None if value in (_NO_VALUE, _NO_VALUE + 1) else value
 
 

@@ -16,7 +16,7 @@ from dagsim.cli import app
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import evaluate
+from dagsim.experiment.run import evaluate_policies
 from dagsim.metrics import columns
 from dagsim.report.page.document import page, write_page
 
@@ -53,7 +53,7 @@ class Seen(HTMLParser):
 
 def folder_of(root: Path, config: Config, policies: tuple[str, ...]) -> RunFolder:
     folder = RunFolder.create(root, "eval", config, argv=["dagsim", "eval", EVIL], policies=policies)
-    for result in evaluate(config, policies):
+    for result in evaluate_policies(config, policies):
         folder.add(result)
     folder.finish()
     return folder

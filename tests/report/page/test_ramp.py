@@ -9,8 +9,8 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import evaluate
-from dagsim.report.page.chosen import choose
+from dagsim.experiment.run import evaluate_policies
+from dagsim.report.page.chosen import choose_runs
 from dagsim.report.page.document import page
 from dagsim.report.page.ramp import ramp_grids
 
@@ -24,7 +24,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
         config = load_config(None, [f"system={WORLD}", f"system.beta={beta}", "policy=max", "seeds=2"])
         root, policies = tmp_path_factory.mktemp(beta), ("max", "no")
         folder = RunFolder.create(root, "baseline", config, argv=[], policies=policies)
-        for result in evaluate(config, policies):
+        for result in evaluate_policies(config, policies):
             folder.add(result)
         folder.mark("done")
         made.append(folder)
@@ -32,13 +32,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
 
 
 def test_every_agent_has_a_row_for_each_beta(folders: list[RunFolder]) -> None:
-    blocked, speed = ramp_grids(choose(folders).runs)
+    blocked, speed = ramp_grids(choose_runs(folders).runs)
     assert {row[:3] for row in blocked.rows} == {(beta, name, "2") for beta in "AD" for name in ("max", "no")}
     assert [row[0] for row in speed.rows] == ["A", "A", "D", "D"]
 
 
 def test_causes_add_up_to_the_blocking_rate(folders: list[RunFolder]) -> None:
-    blocked, _ = ramp_grids(choose(folders[:1]).runs)
+    blocked, _ = ramp_grids(choose_runs(folders[:1]).runs)
     for row in blocked.rows:
         rate, causes = float(row[3]), [float(cell) for cell in row[5:8]]
         assert rate == pytest.approx(sum(causes), abs=0.002)
@@ -48,7 +48,7 @@ def test_causes_add_up_to_the_blocking_rate(folders: list[RunFolder]) -> None:
 
 def test_times_are_those_of_the_jobs_that_completed(folders: list[RunFolder]) -> None:
     folder = folders[0]
-    _, speed = ramp_grids(choose([folder]).runs)
+    _, speed = ramp_grids(choose_runs([folder]).runs)
     row = next(row for row in speed.rows if row[1] == "max")
     lines = [line for line in folder.lines() if line.policy == "max"]
     assert float(row[4]) == pytest.approx(np.mean([line.metrics["jct_s.mean"] for line in lines]), rel=1e-2)
@@ -62,6 +62,6 @@ def test_the_page_has_the_tables_only_for_ramp(folders: list[RunFolder], tmp_pat
     assert "blocking_rate" in text
     spark = load_config(None, ["system={kind: spark, jobs: 2, executors: 3}", "seeds=1"])
     folder = RunFolder.create(tmp_path, "eval", spark, argv=[], policies=("fifo",))
-    for result in evaluate(spark, ("fifo",)):
+    for result in evaluate_policies(spark, ("fifo",)):
         folder.add(result)
     assert "by cause" not in page([folder])

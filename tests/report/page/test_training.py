@@ -12,7 +12,7 @@ from dagsim.experiment.training.log import COLUMNS
 from dagsim.report.page.document import page
 from dagsim.report.page.learning import learning
 from dagsim.report.page.packing import Packer
-from dagsim.report.page.training import progress
+from dagsim.report.page.training import training_sentences
 
 HEADS = "policy,mean,ratio,ratio_low,ratio_high,wins,n,verdict"
 
@@ -67,7 +67,7 @@ def test_one_training_has_its_own_curve_alone() -> None:
 
 def test_the_best_validation_score_is_told_with_its_place() -> None:
     rows = [dict.fromkeys(COLUMNS, None) | {"samples": x, "ratio": y} for x, y in ((10, 1.2), (20, 0.9), (30, 1.0))]
-    (told,) = progress({"run": rows})
+    (told,) = training_sentences({"run": rows})
     assert told.startswith(
         "run: best completion time on the validation seeds 0.900 times that of the reference, after 20 of 30"
     )

@@ -23,7 +23,7 @@ from dagsim.cli import app as commands
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import evaluate
+from dagsim.experiment.run import evaluate_policies
 from dagsim.report.serve.app import application
 from dagsim.report.serve.guard import Guard, host_of
 from dagsim.report.serve.results import Results
@@ -34,7 +34,7 @@ CONFIG = Config.model_validate({"workload": {"kind": "synthetic", "count": 12}, 
 
 def make(root: Path, *, finished: int = 4, state: str | None = "done", policies=("fifo", "sjf")) -> RunFolder:
     folder = RunFolder.create(root, "baseline", CONFIG, argv=["dagsim"], policies=policies)
-    for result in list(evaluate(CONFIG, ("fifo", "sjf")))[:finished]:
+    for result in list(evaluate_policies(CONFIG, ("fifo", "sjf")))[:finished]:
         folder.add(result)
     if state is not None:
         folder.finish(state)
@@ -222,7 +222,7 @@ def test_runs_are_told_as_they_go_and_the_dead_as_dead(tmp_path: Path) -> None:
 
 def test_events_bring_all_runs_first_and_then_what_changes(tmp_path: Path) -> None:
     folder = make(tmp_path, finished=1, state=None)
-    extra = list(evaluate(CONFIG, ("fifo", "sjf")))[1]
+    extra = list(evaluate_policies(CONFIG, ("fifo", "sjf")))[1]
 
     def enough(answer: Answer) -> bool:
         told = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: ")]

@@ -13,7 +13,7 @@ from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.folder import RunFolder, engine_of
-from dagsim.experiment.run import check, simulate
+from dagsim.experiment.run import check, run_policy
 from dagsim.experiment.runner import run_into
 from dagsim.systems.cluster import choice
 from dagsim.systems.cluster.engine import EngineUse
@@ -28,7 +28,7 @@ COMPARED = ("runs.jsonl", "summary.json", "jobs.csv.gz", "tasks.csv.gz")
 @pytest.fixture(autouse=True)
 def plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lane's functions as they are: nothing is compiled here."""
-    monkeypatch.setattr(drive, "warm", lambda policies: [])
+    monkeypatch.setattr(drive, "compile_loops", lambda policies: [])
     for module in [each for name, each in sys.modules.items() if name.startswith("dagsim.systems.cluster.lane.")]:
         for name, function in list(vars(module).items()):
             if hasattr(function, "py_func"):
@@ -58,7 +58,7 @@ def test_run_folders_are_equal_whichever_engine_wrote_them(tmp_path: Path) -> No
         assert (folders[0].path / file).read_bytes() == (folders[1].path / file).read_bytes(), file
     assert (
         RunFolder.open(folders[1].path).schedule(1).log
-        == simulate(folders[1].config, "sjf", *seeds(folders[1])).schedule.log
+        == run_policy(folders[1].config, "sjf", *seeds(folders[1])).schedule.log
     )
 
 
@@ -81,11 +81,11 @@ def test_a_large_run_takes_what_was_compiled(
     for module in ("dagsim.systems.cluster.choice", "dagsim.systems.cluster.scenario"):
         monkeypatch.setattr(f"{module}.PAYS", 10)
     monkeypatch.setattr(drive, "is_warm", lambda policy: warm)
-    result = simulate(config(), "sjf", 0)
+    result = run_policy(config(), "sjf", 0)
     assert result.engine is not None
     assert (result.engine.asked, result.engine.used) == ("auto", used)
     assert reason in result.engine.reason
-    assert result.schedule.log == simulate(config("engine=simpy"), "sjf", 0).schedule.log
+    assert result.schedule.log == run_policy(config("engine=simpy"), "sjf", 0).schedule.log
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_what_the_lane_does_not_know_is_refused_before_anything_runs(
 ) -> None:
     with pytest.raises(ConfigError, match=named):
         check(config("engine=compiled", *settings), [policy])
-    result = simulate(config(*settings), policy, 0)
+    result = run_policy(config(*settings), policy, 0)
     assert result.engine is not None
     assert result.engine.used == "simpy"
 
 
 def test_without_numba_all_runs_are_simpys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "is_installed", lambda: False)
-    engine = simulate(config(), "sjf", 0).engine
+    engine = run_policy(config(), "sjf", 0).engine
     assert engine == EngineUse("auto", "simpy", "the compiled engine needs numba: pip install 'dagsim[fast]'")
     with pytest.raises(ConfigError, match="pip install"):
         check(config("engine=compiled"), ["sjf"])
@@ -154,7 +154,7 @@ def test_of_several_processes_one_compiles(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_warm_says_what_it_compiled_and_where(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "jitted", lambda: True)
-    monkeypatch.setattr(drive, "warm", lambda policies: ["advance_easy"] if policies == ["easy"] else [])
+    monkeypatch.setattr(drive, "compile_loops", lambda policies: ["advance_easy"] if policies == ["easy"] else [])
     done = CliRunner().invoke(app, ["warm", "--algo", "easy", "--algo", "easy-sjf"])
     assert done.exit_code == 0, done.output
     assert done.output.startswith("compiled advance_easy (for easy and its like) in")
@@ -183,12 +183,12 @@ def test_the_beginning_of_a_large_trace_is_read_once_in_columns(
     path = tmp_path / "batch_task.csv"
     path.write_text("\n".join(rows))
     settings = (f"workload={{kind: trace, path: {path}, options: {{limit: 20}}}}", "seeds=1")
-    read = simulate(load_config(None, settings), "sjf", 0)
+    read = run_policy(load_config(None, settings), "sjf", 0)
     monkeypatch.setattr("dagsim.traces.trace._COLUMNS_FROM_B", 100)
     monkeypatch.setattr(drive, "is_warm", lambda policy: True)
     monkeypatch.setattr(Alibaba2018, "read", None)
     for engine, used in (("auto", "simpy"), ("compiled", "compiled")):
-        result = simulate(load_config(None, (*settings, f"engine={engine}")), "sjf", 0)
+        result = run_policy(load_config(None, (*settings, f"engine={engine}")), "sjf", 0)
         assert result.engine is not None
         assert result.engine.used == used
         assert (result.schedule.log, result.schedule.jobs) == (read.schedule.log, read.schedule.jobs)

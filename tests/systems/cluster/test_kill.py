@@ -10,7 +10,7 @@ from dagsim.errors import IllegalDecision
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, Decision, Edge, Job, Kill, Kind, Node, RejectReason, Share, Start, Task, TaskGraph
 from dagsim.model.gpu import GpuType
-from dagsim.systems.cluster import ClusterView, Uniform
+from dagsim.systems.cluster import ClusterView, UniformNetwork
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import violations
@@ -35,7 +35,7 @@ def dag() -> Job:
     return Job("dag", TaskGraph((Task("many", 9, instances=5), Task("child", 1)), (Edge(0, 1, 1e9),)))
 
 
-@pytest.mark.parametrize("models", [{}, {"network": Uniform(1.0, 0.0)}])
+@pytest.mark.parametrize("models", [{}, {"network": UniformNetwork(1.0, 0.0)}])
 def test_a_killed_job_leaves_with_all_that_it_holds_and_waits_for(models: dict[str, object]) -> None:
     jobs = [dag(), Job.single("other", Task("t", 2.0, gpus=4), 3.0)]
     kernel = ClusterScenario(CLUSTER, jobs, **models).kernel(0)  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ from dagsim.model import (
     gpu_type,
 )
 from dagsim.model.schedule import Schedule
-from dagsim.systems.cluster import ClusterKernel, Preemption, Uniform
+from dagsim.systems.cluster import ClusterKernel, Preemption, UniformNetwork
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterView
 
@@ -101,14 +101,14 @@ def test_a_child_reads_from_each_node_what_ran_there() -> None:
     # Two instances of the parent on two nodes: of 4 GB the child reads 2 from the other node, at 1 GB/s: 1 + 2 + 1.
     cluster = Cluster((Node("a", A100, 1), Node("b", A100, 1)))
     graph = TaskGraph((Task("parent", 1.0, instances=2), Task("child", 1.0)), (Edge(0, 1, 4e9),))
-    assert play(cluster, [Job("j", graph)], "fifo", network=Uniform(1.0)).ended_s == 4
+    assert play(cluster, [Job("j", graph)], "fifo", network=UniformNetwork(1.0)).ended_s == 4
 
 
 def test_each_instance_of_a_child_reads_its_part() -> None:
     # One of two instances of the child runs beside the parent; the other one reads its half of 4 GB: 1 + 2 + 1.
     cluster = Cluster((Node("a", A100, 1), Node("b", A100, 1)))
     graph = TaskGraph((Task("parent", 1.0), Task("child", 1.0, instances=2)), (Edge(0, 1, 4e9),))
-    schedule = play(cluster, [Job("j", graph)], "fifo", network=Uniform(1.0))
+    schedule = play(cluster, [Job("j", graph)], "fifo", network=UniformNetwork(1.0))
     assert [row.time_s for row in schedule.log if row.kind == Kind.FINISHED] == [1, 2, 4]
 
 

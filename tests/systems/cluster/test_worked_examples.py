@@ -28,7 +28,15 @@ from dagsim.model import (
     gpu_type,
 )
 from dagsim.model.schedule import Schedule
-from dagsim.systems.cluster import ClusterKernel, Estimates, Maintenance, MovingDelay, NodeFailures, Preemption, Uniform
+from dagsim.systems.cluster import (
+    ClusterKernel,
+    Estimates,
+    Maintenance,
+    MovingDelay,
+    NodeFailures,
+    Preemption,
+    UniformNetwork,
+)
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterView
@@ -260,7 +268,7 @@ def test_a_gpu_that_changes_jobs_pays_the_moving_delay() -> None:
 def test_a_child_elsewhere_waits_for_its_bytes() -> None:
     # Parents on nodes 0 and 1; the child, on one of them, reads 2 GB of the other at 1 GB/s + 0.5 s: 1 + 2.5 + 1.
     job = dag(1, 1, 1, edges=[(0, 2), (1, 2)], size=2e9)
-    schedule = run(gpus(1, 1), [job], network=Uniform(1.0, 0.5))
+    schedule = run(gpus(1, 1), [job], network=UniformNetwork(1.0, 0.5))
     assert times(schedule, Kind.COMPUTING) == [(3.5, 0, 2)]
     assert schedule.ended_s == 4.5
 

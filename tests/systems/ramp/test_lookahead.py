@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from dagsim.model import gpu_type
 from dagsim.systems.ramp import DDLS, ComputationGraph, Fabric, Memo, Op, OpPlacement, Planner, Ramp, Rules
 from dagsim.systems.ramp.lookahead import StepTime, look_ahead
-from dagsim.systems.ramp.made import branches, chain
+from dagsim.systems.ramp.made import branches, op_chain
 from dagsim.systems.ramp.partition import PartitionedGraph, partitioned
-from dagsim.systems.ramp.schedules import fifo, srpt
+from dagsim.systems.ramp.schedules import graph_order, srpt
 from dagsim.systems.ramp.timing import TimedGraph, timed
 
 PARALLEL = Rules(flows="parallel")
@@ -70,7 +70,7 @@ def test_shortest_first_runs_the_short_operation_first() -> None:
     ops = [Op("1", 5.0, 0.0, 0.0, 0.0), Op("2", 1.0, 0.0, 0.0, 0.0), Op("3", 10.0, 0.0, 0.0, 0.0)]
     graph = ComputationGraph("two", ops, [(1, 2)])
     assert walked(graph, (0,), (0,), (1,)).seconds == 1 + 10
-    assert walked(graph, (0,), (0,), (1,), order=fifo).seconds == 5 + 1 + 10
+    assert walked(graph, (0,), (0,), (1,), order=graph_order).seconds == 5 + 1 + 10
 
 
 def test_a_shorter_operation_that_becomes_ready_takes_over_at_the_tick() -> None:
@@ -207,7 +207,9 @@ def test_walking_by_cohorts_equals_walking_pair_by_pair(
     seed: int, degree: int, shape: str, ddls: bool, forward_s: float
 ) -> None:
     rng = np.random.default_rng(seed)
-    graph = chain(4, rng=rng, forward_s=forward_s) if shape == "chain" else branches(2, 2, rng=rng, forward_s=forward_s)
+    graph = (
+        op_chain(4, rng=rng, forward_s=forward_s) if shape == "chain" else branches(2, 2, rng=rng, forward_s=forward_s)
+    )
     rules = DDLS if ddls else PARALLEL
     fabric = Fabric(Ramp(2, 2, 2, ddls=ddls))
     splits = tuple(int(pieces) for pieces in rng.choice([1, 2, 4][: degree.bit_length()], len(graph)))

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from dagsim.errors import WorkloadError
-from dagsim.systems.ramp.made import attention, branches, chain
+from dagsim.systems.ramp.made import attention, branches, op_chain
 
 
 def test_a_chain_is_a_row() -> None:
-    graph = chain(4, rng=np.random.default_rng(0))
+    graph = op_chain(4, rng=np.random.default_rng(0))
     assert graph.edges == ((0, 1), (1, 2), (2, 3))
 
 
@@ -23,12 +23,12 @@ def test_branches_fork_and_join() -> None:
 
 
 def test_made_up_times_have_the_mean_asked_for() -> None:
-    graph = chain(4000, rng=np.random.default_rng(1), forward_s=0.5)
+    graph = op_chain(4000, rng=np.random.default_rng(1), forward_s=0.5)
     assert np.mean([op.forward_s for op in graph.ops]) == pytest.approx(0.5, rel=0.05)
 
 
 def test_equal_seeds_give_equal_graphs() -> None:
-    one, other = (chain(5, rng=np.random.default_rng(3)) for _ in range(2))
+    one, other = (op_chain(5, rng=np.random.default_rng(3)) for _ in range(2))
     assert one.digest == other.digest
 
 
@@ -42,7 +42,7 @@ def test_attention_costs_its_multiplications() -> None:
     assert len(graph) == 24
 
 
-@pytest.mark.parametrize("make", [lambda: chain(0, rng=np.random.default_rng(0)), lambda: attention(0)])
+@pytest.mark.parametrize("make", [lambda: op_chain(0, rng=np.random.default_rng(0)), lambda: attention(0)])
 def test_a_graph_of_nothing_is_refused(make) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(WorkloadError, match="must be at least 1, got 0"):
         make()

@@ -13,10 +13,10 @@ import pytest
 
 from dagsim.errors import UnknownName, WorkloadError
 from dagsim.systems.ramp import RAMP_POLICIES, RampScenario, RampWorkload
-from dagsim.systems.ramp.made import chain
+from dagsim.systems.ramp.made import op_chain
 from dagsim.systems.ramp.workload import BETAS, PAPER_BETAS
 
-GRAPHS = tuple(chain(length, rng=np.random.default_rng(length)) for length in (2, 3, 4))
+GRAPHS = tuple(op_chain(length, rng=np.random.default_rng(length)) for length in (2, 3, 4))
 
 
 def test_models_come_in_equal_numbers_in_random_order() -> None:

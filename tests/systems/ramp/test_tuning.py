@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dagsim.systems.ramp import RampScenario
-from dagsim.systems.ramp.policies.roomy import Roomy, Weights
+from dagsim.systems.ramp.policies.roomy import RoomWeights, Roomy
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 
@@ -42,7 +42,7 @@ def test_an_episode_turns_away_as_many_jobs_as_the_kernel(script: ModuleType) ->
     numbers[-5:] = [-0.6, -0.3, -20, -0.1, -20]
     scarcity, blocks, degrees, away = script.weights_of(numbers, rate.counts)
     policy = Roomy()
-    policy.weights = Weights(
+    policy.weights = RoomWeights(
         scarcity,
         blocks,
         dict(zip(script.DEGREES, degrees.tolist(), strict=True)),

@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 
 from dagsim.systems.spark import PairedStreams, SharedStream, SparkJob, Waves
-from dagsim.systems.spark.state import Executor, Pool, SparkJobState
+from dagsim.systems.spark.state import Executor, ExecutorPool, SparkJobState
 
 
 def at_job(job: SparkJobState, executors: int) -> Executor:
-    executor = Executor(0, 0, 1.0, Pool())
+    executor = Executor(0, 0, 1.0, ExecutorPool())
     executor.job, job.local = job, executors
     return executor
 

@@ -13,7 +13,7 @@ from dagsim.errors import TraceError
 from dagsim.experiment.sizing import TotalDemand
 from dagsim.model import Cluster
 from dagsim.systems.cluster import Estimates
-from dagsim.systems.cluster.lane.reading import read, read_arrays
+from dagsim.systems.cluster.lane.reading import read_arrays, read_scenario
 from dagsim.systems.cluster.models.runtime import Flops, Recorded
 from dagsim.traces import TraceOptions, open_trace
 from dagsim.workload.arrays import JobArrays
@@ -131,7 +131,10 @@ def arrays(tmp_path_factory: pytest.TempPathFactory) -> JobArrays:
 @pytest.mark.parametrize("kind", ["exact", "noisy", "hidden"])
 def test_the_lane_reads_the_same_scene_from_columns(arrays: JobArrays, runtime: Flops, kind: Any) -> None:
     cluster, jobs, estimates = Cluster.of({"V100": 8, "T4": 4}), list(arrays.jobs()), Estimates(kind)
-    one, other = read(cluster, jobs, runtime, estimates, 3), read_arrays(cluster, arrays, runtime, estimates, 3)
+    one, other = (
+        read_scenario(cluster, jobs, runtime, estimates, 3),
+        read_arrays(cluster, arrays, runtime, estimates, 3),
+    )
     assert one.facts == other.facts
     for name in ("truth", "seconds", "child", "tasks"):
         assert np.array_equal(getattr(one.work, name), getattr(other.work, name)), name

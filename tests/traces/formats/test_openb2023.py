@@ -13,7 +13,7 @@ import pytest
 
 from dagsim.errors import TraceError
 from dagsim.traces import Source
-from dagsim.traces.formats.openb2023 import read_nodes
+from dagsim.traces.formats.openb2023 import read_openb_nodes
 
 Reading = Callable[..., Any]
 
@@ -89,13 +89,13 @@ def test_work_of_a_known_type_is_counted_on_the_reference(read: Reading, samples
 def test_a_node_of_a_million_gpus_is_damage(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\na,1,1,1000000,T4\n")
     with pytest.raises(TraceError, match=r"nodes\.csv:2: a node whose gpu is impossible"):
-        read_nodes(Source(tmp_path / "nodes.csv"))
+        read_openb_nodes(Source(tmp_path / "nodes.csv"))
 
 
 def test_a_bad_node_names_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\na,1,1,1,T4\nb,1,1,1,T5\n")
     with pytest.raises(TraceError, match=r"nodes\.csv:3: a node of the unknown GPU model 'T5'"):
-        read_nodes(Source(tmp_path / "nodes.csv"))
+        read_openb_nodes(Source(tmp_path / "nodes.csv"))
 
 
 @pytest.mark.data
@@ -126,9 +126,9 @@ def test_every_list_is_read_and_constraints_counted(read: Reading, data: Path) -
 @pytest.mark.data
 def test_the_nodes_are_the_published_cluster(data: Path) -> None:
     folder = data / "traces" / "alibaba-gpu-v2023"
-    cluster = read_nodes(Source(folder / "openb_node_list_all_node.csv"))
+    cluster = read_openb_nodes(Source(folder / "openb_node_list_all_node.csv"))
     assert len(cluster.nodes) == 1523
     assert cluster.gpus_by_type() == {
         "P100": 265, "T4": 842, "V100-16": 195, "V100-32": 204, "G2": 4392, "G3": 312, "A10": 2,
     }  # fmt: skip
-    assert read_nodes(Source(folder / "openb_node_list_gpu_node.csv")).gpus == 6212
+    assert read_openb_nodes(Source(folder / "openb_node_list_gpu_node.csv")).gpus == 6212

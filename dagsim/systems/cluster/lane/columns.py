@@ -7,25 +7,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["CLASS", "MICRO", "NODE", "TASK", "Classes", "Jobs", "Nodes", "Work", "records", "table"]
+__all__ = ["CLASS", "MICRO", "NODE", "TASK", "Classes", "EmptyNodes", "Jobs", "Work", "record_type", "records"]
 
 MICRO = 1_000_000
 """CPUs, memory and shares of a GPU are counted in whole millionths, as the SimPy kernel does."""
 
 
-def table(**fields: str) -> np.dtype:
-    """A record type, aligned, from field names by kind: ``table(f8="key", i8="what")``."""
+def record_type(**fields: str) -> np.dtype:
+    """A record type, aligned, from field names by kind: ``record_type(f8="key", i8="what")``."""
     return np.dtype([(name, kind) for kind, names in fields.items() for name in names.split()], align=True)
 
 
 # Fields must not bear the name of an attribute of arrays (item, size, shape ...): plain Python would find that one.
-TASK = table(i4="children job kind instances")
+TASK = record_type(i4="children job kind instances")
 """The tasks of one job stand together. ``children`` is where its own begin in ``Work.child`` (they end where those of
 the next task begin), ``kind`` its demand class."""
-CLASS = table(f8="gpus", i8="whole share cpus memory gang")
+CLASS = record_type(f8="gpus", i8="whole share cpus memory gang")
 """``gpus`` as asked, and as it is counted: ``whole`` GPUs or a ``share`` of one. ``gang`` instances start together; 0:
 each by itself."""
-NODE = table(i8="type place gpus idle partly free cpus memory")
+NODE = record_type(i8="type place gpus idle partly free cpus memory")
 """``place`` among the nodes of its type. ``idle`` GPUs are wholly free (``free`` is their bit mask on nodes where the
 log names them), ``partly`` many are shared."""
 
@@ -48,7 +48,7 @@ class Classes(NamedTuple):
     may: np.ndarray  # (K, types) uint8: the types that may run them
 
 
-class Nodes(NamedTuple):
+class EmptyNodes(NamedTuple):
     """Empty nodes, N of them."""
 
     table: np.recarray  # (N,) NODE

@@ -11,21 +11,21 @@ from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import ROW, ScheduleLog
 from dagsim.model.schedule import Schedule
 from dagsim.systems.cluster.lane import jit
-from dagsim.systems.cluster.lane.easy import EASY, Easy, advance_easy, grown_easy, new_easy
+from dagsim.systems.cluster.lane.easy import EASY, EasyState, advance_easy, grown_easy, new_easy
 from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS, JobOrder, advance_jobs, new_job_order
 from dagsim.systems.cluster.lane.las import LAS, Las, advance_las, grown_las, new_las
 from dagsim.systems.cluster.lane.lists import advance_list
 from dagsim.systems.cluster.lane.orders import ORDERS, Columns
 from dagsim.systems.cluster.lane.preempt import grown_pieces
-from dagsim.systems.cluster.lane.reading import Scene, read
-from dagsim.systems.cluster.lane.scenario import POLICIES, Plan, planned, too_much
+from dagsim.systems.cluster.lane.reading import LaneScenario, read_scenario
+from dagsim.systems.cluster.lane.scenario import POLICIES, LanePolicy, planned, too_much
 from dagsim.systems.cluster.lane.srtf import SRTF, Srtf, advance_srtf, grown_srtf, new_srtf, srtf_state
 from dagsim.systems.cluster.lane.state import ROWS, STRICT, State, grown, new_state
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.preemption import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 
-__all__ = ["is_warm", "run", "scheduled", "simulate", "warm"]
+__all__ = ["compile_loops", "is_warm", "run", "scheduled", "whole_log"]
 
 _KEYS = {"srtf": "sjf", "srsf": "saf"}
 """Orders that pieces are ranked by, too."""
@@ -55,20 +55,22 @@ def run(
         ModelError: Jobs that do not come in order of arrival, or a task without the estimate that is asked for.
     """
     plan = planned(policy, preemption)
-    return scheduled(cluster, read(cluster, jobs, runtime or Recorded(), estimates or Estimates(), seed), plan, seed)
+    return scheduled(
+        cluster, read_scenario(cluster, jobs, runtime or Recorded(), estimates or Estimates(), seed), plan, seed
+    )
 
 
-def scheduled(cluster: Cluster, scene: Scene, plan: Plan, seed: int) -> Schedule:
+def scheduled(cluster: Cluster, scene: LaneScenario, plan: LanePolicy, seed: int) -> Schedule:
     """The schedule of a scene that was read before.
 
     Raises:
         ConfigError: The lane cannot simulate these jobs.
     """
-    rows, ended_s = simulate(scene, plan)
+    rows, ended_s = whole_log(scene, plan)
     return Schedule(cluster, scene.facts, ScheduleLog.of(rows), seed, ended_s=ended_s)
 
 
-def warm(policies: Iterable[str] = POLICIES) -> list[str]:
+def compile_loops(policies: Iterable[str] = POLICIES) -> list[str]:
     """Compile what these policies need and was not compiled before, and keep it; returns the loops compiled.
 
     Of several processes one compiles, the others wait for it.
@@ -92,7 +94,7 @@ def _family(policy: str) -> str:
     return next((name for name, policies in _FAMILIES.items() if policy in policies), "advance_list")
 
 
-def simulate(scene: Scene, plan: Plan) -> tuple[np.ndarray, float]:
+def whole_log(scene: LaneScenario, plan: LanePolicy) -> tuple[np.ndarray, float]:
     """The whole log, and when it ended.
 
     Raises:
@@ -144,7 +146,7 @@ class JobLoop(Loop):
 class EasyLoop(Loop):
     """EASY and its orders."""
 
-    def __init__(self, s: State, easy: Easy) -> None:
+    def __init__(self, s: State, easy: EasyState) -> None:
         super().__init__(s)
         self.easy = easy
 
@@ -186,7 +188,7 @@ class LasLoop(Loop):
         self.las = grown_las(self.s, self.las)
 
 
-def _loop(scene: Scene, plan: Plan) -> Loop:
+def _loop(scene: LaneScenario, plan: LanePolicy) -> Loop:
     work, classes = scene.work, scene.classes
     order = ORDERS[_KEYS.get(plan.policy, plan.policy if plan.policy in ORDERS else "fifo")]
     with np.errstate(invalid="ignore"):  # inf - inf, of tasks that run nowhere: their jobs are rejected
@@ -207,7 +209,7 @@ def _loop(scene: Scene, plan: Plan) -> Loop:
     return Loop(s)
 
 
-def rows_at_first(scene: Scene) -> int:
+def rows_at_first(scene: LaneScenario) -> int:
     """Rows that the log begins with: enough for one run per task on one node."""
     return 2 * len(scene.work.truth) + 2 * len(scene.facts) + len(scene.nodes.table) + 2
 

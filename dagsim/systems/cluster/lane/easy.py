@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.systems.cluster.lane.columns import Classes, Work
-from dagsim.systems.cluster.lane.easy_ends import Ends, amount, look, moved, new_ends, reservation
+from dagsim.systems.cluster.lane.easy_ends import Ends, amount, look, moved_ends, new_ends, reservation
 from dagsim.systems.cluster.lane.easy_groups import (
     ACTIVE,
     BY_LENGTH,
@@ -24,40 +24,40 @@ from dagsim.systems.cluster.lane.easy_groups import (
 )
 from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.index import fits_on
-from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, main
+from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, start, steps
 from dagsim.systems.cluster.lane.placement import choose, count_started, spot
 from dagsim.systems.cluster.lane.state import ENDED, FRESH, PHASE, State
 
-__all__ = ["EASY", "Easy", "advance_easy", "grown_easy", "new_easy"]
+__all__ = ["EASY", "EasyState", "advance_easy", "grown_easy", "new_easy"]
 
 EASY = {"easy": BY_ORDER, "easy-sjf": BY_LENGTH, "easy-lxf": BY_SLOWDOWN}
 """Ranks of candidates by the name of their policy."""
 
 
 @by_pointer
-class Easy(NamedTuple):
+class EasyState(NamedTuple):
     """State of EASY beside that of the lane."""
 
     g: Groups
     e: Ends
 
 
-def new_easy(s: State, work: Work, classes: Classes, policy: str) -> Easy:
+def new_easy(s: State, work: Work, classes: Classes, policy: str) -> EasyState:
     """EASY before anything has happened."""
-    return Easy(new_groups(work, classes, EASY[policy]), new_ends(len(s.types), len(s.runs), classes))
+    return EasyState(new_groups(work, classes, EASY[policy]), new_ends(len(s.types), len(s.runs), classes))
 
 
-def grown_easy(s: State, b: Easy) -> Easy:
+def grown_easy(s: State, b: EasyState) -> EasyState:
     """The same with space for a state that has grown, and for more groups."""
     g = b.g
     groups = np.concatenate([g.groups, np.zeros_like(g.groups)]).view(np.recarray)
     ratios, active = np.concatenate([g.ratios, g.ratios]), np.concatenate([g.active, g.active])
-    return Easy(g._replace(groups=groups, ratios=ratios, active=active), moved(b.e, len(s.runs)))
+    return EasyState(g._replace(groups=groups, ratios=ratios, active=active), moved_ends(b.e, len(s.runs)))
 
 
-@main
-def advance_easy(s: State, log: np.recarray, b: Easy) -> bool:
+@outer
+def advance_easy(s: State, log: np.recarray, b: EasyState) -> bool:
     """Go on until everything is done (False), or the log or the state need more space (True)."""
     while steps(s, log) and b.g.n[GROUPS] < len(b.g.groups):
         if s.n[PHASE] == DECIDE:
@@ -69,7 +69,7 @@ def advance_easy(s: State, log: np.recarray, b: Easy) -> bool:
 
 
 @inner
-def _decide(s: State, log: np.recarray, b: Easy) -> bool:
+def _decide(s: State, log: np.recarray, b: EasyState) -> bool:
     """Start one task; False if none can."""
     _take_in(s, b.g)
     head = _oldest(s)
@@ -112,7 +112,7 @@ def _oldest(s: State) -> int:
 
 
 @inner
-def _filler(s: State, b: Easy, head: int) -> tuple[int, int, int]:
+def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
     """Find the first task by rank that fits and does not delay ``head``, and its place; -1 if there is none."""
     shadow_s, shadow_type, extra = np.inf, -1, int64(0)
     b.g.n[STAMP] += 1

@@ -13,7 +13,7 @@ from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64
 from dagsim.systems.cluster.lane.kernel import alive
 from dagsim.systems.cluster.lane.state import ENTRY, RUNS, SLOTS, STARTS, State
 
-__all__ = ["Ends", "amount", "look", "moved", "new_ends", "reservation"]
+__all__ = ["Ends", "amount", "look", "moved_ends", "new_ends", "reservation"]
 
 _SPARE = 32
 
@@ -35,7 +35,7 @@ def new_ends(types: int, runs: int, classes: Classes) -> Ends:
     return Ends(records(ENTRY, types * length), np.zeros(types, np.int64), records(ENTRY, length), gpus)
 
 
-def moved(e: Ends, runs: int) -> Ends:
+def moved_ends(e: Ends, runs: int) -> Ends:
     """The same with space for ``runs`` slots."""
     types = len(e.held)
     before, length = len(e.aside), 2 * runs + _SPARE

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.systems.cluster.lane import state
-from dagsim.systems.cluster.lane.columns import Classes, Work, records, table
+from dagsim.systems.cluster.lane.columns import Classes, Work, record_type, records
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64
 from dagsim.systems.cluster.lane.state import State
 
@@ -37,7 +37,7 @@ BY_ORDER, BY_LENGTH, BY_SLOWDOWN = range(3)
 GROUPS, ACTIVE, LOOSE, RANK, STAMP, COUNTERS = range(6)
 """Places in ``Groups.n``: groups there are, groups with tasks, partly started tasks, the rank, searches so far."""
 
-GROUP = table(i8="profile waiting behind at width members held active stuck named")
+GROUP = record_type(i8="profile waiting behind at width members held active stuck named")
 """``behind``: the next group of the same profile, or -1. Its tree of ``width`` leaves begins ``at`` (-1: none), its
 tasks at ``members``. It holds ``held`` tasks and stands at ``active`` among those with any. ``stuck`` is the search in
 which it was given up; ``named`` is set once its ratios are known."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dagsim.systems.cluster.lane.columns import MICRO
 from dagsim.systems.cluster.lane.jit import inner
-from dagsim.systems.cluster.lane.machines import cores, room, tightest
+from dagsim.systems.cluster.lane.machines import free_cores, room, tightest
 from dagsim.systems.cluster.lane.state import BEST, CHANGES, CONSOLIDATE, FIRST, NONE, PLACEMENT, RING, WORST, State
 
 __all__ = ["fits_on", "has_room", "pouring", "set_leaf", "sync", "top", "tree_of"]
@@ -117,7 +117,7 @@ def _score(s: State, kind: int, node: int, fits: int) -> int:
     if placement == CONSOLIDATE:
         return fits if fits >= gang else NONE
     on_gpus = s.classes[kind].whole or s.classes[kind].share
-    level = s.nodes[node].idle if on_gpus else cores(s, node)
+    level = s.nodes[node].idle if on_gpus else free_cores(s, node)
     if placement == WORST:
         return -level
     if fits < gang:

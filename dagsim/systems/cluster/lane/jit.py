@@ -1,6 +1,6 @@
 """Compilation by numba where it is installed; the same functions as plain Python where it is not.
 
-Two decorators for two kinds of functions. ``main`` is for those that Python calls, ``inner`` for those that they call:
+Two decorators for two kinds of functions. ``outer`` is for those that Python calls, ``inner`` for those that they call:
 these are always inlined, since handing the state from function to function costs more than what most of them do.
 Neither may allocate. That is what ``_nrt=False`` promises, and what makes the lane fast: otherwise every function
 counts references to every array of the state. With ``NUMBA_DISABLE_JIT=1`` numba itself leaves functions as they are.
@@ -31,7 +31,7 @@ try:
 except ImportError:
     numba = None  # type: ignore[assignment]
 
-__all__ = ["alone", "by_pointer", "folder", "inner", "installed", "int64", "is_kept", "jitted", "main"]
+__all__ = ["alone", "by_pointer", "folder", "inner", "installed", "int64", "is_kept", "jitted", "outer"]
 
 int64: Callable[[Any], int] = np.int64  # type: ignore[assignment]
 """A number as the lane computes with it: handed on as 32 bits, it would have every function compiled twice."""
@@ -93,7 +93,7 @@ def inner(function: Function) -> Function:
     return _compiled(function, forceinline=small, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
-def main(function: Function) -> Function:
+def outer(function: Function) -> Function:
     """Compile a function that Python calls."""
     return _compiled(function, no_cfunc_wrapper=True)
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.systems.cluster.lane.columns import Classes, Work, records, table
+from dagsim.systems.cluster.lane.columns import Classes, Work, record_type, records
 from dagsim.systems.cluster.lane.index import fits_on
-from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, main
+from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, start, steps
 from dagsim.systems.cluster.lane.placement import choose
 from dagsim.systems.cluster.lane.ranks import upward_rank
@@ -24,7 +24,7 @@ __all__ = ["JOB_ORDERS", "JobOrder", "advance_jobs", "new_job_order"]
 JOB_ORDERS = {"srpt-work": 0, "scpt": 1, "sjf-cp": 2}
 """Keys by the name of their policy: the work left, the path left, all work."""
 
-PAIR = table(f8="key second", i8="task")
+PAIR = record_type(f8="key second", i8="task")
 
 
 @by_pointer
@@ -58,7 +58,7 @@ def new_job_order(work: Work, classes: Classes, policy: str) -> JobOrder:
     )
 
 
-@main
+@outer
 def advance_jobs(s: State, log: np.recarray, o: JobOrder) -> bool:
     """Go on until everything is done (False), or the log or the state need more space (True)."""
     left = steps(s, log)

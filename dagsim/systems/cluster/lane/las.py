@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.systems.cluster.lane.index import fits_on
-from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, main
+from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, SETTLE, move_on, origin_of, start, steps
 from dagsim.systems.cluster.lane.las_queue import (
-    Queue,
+    LasQueues,
     drop_stale,
     enough_queue,
     grown_queue,
@@ -24,7 +24,7 @@ from dagsim.systems.cluster.lane.las_queue import (
     task_at,
 )
 from dagsim.systems.cluster.lane.las_service import (
-    Service,
+    LasService,
     end_service,
     grown_service,
     new_service,
@@ -34,7 +34,7 @@ from dagsim.systems.cluster.lane.las_service import (
 from dagsim.systems.cluster.lane.placement import choose
 from dagsim.systems.cluster.lane.preempt import (
     DOOMED,
-    Room,
+    RoomSearch,
     consider,
     drop_stopped,
     enough_pieces,
@@ -61,9 +61,9 @@ QUANTUM, WAKE, TIMES = range(3)
 class Las(NamedTuple):
     """State of these policies beside that of the lane."""
 
-    r: Room
-    v: Service
-    q: Queue
+    r: RoomSearch
+    v: LasService
+    q: LasQueues
     n: np.ndarray  # (COUNTERS,) int64
     t: np.ndarray  # (TIMES,) float64
     keeps: np.ndarray  # (1,) bool: a preempted run keeps the work it has done
@@ -105,7 +105,7 @@ def grown_las(s: State, p: Las) -> Las:
     )
 
 
-@main
+@outer
 def advance_las(s: State, log: np.recarray, p: Las) -> bool:
     """Go on until everything is done (False), or the log or the state need more space (True)."""
     while steps(s, log) and enough_pieces(s) and enough_queue(s, p.q):

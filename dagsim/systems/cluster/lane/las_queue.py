@@ -13,17 +13,17 @@ import numpy as np
 from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64
 from dagsim.systems.cluster.lane.kernel import origin_of
-from dagsim.systems.cluster.lane.las_service import Service, served
+from dagsim.systems.cluster.lane.las_service import LasService, served
 from dagsim.systems.cluster.lane.state import FRESH, State
 
-__all__ = ["Queue", "drop_stale", "enough_queue", "grown_queue", "new_queue", "refresh", "take_in_jobs", "task_at"]
+__all__ = ["LasQueues", "drop_stale", "enough_queue", "grown_queue", "new_queue", "refresh", "take_in_jobs", "task_at"]
 
 _PIECE = 32
 """Bits of an entry for the number of the piece, 0 for the task itself."""
 
 
 @by_pointer
-class Queue(NamedTuple):
+class LasQueues(NamedTuple):
     """Queues of jobs and their tasks; the heaps are those of the state."""
 
     ready: np.ndarray  # (1,) int64: tasks and pieces of which something waits
@@ -35,10 +35,10 @@ class Queue(NamedTuple):
     inside: np.ndarray  # (n + pieces,) bool
 
 
-def new_queue(s: State) -> Queue:
+def new_queue(s: State) -> LasQueues:
     """Nothing waits."""
     jobs, tasks = len(s.jobs) - 1, len(s.fresh)
-    return Queue(
+    return LasQueues(
         ready=np.zeros(1, np.int64),
         known=np.zeros(jobs, np.bool_),
         key=np.zeros(jobs),
@@ -49,7 +49,7 @@ def new_queue(s: State) -> Queue:
     )
 
 
-def grown_queue(s: State, q: Queue) -> Queue:
+def grown_queue(s: State, q: LasQueues) -> LasQueues:
     """The same with space for the pieces of a state that has grown."""
     tasks = len(s.fresh)
     behind, before = (np.resize(each, tasks) for each in (q.behind, q.before))
@@ -59,7 +59,7 @@ def grown_queue(s: State, q: Queue) -> Queue:
 
 
 @inner
-def enough_queue(s: State, q: Queue) -> bool:
+def enough_queue(s: State, q: LasQueues) -> bool:
     """True if the heaps have space for everything that waits, three times over."""
     most = 3 * (q.ready[0] + s.n[FRESH])
     for queue in range(len(s.queues)):  # noqa: SIM110 (a generator cannot be compiled)
@@ -69,7 +69,7 @@ def enough_queue(s: State, q: Queue) -> bool:
 
 
 @inner
-def take_in_jobs(s: State, v: Service, q: Queue) -> None:
+def take_in_jobs(s: State, v: LasService, q: LasQueues) -> None:
     """Take in what has become ready."""
     for each in range(s.n[FRESH]):
         task = s.fresh[each]
@@ -91,7 +91,7 @@ def take_in_jobs(s: State, v: Service, q: Queue) -> None:
 
 
 @inner
-def refresh(s: State, v: Service, q: Queue, job: int) -> None:
+def refresh(s: State, v: LasService, q: LasQueues, job: int) -> None:
     """Compute the key of a job again, if it has one and something waits."""
     if not q.known[job]:
         return
@@ -114,7 +114,7 @@ def refresh(s: State, v: Service, q: Queue, job: int) -> None:
 
 
 @inner
-def drop_stale(s: State, q: Queue, queue: int) -> None:
+def drop_stale(s: State, q: LasQueues, queue: int) -> None:
     """Drop entries from the top of a heap that wait no more, or whose job has another key by now."""
     at = s.queues[queue].at
     while s.queues[queue].held:
@@ -146,7 +146,7 @@ def _enter(s: State, task: int, key: float) -> None:
 
 
 @inner
-def _forget(q: Queue, task: int, job: int) -> None:
+def _forget(q: LasQueues, task: int, job: int) -> None:
     """Take a task out, and forget its job's key with the last one."""
     q.inside[task] = False
     if q.before[task] < 0:

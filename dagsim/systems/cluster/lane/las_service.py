@@ -12,11 +12,11 @@ import numpy as np
 from dagsim.systems.cluster.lane.jit import by_pointer, inner
 from dagsim.systems.cluster.lane.state import SLOTS, STARTS, State
 
-__all__ = ["Service", "end_service", "grown_service", "new_service", "see_starts", "served"]
+__all__ = ["LasService", "end_service", "grown_service", "new_service", "see_starts", "served"]
 
 
 @by_pointer
-class Service(NamedTuple):
+class LasService(NamedTuple):
     """Running runs in a list per job, -1 at its ends."""
 
     now: np.ndarray  # (1,) float64: the time until which service counts
@@ -28,10 +28,10 @@ class Service(NamedTuple):
     before: np.ndarray  # (runs,) int64
 
 
-def new_service(s: State, by_gpus: bool) -> Service:
+def new_service(s: State, by_gpus: bool) -> LasService:
     """Nobody has had anything."""
     jobs, runs = len(s.jobs) - 1, len(s.runs)
-    return Service(
+    return LasService(
         now=np.zeros(1),
         by_gpus=np.array([by_gpus]),
         ended=np.zeros(jobs),
@@ -42,14 +42,14 @@ def new_service(s: State, by_gpus: bool) -> Service:
     )
 
 
-def grown_service(s: State, v: Service) -> Service:
+def grown_service(s: State, v: LasService) -> LasService:
     """The same with space for the runs of a state that has grown."""
     behind, before = (np.resize(each, len(s.runs)) for each in (v.behind, v.before))
     return v._replace(behind=behind, before=before)
 
 
 @inner
-def served(s: State, v: Service, job: int) -> float:
+def served(s: State, v: LasService, job: int) -> float:
     """Add up what a job has had until now."""
     total = v.ended[job]
     run = v.first[job]
@@ -60,7 +60,7 @@ def served(s: State, v: Service, job: int) -> float:
 
 
 @inner
-def see_starts(s: State, v: Service) -> None:
+def see_starts(s: State, v: LasService) -> None:
     """Note the runs that have started, the newest first."""
     for each in range(s.n[STARTS] - 1, -1, -1):
         run = s.starts[each] & ((1 << SLOTS) - 1)
@@ -76,7 +76,7 @@ def see_starts(s: State, v: Service) -> None:
 
 
 @inner
-def end_service(s: State, v: Service, run: int) -> None:
+def end_service(s: State, v: LasService, run: int) -> None:
     """Count a run as ended."""
     job = s.tasks[s.runs[run].task].job
     if v.by_gpus[0]:
@@ -94,6 +94,6 @@ def end_service(s: State, v: Service, run: int) -> None:
 
 
 @inner
-def _weight(s: State, v: Service, run: int) -> float:
+def _weight(s: State, v: LasService, run: int) -> float:
     """The weight of a second of a run."""
     return s.classes[s.tasks[s.runs[run].task].kind].gpus * s.runs[run].count if v.by_gpus[0] else 1.0

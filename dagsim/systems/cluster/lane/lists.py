@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dagsim.systems.cluster.lane.jit import inner, main
+from dagsim.systems.cluster.lane.jit import inner, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, start, steps
 from dagsim.systems.cluster.lane.placement import choose
 from dagsim.systems.cluster.lane.queues import first_task, take_in
@@ -18,7 +18,7 @@ from dagsim.systems.cluster.lane.state import ENDED, PHASE, STARTS, STRICT, Stat
 __all__ = ["advance_list"]
 
 
-@main
+@outer
 def advance_list(s: State, log: np.recarray) -> bool:
     """Go on until everything is done (False), or the log or the state need more space (True)."""
     left = steps(s, log)

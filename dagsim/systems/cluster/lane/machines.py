@@ -8,7 +8,7 @@ from dagsim.systems.cluster.lane.columns import MICRO
 from dagsim.systems.cluster.lane.jit import inner, int64
 from dagsim.systems.cluster.lane.state import CHANGES, HOLDS, HOLDS_FREE, HOLDS_TOP, NAMED_GPUS, RING, State
 
-__all__ = ["cores", "give_back", "room", "room_among", "take", "tightest"]
+__all__ = ["free_cores", "give_back", "room", "room_among", "take", "tightest"]
 
 _ENOUGH = 1 << 40
 """Room for what asks for nothing."""
@@ -42,7 +42,7 @@ def room_among(s: State, nodes: np.recarray, left: np.ndarray, kind: int, node: 
 
 
 @inner
-def cores(s: State, node: int) -> int:
+def free_cores(s: State, node: int) -> int:
     """Whole free cores; those above 4,095 count as one level."""
     return min(s.nodes[node].cpus // MICRO, 4095)
 

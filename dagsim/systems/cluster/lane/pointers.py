@@ -30,12 +30,12 @@ from numba.extending import (
     unbox,
 )
 
-__all__ = ["Table", "register"]
+__all__ = ["PointerType", "register"]
 
 _WORD = ir.IntType(64)
 
 
-class Table(types.Type):
+class PointerType(types.Type):
     """The type of a registered class, by the types of its members."""
 
     words: int
@@ -46,13 +46,13 @@ class Table(types.Type):
         words = 0
         for member, type_ in members:
             self.places[member] = words
-            words += type_.words if isinstance(type_, Table) else 1 + type_.ndim
+            words += type_.words if isinstance(type_, PointerType) else 1 + type_.ndim
         self.words = words
         digest = sha256(repr([(member, str(type_)) for member, type_ in members]).encode()).hexdigest()
         super().__init__(f"{name}_{digest[:16]}")  # the type's identity, and short: it is part of every symbol
 
 
-register_model(Table)(models.OpaqueModel)
+register_model(PointerType)(models.OpaqueModel)
 
 
 def register(cls: type) -> None:
@@ -60,24 +60,24 @@ def register(cls: type) -> None:
     typeof_impl.register(cls)(_typeof)
 
 
-def _typeof(value: Any, context: Any) -> Table:
+def _typeof(value: Any, context: Any) -> PointerType:
     members = tuple((name, typeof_impl(getattr(value, name), context)) for name in value._fields)
     for name, type_ in members:
-        if not isinstance(type_, Table) and (not isinstance(type_, types.Array) or type_.layout != "C"):
+        if not isinstance(type_, PointerType) and (not isinstance(type_, types.Array) or type_.layout != "C"):
             raise TypeError(f"{type(value).__name__}.{name} must be a contiguous array, got {type_}")
-    return Table(type(value).__name__, members)
+    return PointerType(type(value).__name__, members)
 
 
 @infer_getattr
 class _Members(AttributeTemplate):
-    key = Table
+    key = PointerType
 
-    def generic_resolve(self, table: Table, name: str) -> Any:  # type: ignore[override]
+    def generic_resolve(self, table: PointerType, name: str) -> Any:  # type: ignore[override]
         return table.members.get(name)
 
 
-@unbox(Table)
-def _unbox(table: Table, obj: Any, c: Any) -> Any:
+@unbox(PointerType)
+def _unbox(table: PointerType, obj: Any, c: Any) -> Any:
     """Fill a table on the stack of the caller, which lives as long as the call."""
     words = cgutils.alloca_once(c.builder, _WORD, size=table.words)
     failed = cgutils.alloca_once_value(c.builder, cgutils.false_bit)
@@ -86,11 +86,11 @@ def _unbox(table: Table, obj: Any, c: Any) -> Any:
     return NativeValue(c.builder.bitcast(words, c.pyapi.voidptr), is_error=c.builder.load(failed))
 
 
-def _words_of(table: Table, obj: Any, c: Any, failed: Any) -> Iterator[tuple[int, Any]]:
+def _words_of(table: PointerType, obj: Any, c: Any, failed: Any) -> Iterator[tuple[int, Any]]:
     """Every word of the table with its place: the data and the lengths of each array."""
     for (name, type_), first in zip(table.members.items(), table.places.values(), strict=True):
         member = c.pyapi.object_getattr_string(obj, name)
-        if isinstance(type_, Table):
+        if isinstance(type_, PointerType):
             yield from ((first + place, value) for place, value in _words_of(type_, member, c, failed))
         else:
             native = c.unbox(type_, member)
@@ -102,12 +102,12 @@ def _words_of(table: Table, obj: Any, c: Any, failed: Any) -> Iterator[tuple[int
         c.pyapi.decref(member)  # the tuple holds it
 
 
-@lower_getattr_generic(Table)
-def _member(context: Any, builder: Any, table: Table, value: Any, name: str) -> Any:
+@lower_getattr_generic(PointerType)
+def _member(context: Any, builder: Any, table: PointerType, value: Any, name: str) -> Any:
     """Read a member from the table: a pointer into it, or an array put together from its words."""
     type_, first = table.members[name], table.places[name]
     at = builder.gep(builder.bitcast(value, _WORD.as_pointer()), [ir.Constant(ir.IntType(32), first)])
-    if isinstance(type_, Table):
+    if isinstance(type_, PointerType):
         return builder.bitcast(at, value.type)
     unchanging = builder.module.add_metadata([])
 

@@ -21,7 +21,7 @@ from dagsim.systems.cluster.lane.state import ENDS, FRESH, PIECES, State, grown
 
 __all__ = [
     "DOOMED",
-    "Room",
+    "RoomSearch",
     "consider",
     "drop_stopped",
     "enough_pieces",
@@ -37,7 +37,7 @@ DOOMED, CHOSEN, SEARCH, COUNTERS = range(4)
 
 
 @by_pointer
-class Room(NamedTuple):
+class RoomSearch(NamedTuple):
     """Working space of the search for room."""
 
     n: np.ndarray  # (COUNTERS,) int64
@@ -50,10 +50,10 @@ class Room(NamedTuple):
     doomed: np.ndarray  # (runs,) int64: slots of those to be stopped
 
 
-def new_room(s: State) -> Room:
+def new_room(s: State) -> RoomSearch:
     """Nothing searched yet."""
     nodes, runs = len(s.nodes), len(s.runs)
-    return Room(
+    return RoomSearch(
         n=np.zeros(COUNTERS, np.int64),
         nodes=s.nodes.copy(),
         left=s.left.copy(),
@@ -65,7 +65,7 @@ def new_room(s: State) -> Room:
     )
 
 
-def grown_room(s: State, r: Room) -> Room:
+def grown_room(s: State, r: RoomSearch) -> RoomSearch:
     """The same with space for the runs of a state that has grown."""
     chosen, doomed = (np.resize(each, len(s.runs)) for each in (r.chosen, r.doomed))
     return r._replace(chosen=chosen, doomed=doomed)
@@ -145,7 +145,7 @@ def preempt(s: State, log: np.recarray, run: int, keeps: bool, weight: float) ->
 
 
 @inner
-def seek_room(r: Room) -> None:
+def seek_room(r: RoomSearch) -> None:
     """Begin a search."""
     r.n[SEARCH] += 1
     r.n[CHOSEN] = 0
@@ -155,7 +155,7 @@ def seek_room(r: Room) -> None:
 
 
 @inner
-def consider(s: State, r: Room, task: int, run: int) -> bool:
+def consider(s: State, r: RoomSearch, task: int, run: int) -> bool:
     """Look at one more run; True if the task would fit without some of those looked at: they are doomed then.
 
     An independent instance gets the first node that has room for it.
@@ -184,7 +184,7 @@ def consider(s: State, r: Room, task: int, run: int) -> bool:
 
 
 @inner
-def _free(s: State, r: Room, kind: int, run: int) -> None:
+def _free(s: State, r: RoomSearch, kind: int, run: int) -> None:
     """Take a run off the copies of its nodes."""
     held = int64(s.tasks[s.runs[run].task].kind)
     hold = s.runs[run].first
@@ -209,7 +209,7 @@ def _free(s: State, r: Room, kind: int, run: int) -> None:
 
 
 @inner
-def _recount(s: State, r: Room, kind: int, run: int) -> int:
+def _recount(s: State, r: RoomSearch, kind: int, run: int) -> int:
     """Count the room on the copies of a run's nodes again; returns the first of them with any, or -1."""
     found = int64(-1)
     hold = s.runs[run].first

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dagsim.systems.cluster.lane.columns import Classes, Work
-from dagsim.systems.cluster.lane.jit import int64, main
+from dagsim.systems.cluster.lane.jit import int64, outer
 
-__all__ = ["gpu_seconds", "ideal_s", "upward_rank", "widths"]
+__all__ = ["ideal_s", "job_gpu_seconds", "upward_rank", "widths"]
 
 
 def upward_rank(work: Work, best_s: np.ndarray) -> np.ndarray:
@@ -22,7 +22,7 @@ def ideal_s(work: Work, rank: np.ndarray) -> np.ndarray:
     return np.maximum.reduceat(rank, work.jobs.first[:-1]) if len(rank) else np.zeros(0)
 
 
-def gpu_seconds(work: Work, classes: Classes, best_s: np.ndarray) -> np.ndarray:
+def job_gpu_seconds(work: Work, classes: Classes, best_s: np.ndarray) -> np.ndarray:
     """(J,) float64: GPU-seconds of all instances of a job, each on its fastest type."""
     rows = work.rows
     gpus = classes.table.gpus[rows.kind] * rows.instances
@@ -38,7 +38,7 @@ def widths(work: Work, classes: Classes) -> np.ndarray:
     return np.maximum.reduceat(gpus, work.jobs.first[:-1]) if len(gpus) else np.zeros(0)
 
 
-@main
+@outer
 def _add_longest(order: np.ndarray, tasks: np.recarray, child: np.ndarray, rank: np.ndarray) -> None:
     """Add to every rank the longest of its children's."""
     for place in range(len(rank) - 1, -1, -1):
@@ -49,7 +49,7 @@ def _add_longest(order: np.ndarray, tasks: np.recarray, child: np.ndarray, rank:
         rank[task] += longest
 
 
-@main
+@outer
 def _add_up(job: np.ndarray, gpus: np.ndarray, best_s: np.ndarray, sums: np.ndarray) -> None:
     """Add every task's GPU-seconds to its job's."""
     for task in range(len(job)):

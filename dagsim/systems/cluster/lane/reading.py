@@ -12,30 +12,32 @@ import numpy as np
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job, JobFacts
 from dagsim.model.streams import stream
-from dagsim.systems.cluster.lane.columns import CLASS, NODE, TASK, Classes, Jobs, Nodes, Work, records
-from dagsim.systems.cluster.lane.ranks import gpu_seconds, ideal_s, upward_rank, widths
+from dagsim.systems.cluster.lane.columns import CLASS, NODE, TASK, Classes, EmptyNodes, Jobs, Work, records
+from dagsim.systems.cluster.lane.ranks import ideal_s, job_gpu_seconds, upward_rank, widths
 from dagsim.systems.cluster.lane.state import NAMED_GPUS
 from dagsim.systems.cluster.models.estimates import Estimates, as_claimed
 from dagsim.systems.cluster.models.runtime import HasRates, Runtime
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["Scene", "read", "read_arrays"]
+__all__ = ["LaneScenario", "read_arrays", "read_scenario"]
 
 _MOST = 1 << 62
 """More than any node of the lane has; a class that asks for more is rejected anyway."""
 
 
-class Scene(NamedTuple):
+class LaneScenario(NamedTuple):
     """Everything about a scenario but its policy."""
 
     work: Work
     classes: Classes
-    nodes: Nodes
+    nodes: EmptyNodes
     facts: list[JobFacts]
 
 
-def read(cluster: Cluster, jobs: Iterable[Job], runtime: Runtime, estimates: Estimates, seed: int) -> Scene:
+def read_scenario(
+    cluster: Cluster, jobs: Iterable[Job], runtime: Runtime, estimates: Estimates, seed: int
+) -> LaneScenario:
     """The scenario as columns.
 
     Raises:
@@ -49,10 +51,10 @@ def read(cluster: Cluster, jobs: Iterable[Job], runtime: Runtime, estimates: Est
     facts = _facts(listed, work, classes)
     if estimates.kind == "predicted":
         work = work._replace(seconds=_claimed(listed, work, runtime, machines))
-    return Scene(_estimated(work, estimates, seed), classes, _nodes(machines), facts)
+    return LaneScenario(_estimated(work, estimates, seed), classes, _nodes(machines), facts)
 
 
-def read_arrays(cluster: Cluster, jobs: JobArrays, runtime: HasRates, estimates: Estimates, seed: int) -> Scene:
+def read_arrays(cluster: Cluster, jobs: JobArrays, runtime: HasRates, estimates: Estimates, seed: int) -> LaneScenario:
     """The same from jobs that are columns already.
 
     Raises:
@@ -87,7 +89,7 @@ def read_arrays(cluster: Cluster, jobs: JobArrays, runtime: HasRates, estimates:
         for (id, arrival_s, names, parents), ideal, gpu_s, gpus in zip(
             shape,
             ideal_s(work, upward_rank(work, best_s)).tolist(),
-            gpu_seconds(work, classes, best_s).tolist(),
+            job_gpu_seconds(work, classes, best_s).tolist(),
             widths(work, classes).tolist(),
             strict=True,
         )
@@ -95,7 +97,7 @@ def read_arrays(cluster: Cluster, jobs: JobArrays, runtime: HasRates, estimates:
     if estimates.kind == "predicted":
         name, job = str(jobs.names[jobs.name[0]]), str(jobs.ids[0])
         raise ModelError(f"estimates 'predicted' need Task.estimate, and task {job}/{name} has none")
-    return Scene(_estimated(work, estimates, seed), classes, _nodes(machines), facts)
+    return LaneScenario(_estimated(work, estimates, seed), classes, _nodes(machines), facts)
 
 
 def _plain_jobs(jobs: JobArrays, demands: list[DemandClass]) -> Jobs:
@@ -183,7 +185,7 @@ def _classes(machines: ClusterState) -> Classes:
     return Classes(rows, np.array(may, np.uint8).reshape(len(known), len(machines.types)))
 
 
-def _nodes(machines: ClusterState) -> Nodes:
+def _nodes(machines: ClusterState) -> EmptyNodes:
     listed, types = machines.list, range(len(machines.types))
     type_ = np.array([machine.type for machine in listed])
     count = np.bincount(type_, minlength=len(machines.types)).astype(np.int64)
@@ -205,12 +207,12 @@ def _nodes(machines: ClusterState) -> Nodes:
         cpus=[machine.cpus for machine in listed],
         memory=[machine.memory for machine in listed],
     )
-    return Nodes(rows, by_type, count)
+    return EmptyNodes(rows, by_type, count)
 
 
 def _facts(jobs: list[Job], work: Work, classes: Classes) -> list[JobFacts]:
     best_s = work.best_s
-    columns = (ideal_s(work, upward_rank(work, best_s)), gpu_seconds(work, classes, best_s), widths(work, classes))
+    columns = (ideal_s(work, upward_rank(work, best_s)), job_gpu_seconds(work, classes, best_s), widths(work, classes))
     return [
         JobFacts(
             job.id,

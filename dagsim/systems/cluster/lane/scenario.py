@@ -16,13 +16,13 @@ from dagsim.systems.cluster.lane.easy import EASY
 from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS
 from dagsim.systems.cluster.lane.las import LAS
 from dagsim.systems.cluster.lane.orders import ORDERS
-from dagsim.systems.cluster.lane.reading import Scene
+from dagsim.systems.cluster.lane.reading import LaneScenario
 from dagsim.systems.cluster.lane.srtf import SRTF
 from dagsim.systems.cluster.lane.state import BEST, CONSOLIDATE, FIRST, WORST
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.preemption import Preemption
 
-__all__ = ["PLACEMENTS", "POLICIES", "Plan", "Verdict", "applies", "planned", "too_much"]
+__all__ = ["PLACEMENTS", "POLICIES", "Applicability", "LanePolicy", "applies", "planned", "too_much"]
 
 PLACEMENTS: Mapping[str, int] = {
     "best-fit": BEST,
@@ -43,7 +43,7 @@ _MOST_LEAVES = 1 << 27
 """Leaves of all trees: 1 GB."""
 
 
-class Plan(NamedTuple):
+class LanePolicy(NamedTuple):
     """A policy as the lane knows it."""
 
     policy: str
@@ -53,7 +53,7 @@ class Plan(NamedTuple):
     """A preempted run keeps the work it has done."""
 
 
-class Verdict(NamedTuple):
+class Applicability(NamedTuple):
     """The verdict on a scenario: carried out, or a sentence that says why not."""
 
     holds: bool
@@ -73,14 +73,14 @@ def applies(
     observers: Collection[object] = (),
     admission: bool = False,
     needs_numba: bool = True,
-) -> Verdict:
+) -> Applicability:
     """Say whether the lane can carry out a scenario, with the arguments of ``ClusterKernel`` and a policy's name.
 
     ``run`` may still refuse for what only the jobs show (``too_much``). Without ``needs_numba`` it does not matter
     whether the lane can be compiled.
     """
     if needs_numba and not jit.installed():
-        return Verdict(False, INSTALL)
+        return Applicability(False, INSTALL)
     features = {
         "a set-up model": setup is not None,
         "a network": network is not None,
@@ -91,15 +91,15 @@ def applies(
     }
     for feature, there in features.items():
         if there:
-            return Verdict(False, f"the compiled lane does not know {feature}")
+            return Applicability(False, f"the compiled lane does not know {feature}")
     try:
         planned(policy, preemption)
     except DagsimError as error:
-        return Verdict(False, str(error))
-    return Verdict(True)
+        return Applicability(False, str(error))
+    return Applicability(True)
 
 
-def planned(policy: object, preemption: Preemption | None = None) -> Plan:
+def planned(policy: object, preemption: Preemption | None = None) -> LanePolicy:
     """The plan for a policy's name, with its parameters in brackets.
 
     Raises:
@@ -126,10 +126,10 @@ def planned(policy: object, preemption: Preemption | None = None) -> Plan:
         raise ConfigError("the compiled lane does not know preemptions that take time")
     if name in LAS and stops.on_resume == "restart":
         raise ConfigError("the compiled lane does not know rounds whose preempted runs lose their work")
-    return Plan(name, PLACEMENTS[str(placement)], params, stops.on_resume == "resume")
+    return LanePolicy(name, PLACEMENTS[str(placement)], params, stops.on_resume == "resume")
 
 
-def too_much(scene: Scene, plan: Plan) -> str:
+def too_much(scene: LaneScenario, plan: LanePolicy) -> str:
     """A sentence that says why the lane cannot simulate these jobs, empty if it can."""
     work, classes, nodes = scene.work, scene.classes, scene.nodes
     may = classes.may[work.rows.kind].astype(bool)

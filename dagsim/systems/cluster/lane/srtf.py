@@ -12,12 +12,12 @@ import numpy as np
 
 from dagsim.systems.cluster.lane.columns import Classes, records
 from dagsim.systems.cluster.lane.heap import pop, push
-from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, main
+from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, alive, move_on, start, steps
 from dagsim.systems.cluster.lane.placement import choose
 from dagsim.systems.cluster.lane.preempt import (
     DOOMED,
-    Room,
+    RoomSearch,
     consider,
     drop_stopped,
     enough_pieces,
@@ -42,7 +42,7 @@ _SPARE = 64
 class Srtf(NamedTuple):
     """State of these policies beside that of the lane."""
 
-    r: Room
+    r: RoomSearch
     keeps: np.ndarray  # (1,) bool: a preempted run keeps the work it has done
     weights: np.ndarray  # (weights,) float64: the different ones
     weight_of: np.ndarray  # (K,) int64: the weight of each demand class, as a place among them
@@ -88,7 +88,7 @@ def grown_srtf(s: State, p: Srtf) -> Srtf:
     )
 
 
-@main
+@outer
 def advance_srtf(s: State, log: np.recarray, p: Srtf) -> bool:
     """Go on until everything is done (False), or the log or the state need more space (True)."""
     while steps(s, log) and enough_pieces(s):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.systems.cluster.lane.columns import Classes, Nodes, Work, records, table
+from dagsim.systems.cluster.lane.columns import Classes, EmptyNodes, Work, record_type, records
 from dagsim.systems.cluster.lane.jit import by_pointer
 
 __all__ = [
@@ -82,20 +82,20 @@ BEST, FIRST, WORST, CONSOLIDATE = range(4)
 ``RUNS`` and ``HOLDS`` are in use, the ``TOP`` of each is the first one never
 used, ``FREE`` the first to use again. ``PIECES`` counts preemptions."""
 
-ENTRY = table(f8="key", i8="what")
-JOB = table(f8="arrival_s rejected", i8="first left")
-TODO = table(i4="waiting unfinished missing")
+ENTRY = record_type(f8="key", i8="what")
+JOB = record_type(f8="arrival_s rejected", i8="first left")
+TODO = record_type(i4="waiting unfinished missing")
 """Instances that wait to be started and that are not finished, parents that are not done."""
-RUN = table(f8="seconds start_s", i8="number task type count first last")
+RUN = record_type(f8="seconds start_s", i8="number task type count first last")
 """A run under way; ``first`` and ``last`` of what it holds. ``number`` is -1 where the slot is free."""
-HOLD = table(i8="node count mask gpu next")
+HOLD = record_type(i8="node count mask gpu next")
 """So many instances on a node and the GPUs they hold; of shared GPUs one hold for each, with its number."""
-TREE = table(i8="at wide width seen total")
+TREE = record_type(i8="at wide width seen total")
 """A tournament tree of ``width`` leaves: its scores, and (or -1) the room for gangs, begin in ``State.leaves`` there.
 ``total`` is the room on all nodes, ``seen`` how many changes it has caught up with."""
-QUEUE = table(i8="at held most")
+QUEUE = record_type(i8="at held most")
 """A heap of ready tasks; it begins ``at`` and has space for ``most``."""
-TYPE = table(i8="count idle cpus")
+TYPE = record_type(i8="count idle cpus")
 """Per type its nodes, and its idle GPUs and free CPUs in millionths."""
 
 
@@ -135,7 +135,7 @@ class State(NamedTuple):
     path: np.ndarray  # (N,) int64: room for a walk over nodes
 
 
-def new_state(work: Work, classes: Classes, nodes: Nodes, key: np.ndarray, placement: int) -> State:
+def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, placement: int) -> State:
     """The state before anything has happened."""
     tasks, kinds, types = len(work.truth), len(classes.table), len(nodes.per_type)
     n = np.zeros(COUNTERS, np.int64)
@@ -209,7 +209,7 @@ def _parents(work: Work) -> np.ndarray:
     return np.bincount(work.child, minlength=len(work.truth))
 
 
-def _trees(classes: Classes, nodes: Nodes, placement: int) -> tuple[np.recarray, np.ndarray]:
+def _trees(classes: Classes, nodes: EmptyNodes, placement: int) -> tuple[np.recarray, np.ndarray]:
     """A tree per class and type that may run it; a second one beside it where the room itself is asked for."""
     rows, at = [], 0
     for kind, gang in enumerate(classes.table.gang):

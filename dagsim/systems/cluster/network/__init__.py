@@ -4,13 +4,13 @@ from typing import Any
 
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.network.base import Flow, Network
-from dagsim.systems.cluster.network.uniform import Uniform
+from dagsim.systems.cluster.network.uniform import UniformNetwork
 
-__all__ = ["NETWORKS", "Flow", "Network", "Uniform"]
+__all__ = ["NETWORKS", "Flow", "Network", "UniformNetwork"]
 
 NETWORKS: Registry[Any] = Registry(
     "network",
-    [Entry("uniform", ".uniform:Uniform", "latency and bandwidth between nodes, without contention")],
+    [Entry("uniform", ".uniform:UniformNetwork", "latency and bandwidth between nodes, without contention")],
     group="dagsim.networks",
     listing="dagsim list networks",
     home="dagsim.systems.cluster.network",

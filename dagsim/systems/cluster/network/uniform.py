@@ -12,11 +12,11 @@ from dagsim.errors import ModelError
 from dagsim.systems.cluster.clock import Clock, Timer
 from dagsim.systems.cluster.network.base import Flow
 
-__all__ = ["Uniform"]
+__all__ = ["UniformNetwork"]
 
 
 @dataclass(frozen=True, slots=True)
-class Uniform:
+class UniformNetwork:
     """A flow takes ``latency_s + size / bandwidth``; flows to one run go side by side; on one node nothing is sent."""
 
     bandwidth_gb_s: float = 12.5

@@ -17,13 +17,13 @@ from dagsim.systems.ramp.decisions import Partition
 from dagsim.systems.ramp.room import ARRIVALS, SIZES, Room, ways_in_time
 from dagsim.systems.ramp.view import RampView
 
-__all__ = ["Roomy", "Weights"]
+__all__ = ["RoomWeights", "Roomy"]
 
 _SHAPE = (len(ARRIVALS), len(SIZES))
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class RoomWeights:
     """The worth of room: of its scarcity, of each block, and of degrees."""
 
     scarcity: NDArray[np.float64]  # (arrivals, sizes): of 1 / (1 + free blocks)
@@ -34,7 +34,7 @@ class Weights:
     """What a job of a model must be worth to be let in; of others anything will do."""
 
     @classmethod
-    def even(cls) -> Weights:
+    def even(cls) -> RoomWeights:
         """All scarcities alike, and nothing else."""
         return cls(np.ones(_SHAPE), np.zeros(_SHAPE), {}, {})
 
@@ -54,7 +54,7 @@ class Roomy:
         if least < 1:
             raise ConfigError(f"least must be at least 1, got {least!r}")
         self.least = 1 if tuned else least
-        self.weights = _tuned(tuned) if tuned else Weights.even()
+        self.weights = _tuned(tuned) if tuned else RoomWeights.even()
 
     def decide(self, view: RampView) -> Iterable[Partition]:
         """The degree and its block. O(degrees x blocks^2) bits."""
@@ -79,7 +79,7 @@ class Roomy:
 
 
 @cache
-def _tuned(name: str) -> Weights:
+def _tuned(name: str) -> RoomWeights:
     text = files("dagsim.systems.ramp.policies").joinpath("roomy.json").read_text(encoding="utf-8")
     known = json.loads(text)
     if name not in known:
@@ -87,4 +87,4 @@ def _tuned(name: str) -> Weights:
     said = known[name]
     degrees = {int(degree): float(worth) for degree, worth in said["degrees"].items()}
     scarcity, blocks = (np.array(said[part], np.float64).reshape(_SHAPE) for part in ("scarcity", "blocks"))
-    return Weights(scarcity, blocks, degrees, {model: float(worth) for model, worth in said["away"].items()})
+    return RoomWeights(scarcity, blocks, degrees, {model: float(worth) for model, worth in said["away"].items()})

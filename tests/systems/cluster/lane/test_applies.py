@@ -8,9 +8,9 @@ import pytest
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Cluster, Job, Kind, Node, Task
-from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, Preemption, Uniform
+from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, Preemption, UniformNetwork
 from dagsim.systems.cluster.lane import jit
-from dagsim.systems.cluster.lane.drive import is_warm, run, warm
+from dagsim.systems.cluster.lane.drive import compile_loops, is_warm, run
 from dagsim.systems.cluster.lane.kernel import ARRIVED, COMPLETED, FINISHED, PREEMPTED, REJECTED, STARTED_ROW
 from dagsim.systems.cluster.lane.scenario import PLACEMENTS, POLICIES, applies, planned
 
@@ -27,7 +27,7 @@ def test_it_knows_every_policy_with_every_placement(policy: str, placement: str)
     ("models", "named"),
     [
         ({"setup": MovingDelay(2.0)}, "a set-up model"),
-        ({"network": Uniform()}, "a network"),
+        ({"network": UniformNetwork()}, "a network"),
         ({"disturbances": (NodeFailures(1e5, 1e3),)}, "disturbances"),
         ({"observers": (print,)}, "observers"),
         ({"admission": True}, "admission"),
@@ -75,9 +75,9 @@ def test_warm_is_a_policy_whose_loop_was_compiled(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.skipif(not jit.jitted(), reason="numba is not installed")
 def test_what_was_compiled_once_is_kept() -> None:
     assert not jit.is_kept("advance_nothing")
-    warm(["fifo"])
+    compile_loops(["fifo"])
     assert is_warm("sjf")
-    assert warm(["sjf"]) == []
+    assert compile_loops(["sjf"]) == []
 
 
 def test_memory_without_end_is_refused() -> None:

@@ -18,8 +18,8 @@ import pytest
 from dagsim.model import Cluster, Job, Kind, Task
 from dagsim.systems.cluster import Estimates
 from dagsim.systems.cluster.lane import jit
-from dagsim.systems.cluster.lane.drive import simulate, warm
-from dagsim.systems.cluster.lane.reading import read
+from dagsim.systems.cluster.lane.drive import compile_loops, whole_log
+from dagsim.systems.cluster.lane.reading import read_scenario
 from dagsim.systems.cluster.lane.scenario import planned
 from dagsim.systems.cluster.models.runtime import Recorded
 
@@ -67,11 +67,11 @@ def test_counting_references_nowhere_it_takes_less_than_two_microseconds_per_tas
     tasks = 20_000
     works = np.random.default_rng(1).exponential(100.0, tasks).tolist()
     jobs = [Job.single(f"j{number}", Task("t", work), 3.0 * number) for number, work in enumerate(works)]
-    warm(["sjf"])
-    scene = read(Cluster.of({"V100": 64}), jobs, Recorded(), Estimates(), 0)
-    simulate(scene, planned("sjf"))
+    compile_loops(["sjf"])
+    scene = read_scenario(Cluster.of({"V100": 64}), jobs, Recorded(), Estimates(), 0)
+    whole_log(scene, planned("sjf"))
     begun = process_time()
-    simulate(scene, planned("sjf"))
+    whole_log(scene, planned("sjf"))
     assert (process_time() - begun) / tasks < 2e-6
 
 

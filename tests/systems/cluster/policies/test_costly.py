@@ -12,7 +12,7 @@ from dagsim.systems.cluster import ClusterKernel, Estimates
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.fair.gavel import shares
 from dagsim.systems.cluster.policies.planning.allox import assign
-from dagsim.systems.cluster.policies.planning.plan_ahead import plan
+from dagsim.systems.cluster.policies.planning.plan_ahead import plan_slots
 from dagsim.systems.cluster.policies.support.profile import Profile
 
 FIVE = ((0, 3, 2), (0, 1, 3), (0, 1, 4), (0, 3, 1), (0, 6, 1))
@@ -98,10 +98,10 @@ def test_the_cap_holds_what_would_draw_too_much(rows):
 def test_plan_ahead_waits_for_the_fast_type_where_that_ends_sooner():
     # One V100, free at 2, one T4, free now. The task takes 3 s and 10 s: at 2 on the V100 it ends at 5.
     free = np.array([[0.0, 1.0], [1.0, 1.0]])
-    assert plan(np.array([[3.0, 10.0]]), np.ones(1), np.array([0.0, 2.0]), free) == [(0, 0, 1)]
+    assert plan_slots(np.array([[3.0, 10.0]]), np.ones(1), np.array([0.0, 2.0]), free) == [(0, 0, 1)]
     # 4.5 s on the T4 end sooner. Two tasks share: one now on the T4, one later on the V100.
-    assert plan(np.array([[3.0, 4.5]]), np.ones(1), np.array([0.0, 2.0]), free) == [(0, 1, 0)]
-    both = plan(np.array([[3.0, 6.0], [3.0, 6.0]]), np.ones(2), np.array([0.0, 2.0]), free)
+    assert plan_slots(np.array([[3.0, 4.5]]), np.ones(1), np.array([0.0, 2.0]), free) == [(0, 1, 0)]
+    both = plan_slots(np.array([[3.0, 6.0], [3.0, 6.0]]), np.ones(2), np.array([0.0, 2.0]), free)
     assert sorted((type_, slot) for _, type_, slot in both) == [(0, 1), (1, 0)]
 
 

@@ -15,7 +15,7 @@ import pytest
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, IllegalDecision, PolicyFailed, UnknownName
 from dagsim.experiment.agents import make_policy
-from dagsim.experiment.run import simulate
+from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
 from dagsim.model import Cluster, Job, Start, Task
 from dagsim.systems.cluster import ClusterKernel
@@ -179,7 +179,7 @@ def test_the_example_in_javascript_gives_the_log_of_the_same_in_python(monkeypat
     config = load_config(None, ["workload.count=25", "workload.load=1.2"])
     script = ROOT / "docs" / "examples" / "backfill.js"
     assert len([line for line in script.read_text().splitlines() if line.strip() and "//" not in line]) <= 30
-    theirs = simulate(config, f"exec:node {script}", 5).schedule
+    theirs = run_policy(config, f"exec:node {script}", 5).schedule
     monkeypatch.setattr("dagsim.experiment.run.make_policy", lambda *_: SameInPython())
-    assert theirs.log == simulate(config, "same", 5).schedule.log
+    assert theirs.log == run_policy(config, "same", 5).schedule.log
     assert len(theirs.log) > 75

@@ -14,7 +14,7 @@ from dagsim.systems.cluster.policies.fair.multifactor import (
     billing,
     decay_per_second,
     job_size,
-    total,
+    total_priority,
     truncated,
 )
 
@@ -28,7 +28,7 @@ def tree(decay: float = 1.0) -> ShareTree:
 
 def test_a_priority_is_the_weighted_sum_less_nice_and_truncated() -> None:
     weights = Weights(age=1000, fair_share=5000, job_size=2000, partition=1500, qos=3000, tres={"gres/gpu": 1100})
-    got = total(Factors(0.5, 0, 0.25, 0.3125, 1, 0.2), weights, {"gres/gpu": 0.125, "cpu": 1}, nice=100)
+    got = total_priority(Factors(0.5, 0, 0.25, 0.3125, 1, 0.2), weights, {"gres/gpu": 0.125, "cpu": 1}, nice=100)
     # 500 + 1250 + 625 + 1500 + 600 + 137.5 - 100
     assert (got, truncated(got), truncated(-3)) == (4512.5, 4512, 0)
 

@@ -10,10 +10,10 @@ from dagsim.systems.cluster.policies.planning.planners import (
     Booking,
     Planner,
     Problem,
-    cpop,
-    dls,
-    heft,
-    peft,
+    plan_cpop,
+    plan_dls,
+    plan_heft,
+    plan_peft,
     rank_down,
     rank_up,
 )
@@ -53,7 +53,7 @@ def test_ranks_are_the_published_ones() -> None:
 
 
 def test_heft_takes_80() -> None:
-    bookings = heft(papers())
+    bookings = plan_heft(papers())
     assert [task + 1 for task in bookings] == [1, 3, 4, 2, 5, 6, 9, 7, 8, 10]
     assert times(bookings) == {
         1: (3, 0, 9),
@@ -70,7 +70,7 @@ def test_heft_takes_80() -> None:
 
 
 def test_cpop_takes_86_with_its_critical_path_on_the_second_processor() -> None:
-    bookings = cpop(papers())
+    bookings = plan_cpop(papers())
     assert max(each.end_s for each in bookings.values()) == pytest.approx(86)
     assert {task + 1: each.site + 1 for task, each in bookings.items() if task + 1 in (1, 2, 9, 10)} == {
         1: 2,
@@ -92,17 +92,17 @@ def test_peft_looks_one_step_ahead() -> None:
     # Optimistic costs of task 0: on P1 max(min(4, 4+3), min(6, 4+5)) = 6; on P2 max(min(8, 3), min(10, 5)) = 5. P1: 2 +
     # 6 = 8, P2: 3 + 5 = 8: a tie, so P1. Then both cost 0 ahead: task 1 (first) P1 2-6 against P2 6-9; task 2 P1 6-12
     # against P2 6-11.
-    assert times(peft(small())) == {1: (1, 0, 2), 2: (1, 2, 6), 3: (2, 6, 11)}
+    assert times(plan_peft(small())) == {1: (1, 0, 2), 2: (1, 2, 6), 3: (2, 6, 11)}
 
 
 def test_dls_picks_the_highest_dynamic_level() -> None:
     # Static levels 2.5 + 5.5 = 8, 3.5, 5.5. Task 0: P1 8 - 0 + 0.5, P2 8 - 0 - 0.5: P1. Then task 2: P1 5.5 - 2 - 0.5 =
     # 3, P2 5.5 - 6 + 0.5 = 0; task 1: P1 3.5 - 2 - 0.5 = 1, P2 3.5 - 6 + 0.5 = -2: task 2 on P1; task 1: P2 6-9 (-2),
     # P1 3.5 - 8 - 0.5 = -5.
-    assert times(dls(small())) == {1: (1, 0, 2), 2: (2, 6, 9), 3: (1, 2, 8)}
+    assert times(plan_dls(small())) == {1: (1, 0, 2), 2: (2, 6, 9), 3: (1, 2, 8)}
 
 
-@pytest.mark.parametrize("planner", [heft, cpop, peft, dls])
+@pytest.mark.parametrize("planner", [plan_heft, plan_cpop, plan_peft, plan_dls])
 def test_nothing_starts_before_its_inputs_are_there_nor_twice_on_one_lane(planner: Planner) -> None:
     problem = papers()
     bookings = planner(problem)

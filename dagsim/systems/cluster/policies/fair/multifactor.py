@@ -23,7 +23,7 @@ __all__ = [
     "billing",
     "decay_per_second",
     "job_size",
-    "total",
+    "total_priority",
     "truncated",
 ]
 
@@ -63,7 +63,7 @@ class Weights:
     tres: Mapping[str, float] = field(default_factory=dict)
 
 
-def total(factors: Factors, weights: Weights, tres: Mapping[str, float], nice: float = 0.0) -> float:
+def total_priority(factors: Factors, weights: Weights, tres: Mapping[str, float], nice: float = 0.0) -> float:
     """The sum of weights x factors less ``nice``; Slurm keeps it truncated. ``tres``: requested / in the cluster."""
     fixed = weights.assoc * factors.assoc + weights.job_size * factors.job_size
     fixed += weights.partition * factors.partition + weights.qos * factors.qos

@@ -6,7 +6,7 @@ from dagsim.model import Placement, Share
 from dagsim.systems.cluster.api import ClusterView, TaskState
 from dagsim.systems.cluster.policies.placement.nodes import by_speed, with_room
 
-__all__ = ["Consolidate", "Spread"]
+__all__ = ["Consolidate", "SpreadGang"]
 
 
 class Consolidate:
@@ -26,7 +26,7 @@ class Consolidate:
         return best
 
 
-class Spread:
+class SpreadGang:
     """As many nodes as possible: one instance at a time to the emptiest node of the fastest type with room, around and
     around. O(nodes)."""
 

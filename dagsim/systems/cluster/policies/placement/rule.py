@@ -37,7 +37,7 @@ PLACEMENT_RULES: Registry[PlacementRule] = Registry(
         Entry("worst-fit", ".placement.nodes:WorstFit", "fastest type, then the emptiest node"),
         Entry("random", ".placement.nodes:RandomNode", "any type and node with room"),
         Entry("consolidate", ".placement.gangs:Consolidate", "as few nodes as possible"),
-        Entry("spread", ".placement.gangs:Spread", "as many nodes as possible"),
+        Entry("spread", ".placement.gangs:SpreadGang", "as many nodes as possible"),
         Entry(
             "comparative-advantage",
             ".placement.types:ComparativeAdvantage",

@@ -17,7 +17,7 @@ from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 from dagsim.systems.cluster.policies.planning.batch_mode import free_times, start_those
 
-__all__ = ["PlanAhead", "plan"]
+__all__ = ["PlanAhead", "plan_slots"]
 
 
 class PlanAhead:
@@ -54,12 +54,14 @@ class PlanAhead:
         free = np.array([[sum(time - view.now <= at for time in each) for at in starts] for each in times], float)
         seconds = np.array([task.seconds for task in tasks])
         gpus = np.array([width(task) if task.demand.demand.gpus else 0.0 for task in tasks])
-        for task, type_, slot in plan(seconds, gpus, starts, free):
+        for task, type_, slot in plan_slots(seconds, gpus, starts, free):
             if slot == 0:
                 yield tasks[task], type_
 
 
-def plan(seconds: np.ndarray, gpus: np.ndarray, starts: np.ndarray, free: np.ndarray) -> list[tuple[int, int, int]]:
+def plan_slots(
+    seconds: np.ndarray, gpus: np.ndarray, starts: np.ndarray, free: np.ndarray
+) -> list[tuple[int, int, int]]:
     """Triples of task, type and slot such that the sum of completion times is least, shortest first.
 
     ``seconds`` (tasks, types) float64, ``inf`` where a task may not run; ``gpus`` (tasks,) asked for at once;

@@ -206,22 +206,22 @@ def heft(placement: str | PlacementRule = "best-fit") -> Planned:
     """Heterogeneous earliest finish time, each job planned on its arrival: tasks by upward rank, each on the node where
     it finishes earliest, in gaps where there are some. Clairvoyant. Cost: ``Planned`` (Topcuoglu, Hariri and Wu 2002,
     section 4.1)."""
-    return Planned(planners.heft, placement)
+    return Planned(planners.plan_heft, placement)
 
 
 def cpop(placement: str | PlacementRule = "best-fit") -> Planned:
     """Critical path on a processor, each job planned on its arrival: the tasks of its critical path all go to the node
     that runs them fastest. Clairvoyant. Cost: ``Planned`` (Topcuoglu, Hariri and Wu 2002, section 4.2)."""
-    return Planned(planners.cpop, placement)
+    return Planned(planners.plan_cpop, placement)
 
 
 def peft(placement: str | PlacementRule = "best-fit") -> Planned:
     """Predict earliest finish time, each job planned on its arrival: as HEFT, but with a look at what follows on each
     node. Clairvoyant. Cost: ``Planned``, planning O(edges x nodes^2) more (Arabnejad and Barbosa 2014)."""
-    return Planned(planners.peft, placement)
+    return Planned(planners.plan_peft, placement)
 
 
 def dls(placement: str | PlacementRule = "best-fit") -> Planned:
     """Dynamic level scheduling, each job planned on its arrival: the pair of ready task and node with the highest
     dynamic level first. Clairvoyant. Cost: ``Planned``, planning O(tasks) times as much (Sih and Lee 1993)."""
-    return Planned(planners.dls, placement)
+    return Planned(planners.plan_dls, placement)

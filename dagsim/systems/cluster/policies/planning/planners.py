@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from dagsim.systems.cluster.policies.support.calendar import Calendar
 
-__all__ = ["Booking", "Planner", "Problem", "cpop", "dls", "heft", "peft", "rank_down", "rank_up"]
+__all__ = ["Booking", "Planner", "Problem", "plan_cpop", "plan_dls", "plan_heft", "plan_peft", "rank_down", "rank_up"]
 
 _SAME = 1e-9
 
@@ -113,7 +113,7 @@ def rank_down(problem: Problem) -> list[float]:
     return rank
 
 
-def heft(problem: Problem) -> dict[int, Booking]:
+def plan_heft(problem: Problem) -> dict[int, Booking]:
     """Heterogeneous earliest finish time: tasks by falling upward rank, each where it finishes earliest (Topcuoglu,
     Hariri and Wu 2002, section 4.1)."""
     rank, done = rank_up(problem), dict[int, Booking]()
@@ -122,7 +122,7 @@ def heft(problem: Problem) -> dict[int, Booking]:
     return done
 
 
-def cpop(problem: Problem) -> dict[int, Booking]:
+def plan_cpop(problem: Problem) -> dict[int, Booking]:
     """Critical path on a processor: the ready task with the most upward + downward rank first; the tasks of the
     critical path all go to the site that runs them fastest together (Topcuoglu et al. 2002, section 4.2)."""
     up, down = rank_up(problem), rank_down(problem)
@@ -143,7 +143,7 @@ def cpop(problem: Problem) -> dict[int, Booking]:
     return done
 
 
-def peft(problem: Problem) -> dict[int, Booking]:
+def plan_peft(problem: Problem) -> dict[int, Booking]:
     """Predict earliest finish time: tasks by their mean optimistic cost, each where finish time plus the optimistic
     cost of what follows is least (Arabnejad and Barbosa 2014)."""
     sites = range(len(problem.lanes))
@@ -170,7 +170,7 @@ def peft(problem: Problem) -> dict[int, Booking]:
     return done
 
 
-def dls(problem: Problem) -> dict[int, Booking]:
+def plan_dls(problem: Problem) -> dict[int, Booking]:
     """Dynamic level scheduling: of all pairs of ready task and site the one with the highest dynamic level (static
     level - earliest start + mean seconds - seconds there), not inserted into gaps (Sih and Lee 1993)."""
     level = [0.0] * len(problem.seconds)

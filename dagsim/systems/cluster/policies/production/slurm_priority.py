@@ -22,7 +22,7 @@ from dagsim.systems.cluster.policies.fair.multifactor import (
     billing,
     decay_per_second,
     job_size,
-    total,
+    total_priority,
     truncated,
 )
 
@@ -223,7 +223,7 @@ class PriorityBook:
         """The priority before it is truncated."""
         whole = self.capacity.amounts()
         tres = {name: amount / whole[name] for name, amount in asked.amounts().items() if whole[name]}
-        return total(factors, self.settings.weights, tres, asked.nice)
+        return total_priority(factors, self.settings.weights, tres, asked.nice)
 
     def fixed(self, asked: Asked) -> float:
         """The part of a job's priority that never changes: all but age and fair share."""

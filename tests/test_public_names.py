@@ -1,0 +1,54 @@
+"""One meaning per public name: functions and classes in ``__all__`` of the modules that define them."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import dagsim
+
+ROOT = Path(dagsim.__file__).parent
+
+SHARED = {
+    "fifo": "the same rule, for the cluster and for Spark",
+    "sjf_cp": "the same baseline, for the cluster and for Spark",
+}
+"""Names that mean the same in two systems, by the reason."""
+
+
+@cache
+def public_names(root: Path) -> dict[str, list[str]]:
+    homes: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(root.rglob("*.py")):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        public = listed(body)
+        for node in body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name in public:
+                homes[node.name].append(str(path.relative_to(root)))
+    return homes
+
+
+def listed(body: list[ast.stmt]) -> set[str]:
+    """The names in ``__all__``."""
+    for node in body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return {each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
+    return set()
+
+
+def test_no_public_name_means_two_things() -> None:
+    twice = {name: homes for name, homes in public_names(ROOT).items() if len(homes) > 1 and name not in SHARED}
+    assert not twice
+
+
+def test_every_allowed_name_is_still_shared() -> None:
+    homes = public_names(ROOT)
+    assert [name for name in SHARED if len(homes.get(name, ())) < 2] == []
+
+
+def test_a_name_with_two_homes_is_found(tmp_path: Path) -> None:
+    for file, public in (("one.py", ["draw"]), ("two.py", ["draw"]), ("three.py", [])):
+        (tmp_path / file).write_text(f"__all__ = {public}\n\n\ndef draw(): ...\n", encoding="utf-8")
+    assert public_names(tmp_path) == {"draw": ["one.py", "two.py"]}
