@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # small networks gain nothing from threads, and lose where cores are busy
+for number in (signal.SIGINT, signal.SIGHUP):  # as from a terminal, if `nohup` or `&` had them ignored
+    if signal.getsignal(number) is signal.SIG_IGN:
+        with suppress(ValueError):
+            signal.signal(number, signal.SIG_DFL)
 settings.register_profile("repeatable", deadline=None, derandomize=True)  # however busy the machine is
 settings.load_profile("repeatable")  # `pytest --hypothesis-profile=default` searches anew
 

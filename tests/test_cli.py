@@ -303,6 +303,10 @@ def test_the_shipped_schema_is_the_present_one() -> None:
         (["plot", "none"], "error: none: no such run folder"),
         (["config", "check", "none.yaml"], "error: no configuration 'none.yaml': no such file"),
         (["workload", "info", "none"], "error: --workload none: workload: no workload 'none'"),
+        (
+            ["train", "--algo", "pppo"],
+            "error: --algo pppo: train.algorithm.kind: unknown algorithm 'pppo'; did you mean 'ppo'?",
+        ),
         (["list", "polices"], "there is no list 'polices'; did you mean"),
     ],
 )

@@ -163,6 +163,21 @@ def test_a_resumed_learner_goes_on_bit_for_bit(algorithm: AlgorithmSettings, tmp
         assert fingerprint(replay.since(0)) == fingerprint(resumed.replay.since(0))  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("algorithm", [D3qnConfig(**OFF_POLICY), RainbowConfig(**OFF_POLICY)], ids=["d3qn", "rainbow"])
+def test_what_follows_is_valued_by_the_target_network(algorithm: AlgorithmSettings) -> None:
+    learns: Any = begun(algorithm)[0]
+    learns.iterate(0, 0.0)
+    drawn = learns.replay.draw(16, np.random.default_rng(0))
+    drawn = drawn._replace(discounts=torch.full_like(drawn.discounts, 0.5))  # as if no episode had ended
+    before, again = (learns._loss(drawn, np.random.default_rng(1))[1] for _ in range(2))
+    with torch.no_grad():
+        for weights in learns._target.parameters():
+            weights.zero_()
+    after = learns._loss(drawn, np.random.default_rng(1))[1]
+    assert torch.equal(before, again)
+    assert not torch.allclose(before, after)
+
+
 def fingerprint(state: Any) -> Any:
     """The state with the bytes of its tensors, to compare."""
     if isinstance(state, Mapping):

@@ -11,7 +11,7 @@ from dagsim.agents.d3qn import Duelling, q_loss
 from dagsim.agents.ppo import policy_loss
 from dagsim.agents.q_learning import follow
 from dagsim.agents.ragged import ObservationBatch, entropy, log_softmax, stack
-from dagsim.agents.rainbow import NoisyLinear, projected
+from dagsim.agents.rainbow import NoisyLinear, projected, rainbow_loss
 from dagsim.agents.reinforce import policy_gradient_loss
 from dagsim.agents.replay import Drawn
 from dagsim.agents.sac import actor_loss, critic_loss, temperature_loss
@@ -132,6 +132,29 @@ def test_a_distribution_is_moved_onto_the_atoms() -> None:
     log_p = torch.log(torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
     moved = projected(log_p, torch.tensor([-0.25, -9.0]), torch.tensor([0.5, 0.5]), torch.tensor([-2.0, -1.0, 0.0]))
     assert moved.tolist() == [pytest.approx([0.0, 0.75, 0.25]), [1.0, 0.0, 0.0]]  # beyond the last: all on it
+
+
+class Distributions(Table):
+    """A score per token number, and a distribution over the atoms 0, 1, 2."""
+
+    def __init__(self, *chances: tuple[float, float, float], scores: tuple[float, ...]) -> None:
+        super().__init__(*scores)
+        self.log_p = torch.log(torch.tensor(chances))
+        self.support = torch.tensor([0.0, 1.0, 2.0])
+
+    def log_distribution(self, batch: ObservationBatch) -> Tensor:
+        return self.log_p[batch.tokens[:, 0].long()]
+
+
+def test_rainbow_picks_with_one_network_and_takes_the_distribution_of_the_other() -> None:
+    # Online prefers token 2, which is surely worth 1 to the target: 0.5 + 0.5 x 1 is the atom 1, that the online net
+    # gives token 1 half: -ln 0.5. Token 3, or token 2 by the online net, would be worth 2: 1.5 lies between two atoms.
+    low, one, two, spread = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.25, 0.5, 0.25)
+    online = Distributions(low, spread, two, two, scores=(0.0, 0.0, 5.0, 4.0))
+    target = Distributions(low, low, one, two, scores=(0.0, 0.0, 1.0, 2.0))
+    loss, errors = rainbow_loss(online, target, drawn(0.5, 0.5)._replace(weights=torch.tensor([2.0])))  # type: ignore[arg-type]
+    assert errors.tolist() == pytest.approx([np.log(2)])
+    assert float(loss) == pytest.approx(2 * np.log(2))
 
 
 def test_noise_is_drawn_and_silenced() -> None:

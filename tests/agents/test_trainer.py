@@ -165,6 +165,9 @@ def test_killed_before_the_first_iteration_it_begins_again(tmp_path: Path) -> No
     with pytest.raises(Killed):
         session.run()
     assert read_plain(killed.path / "checkpoint.pt")["iteration"] == 0
+    with pytest.raises(KeyboardInterrupt):
+        TrainingRun(early, tell=stop_at_the_reference).run()
+    assert (early.state, (early.path / "checkpoint.pt").exists()) == ("interrupted", False)
     for stopped in (killed, early):
         stopped._lock.release()
         TrainingRun(RunFolder.open(stopped.path)).run(resume=True)
@@ -176,6 +179,11 @@ def test_killed_before_the_first_iteration_it_begins_again(tmp_path: Path) -> No
 
 def kill_at_once(*_: object) -> None:
     raise Killed
+
+
+def stop_at_the_reference(progress: Progress) -> None:
+    if progress.what.startswith("reference"):
+        raise KeyboardInterrupt
 
 
 def test_weights_are_the_same_with_1_2_and_4_workers(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from dagsim.experiment.journal import RunLine
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.training import finish as finishing
 from dagsim.experiment.training import reference, trainer
-from dagsim.experiment.training.reference import best_heuristic, contenders
+from dagsim.experiment.training.reference import Runs, best_heuristic, contenders
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.experiment.tune import best_of, candidates, write_tuned
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, part_of, seeds_of
@@ -113,15 +113,15 @@ def test_no_seed_that_is_played_serves_two_purposes(
 
 
 def judged(monkeypatch: pytest.MonkeyPatch, **jct_s: Sequence[float]) -> list[tuple[str, int]]:
-    """Let heuristics have these completion times on the first seeds; returns the list of what is asked."""
+    """Let heuristics have these merits on the first seeds; returns the list of what is asked."""
     asked: list[tuple[str, int]] = []
 
-    def mean_jcts(config: object, policy: str, seeds: Sequence[int]) -> np.ndarray:
+    def runs_of(config: object, policy: str, seeds: Sequence[int]) -> Runs:
         asked.append((policy, len(seeds)))
-        return np.array(jct_s[policy][: len(seeds)])
+        return Runs(np.array(jct_s[policy][: len(seeds)]), np.zeros(len(seeds)))
 
     monkeypatch.setattr(reference, "contenders", lambda scenario: tuple(jct_s))
-    monkeypatch.setattr(reference, "mean_jcts", mean_jcts)
+    monkeypatch.setattr(reference, "runs_of", runs_of)
     return asked
 
 
@@ -131,9 +131,9 @@ def test_the_reference_is_the_best_on_all_seeds_of_those_best_on_the_first_ten(m
     then = {"a": 9.0, "b": 9.0, "c": 2.0, "d": 8.0, "e": 8.0, "f": 8.0, "g": 0.0}
     asked = judged(monkeypatch, **{name: [first[name]] * 10 + [then[name]] * 10 for name in first}, h=[np.nan] * 20)
     told: list[tuple[str, int, int]] = []
-    best, on_each = best_heuristic(load_config(None, []), range(20), lambda *progress: told.append(progress))
+    best, runs = best_heuristic(load_config(None, []), range(20), lambda *progress: told.append(progress))
     assert best == "c"
-    assert on_each.tolist() == [4.0] * 10 + [2.0] * 10
+    assert runs.merit.tolist() == [4.0] * 10 + [2.0] * 10
     assert asked[:8] == [(name, 10) for name in "abcdefgh"]
     assert sorted(asked[8:]) == [(name, 20) for name in "abcdef"]
     assert told[0] == ("a", 0, 8)
@@ -156,13 +156,13 @@ def test_the_agent_that_is_kept_is_the_best_on_validation(tmp_path: Path, monkey
     means = iter((90.0, 70.0, 50.0, np.nan, 60.0))
     seen: list[dict[str, Any]] = []
 
-    def summarized(_: object) -> SimpleNamespace:
+    def merit(*_: object) -> float:
         seen.append({name: value.clone() for name, value in run._judged.state_dict().items()})  # type: ignore[union-attr]
-        return SimpleNamespace(jct_s=SimpleNamespace(mean=next(means)))
+        return next(means)
 
-    monkeypatch.setattr(trainer, "mean_jcts", lambda *_: np.array([100.0]))
+    monkeypatch.setattr(trainer, "runs_of", lambda *_: Runs(np.array([100.0]), np.array([7.0])))
     monkeypatch.setattr(trainer, "evaluate_greedy", lambda *_: [SimpleNamespace(schedule=None)])
-    monkeypatch.setattr(trainer, "summarize", summarized)
+    monkeypatch.setattr(trainer, "merit_of", merit)
     run.run()
     assert run.best == 0.5
     kept = trainer.Checkpoint.load(run.folder.path / "best.pt")

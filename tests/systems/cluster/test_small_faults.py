@@ -179,3 +179,22 @@ def test_eft_wait_by_work_counts_what_is_left() -> None:
     # "chain" has 6 s, "first" 3: first 0-3, the chain's 5 s 3-8. At 8 it has 1 s left, and "late", of 2 s, waits.
     jobs = [job("chain", 5.0, 1.0, chained=True), single("first", 3.0), single("late", 2.0, 4.0)]
     assert ends(play(ONE, jobs, "eft-wait[order=work]")) == {"first": 3, "chain": 9, "late": 11}
+
+
+def test_a_fork_draws_from_streams_of_its_own() -> None:
+    # Whatever the fork draws, from a stream that was there or from a new one, the original draws as if it did not.
+    kernel, alone = (ClusterKernel(ONE, [single("j", 1.0)], seed=3) for _ in range(2))
+    assert kernel.stream("old").random() == alone.stream("old").random()
+    fork = kernel.fork()
+    drawn = [(fork.stream(name).random(), kernel.stream(name).random()) for name in ("old", "new")]
+    assert drawn == [(number, number) for number in (alone.stream(name).random() for name in ("old", "new"))]
+
+
+def test_a_fork_goes_on_with_what_is_being_fetched() -> None:
+    # As above: 2 of 4 GB from the other node at 1 GB/s, from 1 to 3. At 1.5 the fork still has three quarters to fetch.
+    cluster = Cluster((Node("a", A100, 1), Node("b", A100, 1)))
+    graph = TaskGraph((Task("parent", 1.0, instances=2), Task("child", 1.0)), (Edge(0, 1, 4e9),))
+    kernel = ClusterKernel(cluster, [Job("j", graph)], network=Uniform(1.0))
+    kernel.run(POLICIES.create("fifo"), until_s=1.5)
+    assert kernel.fork().run(POLICIES.create("fifo")).ended_s == 4
+    assert kernel.run(POLICIES.create("fifo")).ended_s == 4

@@ -22,6 +22,13 @@ def test_work_is_steps_by_the_table_beside_the_trace(read: Reading, samples: Pat
     assert (task.model, task.batch, job.weight, job.deadline_s) == ("ResNet-18", 64, 2, 3 + 1.5 * 50)
 
 
+def test_a_deadline_may_leave_no_time_to_wait(read: Reading, samples: Path, tmp_path: Path) -> None:
+    rows = (samples / "gavel" / "physical.trace").read_text().splitlines()
+    (tmp_path / "a.trace").write_text(rows[0].replace("\t1.5\t", "\t1.0\t") + "\n")
+    (job,) = read(tmp_path / "a.trace").jobs
+    assert job.deadline_s == job.arrival_s + job.tasks[0].work
+
+
 def test_scale_factors_have_rows_of_their_own(read: Reading, samples: Path) -> None:
     got = read(samples / "gavel" / "msr.trace")
     assert [(job.arrival_s, job.tasks[0].work, job.tasks[0].gang) for job in got.jobs] == [

@@ -35,6 +35,10 @@ def test_a_task_is_the_fold_of_its_attempts(sample: Any) -> None:
     assert sample.noted["tasks of several attempts (folded into one)"] == 1
 
 
+def test_only_events_out_of_order_are_noted_as_such(sample: Any) -> None:
+    assert "events out of order" not in sample.noted  # some are from time 0
+
+
 def test_all_attempts_can_count(read: Reading, samples: Path) -> None:
     job = read(samples / "google2011", protocol="all-attempts").job("13")
     assert [task.work for task in job.tasks] == [60, 49]

@@ -68,6 +68,17 @@ def test_a_pod_created_after_another_failed_is_its_next_attempt(pods: Any) -> No
     assert (task.instances, task.work) == (1, 60)
 
 
+def test_a_pod_created_after_another_was_evicted_is_its_next_attempt(
+    read: Reading, samples: Path, tmp_path: Path
+) -> None:
+    items = json.loads((samples / "kubernetes" / "pods.json").read_text())["items"]
+    pair = [item for item in items if item["metadata"]["name"] in ("try-x", "try-y")]
+    pair[0]["status"]["reason"] = "Evicted"
+    (tmp_path / "pods.json").write_text(json.dumps(pair, indent=4))
+    (task,) = read(tmp_path / "pods.json").jobs[0].tasks
+    assert (task.instances, task.work) == (1, 60)
+
+
 def test_an_evicted_pod_is_kept_where_what_is_partial_is(read: Reading, samples: Path) -> None:
     got = read(samples / "kubernetes" / "pods.json", keep_partial=True)
     assert got.job("genes/lost").tasks[0].work == 55

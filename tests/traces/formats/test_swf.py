@@ -38,6 +38,10 @@ def test_unknown_estimates_and_processors_come_from_the_other_field(sample: Any)
     assert sample.job("6").tasks[0].instances == 2
 
 
+def test_a_row_asks_for_the_processors_that_it_got(sample: Any) -> None:
+    assert sample.job("2").tasks[0].instances == 8  # it had requested 16
+
+
 def test_every_dirty_row_is_dropped_or_noted_for_its_reason(sample: Any) -> None:
     assert sample.dropped == {
         "that never ran": 1,
