@@ -194,7 +194,7 @@ def test_a_fork_goes_on_with_what_is_being_fetched() -> None:
     # As above: 2 of 4 GB from the other node at 1 GB/s, from 1 to 3. At 1.5 the fork still has three quarters to fetch.
     cluster = Cluster((Node("a", A100, 1), Node("b", A100, 1)))
     graph = TaskGraph((Task("parent", 1.0, instances=2), Task("child", 1.0)), (Edge(0, 1, 4e9),))
-    kernel = ClusterKernel(cluster, [Job("j", graph)], network=Uniform(1.0))
+    kernel = ClusterKernel(cluster, [Job("j", graph)], network=UniformNetwork(1.0))
     kernel.run(POLICIES.create("fifo"), until_s=1.5)
     assert kernel.fork().run(POLICIES.create("fifo")).ended_s == 4
     assert kernel.run(POLICIES.create("fifo")).ended_s == 4
