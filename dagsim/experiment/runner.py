@@ -40,8 +40,7 @@ def run_into(
 
     Raises:
         KeyboardInterrupt: The user stopped it; what was finished is kept.
-        DagsimError: As ``evaluate_policies``; what was finished is kept. With ``keep_going`` only where all policies
-            fail.
+        DagsimError: As ``evaluate_policies``; what was finished is kept. With ``keep_going`` only where all fail.
     """
     try:
         with Stops() as stops:

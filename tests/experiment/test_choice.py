@@ -83,7 +83,7 @@ def test_no_seed_that_is_played_serves_two_purposes(
     played.is_for("training", trainer, "imitation")
     played.is_for("validation", trainer, "best_heuristic")
     played.is_for("validation", TrainingRun, "_validate")
-    played.is_for("report", finishing, "report")
+    played.is_for("report", finishing, "compare_agents")
     if system == "cluster":
         played.is_for("training", TrainingRun, "linear")
     two = ("sjf", "fifo") if system == "cluster" else ("fair", "fifo")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import inf, log2
+from math import inf, log2, nan
 
 import numpy as np
 
@@ -152,28 +152,33 @@ class _Columns:
         self._tasks: list[TaskState] = []
         self._since = np.empty(_BLOCK)
         self._rates = np.empty(_BLOCK)
+        self._order = np.empty(_BLOCK, np.int64)
         self._leader = np.full(1, -1)
         """Per block its leading row."""
         self._until = np.full(1, -inf)
         """Per block until when that row leads for sure."""
+        self._looked_s = np.full(1, nan)
+        """Per block when it was last looked at, unless it has changed since."""
         self._gone = 0
 
     def append(self, task: TaskState, rate: float, since: float) -> None:
         rows = len(self._tasks)
         if rows == len(self._since):
             self._since, self._rates = np.resize(self._since, 2 * rows), np.resize(self._rates, 2 * rows)
-            blocks = len(self._until)
-            self._leader, self._until = np.resize(self._leader, 2 * blocks), np.resize(self._until, 2 * blocks)
-            self._until[blocks:] = -inf
+            self._order = np.resize(self._order, 2 * rows)
+            blocks = 2 * len(self._until)
+            self._leader, self._until = np.resize(self._leader, blocks), np.resize(self._until, blocks)
+            self._looked_s = np.resize(self._looked_s, blocks)
+            self._change(slice(blocks // 2, None))
         self._tasks.append(task)
-        self._since[rows], self._rates[rows] = since, rate
-        self._until[rows // _BLOCK] = -inf
+        self._since[rows], self._rates[rows], self._order[rows] = since, rate, task.order
+        self._change(rows // _BLOCK)
 
     def first(self, now: float) -> tuple[float, int, TaskState] | None:
         """Minus the largest product, the order and the task that has them; ``None`` if none waits."""
         while self._gone < len(self._tasks):
             blocks = -(-len(self._tasks) // _BLOCK)
-            for block in np.flatnonzero(self._until[:blocks] <= now).tolist():
+            for block in np.flatnonzero((self._until[:blocks] <= now) & (self._looked_s[:blocks] != now)).tolist():
                 self._look_again(block, now)
             leaders = self._leader[:blocks]
             row = self._first_of(leaders, (now - self._since[leaders]) * self._rates[leaders])
@@ -189,26 +194,33 @@ class _Columns:
         since, rates = self._since[begin:end], self._rates[begin:end]
         products = (now - since) * rates
         row = self._first_of(np.arange(begin, end), products)
-        self._leader[block] = row
+        self._leader[block], self._looked_s[block] = row, now
         self._until[block] = _leads_until(row - begin, since, rates, products)
 
     def _first_of(self, rows: np.ndarray, products: np.ndarray) -> int:
         """The row with the largest product, of equals the first come."""
-        best = np.flatnonzero(products == products.max())
-        if len(best) == 1:
-            return int(rows[best[0]])
-        first: int = min(rows[best].tolist(), key=self._tasks.__getitem__)
-        return first
+        best = rows[np.flatnonzero(products == products.max())]
+        if len(best) > 1:
+            orders = self._order[best]
+            best = best[orders == orders.min()]
+        if len(best) > 1:  # pieces of one task
+            return int(min(best.tolist(), key=self._tasks.__getitem__))
+        return int(best[0])
+
+    def _change(self, blocks: int | slice) -> None:
+        """Have the blocks looked at again."""
+        self._until[blocks], self._looked_s[blocks] = -inf, nan
 
     def _drop(self, row: int) -> None:
         self._since[row] = self._rates[row] = -1.0
-        self._until[row // _BLOCK] = -inf
+        self._change(row // _BLOCK)
         self._gone += 1
         if 2 * self._gone > len(self._tasks):
             kept = np.flatnonzero(self._rates[: len(self._tasks)] >= 0)
             self._tasks = [self._tasks[each] for each in kept]
             self._since[: len(kept)], self._rates[: len(kept)] = self._since[kept], self._rates[kept]
-            self._until[:] = -inf
+            self._order[: len(kept)] = self._order[kept]
+            self._change(slice(None))
             self._gone = 0
 
 
