@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -67,16 +69,17 @@ def test_rlschedulers_published_cells_on_hpc2n_come_out(data: Path) -> None:
 
 
 @pytest.mark.data
-def test_fcfs_and_easy_on_ctc_agree_with_a_plain_loop(data: Path) -> None:
-    trace = data / "traces/swf/CTC-SP2-1996-3.1-cln.swf.gz"
+def test_fcfs_and_easy_on_ctc_agree_with_a_plain_loop(data: Path, tmp_path: Path) -> None:
+    # Its first 12,000 lines; ``validate_all.py`` plays all 77,222, and holds FCFS to a third simulator.
+    trace = tmp_path / "ctc.swf.gz"
+    with gzip.open(data / "traces/swf/CTC-SP2-1996-3.1-cln.swf.gz", "rt") as full, gzip.open(trace, "wt") as cut:
+        cut.writelines(islice(full, 12_000))
     found, expected = (
         run(script, "--trace", trace, "--processors", 338) for script in ("validate_swf.py", "batch_loop.py")
     )
     for policy in ("fcfs", "easy"):
         for figure in ("mean_wait_s", "mean_bsld"):
             assert found[policy][figure] == pytest.approx(expected[policy][figure], rel=1e-12)
-    # A third simulator, all jobs.
-    assert found["fcfs"]["mean_bsld"] == pytest.approx(3667.849484, abs=5e-7)
 
 
 @pytest.mark.data
