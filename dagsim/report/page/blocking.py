@@ -11,7 +11,7 @@ from dagsim.metrics.columns import Flags, Floats, ScheduleColumns
 from dagsim.model import RejectReason
 from dagsim.report.grid import Grid
 
-__all__ = ["blocking"]
+__all__ = ["rejected_by_beta", "rejected_by_cause"]
 
 _WORDS = {
     RejectReason.TOO_LARGE: "larger than\nthe cluster",
@@ -19,25 +19,27 @@ _WORDS = {
     RejectReason.BY_POLICY: "by the\npolicy",
     RejectReason.NO_PLACE: "no place\nfree",
     RejectReason.TOO_SLOW: "would take\ntoo long",
+    RejectReason.TIME_LIMIT: "killed at the\ntime limit",
+    RejectReason.CANCELLED: "cancelled",
 }
 _EDGES = (0.0, 0.25, 0.5, 0.75, 1.0, np.inf)
 
 
-def blocking(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
-    """Tables of the jobs that runs turned away, by their names; none where every job was let in.
-
-    The second is of jobs with deadlines: ``beta`` is the time until the deadline over the job's time on one GPU.
-    """
-    if not any((made.jobs.rejected > 0).any() for made in runs.values()):
-        return []
+def rejected_by_cause(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
+    """A table of the jobs that runs turned away, by their names; none where every job was let in."""
     reasons = [reason for reason in RejectReason if any((made.jobs.rejected == reason).any() for made in runs.values())]
+    if not reasons:
+        return []
     rows = [(name, f"{len(made.jobs):,}", *_counts(made, reasons)) for name, made in runs.items()]
     heads = ("", "jobs", "turned\naway", *(_WORDS[reason] for reason in reasons))
-    grids = [Grid("Jobs turned away, by cause", heads, rows)]
+    return [Grid("Jobs turned away, by cause", heads, rows)]
+
+
+def rejected_by_beta(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
+    """The same by ``beta``, the time until a job's deadline over its time on one GPU; none without deadlines."""
     betas = {name: _beta(made) for name, made in runs.items()}
-    if any(np.isfinite(beta).any() for beta in betas.values()):
-        grids.append(_by_beta(runs, betas))
-    return grids
+    turned_away = any((made.jobs.rejected > 0).any() for made in runs.values())
+    return [_by_beta(runs, betas)] if turned_away and any(np.isfinite(beta).any() for beta in betas.values()) else []
 
 
 def _counts(made: ScheduleColumns, reasons: list[RejectReason]) -> list[str]:

@@ -19,7 +19,7 @@ from dagsim.experiment.sweep.folder import SweepFolder, is_sweep
 from dagsim.experiment.training.log import read_log
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.report.page import sections
-from dagsim.report.page.blocking import blocking
+from dagsim.report.page.blocking import rejected_by_beta, rejected_by_cause
 from dagsim.report.page.charts import chart_of, distributions
 from dagsim.report.page.chosen import Chosen, choose_runs
 from dagsim.report.page.graphs import graphs
@@ -83,8 +83,8 @@ def page(folders: Sequence[RunFolder], *, live: Sequence[str] = ()) -> str:
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
     on_ramp = chosen.runs[0].folder.config.system.kind == "ramp"  # which has causes of its own
-    turned_away = "".join(table(grid) for grid in blocking(made_of)[int(on_ramp) :])
-    body = _body(title, chosen, folders, "".join(tables), turned_away, charts)
+    turned_away = [*([] if on_ramp else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
+    body = _body(title, chosen, folders, "".join(tables), "".join(map(table, turned_away)), charts)
     return document(title, body, data, live=live)
 
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import pytest
+
 from dagsim.metrics import columns
 from dagsim.model import Cluster, JobFacts, Kind, RejectReason
 from dagsim.model.log import ScheduleLog
 from dagsim.model.schedule import Schedule
-from dagsim.report.page.blocking import blocking
+from dagsim.report.page.blocking import rejected_by_beta, rejected_by_cause
 
 
 def schedule(*, turned_away: dict[int, RejectReason]) -> Schedule:
@@ -24,7 +26,7 @@ def test_jobs_turned_away_are_counted_by_cause_and_by_beta() -> None:
         "strict": columns(schedule(turned_away={0: RejectReason.TOO_SLOW, 1: RejectReason.NO_PLACE})),
         "open": columns(schedule(turned_away={0: RejectReason.TOO_SLOW})),
     }
-    cause, beta = blocking(runs)
+    (cause,), (beta,) = rejected_by_cause(runs), rejected_by_beta(runs)
     assert cause.heads == ("", "jobs", "turned\naway", "no place\nfree", "would take\ntoo long")
     assert list(cause.rows) == [
         ("strict", "4", "2 (50.0 %)", "1 (25.0 %)", "1 (25.0 %)"),
@@ -38,4 +40,11 @@ def test_jobs_turned_away_are_counted_by_cause_and_by_beta() -> None:
 
 
 def test_where_every_job_was_let_in_there_is_nothing_to_say() -> None:
-    assert blocking({"all": columns(schedule(turned_away={}))}) == []
+    runs = {"all": columns(schedule(turned_away={}))}
+    assert rejected_by_cause(runs) == rejected_by_beta(runs) == []
+
+
+@pytest.mark.parametrize("reason", RejectReason)
+def test_every_reason_has_words(reason: RejectReason) -> None:
+    (cause,) = rejected_by_cause({"all": columns(schedule(turned_away={2: reason}))})
+    assert cause.rows[0][2:] == ("1 (25.0 %)", "1 (25.0 %)")
