@@ -147,19 +147,14 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
         Raises:
             ResetNeeded: There is nothing to draw yet.
         """
-        if self.render_mode in (None, "ansi"):
-            return self._line() if self.render_mode else None
-        if self.simulation is None:
-            raise gymnasium.error.ResetNeeded("nothing to draw yet: call reset() first")
-        image = picture_of(self.simulation.schedule, self.simulation.now, "RAMP")
-        if self.render_mode == "rgb_array":
-            return image
-        self._screen.show(image)
-        return None
+        return self._screen.render(self.render_mode, self._line, self._picture)
 
     def close(self) -> None:
         """Close the window, if there is one."""
         self._screen.close()
+
+    def _picture(self) -> np.ndarray:
+        return picture_of(self.simulation, "RAMP")
 
     def _line(self) -> str:
         """The present in words."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from gymnasium.error import ResetNeeded
 
 from dagsim.errors import ConfigError
-from dagsim.model.schedule import Schedule
+from dagsim.systems.seam import Kernel
 
 __all__ = ["FRAMES_PER_S", "RENDER_MODES", "Screen", "check_render_mode", "picture_of"]
 
@@ -27,13 +29,20 @@ def check_render_mode(mode: str | None) -> str | None:
     return mode
 
 
-def picture_of(schedule: Schedule, now_s: float, title: str) -> np.ndarray:
-    """(540, 960, 3) uint8: the cluster at the present moment of an episode that goes on."""
+def picture_of(kernel: Kernel[Any, Any] | None, title: str) -> np.ndarray:
+    """(540, 960, 3) uint8: the cluster at the present moment of an episode that goes on.
+
+    Raises:
+        ResetNeeded: The episode has not begun.
+    """
     from dagsim.metrics.columns import ScheduleColumns
     from dagsim.pictures import Scene
 
+    if kernel is None:
+        raise ResetNeeded("nothing to draw yet: call reset() first")
+    now_s = kernel.now
     after_s = now_s + max(_INSTANT_S, now_s * 1e-9)  # what has just begun is there, too
-    made = ScheduleColumns.of(schedule, start_s=0.0, end_s=after_s)
+    made = ScheduleColumns.of(kernel.schedule, start_s=0.0, end_s=after_s)
     return Scene(made, title).array(now_s)
 
 
@@ -53,6 +62,18 @@ class Screen:
             self._shown = axes.imshow(image)
         self._shown.set_data(image)
         pyplot.pause(1 / FRAMES_PER_S)
+
+    def render(self, mode: str | None, line: Callable[[], str], picture: Callable[[], np.ndarray]) -> Any:
+        """The answer of an environment's ``render()``: a line for ``ansi``, a picture for ``rgb_array``, else nothing;
+        the picture of ``human`` is shown."""
+        if mode == "ansi":
+            return line()
+        if mode is None:
+            return None
+        if mode == "rgb_array":
+            return picture()
+        self.show(picture())
+        return None
 
     def close(self) -> None:
         """Close the window, if there is one."""

@@ -154,15 +154,8 @@ class DecimaEnv(gymnasium.Env[Any, Any]):
     def render(self) -> Any:
         """The present, as the render mode says."""
         assert self.simulation is not None, "call reset() first"
-        if self.render_mode == "ansi":
-            return describe(self.simulation)
-        if self.render_mode is None:
-            return None
-        image = picture(self.simulation)
-        if self.render_mode == "rgb_array":
-            return image
-        self._screen.show(image)
-        return None
+        simulation = self.simulation
+        return self._screen.render(self.render_mode, lambda: describe(simulation), lambda: picture(simulation))
 
     def close(self) -> None:
         """Close the window, if there is one."""
