@@ -11,22 +11,11 @@ from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.run import run_policy
 from dagsim.files import append
+from dagsim.metrics.standings import SECONDARY_METRICS
 
 __all__ = ["KeptRun", "KeptRuns"]
 
-METRICS = (
-    "jct_s.mean",
-    "jct_s.p99",
-    "wait_s.mean",
-    "bounded_slowdown.mean",
-    "utilization",
-    "energy_kwh",
-    "jain",
-    "rho_worst",
-    "scheduler_us",
-    "jobs_arrived",
-    "jobs_completed",
-)
+METRICS = ("jct_s.mean", *SECONDARY_METRICS, "jobs_arrived", "jobs_completed")
 """What is kept of a run's metrics: what tables show."""
 
 
