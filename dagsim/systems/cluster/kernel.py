@@ -119,7 +119,7 @@ class ClusterKernel:
         self._runtime = runtime if runtime is not None else Recorded()
         self._setup = setup
         self._network = network
-        self._preemption = preemption if preemption is not None else Preemption()
+        self.preemption = preemption if preemption is not None else Preemption()
         self._estimates = estimates if estimates is not None else Estimates()
         self._disturbing: list[FailureProcess] = [each.start(len(cluster.nodes), seed) for each in disturbances]
         self._admission = admission
@@ -226,7 +226,7 @@ class ClusterKernel:
         return forked(self, known)
 
     def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """What the runtime model makes of the user's claim of an instance's work, by type; ``None`` without a claim."""
+        """Seconds by type of the work that the user claims for an instance; ``None`` without a claim."""
         claimed = task.task.estimate
         if claimed is None or not 0 <= claimed < inf:
             return None
@@ -250,7 +250,7 @@ class ClusterKernel:
         self._record((_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self._changed = True
         for run in [run for run in self.running.values() if node in run.nodes]:
-            self._stop(run, _FAILED, NodeFailed(node), kept=self._preemption.on_failure == "resume")
+            self._stop(run, _FAILED, NodeFailed(node), kept=self.preemption.on_failure == "resume")
 
     def bring_up(self, node: int) -> None:
         """The node comes back, unless something else has it down too."""
@@ -432,7 +432,7 @@ class ClusterKernel:
             self._compute_or_set_up(run)
 
     def _preempt(self, run: Run) -> TaskState:
-        return self._stop(run, _PREEMPTED, Preempted(), kept=self._preemption.on_resume == "resume")
+        return self._stop(run, _PREEMPTED, Preempted(), kept=self.preemption.on_resume == "resume")
 
     def _wait(self, until_s: float) -> None:
         if until_s < self._wake_s:
@@ -533,7 +533,7 @@ class ClusterKernel:
             done = (now - run.computing_s) / run.seconds if run.computing_s is not None and run.seconds else 0.0
             left = task.left * max(0.0, 1.0 - done)
         self._pieces += 1
-        cost_s = self._preemption.cost_s(task.task.memory_gb, kept and run.computing_s is not None)
+        cost_s = self.preemption.cost_s(task.task.memory_gb, kept and run.computing_s is not None)
         again = task.piece_of(self._pieces, run.instances, left, cost_s)
         self.frontier.add(again, now)
         return again

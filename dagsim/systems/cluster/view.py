@@ -110,7 +110,7 @@ class ClusterView:
     @property
     def preemption(self) -> Preemption:
         """The work that a stopped run keeps, and the cost of coming back."""
-        return self._simulation._preemption
+        return self._simulation.preemption
 
     def queue(self, key: Key) -> Queue:
         """Ready tasks indexed by ``key``, kept up to date by the kernel; pass the same function each time."""
