@@ -35,7 +35,7 @@ from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.kept import KeptRun, KeptRuns
 from dagsim.experiment.ledger import Ledger, Spending
-from dagsim.experiment.training.reference import runs_of
+from dagsim.experiment.training.reference import play_seeds
 from dagsim.experiment.tune import candidates
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
@@ -90,7 +90,7 @@ def choose(cell: str, estimates: str, itp: Path | None) -> dict[str, str]:
 def _best(config: Config, specs: Sequence[str], seeds: int, kept: int) -> list[str]:
     """The ``kept`` best of ``specs`` by the geometric mean over so many validation seeds."""
     chosen = seeds_of(VALIDATION, seeds)
-    score = {spec: float(np.log(runs_of(config, spec, chosen).jct_s).mean()) for spec in specs}
+    score = {spec: float(np.log(play_seeds(config, spec, chosen).jct_s).mean()) for spec in specs}
     return sorted(score, key=lambda spec: score[spec] if np.isfinite(score[spec]) else np.inf)[:kept]
 
 

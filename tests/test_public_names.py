@@ -1,4 +1,4 @@
-"""One meaning per public name: functions and classes in ``__all__`` of the modules that define them."""
+"""One meaning per public name: functions and classes of modules that begin with no underscore."""
 
 from __future__ import annotations
 
@@ -23,19 +23,10 @@ def public_names(root: Path) -> dict[str, list[str]]:
     homes: dict[str, list[str]] = defaultdict(list)
     for path in sorted(root.rglob("*.py")):
         body = ast.parse(path.read_text(encoding="utf-8")).body
-        public = listed(body)
         for node in body:
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name in public:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.name[0] != "_":
                 homes[node.name].append(str(path.relative_to(root)))
     return homes
-
-
-def listed(body: list[ast.stmt]) -> set[str]:
-    """The names in ``__all__``."""
-    for node in body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return {each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
-    return set()
 
 
 def test_no_public_name_means_two_things() -> None:
@@ -49,6 +40,6 @@ def test_every_allowed_name_is_still_shared() -> None:
 
 
 def test_a_name_with_two_homes_is_found(tmp_path: Path) -> None:
-    for file, public in (("one.py", ["draw"]), ("two.py", ["draw"]), ("three.py", [])):
-        (tmp_path / file).write_text(f"__all__ = {public}\n\n\ndef draw(): ...\n", encoding="utf-8")
+    for file, name in (("one.py", "draw"), ("two.py", "draw"), ("three.py", "_draw")):
+        (tmp_path / file).write_text(f"def {name}(): ...\n", encoding="utf-8")
     assert public_names(tmp_path) == {"draw": ["one.py", "two.py"]}

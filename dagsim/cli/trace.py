@@ -47,7 +47,7 @@ def trace_sample(
 
 
 @trace_app.command("info")
-def trace_info(
+def show_trace(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The trace, as its publisher ships it.")],
     format_: Annotated[str | None, typer.Option("--format", help="Its format (default: recognised).")] = None,
     start: Annotated[int, typer.Option(min=0, help="Jobs left out at the beginning.")] = 0,

@@ -19,7 +19,7 @@ app.add_typer(workload_app, name="workload")
 
 
 @workload_app.command("info")
-def workload_info(
+def show_workload(
     workload: Annotated[str, typer.Argument(help="A name of `dagsim list workloads`, or a file.")],
     config: ConfigFile = None,
     set_: Settings = None,

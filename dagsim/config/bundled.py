@@ -9,7 +9,7 @@ from dagsim.errors import ConfigError, UnknownName
 from dagsim.files import is_there
 from dagsim.registry import nearest
 
-__all__ = ["find_config", "shipped", "shipped_folder", "summary_of"]
+__all__ = ["find_config", "opening_of", "shipped", "shipped_folder"]
 
 Kind: TypeAlias = Literal["configs", "workloads"]
 
@@ -64,7 +64,7 @@ def find_config(text: str) -> Path:
     raise UnknownName(f"no configuration {text!r}: no such file{hint} (dagsim list configs)")
 
 
-def summary_of(path: Path) -> str:
+def opening_of(path: Path) -> str:
     """The summary of a configuration: its first comment that is not for editors."""
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from dagsim.config import yaml
-from dagsim.config.bundled import summary_of
+from dagsim.config.bundled import opening_of
 from dagsim.workload.presets import PRESETS, Preset
 from dagsim.workload.sessions import Sessions
 
@@ -41,7 +41,7 @@ def _fit(path: Path) -> Preset:
     if not path.is_file():
         raise KeyError(path.stem)
     workload = TypeAdapter(Sessions).validate_python(yaml.read_yaml(path).value)
-    return Preset(summary_of(path), workload)
+    return Preset(opening_of(path), workload)
 
 
 WORKLOADS: Mapping[str, Preset] = _Workloads()

@@ -49,7 +49,7 @@ def packed_schedule(schedule: Schedule) -> bytes:
 
 
 def unpacked_schedule(path: Path, cluster: Cluster) -> Schedule:
-    """What ``packed_schedule`` made.
+    """The schedule that ``packed_schedule`` packed.
 
     Raises:
         RunFolderError: ``path`` is missing, damaged, or of another version.

@@ -93,7 +93,7 @@ def evaluate_policies(
         InputError, SimulationError: As ``check`` and ``run_policy``.
     """
     runs = runs_of(policies, seeds or experiment_seeds(config))
-    heard = None if watch is None else steps(runs, watch)
+    heard = None if watch is None else progress_of(runs, watch)
     yield from in_order(partial(_simulated, config), runs, workers, heard)
 
 
@@ -102,7 +102,7 @@ def runs_of(policies: Sequence[str], seeds: Sequence[int]) -> list[PolicyRun]:
     return [PolicyRun(policy, seed) for seed in seeds for policy in policies]
 
 
-def steps(runs: Sequence[PolicyRun], watch: Watch, before: int = 0) -> Callable[[int, int, int], None]:
+def progress_of(runs: Sequence[PolicyRun], watch: Watch, before: int = 0) -> Callable[[int, int, int], None]:
     """The steps that ``in_order`` tells of; ``before`` runs were finished already."""
 
     def heard(index: int, done: int, jobs: int) -> None:

@@ -12,7 +12,7 @@ from dagsim.experiment.folder import RunFolder, RunLine
 from dagsim.experiment.journal import Failure
 from dagsim.experiment.labels import metric_of, sample_of
 from dagsim.experiment.record import RunRecord, run_record
-from dagsim.experiment.run import PolicyRun, Watch, experiment_seeds, run_policy, runs_of, steps
+from dagsim.experiment.run import PolicyRun, Watch, experiment_seeds, progress_of, run_policy, runs_of
 from dagsim.experiment.stopping import Stops
 from dagsim.experiment.workers import in_order
 from dagsim.files import write_text
@@ -70,7 +70,7 @@ def _run(
     todo = [run for run in runs_of(policies, seeds or experiment_seeds(config)) if run not in there]
     failed: set[str] = set()
     work: Callable[[PolicyRun, Callable[[int], None]], RunRecord | Failure] = partial(_outcome, config, keep_going)
-    heard = None if watch is None else steps(todo, watch, len(there))
+    heard = None if watch is None else progress_of(todo, watch, len(there))
     for outcome in in_order(work, todo, workers, heard, lambda run: run.policy not in failed):
         stops.hold()
         if isinstance(outcome, Failure):

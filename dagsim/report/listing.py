@@ -63,9 +63,9 @@ def _workloads() -> Listing:
 
 
 def _configs() -> Listing:
-    from dagsim.config.bundled import shipped, summary_of
+    from dagsim.config.bundled import opening_of, shipped
 
-    rows = [(name, summary_of(path), str(path)) for name, path in shipped("configs").items()]
+    rows = [(name, opening_of(path), str(path)) for name, path in shipped("configs").items()]
     return Listing(("config", "what it is", "file"), rows)
 
 

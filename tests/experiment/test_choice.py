@@ -116,12 +116,12 @@ def judged(monkeypatch: pytest.MonkeyPatch, **jct_s: Sequence[float]) -> list[tu
     """Let heuristics have these merits on the first seeds; returns the list of what is asked."""
     asked: list[tuple[str, int]] = []
 
-    def runs_of(config: object, policy: str, seeds: Sequence[int]) -> Runs:
+    def play_seeds(config: object, policy: str, seeds: Sequence[int]) -> Runs:
         asked.append((policy, len(seeds)))
         return Runs(np.array(jct_s[policy][: len(seeds)]), np.zeros(len(seeds)))
 
     monkeypatch.setattr(reference, "contenders", lambda scenario: tuple(jct_s))
-    monkeypatch.setattr(reference, "runs_of", runs_of)
+    monkeypatch.setattr(reference, "play_seeds", play_seeds)
     return asked
 
 
@@ -160,7 +160,7 @@ def test_the_agent_that_is_kept_is_the_best_on_validation(tmp_path: Path, monkey
         seen.append({name: value.clone() for name, value in run._judged.state_dict().items()})  # type: ignore[union-attr]
         return next(means)
 
-    monkeypatch.setattr(trainer, "runs_of", lambda *_: Runs(np.array([100.0]), np.array([7.0])))
+    monkeypatch.setattr(trainer, "play_seeds", lambda *_: Runs(np.array([100.0]), np.array([7.0])))
     monkeypatch.setattr(trainer, "evaluate_greedy", lambda *_: [SimpleNamespace(schedule=None)])
     monkeypatch.setattr(trainer, "merit_of", merit)
     run.run()

@@ -15,7 +15,7 @@ from dagsim.model.schedule import Schedule
 from dagsim.systems.cluster.policies.tunable import TUNABLE
 from dagsim.systems.seam import Scenario, drive
 
-__all__ = ["Runs", "best_heuristic", "contenders", "merit_of", "runs_of"]
+__all__ = ["Runs", "best_heuristic", "contenders", "merit_of", "play_seeds"]
 
 _FIRST = 10
 """Seeds of the first round, which all heuristics run on."""
@@ -71,15 +71,15 @@ def best_heuristic(
     for done, spec in enumerate(specs):
         if tell is not None:
             tell(spec, done, len(specs))
-        mean = float(runs_of(config, spec, seeds[:_FIRST]).merit.mean())
+        mean = float(play_seeds(config, spec, seeds[:_FIRST]).merit.mean())
         first[spec] = mean if np.isfinite(mean) else np.inf
     ranked = sorted(first, key=lambda spec: first[spec])[:_FINAL]
-    final = {spec: runs_of(config, spec, seeds) for spec in ranked}
+    final = {spec: play_seeds(config, spec, seeds) for spec in ranked}
     best = min(final, key=lambda spec: float(final[spec].merit.mean()))
     return best, final[best]
 
 
-def runs_of(config: Config, policy: str, seeds: Sequence[int]) -> Runs:
+def play_seeds(config: Config, policy: str, seeds: Sequence[int]) -> Runs:
     """The runs of a heuristic on the seeds."""
     scenario = scenario_of(config)
     merits, jcts = [], []

@@ -40,7 +40,7 @@ from dagsim.errors import RunFolderError
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.training.log import TrainingLog, has_rows
-from dagsim.experiment.training.reference import Runs, best_heuristic, merit_of, runs_of
+from dagsim.experiment.training.reference import Runs, best_heuristic, merit_of, play_seeds
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 
 __all__ = ["Progress", "TrainingRun"]
@@ -274,7 +274,7 @@ class TrainingRun:
             self._measure(runs)
         else:
             self._tell(Progress(f"reference: {self.reference}", 0, self.train.iterations))
-            self._measure(runs_of(self.config, self.reference, self.validation))
+            self._measure(play_seeds(self.config, self.reference, self.validation))
 
     def _measure(self, runs: Runs) -> None:
         """Take the units of time and of merit from the reference; 1 where it has none, or nothing to better."""

@@ -118,7 +118,7 @@ class MultiObjective(_PerDecision):
         return (job.sequential_s - self._least) / (self._most - self._least) if self._most > self._least else 1.0
 
 
-class Throughput:
+class WorkRate:
     """Bytes that running jobs work through per second, the mean over the stretches since the last decision.
 
     ``info`` says which bytes: memory of the pieces (``compute``), that and what is sent (``cluster``), or those of the
@@ -207,19 +207,19 @@ def _best_rate(kernel: RampKernel, info: Info) -> float:
     return best + (0.0 if info == "compute" else fabric.servers * per_s)
 
 
-def compute_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> Throughput:
+def compute_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
     """Memory of the pieces worked through."""
-    return Throughput(kernel, "compute", normalised, sign, log)
+    return WorkRate(kernel, "compute", normalised, sign, log)
 
 
-def cluster_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> Throughput:
+def cluster_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
     """Memory of the pieces and what is sent."""
-    return Throughput(kernel, "cluster", normalised, sign, log)
+    return WorkRate(kernel, "cluster", normalised, sign, log)
 
 
-def demand_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> Throughput:
+def demand_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
     """Memory and dependencies of the graphs as they came."""
-    return Throughput(kernel, "demand_total", normalised, sign, log)
+    return WorkRate(kernel, "demand_total", normalised, sign, log)
 
 
 RAMP_TERMS: Registry[RewardTerm] = Registry(

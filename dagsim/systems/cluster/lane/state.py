@@ -84,7 +84,7 @@ used, ``FREE`` the first to use again. ``PIECES`` counts preemptions."""
 
 ENTRY = record_type(f8="key", i8="what")
 JOB = record_type(f8="arrival_s rejected", i8="first left")
-TODO = record_type(i4="waiting unfinished missing")
+UNDONE = record_type(i4="waiting unfinished missing")
 """Instances that wait to be started and that are not finished, parents that are not done."""
 RUN = record_type(f8="seconds start_s", i8="number task type count first last")
 """A run under way; ``first`` and ``last`` of what it holds. ``number`` is -1 where the slot is free."""
@@ -107,7 +107,7 @@ class State(NamedTuple):
     n: np.ndarray  # (COUNTERS,) int64
     jobs: np.recarray  # (J + 1,) JOB
     tasks: np.recarray  # (n + 1,) TASK
-    todo: np.recarray  # (n,) TODO
+    todo: np.recarray  # (n,) UNDONE
     child: np.ndarray  # (edges,) int32
     truth: np.ndarray  # (n, types) float64
     seconds: np.ndarray  # (n, types) float64
@@ -157,7 +157,7 @@ def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, 
             left=np.diff(jobs.first),
         ),
         tasks=work.tasks,
-        todo=records(TODO, tasks, waiting=rows.instances, unfinished=rows.instances, missing=_parents(work)),
+        todo=records(UNDONE, tasks, waiting=rows.instances, unfinished=rows.instances, missing=_parents(work)),
         child=work.child,
         truth=work.truth,
         seconds=work.seconds,

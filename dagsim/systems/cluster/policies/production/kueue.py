@@ -108,7 +108,7 @@ class Kueue:
         return known
 
     def _amounts(self, queue: str, task: TaskState, type_: int, instances: int | None = None) -> dict[str, float]:
-        """What a start of the task uses of the quota that its queue defines."""
+        """The quota that a start of the task uses, of what its queue defines."""
         gpus, cpus, memory_gb, _ = task.demand.demand
         count = instances if instances is not None else task.demand.gang or 1
         flavors, kind = self._flavors[queue], self._types[type_]

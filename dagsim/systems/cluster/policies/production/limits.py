@@ -16,7 +16,7 @@ Holder: TypeAlias = tuple[str, ...]
 
 
 class Amounts(NamedTuple):
-    """What one start holds; ``jobs`` is 1."""
+    """The holding of one start; ``jobs`` is 1."""
 
     gpus: float
     cpus: float
@@ -29,7 +29,7 @@ class Amounts(NamedTuple):
 
 
 class Holdings:
-    """What each holder has, against its limits. Plain data; O(holders of a job) per question, start and end."""
+    """The sum that each holder has, against its limits. Plain data; O(holders of a job) per question, start and end."""
 
     def __init__(self) -> None:
         self.most: dict[Holder, tuple[float, ...]] = {}

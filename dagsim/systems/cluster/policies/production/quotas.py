@@ -46,15 +46,15 @@ class QuotaTree:
         return self._quotas[queue].nominal.get(key, 0.0)
 
     def used(self, queue: str, key: str) -> float:
-        """What a queue uses."""
+        """The quota that a queue uses."""
         return self._quotas[queue].used.get(key, 0.0)
 
     def available(self, queue: str, key: str) -> float:
-        """What a queue could still take: unused quota of its own, and what it may borrow."""
+        """The amount a queue could still take: unused quota of its own, and all it may borrow."""
         return self._left(queue, key, empty=False)
 
     def most(self, queue: str, key: str) -> float:
-        """What a queue could take of an idle cluster."""
+        """The amount a queue could take of an idle cluster."""
         return self._left(queue, key, empty=True)
 
     def fits(self, queue: str, amounts: Mapping[str, float]) -> bool:

@@ -311,11 +311,11 @@ class SlurmMultifactor:
         while at < len(listed) and len(closed) < len(rules.partitions):
             task = listed[at].task
             part = rules.partition(task.job)
-            if not task.waiting or part.name in closed:
+            if not task.waiting:
+                del listed[at]
+                continue
+            if part.name in closed:
                 at += 1
-                if not task.waiting:
-                    at -= 1
-                    del listed[at]
                 continue
             if tested >= most:
                 self._sweep_s = (floor(view.now / self._sweep_every_s) + 1) * self._sweep_every_s
