@@ -85,7 +85,7 @@ class ExpectedFree:
     def free_in_each_s(self, amounts: Iterable[float], type_: int) -> list[float]:
         """Seconds until so many GPUs of the type are expected to be idle, for each of the amounts."""
         idle, ends, now = self._machines.idle_gpus(type_), self._ends[type_], self._view.now
-        waits = []
+        waits: list[float] = []
         for gpus in amounts:
             wait_s, missing = 0.0, gpus - idle
             if missing > 0:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from itertools import islice
 from math import inf, log, log1p
+from operator import add
 from struct import Struct
 from typing import TypeAlias
 
@@ -43,6 +44,7 @@ _INSTANT_S = 1e-9
 _WITHIN_S = (60.0, 300.0, 900.0, 3600.0)
 """The times that ``cdf`` counts until."""
 _DEFAULT = CandidatesConfig()
+_FLOAT32 = np.dtype(np.float32)
 _GPU_ROW, _MOVING_ROW, _PRESENT_ROW = (Struct(f"{len(names)}f") for names in (_GPU, _MOVING, _PRESENT))
 
 _Offer: TypeAlias = tuple[ReadyTask, list[int], list[float]]
@@ -82,8 +84,8 @@ class Candidates:
         self._waits = False
         self._quiet: tuple[int, int] | None = None
         """Releases and ready tasks so far when nothing fitted."""
-        self._tasks: list[TaskState] = []
-        self._types: list[int] = []
+        self.rows: list[tuple[TaskState, int]] = []
+        """Task and type of the rows of the last observation, without the one that waits."""
 
     def __deepcopy__(self, memo: object) -> Candidates:
         """A codec for a fork: all it knows it reads again from the fork's view."""
@@ -97,9 +99,7 @@ class Candidates:
             return None
         self._look(view, pool)
         offers = self._offers(view, pool)
-        self._view, self._waits = view, view.pending
-        self._tasks = [ready.task for ready, room, _ in offers for _ in room]
-        self._types = [type_ for _, room, _ in offers for type_ in room]
+        self._view, self._waits, self.rows = view, view.pending, []
         if not offers:
             if self.config.select == "heads":  # of every group: until a task comes or something is released, none fits
                 self._quiet = machines.released, pool.pushed
@@ -108,25 +108,20 @@ class Candidates:
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
         """Start the task on the type; the last row, where there are more rows than pairs, waits."""
-        if choice >= len(self._tasks):
+        if choice >= len(self.rows):
             return ()
-        task = self._tasks[choice]
-        placement = self._place(view, task, self._types[choice])
+        task, type_ = self.rows[choice]
+        placement = self._place(view, task, type_)
         return () if placement is None else (Start(task, placement),)
-
-    @property
-    def rows(self) -> list[tuple[TaskState, int]]:
-        """Task and type of the rows of the last observation, without the one that waits."""
-        return list(zip(self._tasks, self._types, strict=True))
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
         """The row of the last observation that the first decision stands for; ``None`` if there is none."""
         decision = next(iter(decisions), None)
         if decision is None:
-            return len(self._tasks) if self._waits else None
+            return len(self.rows) if self._waits else None
         if isinstance(decision, Start) and self._view is not None:
             on = self._view.machines.list[decision.placement[0].node].type
-            for row, (task, type_) in enumerate(zip(self._tasks, self._types, strict=True)):
+            for row, (task, type_) in enumerate(self.rows):
                 if task is decision.task and type_ == on:
                     return row
         return None
@@ -187,57 +182,57 @@ class Candidates:
 
     def _observe(self, view: ClusterView, pool: Pool, offers: list[_Offer]) -> Observation:
         gpu_rows = self._gpu_rows(view, pool)
-        rows = self._rows(view, pool, offers, gpu_rows)
-        numbers = np.frombuffer(bytearray().join([*rows, *gpu_rows, *self._context(view, pool)]), np.float32)
-        columns, types = len(self.token_features), pool.types
-        begin = (len(self._tasks) + self._waits) * columns
+        seen = [_GPU_ROW.unpack(row) for row in gpu_rows]  # in the precision in which they are shown
+        tokens = self._tokens(view, pool, offers, gpu_rows, seen)
+        context = self._context(view, pool, seen)
+        numbers = np.frombuffer(bytearray().join([*tokens, *gpu_rows, *context]), _FLOAT32)
+        rows, columns, types = len(self.rows) + self._waits, len(self.token_features), pool.types
+        begin = rows * columns
         end = begin + types * len(_GPU)
-        gpus, context = numbers[begin:end].reshape(types, len(_GPU)), numbers[end:]
-        mean = context[-len(_GPU) :]
-        np.add.reduce(gpus, 0, out=mean)
-        mean /= types
-        return Observation(numbers[:begin].reshape(-1, columns), context, gpus)
+        return Observation(
+            numbers[:begin].reshape(rows, columns), numbers[end:], numbers[begin:end].reshape(types, len(_GPU))
+        )
 
-    def _rows(self, view: ClusterView, pool: Pool, offers: list[_Offer], gpu_rows: list[bytes]) -> list[bytes]:
-        """The rows of the tokens in pieces: what never changes, what moves, and the type."""
-        now, ahead, pack = view.now, self.config.look_ahead != "off", _MOVING_ROW.pack
-        gpus = [_GPU_ROW.unpack(row) for row in gpu_rows]
+    def _tokens(
+        self, view: ClusterView, pool: Pool, offers: list[_Offer], gpu_rows: list[bytes], seen: list[tuple[float, ...]]
+    ) -> list[bytes]:
+        """The rows in pieces: what never changes, what moves, and the type."""
+        now, ahead, pack, capacity = view.now, self.config.look_ahead != "off", _MOVING_ROW.pack, self._capacity
         eta_best = on_best = elsewhere = 0.0
-        rows: list[bytes] = []
+        tokens: list[bytes] = []
         for ready, room, eta in offers:
-            job, seconds, slowdown = ready.task.job, ready.seconds, ready.slowdown
-            age, job_age = log1p((now - ready.task.ready_s) / 60) / 5, log1p((now - job.job.arrival_s) / 60) / 5
+            task, wide, seconds, slowdown = ready.task, ready.wide, ready.seconds, ready.slowdown
+            job = task.job
+            age, job_age = log1p((now - task.ready_s) / 60) / 5, log1p((now - job.job.arrival_s) / 60) / 5
+            shorter, job_left, tasks_left = pool.shorter(ready), ready.job_left(), job.tasks_left / 8
             finish = [wait_s + own_s for wait_s, own_s in zip(eta, seconds, strict=True)]
             best_s = finish[ready.best_type]
+            first_s, second_s = sorted([*finish, inf])[:2]
             if ahead:
                 eta_best = log1p((best_s - ready.best_s) / 60) / 5
-            shorter, job_left, tasks_left = pool.shorter(ready), ready.job_left(), job.tasks_left / 8
             for type_ in room:
+                self.rows.append((task, type_))
+                free, _, _, mean_slowdown, *_ = seen[type_]
                 if ahead:
-                    here_s = max(seconds[type_], _INSTANT_S)
-                    on_best = _log_ratio(best_s, here_s)
-                    elsewhere = _log_ratio(min([*finish[:type_], *finish[type_ + 1 :]], default=inf), here_s)
-                free, mean_slowdown = gpus[type_][0], gpus[type_][3]
-                free_after, advantage = free - ready.wide / self._capacity[type_], slowdown[type_] - mean_slowdown
-                rows += (
-                    ready.rows[type_],
-                    pack(
-                        age,
-                        job_age,
-                        eta_best,
-                        on_best,
-                        elsewhere,
-                        free_after,
-                        shorter,
-                        advantage,
-                        job_left,
-                        tasks_left,
-                    ),
-                    gpu_rows[type_],
+                    on_best = _log_ratio(best_s, seconds[type_])
+                    elsewhere = _log_ratio(second_s if finish[type_] == first_s else first_s, seconds[type_])
+                free_after, advantage = free - wide / capacity[type_], slowdown[type_] - mean_slowdown
+                moving = (
+                    age,
+                    job_age,
+                    eta_best,
+                    on_best,
+                    elsewhere,
+                    free_after,
+                    shorter,
+                    advantage,
+                    job_left,
+                    tasks_left,
                 )
+                tokens += ready.rows[type_], pack(*moving), gpu_rows[type_]
         if self._waits:
-            rows.append(_WAIT)
-        return rows
+            tokens.append(_WAIT)
+        return tokens
 
     def _gpu_rows(self, view: ClusterView, pool: Pool) -> list[bytes]:
         """Per type, what is free of it, and who waits for it."""
@@ -266,14 +261,18 @@ class Candidates:
                 return [[gpus / self._capacity[type_] for gpus in each] for type_, each in enumerate(within)]
             case _:
                 return [(0.0,) * 4 for _ in types]
-        return [[log1p(wait_s / 60) / 5 for wait_s in each] for each in waits]
+        return [[log1p(wait_s / 60) / 5 if wait_s else 0.0 for wait_s in each] for each in waits]
 
-    def _context(self, view: ClusterView, pool: Pool) -> list[bytes]:
-        """The state of queue and cluster, with room for the means over the types."""
+    def _context(self, view: ClusterView, pool: Pool, seen: list[tuple[float, ...]]) -> list[bytes]:
+        """The state of queue and cluster, and the means over the types, summed up as float32."""
         total = self._total
         work = log1p(pool.area() / total / 600)
         present = _PRESENT_ROW.pack(log1p(len(pool.tasks)), log1p(len(view.running)), log1p(len(view.jobs)), work)
-        return [present, *[each.packed(total) for each in pool.classes], bytes(4 * len(_GPU))]
+        sums, pack, unpack = seen[0], _GPU_ROW.pack, _GPU_ROW.unpack
+        for row in seen[1:]:
+            sums = unpack(pack(*map(add, sums, row)))
+        types = len(seen)
+        return [present, *[each.packed(total) for each in pool.classes], pack(*[each / types for each in sums])]
 
 
 _WAIT = Struct("f").pack(1.0).ljust(4 * len(Candidates.token_features), b"\0")
@@ -282,5 +281,6 @@ _WAIT = Struct("f").pack(1.0).ljust(4 * len(Candidates.token_features), b"\0")
 
 def _log_ratio(seconds: float, here_s: float) -> float:
     """The logarithm of the ratio, within the clip."""
-    ratio = max(seconds, _INSTANT_S) / here_s
-    return min(max(log(ratio), -_CLIP), _CLIP) if ratio > 0 else -_CLIP
+    ratio = (seconds if seconds > _INSTANT_S else _INSTANT_S) / (here_s if here_s > _INSTANT_S else _INSTANT_S)
+    above = log(ratio) if ratio > 0 else -inf
+    return -_CLIP if above < -_CLIP else min(above, _CLIP)
