@@ -74,7 +74,15 @@ class Store:
 
 def stack(observations: Sequence[Observation]) -> ObservationBatch:
     """All of them as one batch."""
-    return Store(observations).batch(np.arange(len(observations)))
+    tokens, context, gpus = zip(*[each[:3] for each in observations], strict=True)
+    lengths = np.array([len(rows) for rows in tokens])
+    return ObservationBatch(
+        torch.from_numpy(np.concatenate(tokens)),
+        torch.from_numpy(np.array(context)),
+        torch.from_numpy(np.array(gpus)),
+        torch.from_numpy(np.arange(len(lengths)).repeat(lengths)),
+        torch.from_numpy(lengths.cumsum() - lengths),
+    )
 
 
 def segment_sum(values: Tensor, segment: Tensor, count: int) -> Tensor:
