@@ -50,7 +50,8 @@ class CriticalPaths:
             if rank > ready[number]:
                 ready[number] = rank
         running = map(sub, map(self._until.get, jobs, repeat(0.0)), repeat(self._simulation.now))
-        return sum(map(max, running, ready.values()))
+        left_s: float = sum(map(max, running, ready.values()))
+        return left_s
 
     def _take(self, jobs: dict[int, JobState]) -> None:
         """Take in what has arrived, left, started and stopped since the last look."""
