@@ -104,8 +104,8 @@ def segment_max(values: Tensor, segment: Tensor, count: int) -> Tensor:
 def log_softmax(scores: Tensor, segment: Tensor, count: int) -> Tensor:
     """(N,) log-probabilities of the rows within their own observation."""
     most = segment_max(scores.detach(), segment, count)
-    above = scores - most[segment]
-    return above - torch.log(segment_sum(torch.exp(above), segment, count))[segment]
+    above = scores - most.index_select(0, segment)
+    return above - torch.log(segment_sum(torch.exp(above), segment, count)).index_select(0, segment)
 
 
 def entropy(log_p: Tensor, segment: Tensor, count: int) -> Tensor:
@@ -118,6 +118,8 @@ def sample(log_p: np.ndarray, first: np.ndarray, rng: np.random.Generator | None
     """(B,) the row of each observation that is chosen, counted within it: drawn by its probability (the largest of
     log-probability + Gumbel noise), or without ``rng`` the likeliest."""
     noisy = log_p if rng is None else log_p + rng.gumbel(size=len(log_p))
+    if len(first) == 1:  # an agent that plays alone
+        return np.array([noisy.argmax()])
     most = np.maximum.reduceat(noisy, first)
     lengths = np.diff(np.append(first, len(noisy)))
     hits = np.flatnonzero(noisy == np.repeat(most, lengths))
