@@ -82,7 +82,7 @@ class Presets:
         return flat
 
     def _graph(self, view: ClusterView | None) -> dict[str, np.ndarray]:
-        """The unfinished tasks of the jobs in the system, oldest job first, and the edges between them."""
+        """The unfinished tasks of the jobs in the system, and their edges. The oldest job comes first."""
         config = self.config
         rows: list[tuple[float, ...]] = []
         pairs: list[tuple[int, int]] = []
