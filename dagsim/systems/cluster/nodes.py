@@ -226,6 +226,16 @@ class ClusterState:
             return self.by_gpus[type_].used >> demand.whole != 0
         return self.best(demand, type_) >= 0
 
+    def types_with_room(self, demand: DemandClass) -> list[int]:
+        """The types on which one instance (or the whole gang) could start now. Remembers a no, as ``fits`` does."""
+        if demand.blocked_at == self.released or not (demand.plain or demand.gang or self.fits(demand)):
+            return []
+        fits_on = self.fits_on
+        room = [type_ for type_ in demand.types if fits_on(demand, type_)]
+        if not room:
+            demand.blocked_at = self.released
+        return room
+
     def best(self, demand: DemandClass, type_: int) -> int:
         """Best fit: the machine of ``type_`` with the least free that has room for one instance, or -1."""
         if demand.plain:
@@ -417,8 +427,11 @@ class ClusterState:
             if self._idle[type_] < whole * needed:
                 return False
             levels, room = self.by_gpus[type_], 0
-            for level in levels.levels(whole):
-                room += level // whole * levels.sets[level].bit_count()
+            used, sets = levels.used >> whole << whole, levels.sets
+            while used and room < needed:  # most idle first: a few machines often do
+                level = used.bit_length() - 1
+                room += level // whole * sets[level].bit_count()
+                used ^= 1 << level
             if room < needed or not (demand.cpus or demand.memory):
                 return room >= needed
         for machine in self.with_room(demand, type_):
