@@ -21,6 +21,7 @@ from dagsim.systems.cluster.policies.production.slurm_priority import (
 )
 from dagsim.systems.cluster.policies.production.slurm_queue import PendingJobs
 from dagsim.systems.cluster.policies.production.slurm_rules import SlurmRules, account_of, user_of
+from dagsim.systems.cluster.policies.production.slurm_waits import SlurmWaits
 from dagsim.systems.cluster.policies.support.victims import make_room
 
 __all__ = ["SlurmMultifactor"]
@@ -138,6 +139,10 @@ class SlurmMultifactor:
         """Calculations up to the one by which the pending jobs are sorted."""
         self.latest = "main"
         """Who made the latest start: the main loop, or ``backfill``."""
+
+    def wait_rules(self, view: ClusterView) -> SlurmWaits:
+        """Its limits and partitions, for whoever asks what kept a job waiting."""
+        return SlurmWaits(view, distinct=self._distinct)
 
     # What it is told.
 
