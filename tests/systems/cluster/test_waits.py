@@ -178,6 +178,9 @@ def test_quotas_of_kueue_are_told_used_up_or_lent() -> None:
 
     assert said(jobs, 3) == ["the quota of 1 gpus of the queue b was lent to others"]
     more = [*jobs[:3], job("w", 1, 1, 1.0, account="a")]
+    alone = QueueTree(tree=(QueueNode("a", quota={"gpus": 2}), QueueNode("b", quota={"gpus": 2})))
+    few = [job("x", 6, 1, account="a"), job("y", 10, 1, account="b"), job("w", 1, 2, 1.0, account="a")]
+    assert why(few, "w", nodes(1), "kueue", alone) == [(1, 6, ("limit", "gpus")), (6, 10, ("gpus",))]
     assert said(more, 3) == ["the quota of 2 gpus of the queue a was used up, and its cohort could lend it no more"]
 
 
@@ -204,7 +207,7 @@ def random_jobs(rng: random.Random, count: int = 60) -> list[Job]:
     return made
 
 
-@pytest.mark.parametrize("policy", ["fifo-fit", "kueue"])
+@pytest.mark.parametrize("policy", ["fifo-fit", "fifo-fit[placement=fgd]", "kueue"])
 def test_who_starts_whenever_there_is_room_is_never_kept_by_the_order(policy: str) -> None:
     machines = (*nodes(2, 4), *nodes(2, 4, "V100-16"))
     down = Maintenance(nodes=(0,), start_s=30, end_s=60)
