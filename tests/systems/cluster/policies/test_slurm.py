@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -14,7 +15,9 @@ from dagsim.model.schedule import Schedule
 from dagsim.systems.cluster.models.preemption import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.fair.multifactor import Weights
+from dagsim.systems.cluster.policies.production.slurm_outlook import BackfillOutlook
 from dagsim.systems.cluster.policies.production.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
+from dagsim.systems.cluster.policies.production.slurm_ranks import RankColumns
 from dagsim.systems.cluster.policies.recorded import RecordedPolicy
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import check_policy
@@ -201,6 +204,46 @@ def test_a_priority_stays_as_it_was_computed_between_two_instants() -> None:
     assert starts(played(jobs, spec, cluster(1), qos)) == {"first": 0, "young": 290, "old": 300}
     later = [job("first", 0, 310, 4), *jobs[1:]]  # from 300 s on old has 300, young 50 + 100
     assert starts(played(later, spec, cluster(1), qos)) == {"first": 0, "old": 310, "young": 320}
+
+
+def crowd(seed: int) -> list[Job]:
+    rng, now, made = random.Random(seed), 0.0, []
+    for number in range(120):
+        now += rng.expovariate(0.3)
+        named = {"user": rng.choice("uvw"), "account": rng.choice(("lab", "x")), "nodes": rng.choice((1, 1, 1, 2))}
+        seconds = rng.lognormvariate(4, 1)
+        made.append(job(str(number), now, seconds, rng.choice((1, 2, 4)), seconds * rng.uniform(1, 4), **named))
+    return made
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_is_passed_over_in_a_cycle_could_not_have_started(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    queues = QueueTree(tree=(QueueNode("lab", limits=Caps(gpus=5), user_limits=Caps(jobs=2)),))
+    spec = "slurm-multifactor[bf_interval_s=5,bf_max_job_test=8,calc_period_s=20,max_age_s=500]"
+    short = played(crowd(seed), spec, queues=queues)
+    monkeypatch.setattr(BackfillOutlook, "knows_no", lambda self, at: False)
+    monkeypatch.setattr(BackfillOutlook, "is_hopeful", lambda self, at: True)
+    assert played(crowd(seed), spec, queues=queues).log == short.log
+
+
+def test_priorities_in_columns_are_those_of_each_job_to_the_last_bit() -> None:
+    rng = random.Random(0)
+    settings = PrioritySettings(Weights(age=1234.5, fair_share=98765.4321), max_age_s=777.0)
+    book = PriorityBook(settings, QueueTree(), Capacity(2, 64, 512, 8))
+    ranks, asked, slots = RankColumns(), [], []
+    for at in range(200):  # more than there are slots at first
+        user = book.user("lab", rng.choice("uvw"))
+        asked.append(Asked(user, "", "", rng.uniform(0, 900), rng.choice((None, rng.uniform(0, 900))), 1, 1, 1, 1, 60))
+        fixed = book.fixed(asked[-1])
+        slots.append(ranks.add((at, 0), rng.choice((1, 2)), fixed, book.since_s(asked[-1]), user))
+    book.begin(0, asked[0], 0.0)
+    book.calculate(900.0)
+    places = ranks.rank(slots, book, 900.0)
+    found = [ranks.latest(slot) for slot in slots]
+    assert found == [book.priority(book.fixed(each), each, 900.0) for each in asked]
+    assert len(set(found)) > 50
+    tiers = [int(ranks._ints["tier"][slot]) for slot in slots]
+    assert places == sorted(range(200), key=lambda at: (-tiers[at], -found[at], at))
 
 
 def test_unknown_words_and_numbers_are_refused() -> None:
