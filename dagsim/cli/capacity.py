@@ -11,20 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import (
-    ConfigFile,
-    Experiment,
-    Json,
-    Name,
-    On,
-    Out,
-    Quiet,
-    Settings,
-    TableLook,
-    TraceFlags,
-    Wide,
-    expand_options,
-)
+from dagsim.cli.options import ConfigFile, Experiment, Settings, SweepOutput, TraceFlags, expand_options
 from dagsim.cli.shared import experiment
 from dagsim.cli.sweep import swept
 from dagsim.report.grid import TableFormat
@@ -53,6 +40,7 @@ Prices_ = Annotated[
 @expand_options
 def whatif(
     reading: TraceFlags,
+    shown: SweepOutput,
     trace: TheLog,
     add: Annotated[
         list[str] | None, typer.Option(metavar="16xH200", help="GPUs to add, as nodes of their own; repeatable.")
@@ -70,13 +58,6 @@ def whatif(
     metric: Annotated[str, typer.Option(help="What to compare by.")] = "jct_s.mean",
     config: ConfigFile = None,
     set_: Settings = None,
-    on: On = "local",
-    name: Name = None,
-    out: Out = Path("results"),
-    json_: Json = False,
-    quiet: Quiet = False,
-    wide: Wide = False,
-    table: TableLook = TableFormat.TEXT,
 ) -> None:
     """Ask a log what other machines or another scheduler would have changed: paired windows, intervals, cost.
 
@@ -92,7 +73,7 @@ def whatif(
     from dagsim.report.terminal import show_grid
 
     policies = _names(policy)
-    chosen = _configured(reading, trace, config, set_, policies[:1], quiet=quiet or json_)
+    chosen = _configured(reading, trace, config, set_, policies[:1], quiet=not shown.watched)
     policies = policies or [chosen.policy]
     added, removed = (
         [read_gpus(each, option) for each in given or ()] for given, option in ((add, "--add"), (remove, "--remove"))
@@ -104,18 +85,18 @@ def whatif(
     elif len(policies) < 2:
         raise InputError("what if what? --add 16xH200, --remove 8xT4, or several --policy")
     prices = Prices.read(price or [], chosen.prices).of(clusters.values())
-    described = whatif_sweep(chosen, clusters, policies, name or _stem(trace))
+    described = whatif_sweep(chosen, clusters, policies, shown.name or _stem(trace))
     cells = cells_of(described)
-    folder, result = swept(described, cells, on, out, command="whatif", watched=not (quiet or json_))
+    folder, result = swept(described, cells, shown.on, shown.out, command="whatif", watched=shown.watched)
     result.raise_failures()
     choices = alternatives_of(chosen, clusters, cells, result.done, prices, metric)
-    if json_:
+    if shown.json_:
         told = {"run": str(folder.path), "metric": metric, "prices": prices.to_dict()}
         typer.echo(json.dumps(told | {"choices": [choice.to_dict() for choice in choices]}))
-    elif not quiet:
+    elif not shown.quiet:
         label, sample = workload_label(chosen), sample_of(chosen)
-        grid = whatif_table(choices, metric, workload=label, sample=sample, prices=prices, wide=wide)
-        show_grid(grid, table, wide=wide)
+        grid = whatif_table(choices, metric, workload=label, sample=sample, prices=prices, wide=shown.wide)
+        show_grid(grid, shown.table, wide=shown.wide)
         typer.echo(f"run folder: {folder.path}")
 
 
@@ -123,6 +104,7 @@ def whatif(
 @expand_options
 def plan(
     reading: TraceFlags,
+    shown: SweepOutput,
     trace: TheLog,
     target: Annotated[str, typer.Option(metavar="'wait_s.p95<600'", help="A metric, < or >, and a bound.")],
     types: Annotated[
@@ -144,13 +126,6 @@ def plan(
     ] = None,
     config: ConfigFile = None,
     set_: Settings = None,
-    on: On = "local",
-    name: Name = None,
-    out: Out = Path("results"),
-    json_: Json = False,
-    quiet: Quiet = False,
-    wide: Wide = False,
-    table: TableLook = TableFormat.TEXT,
 ) -> None:
     """Find the smallest cluster, or cheapest mix, that meets a target on a log.
 
@@ -164,19 +139,21 @@ def plan(
     from dagsim.report.terminal import progress
 
     wanted = Target.read(target)
-    chosen = _configured(reading, trace, config, set_, [policy] if policy else [], quiet=quiet or json_)
+    chosen = _configured(reading, trace, config, set_, [policy] if policy else [], quiet=not shown.watched)
     named = _types(chosen, types)
     prices = Prices.read(price or [], chosen.prices).of(_clusters(chosen, named))
     file = None if plot is None else _drawable(plot)
-    with progress(wanted=not (quiet or json_)) as watch:
-        trials = Trials(chosen, name or _stem(trace), out, executor_for(on), watch, argv=["dagsim", *sys.argv[1:]])
+    with progress(wanted=shown.watched) as watch:
+        trials = Trials(
+            chosen, shown.name or _stem(trace), shown.out, executor_for(shown.on), watch, argv=["dagsim", *sys.argv[1:]]
+        )
         today, planned = least_size(chosen.cluster, named, most, prices, trials.run, wanted)
     assert trials.path is not None
     drawn = _drawn(planned, today, wanted, file or trials.path / "plots" / "plan.svg", chosen, priced=bool(prices))
-    if json_:
+    if shown.json_:
         typer.echo(json.dumps(_told(planned, today, wanted, trials.path) | {"prices": prices.to_dict()}))
-    elif not quiet:
-        _print_plan(planned, today, wanted, chosen, prices=prices, look=table, wide=wide)
+    elif not shown.quiet:
+        _print_plan(planned, today, wanted, chosen, prices=prices, look=shown.table, wide=shown.wide)
         typer.echo(f"drawn: {drawn}")
         typer.echo(f"run folder: {trials.path}")
     if planned.best is None:
