@@ -206,6 +206,37 @@ def test_a_priority_stays_as_it_was_computed_between_two_instants() -> None:
     assert starts(played(later, spec, cluster(1), qos)) == {"first": 0, "old": 310, "young": 320}
 
 
+def test_calculations_come_at_their_phase() -> None:
+    # a point for each second of age: at 300 s by the clock, or first at 100 s
+    spec = "slurm-multifactor[age=1000,max_age_s=1000,qos=40,fair_share=0,partition=0,job_size=0,backfill=false{}]"
+    qos = QueueTree(qos=(Qos("normal"), Qos("better", 1)))
+    jobs = [job("first", 0, 150, 4), job("old", 0, 10, 4), job("young", 90, 10, 4, qos="better")]
+    assert starts(played(jobs, spec.format(""), cluster(1), qos))["young"] == 150
+    assert starts(played(jobs, spec.format(",calc_phase_s=100"), cluster(1), qos)) == {
+        "first": 0,
+        "old": 150,
+        "young": 160,
+    }
+    assert (
+        played(jobs, spec.format(",calc_phase_s=300"), cluster(1), qos).log
+        == played(jobs, spec.format(""), cluster(1), qos).log
+    )
+
+
+def test_the_main_loop_rests() -> None:
+    jobs = [job("a", 0, 3), job("b", 0.5, 3), job("c", 1, 3, 4), job("d", 9, 1)]
+    got = starts(played(jobs, "slurm-multifactor[order=basic,backfill=false,sched_min_interval_s=2]", cluster(1)))
+    # at 0, 2 (b), 4 (a has ended, b has not), 6 (c), 9
+    assert got == {"a": 0, "b": 2, "c": 6, "d": 9}
+
+
+def test_a_user_may_have_a_priority_beside_that_of_the_account() -> None:
+    node = QueueNode("lab", priority=10, user_priorities={"ada": 40})
+    book = PriorityBook(PrioritySettings(Weights(assoc=100)), QueueTree((node,)), Capacity(1, 1, 1, 1))
+    asked = {user: Asked(book.user("lab", user), "", "", 0, 0, 1, 1, 1, 1, 60) for user in ("ada", "bo")}
+    assert {user: book.factors(each, 0).assoc for user, each in asked.items()} == {"ada": 1.0, "bo": 0.25}
+
+
 def crowd(seed: int) -> list[Job]:
     rng, now, made = random.Random(seed), 0.0, []
     for number in range(120):

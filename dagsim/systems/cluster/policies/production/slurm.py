@@ -82,12 +82,14 @@ class SlurmMultifactor:
         half_life_s: float = 14 * 86400.0,
         max_age_s: float = 14 * 86400.0,
         calc_period_s: float = 300.0,
+        calc_phase_s: float = 0.0,
         favor_small: bool = False,
         relative_size: bool = False,
         max_tres: bool = False,
         accrue_always: bool = False,
         queue_depth: int = 100,
         sched_interval_s: float = 60.0,
+        sched_min_interval_s: float = 0.0,
         backfill: bool = True,
         bf_interval_s: float = 30.0,
         bf_phase_s: float = 0.0,
@@ -110,7 +112,15 @@ class SlurmMultifactor:
             if not 0 < number < inf:
                 raise ConfigError(f"slurm-multifactor: {name} must be above 0, got {number!r}")
         waits = {"requeue_delay_s": requeue_delay_s, "over_time_s": over_time_s, "bf_window_s": bf_window_s}
-        for name, number in (waits | {"bf_phase_s": bf_phase_s, "bf_max_job_test": bf_max_job_test}).items():
+        for name, number in (
+            waits
+            | {
+                "bf_phase_s": bf_phase_s,
+                "calc_phase_s": calc_phase_s,
+                "sched_min_interval_s": sched_min_interval_s,
+                "bf_max_job_test": bf_max_job_test,
+            }
+        ).items():
             if not 0 <= number < inf:
                 raise ConfigError(f"slurm-multifactor: {name} must be 0 or more, got {number!r}")
         tres = {"gpus": tres_gpus, "cpus": tres_cpus, "memory_gb": tres_memory}
@@ -127,8 +137,9 @@ class SlurmMultifactor:
             max_tres,
             accrue_always,
         )
+        self._origin_s = calc_phase_s % calc_period_s - calc_period_s if calc_phase_s % calc_period_s else 0.0
         self._basic = order == "basic"
-        self._depth, self._sweep_every_s = queue_depth, sched_interval_s
+        self._depth, self._sweep_every_s, self._rest_s = queue_depth, sched_interval_s, sched_min_interval_s
         self._backfills, self._interval_s, self._phase_s = backfill, bf_interval_s, bf_phase_s
         self._window_s, self._tests, self._resolution_s = bf_window_s, bf_max_job_test, bf_resolution_s
         self._closed = bf_ties == "wait"
@@ -213,7 +224,9 @@ class SlurmMultifactor:
         if holdings.freed:
             freed, holdings.freed = holdings.freed, {}
             pending.recall(freed, holdings)
-        yield from self._main(view, pending)
+        if now == self._main_s or now >= self._main_s + self._rest_s - _LATE_S:
+            self._main_s = now
+            yield from self._main(view, pending)
         if self._backfills and (self._changed or pending.changed) and self._tick_s(now) <= now:
             self._cycle_s, self._changed, pending.changed = now, False, False
             if pending.any_fits(view.machines):  # else there is nothing to plan for
@@ -226,7 +239,8 @@ class SlurmMultifactor:
         """Begin a simulation."""
         nodes = view.cluster.nodes
         totals = [sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
-        self._book = PriorityBook(self._settings, view.queues or QueueTree(), Capacity(len(nodes), *totals))
+        capacity = Capacity(len(nodes), *totals)
+        self._book = PriorityBook(self._settings, view.queues or QueueTree(), capacity, self._origin_s)
         self._rules = SlurmRules(view, kill=self._kill, distinct=self._distinct)
         self._runs: dict[int, _Kept] = {}
         self._latest: dict[int, float] = {}
@@ -239,6 +253,8 @@ class SlurmMultifactor:
         self._preemptable: dict[int, None] = {}
         self._ranks = RankColumns()
         self._rounds = 0
+        self._main_s = -inf
+        """The last main loop."""
         self._cycle_s = -inf
         """The last backfill."""
         self._changed = True
@@ -294,6 +310,8 @@ class SlurmMultifactor:
         now, found = view.now, [pending.next_s(), self._sweep_s]
         if self._deadlines:
             found.append(self._deadlines[0][0])
+        if pending.listed and self._rest_s:
+            found.append(self._main_s + self._rest_s)
         if pending.listed and self._backfills and (self._changed or pending.changed):
             found.append(self._tick_s(now))
         if view.running and not self._basic and pending.any_fits(view.machines):

@@ -116,7 +116,10 @@ class PriorityBook:
         self.partitions = {each.name: each for each in queues.partitions} or {"": NodePartition("")}
         self.qos = {each.name: each for each in queues.qos} or {"": Qos("")}
         self.shares = ShareTree(list(_accounts(queues)), decay_per_second(settings.half_life_s))
-        self.association = {node.name: node.priority for node, _ in queues.walk()} | dict(associations or {})
+        self.association = {node.name: node.priority for node, _ in queues.walk()}
+        for node, _ in queues.walk():
+            self.association |= {f"{node.name}/{user}": worth for user, worth in node.user_priorities.items()}
+        self.association |= associations or {}
         """Priorities by account, or by ``account/user``."""
         self.calculated_s = origin_s
         """The last instant of the calculation."""
