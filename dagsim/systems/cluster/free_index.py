@@ -70,6 +70,13 @@ class FreeIndex:
             yield from machine_numbers(self.sets[level] & among)
             used ^= 1 << level
 
+    def having(self, least: int) -> int:
+        """The machines with at least ``least`` free, as a bit set."""
+        found = 0
+        for level in self.levels(least):
+            found |= self.sets[level]
+        return found
+
     def copy(self) -> FreeIndex:
         twin = FreeIndex()
         twin.sets = dict(self.sets)

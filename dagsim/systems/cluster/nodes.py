@@ -264,6 +264,14 @@ class ClusterState:
         checked: ask ``NodeState.room``."""
         return self._candidates(demand, type_, most_free_first, ALL)
 
+    def candidate_set(self, demand: DemandClass, type_: int) -> int:
+        """``candidates`` as a bit set."""
+        if demand.whole:
+            return self.by_gpus[type_].having(demand.whole)
+        if demand.share:
+            return self.shared[type_] | self.by_gpus[type_].having(1)
+        return self._cpu_levels()[type_].having(_cores(demand.cpus))
+
     def fit(self, demand: DemandClass, type_: int, waiting: int) -> Placement | None:
         """A placement on ``type_`` by best fit: one machine with as many of ``waiting`` instances as it has room for; a
         gang whole, on the fullest single machine that takes it, else on as few machines as possible. ``None`` if no
