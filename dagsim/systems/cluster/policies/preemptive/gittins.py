@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Mapping
+from math import inf
 
 import numpy as np
 
 from dagsim.systems.cluster.api import JobState
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule
-from dagsim.systems.cluster.policies.preemptive.attained import Rounds
-from dagsim.systems.cluster.policies.support.service import Served
+from dagsim.systems.cluster.policies.preemptive.rounds import Rounds
+from dagsim.systems.cluster.policies.support.service import Served, ServiceColumns
 
 __all__ = ["Gittins", "gittins_2d", "gittins_index"]
 
@@ -38,6 +39,8 @@ class Gittins:
         self._served: set[int] = set()
         """Jobs in the system that have had some service."""
         self._moved = False
+        self._peaks: np.ndarray | None = None
+        """Keys of jobs that have just had each of the sizes, computed when first asked for."""
         self._renew()
 
     def key(self, job: int, served: Served) -> float:
@@ -48,6 +51,19 @@ class Gittins:
         if key is None:
             key = self._known[served.gpu_s] = self._unserved - gittins_index(self._sizes, served.gpu_s)
         return key
+
+    def keys(self, service: ServiceColumns) -> np.ndarray:
+        each = zip(service.job.tolist(), service.gpu_s.tolist(), strict=True)
+        return np.array([self.key(job, Served(gpu_s)) for job, gpu_s in each])
+
+    def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
+        """Between two sizes the index rises and the key falls: only as it passes a size may a job exceed ``key``."""
+        if self._peaks is None:
+            self._peaks = np.array([self._unserved - gittins_index(self._sizes, size) for size in self._sizes.tolist()])
+        sizes = np.append(self._sizes[self._peaks >= key], inf)
+        next_ = sizes[np.searchsorted(sizes, service.gpu_s, side="right")]
+        with np.errstate(divide="ignore"):
+            return np.asarray((next_ - service.gpu_s) / service.gpus)
 
     def stopped(self, job: int, served: Served, now: float) -> None:
         pass
@@ -70,14 +86,15 @@ class Gittins:
         self._known: dict[float, float] = {}
         """Keys by service had."""
         self._unserved = gittins_index(self._sizes, 0.0)
+        self._peaks = None
 
 
 def gittins_index(sizes: np.ndarray, had: float) -> float:
     """The Gittins index of a job that has had ``had``, for past ``sizes`` in rising order (float64): the best ratio of
     the chance to end within some further service to the service that this is expected to take. 0 if none was larger."""
-    left = sizes[np.searchsorted(sizes, had, side="right") :] - had
-    if not len(left):
+    if not len(sizes) or had >= sizes[-1]:
         return 0.0
+    left = sizes[sizes.searchsorted(had, "right") :] - had
     ends = np.arange(1, len(left) + 1)
-    service = np.cumsum(left) + (len(left) - ends) * left
+    service = left.cumsum() + (len(left) - ends) * left
     return float((ends / service).max())
