@@ -274,7 +274,7 @@ def _solved(
 
     table = np.array(kinds)
     gpus, progress = table[:, 0], table[:, 1:]
-    rows, types = progress.shape
+    rows, types = len(kinds), len(capacity)
     times = np.array(count, float)[:, None]
     one_each = np.kron(np.eye(rows), np.ones(types))
     room = np.tile(np.eye(types), rows) * np.repeat(gpus * times[:, 0], types)
