@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import NamedTuple, TypeAlias
 
@@ -137,8 +138,9 @@ def plan_cpop(problem: Problem) -> dict[int, Booking]:
     together = [sum(problem.seconds[task][site] for task in path) for site in range(len(problem.lanes))]
     chosen = min(range(len(together)), key=together.__getitem__)
     done: dict[int, Booking] = {}
+    critical = set(path)
     for task in _by_readiness(problem, priority):
-        pinned = task in path and problem.seconds[task][chosen] < inf
+        pinned = task in critical and problem.seconds[task][chosen] < inf
         problem.book(problem.best(task, done, [chosen] if pinned else None), done)
     return done
 
@@ -204,13 +206,14 @@ def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:
 def _by_readiness(problem: Problem, priority: Sequence[float]) -> list[int]:
     """The tasks in the order in which a queue of the ready ones gives them out, highest priority first."""
     missing = [len(parents) for parents in problem.parents]
-    ready = [task for task in problem.order if not missing[task]]
+    ready = [(-round(priority[task], 6), task) for task in problem.order if not missing[task]]
+    heapify(ready)
     given = []
     while ready:
-        task = min(ready, key=lambda each: (-round(priority[each], 6), each))
-        ready.remove(task)
+        _, task = heappop(ready)
         given.append(task)
-        ready += _freed(problem, task, missing)
+        for child in _freed(problem, task, missing):
+            heappush(ready, (-round(priority[child], 6), child))
     return given
 
 
