@@ -56,8 +56,12 @@ class Calendar:
             while gaps and gaps[0][1] <= before:
                 del gaps[0]
 
-    def _first_gap(self, lanes: Sequence[int], width: int, ready_s: float, seconds: float) -> float:
-        """The start that ``earliest`` finds."""
+    def idle_s(self, lanes: Sequence[int], width: int, ready_s: float) -> float:
+        """A time from ``ready_s`` on before which no ``width`` of the lanes are idle at once."""
+        return self._first_gap(lanes, width, ready_s, 0.0, near=False)
+
+    def _first_gap(self, lanes: Sequence[int], width: int, ready_s: float, seconds: float, near: bool = True) -> float:
+        """The start that ``earliest`` finds, or would find if it were not to be ``near``."""
         tails = sorted([max(self._end[lane], ready_s) for lane in lanes])
         last = tails[width - 1]
         fitting = [gap for lane in lanes for gap in self._fitting(lane, ready_s, seconds, last)]
@@ -68,7 +72,7 @@ class Calendar:
                 break
             free = sum(tail <= start for tail in tails)
             if free + sum(begin <= start < end and start + seconds <= end for begin, end in fitting) >= width:
-                return start if self._is_near(lanes, ready_s, start) else last
+                return start if not near or self._is_near(lanes, ready_s, start) else last
         return last
 
     def _fitting(self, lane: int, ready_s: float, seconds: float, last: float) -> Iterator[tuple[float, float]]:
