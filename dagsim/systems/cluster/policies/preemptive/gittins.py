@@ -15,6 +15,9 @@ from dagsim.systems.cluster.policies.support.service import Served, ServiceColum
 
 __all__ = ["Gittins", "gittins_2d", "gittins_index"]
 
+_SIZES = 1024
+"""Sizes that the index goes by; of more, this many quantiles."""
+
 
 def gittins_2d(
     history: tuple[float, ...] = (), quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit"
@@ -24,8 +27,8 @@ def gittins_2d(
 
     ``history`` are sizes in GPU-seconds known beforehand; every job done adds its own. Until then, and among equals,
     first come, first served; a job larger than all past ones comes last. It knows the distribution of sizes, not the
-    job's own: not clairvoyant. Preemptive. Cost: ``Rounds``, plus O(sizes) per job ranked (Gittins 1979; with GPU-time,
-    Tiresias, Gu et al., NSDI 2019).
+    job's own: not clairvoyant. Preemptive. From 2,048 sizes on it goes by 1,024 quantiles of them. Cost: ``Rounds``,
+    plus O(sizes) per job ranked (Gittins 1979; with GPU-time, Tiresias, Gu et al., NSDI 2019).
     """
     return Rounds(Gittins(history), quantum_s, placement)
 
@@ -71,7 +74,7 @@ class Gittins:
     def left(self, job: int, served: Served) -> None:
         self._served.discard(job)
         insort(self._past, served.gpu_s)
-        if len(self._past) >= 2 * len(self._sizes):
+        if len(self._past) >= 2 * self._renewed:
             self._renew()
             self._moved = True
 
@@ -82,7 +85,10 @@ class Gittins:
         return sorted(self._served)
 
     def _renew(self) -> None:
+        self._renewed = len(self._past)
         self._sizes = np.array(self._past)
+        if self._renewed > _SIZES:
+            self._sizes = self._sizes[np.linspace(0, self._renewed - 1, _SIZES).round().astype(int)]
         self._known: dict[float, float] = {}
         """Keys by service had."""
         self._unserved = gittins_index(self._sizes, 0.0)
