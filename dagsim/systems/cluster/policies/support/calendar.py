@@ -64,24 +64,28 @@ class Calendar:
         """The start that ``earliest`` finds, or would find if it were not to be ``near``."""
         tails = sorted([max(self._end[lane], ready_s) for lane in lanes])
         last = tails[width - 1]
-        fitting = [gap for lane in lanes for gap in self._fitting(lane, ready_s, seconds, last)]
-        if not fitting:
-            return last
-        for start in sorted({gap[0] for gap in fitting}.union(tails)):
-            if start >= last:
+        until = min(last, *[self._horizon(lane, ready_s) for lane in lanes])
+        fitting = [gap for lane in lanes for gap in self._fitting(lane, ready_s, seconds, until)]
+        for start in sorted({gap[0] for gap in fitting}.union(tails)) if fitting else ():
+            if start >= last or start > until:
                 break
             free = sum(tail <= start for tail in tails)
             if free + sum(begin <= start < end and start + seconds <= end for begin, end in fitting) >= width:
                 return start if not near or self._is_near(lanes, ready_s, start) else last
-        return last
+        return last if near else until
 
-    def _fitting(self, lane: int, ready_s: float, seconds: float, last: float) -> Iterator[tuple[float, float]]:
-        """The gaps from ``ready_s`` on that are long enough and begin before ``last``."""
+    def _horizon(self, lane: int, ready_s: float) -> float:
+        """The ``GAPS``-th time from ``ready_s`` on at which something ends on the lane."""
+        ends = self._from(lane, ready_s)
+        return ends[-1][1] if len(ends) == GAPS else inf
+
+    def _fitting(self, lane: int, ready_s: float, seconds: float, until: float) -> Iterator[tuple[float, float]]:
+        """The gaps from ``ready_s`` on that are long enough and begin by ``until``."""
         gaps = self._gaps[lane]
         for place in range(max(bisect(gaps, (ready_s, inf)) - 1, 0), len(gaps)):
             begin, end = gaps[place]
             begin = max(begin, ready_s)
-            if begin >= last:
+            if begin > until:
                 return
             if begin < end and end >= begin + seconds:
                 yield begin, end
