@@ -1,6 +1,6 @@
-"""Figures of README and docs, read from the files below ``results/``; ``make_pages.py`` writes them, a test compares.
+"""Tables of README and docs, read from the files below ``results/``; ``make_pages.py`` writes them, a test compares.
 
-``TABLES`` are whole tables between markers, ``SENTENCES`` are pieces of running text with their figures filled in.
+``TABLES`` are whole tables between markers; ``sentences.py`` has the figures of running text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,18 @@ from typing import Any
 from dagsim.metrics.compare import Paired
 from dagsim.metrics.verdict import Row, compared, verdict
 
-__all__ = ["SENTENCES", "TABLES"]
+__all__ = [
+    "RESULTS",
+    "TABLES",
+    "decima",
+    "found_in",
+    "network",
+    "ratio_of",
+    "read_json",
+    "read_traces",
+    "rows_of",
+    "spark_means",
+]
 
 RESULTS = Path(__file__).parent.parent / "results"
 
@@ -28,7 +39,7 @@ def kernel(name: str) -> float:
 
 def validated(pattern: str, file: str) -> str:
     """The group that ``pattern`` finds in a file of ``results/validation``."""
-    return _found(pattern, f"validation/{file}.txt").group(1)
+    return found_in(pattern, f"validation/{file}.txt").group(1)
 
 
 def decima(file: str, policy: str) -> Paired:
@@ -45,7 +56,7 @@ def network(file: str, of: str, beside: str | None = None) -> float:
 @cache
 def decima_rows(file: str) -> dict[str, tuple[float, Row]]:
     """Per policy of a file the mean and the comparison with the first; of the first with itself, too."""
-    lines = json.loads((RESULTS / "decima" / f"{file}.json").read_text(encoding="utf-8"))["lines"]
+    lines = read_json(f"decima/{file}.json")["lines"]
     values = {line["policy"]: line["by_seed_s"] for line in lines}
     first = next(iter(values))
     rows = compared(values, first) | {first: compared({"a": values[first], "b": values[first]}, "a")["b"]}
@@ -57,7 +68,7 @@ def decima_table(*files: str) -> Iterator[str]:
     yield "| file | n | policy | mean [s] | ratio | 95 % interval | verdict |"
     yield "| --- | ---: | --- | ---: | ---: | --- | --- |"
     for file in files:
-        lines = json.loads((RESULTS / "decima" / f"{file}.json").read_text(encoding="utf-8"))["lines"]
+        lines = read_json(f"decima/{file}.json")["lines"]
         for place, line in enumerate(lines):
             mean, row = decima_rows(file)[line["policy"]]
             cells = [file, str(row.pair.n), f"`{line['policy']}`", f"{mean:.1f}", f"{row.pair.ratio:.3f}"]
@@ -65,16 +76,43 @@ def decima_table(*files: str) -> Iterator[str]:
             yield f"| {' | '.join(cells if place else [*cells[:-2], '-', 'reference'])} |"
 
 
+def spark_means() -> dict[str, Any]:
+    """Per set of rules, workload and Spark heuristic its figures."""
+    rules = {"parity": "heuristics", "default": "heuristics-default"}
+    return {name: read_json(f"decima/{file}.json") for name, file in rules.items()}
+
+
 def spark_table() -> Iterator[str]:
     """Markdown: mean completion times of the Spark heuristics, by set of rules and workload."""
-    rules = {"parity": "heuristics.json", "default": "heuristics-default.json"}
-    found = {name: json.loads((RESULTS / "decima" / file).read_text()) for name, file in rules.items()}
-    columns = [(workload, name) for name in rules for workload in ("W1", "W2")]
+    found = spark_means()
+    columns = [(workload, name) for name in found for workload in ("W1", "W2")]
     yield f"| policy | {' | '.join(f'{workload} {name}' for workload, name in columns)} |"
     yield "| --- |" + " --- |" * len(columns)
     for policy in found["parity"]["W1"]:
         cells = [f"{found[name][workload][policy]['mean_s']:.1f}" for workload, name in columns]
         yield f"| `{policy}` | {' | '.join(cells)} |"
+
+
+def spark_speed_table() -> Iterator[str]:
+    """Markdown: thousands of tasks and decisions per CPU-second, of two workloads."""
+    text = (RESULTS / "decima" / "bench.txt").read_text(encoding="utf-8")
+    row = r"^([a-z ]+): ([\d,]+) tasks and ([\d,]+) decisions"
+    found = [re.findall(row, part, re.MULTILINE) for part in text.split("\n\n") if part.strip()]
+    yield "| thousands per CPU-second | W1 tasks | W2 tasks | W1 decisions | W2 decisions |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for w1, w2 in zip(*found, strict=True):
+        tasks, decisions = ([int(each[part].replace(",", "")) / 1000 for each in (w1, w2)] for part in (1, 2))
+        cells = [f"{value:,.0f}" for value in tasks] + [f"{value:.1f}" for value in decisions]
+        yield f"| {_SPEEDS[w1[0]]} | {' | '.join(cells)} |"
+
+
+_SPEEDS = {
+    "fair": "`fair`",
+    "fifo": "`fifo`",
+    "fair through the environment": "`fair` through `dagsim/Decima-v0`, with observations",
+    "fifo through the environment": "`fifo` through it",
+    "decima": "Decima's network acting",
+}
 
 
 def agents_table() -> Iterator[str]:
@@ -120,7 +158,7 @@ def earlier_ratios(cell: str) -> list[float]:
 
 def _rows(cell: str) -> tuple[list[dict[str, str]], str]:
     """The earlier table of a cell, and its reference."""
-    rows = list(csv.DictReader((RESULTS / "agents" / f"{cell}.csv").read_text(encoding="utf-8").splitlines()))
+    rows = rows_of(f"agents/{cell}.csv")
     return rows, next(row["policy"] for row in rows if float(row["ratio"]) == 1.0)
 
 
@@ -137,7 +175,7 @@ GRID_WORSE = ("themis", "hrrn", "fifo-fit", "fifo", "conservative", "heft", "cpo
 
 def grid_table() -> Iterator[str]:
     """Markdown: means over the loads of the grid of baselines, exact and noisy durations."""
-    rows = list(csv.DictReader((RESULTS / "baselines" / "grid.csv").read_text(encoding="utf-8").splitlines()))
+    rows = rows_of("baselines/grid.csv")
     blocks = [(cluster, shape) for cluster in ("heterogeneous", "homogeneous") for shape in ("independent", "dag")]
     names = {"heterogeneous": "unlike GPUs", "homogeneous": "equal GPUs", "independent": "independent", "dag": "DAGs"}
     yield f"| exact / noisy | {' | '.join(f'{names[cluster]}, {names[shape]}' for cluster, shape in blocks)} |"
@@ -151,10 +189,50 @@ def grid_table() -> Iterator[str]:
         yield f"| `{policy}` | {' | '.join(cells)} |"
 
 
+def read_traces() -> list[dict[str, str]]:
+    """The rows of ``results/validation/traces.md``: every trace at hand."""
+    lines = (RESULTS / "validation" / "traces.md").read_text(encoding="utf-8").splitlines()
+    heads = next(number for number, line in enumerate(lines) if line.startswith("| file |"))
+    names = _cells(lines[heads])
+    return [dict(zip(names, _cells(line), strict=True)) for line in lines[heads + 2 :] if line.startswith("|")]
+
+
+def traces_table() -> Iterator[str]:
+    """Markdown: the traces at hand by folder and format."""
+    yield "| data | format | files | rows | kept | jobs | dropped | seconds |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | --- | ---: |"
+    rows = read_traces()
+    kinds = sorted({(row["file"].split("/")[0], row["format"]) for row in rows})
+    for folder, format in kinds:
+        mine = [row for row in rows if (row["file"].split("/")[0], row["format"]) == (folder, format)]
+        sums = [f"{sum(_whole(row[name]) for row in mine):,}" for name in ("rows", "kept", "jobs")]
+        seconds = f"{sum(float(row['seconds']) for row in mine):.1f}"
+        cells = [folder, f"`{format}`", str(len(mine)), *sums, _dropped(mine), seconds]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _dropped(rows: list[dict[str, str]]) -> str:
+    """The reasons of several files with their numbers added up, the most frequent first."""
+    found: dict[str, int] = {}
+    for row in rows:
+        for number, reason in re.findall(r"(\d[\d,]*) (.+?)(?=, \d[\d,]* |$)", row["dropped"]):
+            found[reason] = found.get(reason, 0) + _whole(number)
+    ordered = sorted(found.items(), key=lambda pair: -pair[1])
+    return ", ".join(f"{number:,} {reason}" for reason, number in ordered) or "-"
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split(" | ")]
+
+
+def _whole(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
 def presets_table() -> Iterator[str]:
     """Markdown: Kendall's tau and some statistics of the fitted presets beside their traces."""
-    ranks = list(csv.DictReader((RESULTS / "workloads" / "ranking.csv").read_text(encoding="utf-8").splitlines()))
-    stats = list(csv.DictReader((RESULTS / "workloads" / "statistics.csv").read_text(encoding="utf-8").splitlines()))
+    ranks = rows_of("workloads/ranking.csv")
+    stats = rows_of("workloads/statistics.csv")
     yield "| preset | figure | trace | preset | plain |"
     yield "| --- | --- | ---: | ---: | ---: |"
     for name in dict.fromkeys(row["preset"] for row in ranks):
@@ -204,7 +282,7 @@ def _measured() -> Iterator[tuple[str, str, str]]:
     span, jobs = validated(r"mean span ([\d.]+) s", "span"), validated(r"^([\d,]+) jobs", "span")
     yield (
         f"mean span of {jobs} Alibaba 2018 jobs on an infinite cluster",
-        f"{span} s (observed: 95.6 s)",
+        f"{span} s",
         "`python scripts/validate_span.py --trace FILE`",
     )
     fcfs, easy = (float(validated(rf"^{each}: mean wait ([\d.]+) s", "swf")) for each in ("fcfs", "easy"))
@@ -217,7 +295,7 @@ def _measured() -> Iterator[tuple[str, str, str]]:
     yield "EASY on KTH-SP2, a pass at every event", f"mean wait {easy:,.6f} s, to the digit as well", ""
     yield (
         "RLScheduler's Lublin-1: FCFS, SJF, F1, without and with its backfilling",
-        "all six figures to the digits",
+        f"{_equal_digits()} of the six published figures to the digit",
         "`python scripts/validate_rlscheduler.py --trace FILE --processors 256`",
     )
     for cell, text in {
@@ -237,7 +315,7 @@ def _measured() -> Iterator[tuple[str, str, str]]:
     w1, w2 = (decima(f"learned-{each}", f"decima[checkpoint=results/decima/{each}.pt]") for each in ("w1", "w2"))
     yield (
         "Decima's network against the best tuned heuristic, spark-sched-sim's ten sequences",
-        f"W1: {_ratio(w1)}, W2: {_ratio(w2)}",
+        f"W1: {ratio_of(w1)}, W2: {ratio_of(w2)}",
         "see `docs/decima.md`",
     )
     yield (
@@ -245,24 +323,40 @@ def _measured() -> Iterator[tuple[str, str, str]]:
         "every job's completion time, difference 0 s",
         "`python scripts/validate_decima.py --workload FILE --expected FILE`",
     )
-    random = _found(r"Random\s+([\d.]+)\s+deviation [\d.]+\s+paper ([\d.]+)", "validation/fgd.txt")
+    ours, theirs = _fgd()
+    others = [f"{name} {ours[name]} % (paper: {theirs[name]} %)" for name in ours if ours[name] != theirs[name]]
     yield (
         "the FGD paper's table: GPU allocation under six placements, ten seeds",
-        f"five to the digit, seed by seed; Random {random.group(1)} % (paper: {random.group(2)} %)",
+        "; ".join([f"{len(ours) - len(others)} to the digit", *others]),
         "`python scripts/validate_fgd.py --pods FILE --nodes FILE`",
     )
-    whole = _found(r"(\d+) figures, (\d+) missed", "validation/all.txt")
+    whole = found_in(r"(\d+) figures, (\d+) missed", "validation/all.txt")
     yield (
         f"all {whole.group(1)} validations of the project against other programs, tables and counts",
         f"{'none' if whole.group(2) == '0' else whole.group(2)} missed (`results/validation/all.txt`)",
         "`python scripts/validate_all.py --data DIR`",
     )
-    stg = _found(r"50 tasks,  2 cores: mean ratio ([\d.]+), (\d+) of 180 optimal, 0 below", "validation/stg.txt")
+    stg = found_in(r"50 tasks,  2 cores: mean ratio ([\d.]+), (\d+) of 180 optimal, 0 below", "validation/stg.txt")
     yield (
         "highest level first on 180 Standard Task Graphs, 2 cores",
         f"{stg.group(1)} times the optimum, {stg.group(2)} optimal, none below",
         "`python scripts/validate_stg.py --graphs TAR --optimal DIR`",
     )
+
+
+def _equal_digits() -> int:
+    """The figures of RLScheduler's first table that are as published."""
+    text = (RESULTS / "validation" / "rlscheduler.txt").read_text(encoding="utf-8")
+    published, *ours = text.splitlines()[:3]
+    pairs = zip(re.findall(r"\d+\.\d+", published), re.findall(r"\d+\.\d+", " ".join(ours)), strict=True)
+    return sum(one == other for one, other in pairs)
+
+
+def _fgd() -> tuple[dict[str, str], dict[str, str]]:
+    """Per placement the share of GPUs that was allocated, here and in the paper."""
+    text = (RESULTS / "validation" / "fgd.txt").read_text(encoding="utf-8")
+    rows = re.findall(r"^(\w+)\s+([\d.]+)\s+deviation [\d.]+\s+paper ([\d.]+)", text, re.MULTILINE)
+    return {name: ours for name, ours, _ in rows}, {name: theirs for name, _, theirs in rows}
 
 
 def _told(shape: str) -> str:
@@ -277,7 +371,7 @@ def _told(shape: str) -> str:
     return "; ".join(parts)
 
 
-def _ratio(pair: Paired) -> str:
+def ratio_of(pair: Paired) -> str:
     return f"{pair.ratio:.3f} ({pair.low:.3f} to {pair.high:.3f})"
 
 
@@ -290,11 +384,21 @@ def _short(text: str) -> str:
     return "-" if text in ("", "nan") else f"{float(text):.3g}"
 
 
+def read_json(file: str) -> Any:
+    """A file below ``results/``."""
+    return json.loads((RESULTS / file).read_text(encoding="utf-8"))
+
+
+def rows_of(file: str) -> list[dict[str, str]]:
+    """The rows of a CSV file below ``results/``."""
+    return list(csv.DictReader((RESULTS / file).read_text(encoding="utf-8").splitlines()))
+
+
 def _number(pattern: str, file: str) -> float:
-    return float(_found(pattern, file).group(1))
+    return float(found_in(pattern, file).group(1))
 
 
-def _found(pattern: str, file: str) -> re.Match[str]:
+def found_in(pattern: str, file: str) -> re.Match[str]:
     found = re.search(pattern, (RESULTS / file).read_text(encoding="utf-8"), re.MULTILINE)
     if found is None:
         raise ValueError(f"results/{file}: there is no {pattern!r}")
@@ -303,7 +407,7 @@ def _found(pattern: str, file: str) -> re.Match[str]:
 
 def peers_table() -> Iterator[str]:
     """Per simulator the CPU time of a job, in multiples of the bare loop too."""
-    told = json.loads((RESULTS / "peers" / "peers.json").read_text(encoding="utf-8"))
+    told = read_json("peers/peers.json")
     figures = {name: each for name, each in told["us_per_job"].items() if not isinstance(each, str)}
     bare = figures["bare heapq loop"]
     yield f"| {told['jobs']:,} jobs, first come, first served | µs per job | times bare |"
@@ -324,89 +428,8 @@ TABLES: dict[str, dict[str, Callable[[], Iterator[str]]]] = {
     },
     "docs/learning.md": {"agents": agents_table},
     "docs/policies.md": {"grid": grid_table},
-    "docs/spark.md": {"heuristics": spark_table},
+    "docs/spark.md": {"heuristics": spark_table, "speed": spark_speed_table},
+    "docs/traces.md": {"files": traces_table},
     "docs/workloads.md": {"presets": presets_table},
 }
 """Per page the tables that come from results, by the name in their markers."""
-
-
-def _below(ratio: float) -> str:
-    return f"{100 * (1 - ratio):.0f}"
-
-
-def _ablated(*names: str) -> tuple[str, ...]:
-    """Ratios of the ablations to ``eft-wait``."""
-    rows = list(csv.DictReader((RESULTS / "agents" / "independent-1.1.csv").read_text(encoding="utf-8").splitlines()))
-    return tuple(next(f"{float(row['ratio']):.3f}" for row in rows if row["policy"] == f"{name}-1") for name in names)
-
-
-def _on_alibaba() -> tuple[float, ...]:
-    """Both agents and the tuned heuristic on Alibaba's trace, beside plain ``eft-wait``."""
-    row = r"^\| {} \| batch_task_random6600.csv.gz \| ([\d.]+) .*?\| ([\d.]+)"
-    found = [_found(row.format(agent), "agents/transfer.md") for agent in (r"independent-1\.1", r"dag-0\.9")]
-    return float(found[0].group(1)), float(found[1].group(1)), float(found[0].group(2))
-
-
-def _w1() -> Paired:
-    return decima("held-out-w1-parity", "decima[checkpoint=results/decima/w1.pt]")
-
-
-SENTENCES: dict[str, tuple[tuple[str, Callable[[], tuple[Any, ...]]], ...]] = {
-    "docs/decima.md": (
-        (
-            "With 50 executors the network has {:.3f} of the best tuned weighted fair share on the ten sequences; on "
-            "100 held-out ones {:.3f} by parity's rules and {:.3f} by the default ones",
-            lambda: tuple(network(file, "w2") for file in ("learned-w2", "held-out-parity", "held-out-default")),
-        ),
-        (
-            "With 10 executors it has {:.3f} of `srpt-cp[cap=5]` on the ten (not told apart there), and {} on 100",
-            lambda: (network("learned-w1", "w1"), _ratio(_w1())),
-        ),
-        (
-            "(W1: {} % below `weighted-fair[alpha=-0.75]`), but `srpt-cp[cap=5]`, which learns nothing, is {} % below",
-            lambda: tuple(_below(network("learned-w1", of, "weighted-fair[alpha=-0.75]")) for of in ("w1", "")),
-        ),
-        (
-            "where it is not overloaded (W2) {} % are left below `weighted-fair` and {} % below the best",
-            lambda: (
-                _below(network("learned-w2", "w2", "weighted-fair")),
-                _below(network("learned-w2", "w2")),
-            ),
-        ),
-        (
-            "20 jobs at once, the best heuristic is {} % below tuned weighted fair",
-            lambda: (_below(network("held-out-batch", "", "weighted-fair[alpha=-1,total=true]")),),
-        ),
-        (
-            "PPO and the network of W2 have {:.3f} and {:.3f} of the best heuristic, limits, trained for half as many "
-            "iterations, {:.3f}.",
-            lambda: tuple(network("held-out-synthetic", of) for of in ("synthetic-ppo", "w2", "synthetic-limit")),
-        ),
-    ),
-    "docs/learning.md": (
-        (
-            "below plain EFT-wait, but not below the tuned one: {:.2f} and {:.2f} against {:.2f}.",
-            _on_alibaba,
-        ),
-        (
-            "which alone gives {} of `eft-wait`): the shaped reward {}; discounting {}; the look-ahead {} "
-            "(`per_gpu` {}, `cdf` {} instead of `sorted`); the baseline of replicas for a critic {}; the candidate "
-            "scorer for cross-attention {}, for a linear score {}, for a flat MLP {}. A warm start from EFT-wait gives "
-            "nothing ({}).",
-            lambda: _ablated(
-                "short",
-                "unshaped",
-                "undiscounted",
-                "look-ahead-off",
-                "look-ahead-per-gpu",
-                "look-ahead-cdf",
-                "critic",
-                "attention",
-                "linear",
-                "mlp",
-                "cloned",
-            ),
-        ),
-    ),
-}
-"""Per page, pieces of text and the figures that belong in them."""
