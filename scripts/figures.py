@@ -360,15 +360,33 @@ def _fgd() -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _told(shape: str) -> str:
-    """The agents of some cells: estimates, ratio, interval."""
+    """The agents of some cells: estimates, ratio, interval; and a preemptive policy that does better."""
     parts = []
     for row in agents():
-        if row["cell"].startswith(shape) and row["policy"].startswith("agent") and int(row["n"]) > 10:
+        if row["cell"].startswith(shape) and row["policy"].startswith("agent") and row["n"] == _most(row):
             interval = f"{float(row['ratio_low']):.3f} to {float(row['ratio_high']):.3f}"
             load = row["cell"].partition("-")[2]
             name = f"{f'load {load}, ' if load else ''}{row['estimates']} estimates"
-            parts.append(f"{name}: {float(row['ratio']):.3f} ({interval}; n = {row['n']})")
+            parts.append(f"{name}: {float(row['ratio']):.3f} ({interval}; n = {row['n']}{_overtaken(row)})")
     return "; ".join(parts)
+
+
+def _beside(row: dict[str, str]) -> list[dict[str, str]]:
+    """The rows of all tables of the same cell and estimates."""
+    return [each for each in agents() if (each["cell"], each["estimates"]) == (row["cell"], row["estimates"])]
+
+
+def _most(row: dict[str, str]) -> str:
+    """The largest n of the tables of its cell: those with roll-outs have fewer."""
+    return max((each["n"] for each in _beside(row)), key=int)
+
+
+def _overtaken(row: dict[str, str]) -> str:
+    """The best preemptive policy, where its ratio is below the agent's."""
+    for each in _beside(row):
+        if each["policy"].startswith("best preemptive") and float(each["ratio"]) < float(row["ratio"]):
+            return f"; {_coded(each['policy'])}: {float(each['ratio']):.3f}"
+    return ""
 
 
 def ratio_of(pair: Paired) -> str:

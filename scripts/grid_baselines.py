@@ -6,9 +6,10 @@
 Loads 0.5 to 1.1, a homogeneous and a heterogeneous cluster of 32 GPUs, independent and DAG jobs, exact and noisy
 durations: 32 cells. Each policy sees the same jobs on the same report seeds, which the ledger gives once
 (``results/seeds.yaml``). Runs are kept as they end (``grid.jsonl``), seed after seed, so that a stopped grid goes on
-where it was; ``SLOW`` policies, which take seconds a run, run last, and on the first ``SLOW_SEEDS`` seeds only. ``grid.csv`` has
-per cell and policy the mean completion time, its ratio to SJF with interval and verdict, and n; ``grid.md`` says how it
-was made; ``grid.png`` draws the ratios. ``--draw`` makes these of the seeds that all cells have by now.
+where it was; ``SLOW`` policies, which take seconds a run, run last, and on the first ``SLOW_SEEDS`` seeds only.
+``grid.csv`` has per cell and policy the mean completion time, its ratio to SJF with interval and verdict, and n;
+``grid.md`` says how it was made; ``grid.png`` draws the ratios. ``--draw`` makes these of the seeds that all cells have
+by now.
 """
 
 from __future__ import annotations

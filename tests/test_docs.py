@@ -42,7 +42,10 @@ def pages() -> ModuleType:
 
 MADE = (
     "README.md",
-    *(f"docs/{name}.md" for name in ("decima", "learning", "policies", "spark", "statistics", "traces", "workloads")),
+    *(
+        f"docs/{name}.md"
+        for name in ("decima", "learning", "policies", "ramp", "spark", "statistics", "traces", "workloads")
+    ),
 )
 
 
