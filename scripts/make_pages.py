@@ -55,7 +55,7 @@ PAGES = {
     },
     "docs/traces.md": {"readers": reader_table, **TABLES["docs/traces.md"]},
     "docs/statistics.md": {"coverage": coverage_table},
-    "docs/ramp.md": {},
+    **{page: {} for page in ("docs/pages.md", "docs/ramp.md", "docs/schedulers.md")},
     **{page: tables for page, tables in TABLES.items() if page not in ("docs/policies.md", "docs/traces.md")},
 }
 """Per page, its tables by the name in their markers; a page may have sentences alone."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from statistics import fmean
 from typing import Any
@@ -67,6 +68,26 @@ def _against_teacher(beta: str) -> str:
 def _roomy(setting: str, policy: str) -> str:
     """The mean blocking rate of a policy of ``results/ramp/roomy.json``."""
     return f"{fmean(read_json('ramp/roomy.json')[setting][policy]['blocking']):.4f}"
+
+
+def _compared(pattern: str) -> list[int]:
+    """The numbers that ``pattern`` finds in ``results/validation/all.txt``, whose cells are broken into lines."""
+    text = (RESULTS / "validation" / "all.txt").read_text(encoding="utf-8")
+    names = " ".join(line.split("│")[2].strip() for line in text.splitlines() if line.count("│") > 3)
+    return [int(number) for number in re.findall(pattern, names)]
+
+
+def _classic_fair_share() -> str:
+    """The worst difference of a classic fair share from Slurm's."""
+    return found_in(r"│\s+0 │ ([\d.]+) │[^│]*│[^│]*│\n(?:.*\n){1,3}?.*worst classic", "validation/all.txt").group(1)
+
+
+def _limits() -> tuple[str, ...]:
+    """The limits of ``scripts/check_page.py``: seconds, contrast, MB."""
+    text = (RESULTS.parent / "scripts" / "check_page.py").read_text(encoding="utf-8")
+    found = re.search(r"^LIMIT_MS, LIMIT_BYTES, AA = (\d+), (\d+)e6, ([\d.]+)$", text, re.MULTILINE)
+    assert found is not None
+    return str(int(found[1]) // 1000), found[3], found[2]
 
 
 def _below_fair() -> str:
@@ -186,6 +207,14 @@ SENTENCES: dict[str, tuple[tuple[str, Callable[[], tuple[Any, ...]]], ...]] = {
             lambda: _ablated("reinforce", "sac", "d3qn"),
         ),
     ),
+    "docs/pages.md": (
+        (
+            "They check that a page is drawn within {} s and every chart has ink, zoom and search work, Tab reaches "
+            "every control, no text has less contrast than {}, nothing is wider than the window, the heap stays below "
+            "{} MB",
+            _limits,
+        ),
+    ),
     "docs/policies.md": (
         (
             "`min-min` is as good, and costs {} times as much with 10,000 tasks pending.",
@@ -193,6 +222,14 @@ SENTENCES: dict[str, tuple[tuple[str, Callable[[], tuple[Any, ...]]], ...]] = {
         ),
     ),
     "docs/ramp.md": (
+        (
+            "server and dependency time of the {} recorded look-aheads is equal to 1e-9, every completion time to "
+            "1e-6; every mask, status and cause of the three recorded episodes ({:,} decisions) is equal",
+            lambda: (
+                len(_compared(r"lookahead_\S+ (\d+) compared")),
+                sum(_compared(r"episode_\S+ (\d+) compared")),
+            ),
+        ),
         (
             "and blocks a little more for C (by {}) and D (by {}).",
             lambda: (_against_teacher("C"), _against_teacher("D")),
@@ -211,7 +248,16 @@ SENTENCES: dict[str, tuple[tuple[str, Callable[[], tuple[Any, ...]]], ...]] = {
             lambda: (read_json("ramp/plain.json")["A"]["max, first_fit"]["speedup"],),
         ),
     ),
-    "docs/spark.md": (("shares that are taken back go {} % below it", lambda: (_below_fair(),)),),
+    "docs/schedulers.md": (
+        (
+            "{} priorities with factors within 5e-7 and every total exact (classic fair share within {:.2f})",
+            lambda: (sum(_compared(r"(\d+) priorities: wrong totals")), float(_classic_fair_share())),
+        ),
+    ),
+    "docs/spark.md": (
+        ("reads the {} profiled TPC-H queries", lambda: (_jobs_of("tpch_dags.json.gz"),)),
+        ("shares that are taken back go {} % below it", lambda: (_below_fair(),)),
+    ),
     "docs/statistics.md": (
         (
             "at a load of 0.9 5,000 of them were found to tell as much as {:.0f} independent ones.",
@@ -254,6 +300,7 @@ SENTENCES: dict[str, tuple[tuple[str, Callable[[], tuple[Any, ...]]], ...]] = {
         ("| {} jobs of the list that Pollux published", lambda: (_jobs_of("philly_pollux.csv.gz"),)),
         ("| all {} jobs; no tenants in the trace", lambda: (_jobs_of("raw-traces.tar.gz"),)),
         ("| {} pods; priorities", lambda: (_jobs_of("openb_pod_list_default.csv"),)),
+        ("| a random sample: {} DAG jobs that ended;", lambda: (_jobs_of("batch_task_random6600.csv.gz"),)),
         ("durations of {} jobs; arrivals are those of openb", lambda: (_jobs_of("hydra_20_ddl.csv.gz"),)),
     ),
 }
