@@ -11,7 +11,7 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
-from figures import RESULTS, decima, found_in, network, ratio_of, read_json, read_traces, rows_of, spark_means
+from kept_figures import RESULTS, decima, found_in, network, ratio_of, read_json, read_traces, rows_of, spark_means
 
 from dagsim.metrics.compare import Paired
 
