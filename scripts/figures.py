@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from kept_figures import RESULTS, agents, coded, decima_rows, read_json, read_traces, rows_of, spark_means
+from kept_figures import RESULTS, agents, coded, decima_rows, made_by, read_json, read_traces, rows_of, spark_means
 from measured import measured_table
 
 from dagsim.metrics.verdict import verdict
@@ -73,6 +73,8 @@ def agents_table() -> Iterator[str]:
                 f"| {row['cell']} | {row['estimates']} | {coded(row['policy'])} | {row['n']} | "
                 f"{float(row['ratio']):.3f} | {interval} | {row['verdict'].split(';')[0]} |"
             )
+    for page in ("report", "itp"):
+        yield from ("", made_by(f"agents/{page}.md"))
 
 
 GRID = ("eft-wait", "eft-wait[theta=0.85,order=work]", "rollout", "min-min", "srsf", "srpt-work", "2d-las", "qssf")
@@ -89,12 +91,15 @@ def grid_table() -> Iterator[str]:
     yield f"| exact / noisy | {' | '.join(f'{names[cluster]}, {names[shape]}' for cluster, shape in blocks)} |"
     yield "| --- |" + " --- |" * len(blocks)
     for policy in GRID + GRID_WORSE:
+        if not any(row["policy"] == policy for row in rows):
+            continue
         cells = []
         for block in blocks:
             mine = [row for row in rows if row["policy"] == policy and (row["cluster"], row["shape"]) == block]
             by = {e: [float(row["ratio"]) for row in mine if row["estimates"] == e] for e in ("exact", "noisy")}
             cells.append(" / ".join(f"{sum(ratios) / len(ratios):.2f}" for ratios in by.values()))
         yield f"| `{policy}` | {' | '.join(cells)} |"
+    yield from ("", made_by("baselines/grid.md"))
 
 
 def traces_table() -> Iterator[str]:
@@ -139,6 +144,7 @@ def presets_table() -> Iterator[str]:
             if row["preset"] == name and row["statistic"] in _SHOWN:
                 cells = [_short(row[source]) for source in ("trace", "fitted", "plain")]
                 yield f"| | {row['statistic']} | {' | '.join(cells)} |"
+    yield from ("", made_by("workloads/judged.md"))
 
 
 _SHOWN = (

@@ -19,6 +19,7 @@ __all__ = [
     "decima",
     "decima_rows",
     "found_in",
+    "made_by",
     "network",
     "ratio_of",
     "read_json",
@@ -92,6 +93,11 @@ def read_traces() -> list[dict[str, str]]:
     heads = next(number for number, line in enumerate(lines) if line.startswith("| file |"))
     names = split_cells(lines[heads])
     return [dict(zip(names, split_cells(line), strict=True)) for line in lines[heads + 2 :] if line.startswith("|")]
+
+
+def made_by(file: str) -> str:
+    """The line of a table below ``results/`` that says command, commit, seeds, n and method."""
+    return f"*{found_in(r'^Made .*$', file).group()}*"
 
 
 def split_cells(line: str) -> list[str]:
