@@ -54,7 +54,7 @@ def _measured() -> Iterator[tuple[str, str, str]]:
     for cell, text in {
         "independent": "shipped PPO agent against the best cheap non-preemptive heuristic, independent jobs",
         "dag": "the same, DAG jobs",
-        "itp": "the agent of Microsoft's ITP trace, on disjoint windows of its last fifth",
+        "itp": "the agent of Microsoft's ITP trace, on disjoint windows of jobs that it was chosen on",
     }.items():
         if told := _told(cell):
             yield text, told, "`python scripts/judge_agents.py report`"
