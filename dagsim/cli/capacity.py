@@ -149,7 +149,7 @@ def plan(
     wide: Wide = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Find the smallest cluster, or the cheapest mix of GPU types, that meets a target on a log.
+    """Find the smallest cluster, or cheapest mix, that meets a target on a log.
 
     Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
     """

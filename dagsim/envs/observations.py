@@ -66,7 +66,7 @@ class Presets:
         return tokens, observation.context, observation.gpus
 
     def _graph(self, view: ClusterView | None) -> dict[str, np.ndarray]:
-        """The unfinished tasks of the jobs in the system, oldest job first, and the edges between them."""
+        """The unfinished tasks of the jobs in the system, and their edges. The oldest job comes first."""
         config = self.config
         nodes = np.zeros((config.nodes, len(NODE_FEATURES)), np.float32)
         edges = np.zeros((config.edges, 2), np.int64)

@@ -39,7 +39,7 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class QueueNode:
-    """An account of Slurm, or a cluster queue or cohort of Kueue, with what stands below it.
+    """An account of Slurm, or a queue or cohort of Kueue, with all below it.
 
     ``weight`` is its shares among its siblings, ``users`` the shares of its users (others have 1), ``priority`` that of
     its association. ``limits`` hold for all below it together, ``user_limits`` for each of its users. ``quota`` is

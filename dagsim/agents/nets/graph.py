@@ -13,7 +13,7 @@ __all__ = ["Graph"]
 
 
 class Graph(ScoreNet):
-    """Messages pass twice along the edges between candidates and the GPU type that each would run on, so that
+    """Messages between candidates and the GPU type that each would run on. They pass twice along the edges, so that
     candidates for one type learn of each other; then each is scored as in ``Scorer`` (Gilmer et al. 2017, on a
     bipartite graph).
 

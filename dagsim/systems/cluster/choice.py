@@ -95,7 +95,7 @@ def _scene(
 
 
 def _unknown(scenario: ClusterScenario, policy: str) -> str:
-    """The reason why the lane cannot play the policy on the scenario's cluster, if there is one."""
+    """The reason why the lane cannot play the policy on the cluster, if any."""
     from dagsim.systems.cluster.lane.scenario import applies
 
     return applies(scenario.cluster, policy, preemption=scenario.preemption).why

@@ -107,7 +107,7 @@ class Makespan(Accrual):
 
 
 class IdleGpuSeconds(Accrual):
-    """GPU-seconds that nobody held while jobs were in the system, as a share of the cluster's GPUs."""
+    """GPU-seconds held by nobody while jobs were there, as a share of the GPUs."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class IdleGpuSeconds(Accrual):
 
 
 class Joules(Accrual):
-    """Energy drawn by all GPUs since the first arrival, held or idle (those of nodes that are down draw none)."""
+    """Energy drawn by all GPUs since the first arrival, held or idle. Those of nodes that are down draw none."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -159,7 +159,8 @@ class Joules(Accrual):
 
 
 class Unfairness(Accrual):
-    """Seconds times 1 - Jain's index of the GPUs that the tenants with jobs in the system hold at each instant."""
+    """Seconds times 1 - Jain's index of the GPUs that tenants hold at each instant. Tenants count while they have jobs
+    in the system."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()

@@ -41,8 +41,8 @@ class RoomWeights:
 
 
 class Roomy:
-    """Of all degrees and free blocks that are in time, the one after which the fewest sizes of blocks are scarce at the
-    next arrivals (``dagsim.systems.ramp.room``). None in time: turned away.
+    """The way in time after which the fewest sizes of blocks are scarce. It looks at all degrees and free blocks, and
+    at the next arrivals (``dagsim.systems.ramp.room``). None in time: turned away.
 
     Degrees below ``least`` are taken only where no other is in time. ``tuned`` names weights of ``roomy.json``, found
     by ``scripts/tune_ramp.py``; ``least`` has no effect then.

@@ -27,10 +27,10 @@ PRICE_PER_HOUR = {"A100-80": 5.0, "A100-40": 3.7, "V100-32": 2.5, "V100-16": 2.5
 
 
 class Gavel:
-    """A linear program gives every task the share of its time that it should run on each type: such that the least
-    normalised throughput is greatest (``max-min``), that all end soonest (``makespan``), or that dollars buy most
-    throughput (``cost``). In rounds of ``round_s`` those run that lag most behind their share: highest share / share of
-    its time had there so far. Between rounds what fits is started in that order.
+    """Rounds in which tasks get their shares of time on each type, by a linear program. It makes the least normalised
+    throughput greatest (``max-min``), lets all end soonest (``makespan``), or buys most throughput with dollars
+    (``cost``). In rounds of ``round_s`` those run that lag most behind their share: highest share / share of its time
+    had there so far. Between rounds what fits is started in that order.
 
     The program has the running tasks and the ``window`` oldest ready ones, each asking for its GPUs at once; the others
     wait. Clairvoyant, preemptive. Costly by definition: a program of window x types variables, some ms (Narayanan et
@@ -174,7 +174,7 @@ class _Pair(NamedTuple):
 
 
 class _Waiting:
-    """Ready tasks (several pieces of one, where some were preempted), and those that ask for no GPU."""
+    """Ready tasks, and those that ask for no GPU. A task that was preempted has several pieces."""
 
     def __init__(self, machines: ClusterState) -> None:
         self._tasks: dict[_Key, list[TaskState]] = {}

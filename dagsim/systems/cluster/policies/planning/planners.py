@@ -56,8 +56,8 @@ class Problem:
         return sum(known) / len(known)
 
     def best(self, task: int, done: dict[int, Booking], sites: Sequence[int] | None = None) -> Booking:
-        """The booking with the earliest finish time, in a gap or behind everything (insertion-based, Topcuoglu et al.
-        2002, section 4.1), given where the parents are booked."""
+        """The booking with the earliest finish time, in a gap or behind everything. It is insertion-based (Topcuoglu et
+        al. 2002, section 4.1), given where the parents are booked."""
         best: Booking | None = None
         for site in self.sites(task) if sites is None else sites:
             booking = self.booking(task, site, done)
@@ -95,8 +95,8 @@ Planner: TypeAlias = Callable[[Problem], dict[int, Booking]]
 
 
 def rank_up(problem: Problem) -> list[float]:
-    """The mean length of the longest path from the start of each task to the end, transfers included (rank_u,
-    Topcuoglu et al. 2002, equation 8)."""
+    """The mean length of the longest path from each task to the end, transfers included. It is rank_u (Topcuoglu et al.
+    2002, equation 8)."""
     rank = [0.0] * len(problem.seconds)
     for task in reversed(problem.order):
         behind = [problem.transfer_s(task, child) + rank[child] for child in problem.children[task]]
@@ -105,7 +105,7 @@ def rank_up(problem: Problem) -> list[float]:
 
 
 def rank_down(problem: Problem) -> list[float]:
-    """The mean length of the longest path from the beginning to the start of each task (rank_d, equation 10)."""
+    """The mean length of the longest path from the beginning to each task's start. It is rank_d (equation 10)."""
     rank = [0.0] * len(problem.seconds)
     for task in problem.order:
         for child in problem.children[task]:
@@ -202,7 +202,7 @@ def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:
 
 
 def _by_readiness(problem: Problem, priority: Sequence[float]) -> list[int]:
-    """The tasks in the order in which a queue of the ready ones gives them out, highest priority first."""
+    """The tasks in the order of a queue of ready ones, highest priority first."""
     missing = [len(parents) for parents in problem.parents]
     ready = [task for task in problem.order if not missing[task]]
     given = []

@@ -14,7 +14,7 @@ GAPS = 64
 
 
 class Calendar:
-    """Busy times of ``count`` lanes (one per GPU), each a rising list of ``(start, end)`` that do not overlap."""
+    """Busy times of ``count`` lanes, one per GPU. Each is a rising list of ``(start, end)`` that do not overlap."""
 
     def __init__(self, count: int) -> None:
         self.busy: list[list[tuple[float, float]]] = [[] for _ in range(count)]
@@ -22,9 +22,9 @@ class Calendar:
     def earliest(
         self, lanes: Sequence[int], width: int, ready_s: float, seconds: float
     ) -> tuple[float, tuple[int, ...]]:
-        """The first time from ``ready_s`` on that ``width`` of the lanes are free for ``seconds``, between what is
-        planned or behind it, and which (those that end latest before it first, so that gaps stay whole); ``inf`` and
-        nothing if there are not so many lanes.
+        """The first time from ``ready_s`` on that ``width`` lanes are free for ``seconds``, and which. It may lie
+        between what is planned or behind it; lanes that end latest before it come first, so that gaps stay whole.
+        ``inf`` and nothing if there are not so many lanes.
 
         Looks at the first ``GAPS`` times at which something ends, then behind everything. O(GAPS x lanes x log
         bookings).
@@ -59,8 +59,8 @@ class Calendar:
         return bookings[place : place + GAPS]
 
     def _gap(self, lane: int, start: float, seconds: float) -> float:
-        """The time when the lane's last booking before ``start`` ends, if it is free for ``seconds`` from then on; else
-        -1."""
+        """The end of the lane's last booking before ``start``, if it is free from then; else -1. Free means for
+        ``seconds``."""
         bookings = self.busy[lane]
         place = bisect(bookings, (start, inf))
         before = bookings[place - 1][1] if place else 0.0
