@@ -44,7 +44,7 @@ ROOT = Path(__file__).parents[1]
 CHOSEN = {
     "ddls": {"A": (4, 8), "B": (16, 8), "C": (4, 4), "D": (2, 2)},
     "plain": {"A": (4, 2), "B": (8, 8), "C": (4, 4), "D": (4, 2)},
-    "mixed": {"A": (4, 4), "C": (4, 4)},
+    "mixed": {"A": (4, 4), "B": (8, 4), "C": (4, 4), "D": (4, 2)},
 }
 """The best constant degree (by ddls' rules that of PAC-ML's paper) and the best smallest degree of ``on_time``, as
 ``compare_ramp.py`` found them on seeds of its own."""
