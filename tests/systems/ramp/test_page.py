@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
@@ -107,6 +108,27 @@ def test_the_figures_of_agents_are_those_of_the_results() -> None:
             row["difference"] for name, row in found[beta]["against"].items() if re.match(r"constant.*first_fit", name)
         ]
         assert ["{:.4f} ({:.4f} to {:.4f})".format(*each) for each in less] == agent[3:]
+
+
+def test_the_figures_of_agents_elsewhere_are_those_of_the_results() -> None:
+    figure = r"(-?[\d.]+)"
+    row = r"^\| (plain|mixed) \| ([A-D]) \| " + rf"{figure} \| " * 3 + rf"{figure} \({figure} to {figure}\) \| " * 2
+    rows = re.findall(row.rstrip(), PAGE, re.MULTILINE)
+    assert len(rows) == 8
+    for setting, beta, *shown in rows:
+        found = json.loads((ROOT / "results" / "ramp" / "judged" / f"{setting}-{beta}.json").read_text())
+        means = {name: fmean(each["blocking"]) for name, each in found["policies"].items()}
+        best = {kind: min(name for name in means if means[name] == of_kind(means, kind)) for kind in KINDS}
+        expected = [means[best[kind]] for kind in KINDS]
+        expected += [*found["agents"]["blocking"], *found["agents"]["against"][best["constant"]]["difference"]]
+        assert [f"{value:.4f}" for value in expected] == shown
+
+
+KINDS = ("constant", "on_time", "roomy")
+
+
+def of_kind(means: Mapping[str, float], kind: str) -> float:
+    return min(value for name, value in means.items() if name.startswith(kind))
 
 
 @pytest.mark.data
