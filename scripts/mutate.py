@@ -75,6 +75,7 @@ GROUPS: dict[str, Group] = {
             "tests/systems/cluster/test_legality.py",
             "tests/systems/cluster/test_engine.py",
             "tests/systems/cluster/test_free_index.py",
+            "tests/systems/cluster/test_jobs.py",
             "tests/systems/cluster/test_kill.py",
             "tests/systems/cluster/test_runtime.py",
             "tests/systems/cluster/test_stock_simpy.py",
