@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from math import isnan
 
 from dagsim.model import Cluster, Job, Task
-from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.jobs import JobStream
+from dagsim.systems.cluster.models.runtime import Recorded
 
 CLUSTER = Cluster.of({"V100": 4}, cpus_per_gpu=2)
 
