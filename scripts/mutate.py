@@ -45,7 +45,7 @@ __all__ = ["GROUPS", "Group", "Mutant", "drawn", "mutated", "sites", "tests_of"]
 
 ROOT = Path(__file__).parents[1]
 _PRELOADED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
-OPTIONS = ("-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-W", _PRELOADED, "-o", "timeout=120")
+OPTIONS = ("-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-W", _PRELOADED)
 REASONS = ROOT / "results" / "validation" / "mutant_reasons.txt"
 
 
@@ -331,8 +331,11 @@ class Fork:
         """What became of it, once it has ended."""
         with os.fdopen(self._pipe) as pipe:
             failed = pipe.read()
-        outcome = "ran too long" if os.WIFSIGNALED(status) else "survived" if os.WEXITSTATUS(status) == 0 else "caught"
-        return Told(outcome, usage.ru_utime + usage.ru_stime, failed)
+        cpu_s = usage.ru_utime + usage.ru_stime
+        if os.WIFSIGNALED(status):
+            by = signal.Signals(os.WTERMSIG(status))
+            return Told("ran too long" if by == signal.SIGXCPU else "caught", cpu_s, by.name)
+        return Told("survived" if os.WEXITSTATUS(status) == 0 else "caught", cpu_s, failed)
 
 
 def run(work: Callable[[], tuple[int, str]], limit_s: int) -> Told:
