@@ -4,7 +4,7 @@ Mutants are drawn at random, with a fixed seed, over the kernel of the GPU clust
 references and seeds, the field maps of the readers and the losses of learning; so many of each group, evenly over all
 places in its files that an operator fits (``OPERATORS``). Each is run, in a process of its own, against the tests of
 its group (``GROUPS``), the quick ones first and up to the first that fails. A mutant is *caught* if a test fails, the
-module cannot be imported, or a test takes three seconds and four times the processor time that it takes without it.
+module cannot be imported, or a test takes four times the processor time that it takes without it, and ten seconds.
 First the tests run without a mutant, and must pass: coverage tells which of them run which lines. A mutant is shown to
 the tests that run its statement, then to the others of their files (what one of them made may be kept for the next);
 one outside of functions to all, those first that run anything of its file.
@@ -45,6 +45,8 @@ __all__ = ["GROUPS", "Group", "Mutant", "drawn", "mutated", "sites", "tests_of"]
 
 ROOT = Path(__file__).parents[1]
 _PRELOADED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
+SPARE_S = 10.0
+"""What a test may take beyond that, since another one may have left it less to do."""
 OPTIONS = ("-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-W", _PRELOADED)
 REASONS = ROOT / "results" / "validation" / "mutant_reasons.txt"
 
@@ -292,7 +294,7 @@ class Reach:
 
     def limit_s(self, test: str) -> float:
         """The processor time that is left to a test: many loops go on for ever with a fault in them."""
-        return 4 * self.cpu_s.get(test, 10.0) + 3
+        return 4 * self.cpu_s.get(test, 10.0) + SPARE_S
 
 
 def _statement(path: Path, line: int) -> set[int]:
