@@ -342,12 +342,25 @@ def _below(pid: int) -> list[int]:
     return [*children, *(each for child in children for each in _below(child))]
 
 
-def _left(pids: Sequence[int], wait_s: float = 120.0) -> list[int]:
-    """The processes that live on; one that is starting up ends when its imports are through."""
-    until = time.monotonic() + wait_s
+def _left(pids: Sequence[int], wait_s: float = 60.0) -> list[int]:
+    """The processes that live on: idle for so long, or busy for so much processor time. One that is starting up ends
+    when its imports are through, which takes its time where the machine is busy."""
+    used, until = 0.0, time.monotonic() + wait_s
     while (alive := [pid for pid in pids if _lives(pid)]) and time.monotonic() < until:
         time.sleep(0.05)
+        now = sum(map(_used_s, alive))
+        if now != used and now < wait_s:
+            used, until = now, time.monotonic() + wait_s
     return alive
+
+
+def _used_s(pid: int) -> float:
+    """The processor time of a process."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _lives(pid: int) -> bool:

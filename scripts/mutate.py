@@ -286,7 +286,7 @@ class Reach:
     def ranked(self, tests: Sequence[str], mutant: Mutant, *, inside: bool) -> list[str]:
         """The tests for a mutant, the quick ones first among those that run it, then the others worth a try."""
         of_file = self.lines.get(mutant.file, {})
-        span = _statement(ROOT / mutant.file, mutant.line) if inside else set(of_file)
+        span = _statement((ROOT / mutant.file).read_text(), mutant.line) if inside else set(of_file)
         running = {test for line in span for test in of_file.get(line, ())}
         beside = {test.partition("::")[0] for test in running}
         wanted = [test for test in tests if not inside or test.partition("::")[0] in beside]
@@ -297,10 +297,10 @@ class Reach:
         return 4 * self.cpu_s.get(test, 10.0) + SPARE_S
 
 
-def _statement(path: Path, line: int) -> set[int]:
+def _statement(source: str, line: int) -> set[int]:
     """The lines of the innermost statement at a line; of one that holds others, those of its head."""
     spans = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.stmt | ast.match_case | ast.ExceptHandler):
             body = getattr(node, "body", None)
             first = node.pattern.lineno if isinstance(node, ast.match_case) else node.lineno
