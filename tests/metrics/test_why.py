@@ -72,6 +72,20 @@ def test_nodes_that_are_down_are_named() -> None:
     assert wait_reasons(schedule, 0).blocked_s == {Blocker.DOWN: 4.0}
 
 
+def test_a_node_that_is_back_is_not_down_any_longer() -> None:
+    # a holds the first node until 8; the second is away from 1 to 4. b, which came at 2, needs both.
+    down = Maintenance(nodes=(1,), start_s=1.0, end_s=4.0)
+    both = Job.single("b", Task("t", 3, instances=2, gang=True, gpus=2), 2.0)
+    found = wait_reasons(two_nodes(job("a", 8, 2), both, disturbances=(down,)), 1)
+    assert found.start_s == 8.0
+    assert found.blocked_s == {Blocker.DOWN: 2.0, Blocker.HELD: 4.0}
+
+
+def test_who_was_gone_before_held_nothing() -> None:
+    schedule = two_nodes(job("gone", 1, 2), job("a", 10, 2, 2.0), job("b", 4, 2, 2.0), job("c", 5, 2, 3.0))
+    assert [(each.job, each.gpu_s) for each in wait_reasons(schedule, 3).holders] == [("a", 6.0), ("b", 6.0)]
+
+
 def test_a_preempted_job_waits_twice() -> None:
     schedule = two_nodes(job("long", 10, 2), job("long2", 10, 2), job("short", 1, 2, 2.0), policy="srtf")
     stopped = next(number for number in (0, 1) if wait_reasons(schedule, number).stopped)
