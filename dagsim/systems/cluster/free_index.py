@@ -53,6 +53,10 @@ class FreeIndex:
         if not left:
             self.used ^= 1 << level
 
+    def total(self) -> int:
+        """The free amounts of all machines."""
+        return sum([level * self.sets[level].bit_count() for level in machine_numbers(self.used)])
+
     def levels(self, least: int) -> Iterator[int]:
         """The levels in use from ``least`` on, lowest first."""
         return machine_numbers(self.used >> least << least)
