@@ -13,7 +13,7 @@ from dagsim.model import Cluster, Job, QueueTree
 from dagsim.registry import Registry
 from dagsim.systems.cluster.choice import compiled, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
-from dagsim.systems.cluster.engine import PAYS, CompiledKernel, Engine, EngineUse
+from dagsim.systems.cluster.engine import CompiledKernel, Engine, EngineUse, pays
 from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models.estimates import Estimates
@@ -147,7 +147,7 @@ class ClusterScenario:
         if not why:
             made = compiled(self, jobs, policy, seed, heard)
             if isinstance(made, CompiledKernel):
-                reason = "asked for" if self.engine == "compiled" else f"{PAYS:,} tasks or more"
+                reason = "asked for" if self.engine == "compiled" else f"{pays(policy):,} tasks or more"
                 return Engaged(made, EngineUse(self.engine, "compiled", reason))
             why = made
         if self.engine == "compiled":

@@ -35,7 +35,7 @@ class Planned:
     planned (tasks without GPUs, and what comes back after a preemption or a failure) starts where it fits.
 
     A lane is a GPU; a share of a GPU counts as a whole one in the plan. Clairvoyant, not preemptive. Cost: planning
-    tries each task of a job on each node, O(nodes + bookings nearby), once; following it O(GPUs of the task).
+    tries each task of a job on each node, O(GPUs + gaps between bookings), once; following it O(GPUs of the task).
     """
 
     def __init__(self, planner: Planner, placement: str | PlacementRule = "best-fit") -> None:
