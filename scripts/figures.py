@@ -145,6 +145,8 @@ def presets_table() -> Iterator[str]:
                 cells = [_short(row[source]) for source in ("trace", "fitted", "plain")]
                 yield f"| | {row['statistic']} | {' | '.join(cells)} |"
     yield from ("", made_by("workloads/judged.md"))
+    page = (RESULTS / "workloads" / "judged.md").read_text(encoding="utf-8")
+    yield from re.findall(r"^Of `.* has n = \d+ for .*$", page, re.MULTILINE)
 
 
 _SHOWN = (
