@@ -1,6 +1,10 @@
 """Kill dagsim at random moments, check what is left, and resume it: ``python scripts/crash.py --kills 100 [--json]``.
 
-Every command is run once undisturbed, then killed (SIGKILL) ``--kills`` times in all at moments drawn from its time.
+Every command is run once undisturbed, then killed (SIGKILL) ``--kills`` times in all: mostly at a moment drawn from the
+time from the first sight of its run folder to its end, one in ``EARLY`` from the time before that. So most kills meet a
+folder, however busy the machine is. The commands are forked from a process that has imported dagsim, to spend the time
+on kills and not on imports; each has workers, files and signals of its own, as it has from a shell.
+
 After each kill no process of it may be left, the run folder must open, ``runs.jsonl`` must list exactly the runs whose
 rows are in the tables, every listed schedule must be readable, and ``--resume`` must end with the bytes of the
 undisturbed run (``timing.jsonl`` aside). Trainings have two processes for their episodes, and must end with the bytes
@@ -11,10 +15,12 @@ was at fault. A further command is a line in ``COMMANDS``, a further training on
 from __future__ import annotations
 
 import argparse
+import atexit
 import gzip
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -22,8 +28,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from shutil import rmtree
-from tempfile import TemporaryDirectory
-from typing import Any
+from tempfile import TemporaryDirectory, mkstemp
+from typing import Any, ClassVar
 
 import torch
 
@@ -66,6 +72,7 @@ COMMANDS |= {
     name: ("train", *where, *TRAINED, "--set", f"train.algorithm={algorithm}")
     for name, (where, algorithm) in TRAININGS.items()
 }
+EARLY = 10
 CLOCKED = ("seconds", "samples_per_s")
 OF_THE_CLOCK = {"progress.jsonl", "timing.jsonl", "manifest.json", "status.json", "command.txt", "lock"}
 """What a sweep may say otherwise after a kill: times, and its own folder."""
@@ -87,6 +94,88 @@ class Outcome:
     faults: list[str] = field(default_factory=list)
 
 
+NURSERY = """
+import json, os, sys
+import rich.live, rich.progress, rich.table, scipy.stats, torch._dynamo
+import dagsim.agents.rollouts, dagsim.cli, dagsim.experiment.run, dagsim.experiment.runner, dagsim.experiment.sweep
+import dagsim.experiment.training, dagsim.experiment.tune, dagsim.report.comparison, dagsim.traces.formats
+print(flush=True)
+for line in sys.stdin:
+    word, value = json.loads(line)
+    if word == "start":
+        pid = os.fork()
+        if pid == 0:
+            said = os.open(value[0], os.O_WRONLY | os.O_CREAT, 0o600)
+            nothing = os.open(os.devnull, os.O_RDWR)
+            for number, copy in ((nothing, 0), (nothing, 1), (said, 2)):
+                os.dup2(number, copy)
+            sys.argv = ["dagsim", *value[1]]
+            break
+        print(pid, flush=True)
+    else:
+        ended, status = os.waitpid(value, os.WNOHANG)
+        print(json.dumps(os.waitstatus_to_exitcode(status) if ended else None), flush=True)
+else:
+    sys.exit()
+dagsim.cli.main()
+"""
+"""A process that has imported what commands need; each that it is told to start is a fork of it."""
+
+
+class Command:
+    """One ``dagsim`` command under way, in a process of its own."""
+
+    _nursery: ClassVar[subprocess.Popen[str] | None] = None
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        handle, name = mkstemp()
+        os.close(handle)
+        self._errors, self._code, self.said = Path(name), None, ""
+        self.pid: int = self._asked("start", [name, list(arguments)])
+
+    @classmethod
+    def _asked(cls, word: str, value: Any) -> Any:
+        if cls._nursery is None:
+            cls._nursery = subprocess.Popen(
+                [sys.executable, "-c", NURSERY],
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            atexit.register(cls._nursery.communicate)
+            cls._answer()
+        assert cls._nursery.stdin is not None
+        print(json.dumps([word, value]), file=cls._nursery.stdin, flush=True)
+        return json.loads(cls._answer())
+
+    @classmethod
+    def _answer(cls) -> str:
+        assert cls._nursery is not None
+        assert cls._nursery.stdout is not None
+        return cls._nursery.stdout.readline()
+
+    def poll(self) -> int | None:
+        """Its exit code, once it has ended."""
+        if self._code is None:
+            self._code = self._asked("poll", self.pid)
+            if self._code is not None:
+                self.said = self._errors.read_text(errors="replace").strip()
+                self._errors.unlink()
+        return self._code
+
+    def wait(self) -> int:
+        """Its exit code; it is waited for."""
+        while (code := self.poll()) is None:
+            time.sleep(0.01)
+        return code
+
+    def kill(self) -> None:
+        """End it without a word."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
 def crash(command: str, kills: int, root: Path, chance: random.Random, workers: int | None = None) -> Outcome:
     """Kill ``command`` so many times in folders below ``root``."""
     outcome = Outcome()
@@ -94,15 +183,20 @@ def crash(command: str, kills: int, root: Path, chance: random.Random, workers: 
         () if workers is None else ("--on", f"local:{workers}") if command == "sweep" else ("--workers", str(workers))
     )
     arguments = (*COMMANDS[command], *how_many)
-    began = time.monotonic()
     whole = root / f"{command}-whole"
-    _started(arguments, whole).wait()
+    process = _started(arguments, whole)
+    seen_s, began = _seen_after_s(process, whole), time.monotonic()
+    process.wait()
     lasted_s = time.monotonic() - began
     (reference,) = whole.iterdir()
     for number in range(kills):
         out = root / f"{command}-{number}"
+        early = chance.randrange(EARLY) == 0
+        moment_s = chance.uniform(0.0, seen_s if early else lasted_s)
         process = _started(arguments, out)
-        time.sleep(chance.uniform(0.0, lasted_s))
+        if not early:
+            _seen_after_s(process, out)
+        time.sleep(moment_s)
         ours = [process.pid, *_below(process.pid)]
         outcome.kills += 1
         outcome.after_its_end += process.poll() is not None
@@ -110,7 +204,7 @@ def crash(command: str, kills: int, root: Path, chance: random.Random, workers: 
         process.wait()
         at = f"{command}, kill {number}"
         outcome.faults += [f"{at}: process {pid} lives on" for pid in _left(ours)]
-        found = [path for path in out.iterdir() if not path.name.startswith(".")] if out.exists() else []
+        found = _folders(out)
         if not found:
             outcome.before_its_folder += 1
         for path in found:
@@ -120,6 +214,18 @@ def crash(command: str, kills: int, root: Path, chance: random.Random, workers: 
                 _check(command, path, reference, outcome, at)
         rmtree(out, ignore_errors=True)
     return outcome
+
+
+def _folders(out: Path) -> list[Path]:
+    return [path for path in out.iterdir() if not path.name.startswith(".")] if out.exists() else []
+
+
+def _seen_after_s(process: Command, out: Path) -> float:
+    """Wait for its run folder, or its end; the seconds that it took."""
+    began = time.monotonic()
+    while not _folders(out) and process.poll() is None:
+        time.sleep(0.002)
+    return time.monotonic() - began
 
 
 def _check(command: str, path: Path, reference: Path, outcome: Outcome, at: str) -> None:
@@ -141,10 +247,9 @@ def _check(command: str, path: Path, reference: Path, outcome: Outcome, at: str)
         return
     training = COMMANDS[command][0] == "train"
     more = ("--no-report",) if training else () if command == "tune" else ("--no-plots",)
-    resume = _dagsim(COMMANDS[command][0], "--resume", str(path), "--quiet", *more)
-    done = subprocess.run(resume, env=_environment(), capture_output=True, text=True)
-    if done.returncode:
-        outcome.faults.append(f"{at}: --resume ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+    resumed = Command((COMMANDS[command][0], "--resume", str(path), "--quiet", *more))
+    if code := resumed.wait():
+        outcome.faults.append(f"{at}: --resume ended with {code}: {resumed.said[-300:]}")
         return
     outcome.resumed += 1
     differing = _differing_trainings if training else _differing
@@ -224,16 +329,8 @@ def _runs_in(path: Path) -> list[tuple[str, int]]:
     return list(dict.fromkeys((row.split(",")[0], int(row.split(",")[1])) for row in rows))
 
 
-def _dagsim(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from dagsim.cli import main; main()", *arguments]
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
-
-
-def _started(arguments: Sequence[str], out: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(_dagsim(*arguments, "--out", str(out)), env=_environment(), stderr=subprocess.DEVNULL)
+def _started(arguments: Sequence[str], out: Path) -> Command:
+    return Command((*arguments, "--out", str(out)))
 
 
 def _below(pid: int) -> list[int]:
@@ -245,12 +342,25 @@ def _below(pid: int) -> list[int]:
     return [*children, *(each for child in children for each in _below(child))]
 
 
-def _left(pids: Sequence[int], wait_s: float = 120.0) -> list[int]:
-    """The processes that live on; one that is starting up ends when its imports are through."""
-    until = time.monotonic() + wait_s
+def _left(pids: Sequence[int], wait_s: float = 60.0) -> list[int]:
+    """The processes that live on: idle for so long, or busy for so much processor time. One that is starting up ends
+    when its imports are through, which takes its time where the machine is busy."""
+    used, until = 0.0, time.monotonic() + wait_s
     while (alive := [pid for pid in pids if _lives(pid)]) and time.monotonic() < until:
         time.sleep(0.05)
+        now = sum(map(_used_s, alive))
+        if now != used and now < wait_s:
+            used, until = now, time.monotonic() + wait_s
     return alive
+
+
+def _used_s(pid: int) -> float:
+    """The processor time of a process."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _lives(pid: int) -> bool:

@@ -4,14 +4,16 @@ Mutants are drawn at random, with a fixed seed, over the kernel of the GPU clust
 references and seeds, the field maps of the readers and the losses of learning; so many of each group, evenly over all
 places in its files that an operator fits (``OPERATORS``). Each is run, in a process of its own, against the tests of
 its group (``GROUPS``), the quick ones first and up to the first that fails. A mutant is *caught* if a test fails, the
-module cannot be imported, or the tests take four times the processor time that they take without it. First the tests
-run without a mutant: they must pass.
+module cannot be imported, or a test takes four times the processor time that it takes without it, and ten seconds.
+First the tests run without a mutant, and must pass: coverage tells which of them run which lines. A mutant is shown to
+the tests that run its statement, then to the others of their files (what one of them made may be kept for the next);
+one outside of functions to all, those first that run anything of its file.
 
 mutmut and cosmic-ray start a process, import everything and collect the tests anew for each mutant: some five seconds
 of processor time. Here one process collects the tests of a group and forks for each mutant, which gets the code of one
 function changed in place; only mutants outside of functions are imported afresh. Files are never changed. Survivors
 are listed with the reason why they live where one stands in ``--reasons``: a line ``ID :: reason`` each, the ID as in
-the table.
+the table. A run that was stopped goes on from its ``--log``.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ import re
 import resource
 import signal
 import sys
+import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -41,8 +45,8 @@ __all__ = ["GROUPS", "Group", "Mutant", "drawn", "mutated", "sites", "tests_of"]
 
 ROOT = Path(__file__).parents[1]
 _PRELOADED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
-BASE: Told | None = None
-"""The tests without a mutant, where that is known already."""
+SPARE_S = 10.0
+"""What a test may take beyond that, since another one may have left it less to do."""
 OPTIONS = ("-q", "-n", "0", "-p", "no:cacheprovider", "--no-header", "-W", _PRELOADED)
 REASONS = ROOT / "results" / "validation" / "mutant_reasons.txt"
 
@@ -71,6 +75,12 @@ GROUPS: dict[str, Group] = {
             "tests/systems/cluster/test_departures.py",
             "tests/systems/cluster/test_promises.py",
             "tests/systems/cluster/test_legality.py",
+            "tests/systems/cluster/test_engine.py",
+            "tests/systems/cluster/test_free_index.py",
+            "tests/systems/cluster/test_jobs.py",
+            "tests/systems/cluster/test_kill.py",
+            "tests/systems/cluster/test_runtime.py",
+            "tests/systems/cluster/test_stock_simpy.py",
             "tests/systems/cluster/policies/test_placements.py",
             "tests/test_referee.py",
         ),
@@ -233,14 +243,13 @@ def mutated(source: str, number: int, *, fields: bool = False) -> ast.Module:
     return ast.fix_missing_locations(tree)
 
 
-def tests_of(group: str, file: str) -> list[str]:
-    """The tests of a group, those named after the file first."""
+def tests_of(group: str) -> list[str]:
+    """The test files of a group."""
     paths: list[str] = []
     for pattern in GROUPS[group].tests:
         found = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(pattern))
         paths += found or [pattern]
-    stem = Path(file).stem.split("_")[0]
-    return sorted(paths, key=lambda path: (f"test_{stem}" not in path, "student" in path))
+    return list(dict.fromkeys(paths))
 
 
 def drawn(count: int, seed: int, groups: Sequence[str]) -> list[Mutant]:
@@ -266,6 +275,40 @@ class Told(NamedTuple):
     """The test that failed."""
 
 
+@dataclass(slots=True)
+class Reach:
+    """What each test takes, and what it runs, without a mutant."""
+
+    cpu_s: dict[str, float] = field(default_factory=dict)
+    lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
+    """File, line: the tests that run it."""
+
+    def ranked(self, tests: Sequence[str], mutant: Mutant, *, inside: bool) -> list[str]:
+        """The tests for a mutant, the quick ones first among those that run it, then the others worth a try."""
+        of_file = self.lines.get(mutant.file, {})
+        span = _statement((ROOT / mutant.file).read_text(), mutant.line) if inside else set(of_file)
+        running = {test for line in span for test in of_file.get(line, ())}
+        beside = {test.partition("::")[0] for test in running}
+        wanted = [test for test in tests if not inside or test.partition("::")[0] in beside]
+        return sorted(wanted, key=lambda test: (test not in running, self.cpu_s.get(test, 0.0)))
+
+    def limit_s(self, test: str) -> float:
+        """The processor time that is left to a test: many loops go on for ever with a fault in them."""
+        return 4 * self.cpu_s.get(test, 10.0) + SPARE_S
+
+
+def _statement(source: str, line: int) -> set[int]:
+    """The lines of the innermost statement at a line; of one that holds others, those of its head."""
+    spans = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.stmt | ast.match_case | ast.ExceptHandler):
+            body = getattr(node, "body", None)
+            first = node.pattern.lineno if isinstance(node, ast.match_case) else node.lineno
+            last = max(first, body[0].lineno - 1) if body else node.end_lineno or first
+            spans += [range(first, last + 1)] if first <= line <= last else []
+    return set(min(spans, key=len)) if spans else {line}
+
+
 class Fork:
     """Tests under way in a fork of this process; ``work`` returns 0 if all passed, and the first that failed."""
 
@@ -275,8 +318,8 @@ class Fork:
         if self.pid == 0:
             code, failed = 3, ""
             try:
-                resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
-                signal.alarm(30 * limit_s)  # it may also wait for ever
+                resource.setrlimit(resource.RLIMIT_CPU, (limit_s, resource.RLIM_INFINITY))
+                signal.signal(signal.SIGXCPU, signal.SIG_DFL)
                 silence = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(silence, 1)
                 os.dup2(silence, 2)
@@ -290,8 +333,11 @@ class Fork:
         """What became of it, once it has ended."""
         with os.fdopen(self._pipe) as pipe:
             failed = pipe.read()
-        outcome = "ran too long" if os.WIFSIGNALED(status) else "survived" if os.WEXITSTATUS(status) == 0 else "caught"
-        return Told(outcome, usage.ru_utime + usage.ru_stime, failed)
+        cpu_s = usage.ru_utime + usage.ru_stime
+        if os.WIFSIGNALED(status):
+            by = signal.Signals(os.WTERMSIG(status))
+            return Told("ran too long" if by == signal.SIGXCPU else "caught", cpu_s, by.name)
+        return Told("survived" if os.WEXITSTATUS(status) == 0 else "caught", cpu_s, failed)
 
 
 def run(work: Callable[[], tuple[int, str]], limit_s: int) -> Told:
@@ -305,10 +351,9 @@ class InPlace:
     """A pytest plugin that does not run the tests once, but once for each mutant, in forks."""
 
     def __init__(
-        self, mutants: Sequence[Mutant], told: Callable[[Mutant | None, Told], None], at_once: int = 1
+        self, mutants: Sequence[Mutant], told: Callable[[Mutant | None, Told], None], reach: Path, at_once: int = 1
     ) -> None:
-        self._mutants, self._told, self._at_once = mutants, told, at_once
-        self._base = BASE
+        self._mutants, self._told, self._reach, self._at_once = mutants, told, reach, at_once
         self._failed: list[str] = []
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -316,14 +361,17 @@ class InPlace:
             self._failed.append(report.nodeid)
 
     def pytest_runtestloop(self, session: Any) -> bool:
-        base = self._base or run(lambda: self._run(session.items, None), 1000)
+        base = run(lambda: self._measure(session.items), 1000)
         self._told(None, base)
         waiting = list(self._mutants) if base.outcome == "survived" else []
+        reach = read_reach(self._reach)
+        items = {item.nodeid: item for item in session.items}
         under_way: dict[int, tuple[Mutant, Fork]] = {}
         while waiting or under_way:
             while waiting and len(under_way) < self._at_once:
                 mutant = waiting.pop(0)
-                fork = Fork(partial(self._run, self._ranked(session.items, mutant), mutant), _limit_s(base))
+                shown = [items[test] for test in reach.ranked(list(items), mutant, inside=True)]
+                fork = Fork(partial(self._run, shown, mutant, reach), 1000)
                 under_way[fork.pid] = mutant, fork
             pid, status, usage = os.wait4(-1, 0)
             if pid in under_way:
@@ -331,23 +379,68 @@ class InPlace:
                 self._told(mutant, fork.told(status, usage))
         return True
 
-    def _ranked(self, items: Sequence[Any], mutant: Mutant) -> list[Any]:
-        order = {path: place for place, path in enumerate(tests_of(mutant.group, mutant.file))}
-        return sorted(items, key=lambda item: order.get(str(item.path.relative_to(ROOT)), 99))
+    def _measure(self, items: Sequence[Any]) -> tuple[int, str]:
+        """All tests without a mutant; their reach is left in a file."""
+        import coverage
 
-    def _run(self, items: Sequence[Any], mutant: Mutant | None) -> tuple[int, str]:
-        """All tests up to the first that fails, in this process."""
-        if mutant is not None:
-            _put_in_place(mutant)
+        traced = coverage.Coverage(data_file=None, config_file=False, include=[str(ROOT / "dagsim" / "*")])
+        traced.start()
+        reach = Reach()
+        for item in items:
+            traced.switch_context(item.nodeid)
+            began = time.process_time()
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+            reach.cpu_s[item.nodeid] = time.process_time() - began
+            if self._failed:
+                return 1, self._failed[0]
+        traced.stop()
+        found = traced.get_data()
+        for file in found.measured_files():
+            reach.lines[str(Path(file).relative_to(ROOT))] = found.contexts_by_lineno(file)
+        self._reach.write_text(json.dumps({"cpu_s": reach.cpu_s, "lines": reach.lines}))
+        return 0, ""
+
+    def _run(self, items: Sequence[Any], mutant: Mutant, reach: Reach) -> tuple[int, str]:
+        """The tests up to the first that fails, in this process."""
+        _put_in_place(mutant)
         for item, following in zip(items, [*items[1:], None], strict=True):
+            _leave(reach.limit_s(item.nodeid))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failed:
                 return 1, self._failed[0]
         return 0, ""
 
 
-def _limit_s(base: Told) -> int:
-    return round(4 * base.cpu_s) + 5
+class Afresh:
+    """A pytest plugin that takes the tests for one mutant in their order."""
+
+    def __init__(self, mutant: Mutant, reach: Reach) -> None:
+        self._mutant, self._reach = mutant, reach
+        self.failed = ""
+
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        found = {item.nodeid: item for item in items}
+        items[:] = [found[test] for test in self._reach.ranked(list(found), self._mutant, inside=False)]
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        _leave(self._reach.limit_s(nodeid))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:
+            self.failed = self.failed or report.nodeid
+
+
+def read_reach(path: Path) -> Reach:
+    """What the run without a mutant left, nothing if it failed."""
+    text = path.read_text()
+    kept = json.loads(text) if text else {"cpu_s": {}, "lines": {}}
+    lines = {file: {int(line): tests for line, tests in of.items()} for file, of in kept["lines"].items()}
+    return Reach(kept["cpu_s"], lines)
+
+
+def _leave(limit_s: float) -> None:
+    """End this process once it has used so much more processor time."""
+    resource.setrlimit(resource.RLIMIT_CPU, (round(time.process_time() + limit_s), resource.RLIM_INFINITY))
 
 
 def _put_in_place(mutant: Mutant) -> None:
@@ -390,22 +483,20 @@ def _changed(old: CodeType, new: CodeType) -> list[CodeType] | None:
     return found
 
 
-def _afresh(mutant: Mutant | None, tests: Sequence[str]) -> tuple[int, str]:
+def _afresh(mutant: Mutant, tests: Sequence[str], reach: Reach) -> tuple[int, str]:
     """Import everything with the mutant in the place of its module, and run the tests."""
-    if mutant is not None:
-        path, code = str(ROOT / mutant.file), _codes(mutant)[1]
-        before = importlib.machinery.SourceFileLoader.get_code
+    path, code = str(ROOT / mutant.file), _codes(mutant)[1]
+    before = importlib.machinery.SourceFileLoader.get_code
 
-        def get_code(self: Any, fullname: str) -> Any:
-            return code if self.path == path else before(self, fullname)
+    def get_code(self: Any, fullname: str) -> Any:
+        return code if self.path == path else before(self, fullname)
 
-        importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
-    notes = InPlace((), lambda *_: None)
-    notes.pytest_runtestloop = lambda session: None  # type: ignore[method-assign, assignment]
+    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
     import pytest
 
-    code_ = pytest.main([*OPTIONS, "-x", *tests], plugins=[notes])
-    return int(code_), notes._failed[0] if notes._failed else ""
+    notes = Afresh(mutant, reach)
+    ended = pytest.main([*OPTIONS, "-x", *tests], plugins=[notes])
+    return int(ended), notes.failed
 
 
 def table(results: Mapping[Mutant, Told], reasons: Mapping[str, str], seed: int, of: int) -> str:
@@ -456,7 +547,6 @@ def main() -> int:
     parser.add_argument("--survivors", type=Path, metavar="JSONL", help="run the survivors of that log again")
     parser.add_argument("--log", type=Path, default=Path("mutants.jsonl"), help="a line per mutant; it goes on with it")
     parser.add_argument("--processes", type=int, default=2, help="mutants that are run at a time")
-    parser.add_argument("--passed-in", type=float, metavar="S", help="without a mutant the tests passed in that time")
     parser.add_argument("--table", action="store_true", help="run nothing: only the table of the log")
     parser.add_argument("--out", type=Path, help="write the table there")
     parser.add_argument("--reasons", type=Path, default=REASONS)
@@ -465,9 +555,6 @@ def main() -> int:
     os.environ.pop("DAGSIM_DATA", None)  # the tests that everybody can run must notice
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     _preload()
-    if options.passed_in is not None:
-        global BASE
-        BASE = Told("survived", options.passed_in)
     groups = options.groups.split(",")
     mutants = [each for each in drawn(options.mutants, options.seed, groups) if (options.only or "") in each.name]
     done = _read(options.log)
@@ -502,19 +589,31 @@ def run_group(
     name: str, mutants: Sequence[Mutant], tell: Callable[[Mutant | None, Told], None], at_once: int = 1
 ) -> None:
     """Run the mutants of one group, in a process of its own, so that no group has what another imported."""
+    if not mutants:
+        return
     inside = [mutant for mutant in mutants if _changed(*_codes(mutant)) is not None]
-    outside = [mutant for mutant in mutants if mutant not in inside]
-    if inside:
-        _forked(name, inside, tell, at_once)
-    if outside:
-        base = BASE or run(lambda: _afresh(None, tests_of(name, "")), 1000)
-        tell(None, base)
-        for mutant in outside if base.outcome == "survived" else ():
-            tests = tests_of(name, mutant.file)
-            tell(mutant, run(lambda: _afresh(mutant, tests), _limit_s(base)))  # noqa: B023
+    tests, passed = tests_of(name), False
+
+    def told(mutant: Mutant | None, how: Told) -> None:
+        nonlocal passed
+        passed |= how.outcome == "survived" and mutant is None
+        tell(mutant, how)
+
+    with tempfile.NamedTemporaryFile() as kept:
+        _forked(tests, inside, told, Path(kept.name), at_once)
+        reach = read_reach(Path(kept.name))
+        for mutant in mutants if passed else ():
+            if mutant not in inside:
+                tell(mutant, run(partial(_afresh, mutant, tests, reach), 1000))
 
 
-def _forked(name: str, mutants: Sequence[Mutant], tell: Callable[[Mutant | None, Told], None], at_once: int) -> None:
+def _forked(
+    tests: Sequence[str],
+    mutants: Sequence[Mutant],
+    tell: Callable[[Mutant | None, Told], None],
+    reach: Path,
+    at_once: int,
+) -> None:
     """Collect the tests in a fork, and hear from it what became of the mutants."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -529,7 +628,7 @@ def _forked(name: str, mutants: Sequence[Mutant], tell: Callable[[Mutant | None,
 
             silence = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silence, 1)
-            pytest.main([*OPTIONS, *tests_of(name, "")], plugins=[InPlace(mutants, told, at_once)])
+            pytest.main([*OPTIONS, *tests], plugins=[InPlace(mutants, told, reach, at_once)])
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:

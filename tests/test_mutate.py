@@ -80,3 +80,19 @@ def test_code_is_changed_in_place_where_one_function_differs(mutate: dict[str, A
     assert [code.co_name for code in inside] == ["f"]
     assert mutate["_changed"](whole, compile(mutate["mutated"](SOURCE, 0), "m.py", "exec")) is None
     assert mutate["_changed"](whole, compile(mutate["mutated"](SOURCE, 1), "m.py", "exec")) is None
+
+
+def test_a_mutant_is_shown_to_the_tests_that_run_its_statement_the_quick_ones_first(mutate: dict[str, Any]) -> None:
+    assert mutate["_statement"](SOURCE, 8) == {8}
+    assert mutate["_statement"](SOURCE.replace("a < b and", "a < b\\\n and"), 8) == {7, 8}  # the head of the ``if``
+    file = "dagsim/seeds.py"
+    body = next(
+        node for node in ast.parse((SCRIPT.parents[1] / file).read_text()).body if isinstance(node, ast.FunctionDef)
+    ).body
+    line = body[-1].lineno
+    seconds = {"a::slow": 9.0, "a::quick": 1.0, "a::beside": 0.1, "b::elsewhere": 0.1}
+    reach = mutate["Reach"](seconds, {file: {line: ["a::slow", "a::quick"]}})
+    mutant = mutate["Mutant"]("choice", file, 0, line, 0, "")
+    assert reach.ranked(list(seconds), mutant, inside=True) == ["a::quick", "a::slow", "a::beside"]
+    assert reach.ranked(list(seconds), mutant, inside=False)[:2] == ["a::quick", "a::slow"]
+    assert reach.limit_s("a::slow") > 36 > reach.limit_s("a::quick")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -21,11 +22,16 @@ from dagsim.experiment.journal import RunLine
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.training import finish as finishing
 from dagsim.experiment.training import reference, trainer
-from dagsim.experiment.training.reference import Runs, best_heuristic, contenders
+from dagsim.experiment.training.reference import Runs, best_heuristic, contenders, merit_of, play_seeds
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.experiment.tune import best_of, candidates, write_tuned
+from dagsim.metrics import jct
+from dagsim.model import Cluster
+from dagsim.model.schedule import Schedule
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, part_of, seeds_of
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.ramp.policies import RAMP_POLICIES
+from dagsim.systems.seam import Scenario
 from dagsim.systems.spark.scenario import SparkScenario
 
 CLUSTER = ("cluster.groups=[{name: t4, gpu: T4, gpus: 4}]", "workload.count=3")
@@ -148,6 +154,25 @@ def test_contenders_are_cheap_do_not_preempt_and_are_tuned() -> None:
     assert len(names) == len(set(names))
     on_spark = contenders(scenario_of(load_config(None, [SPARK[0]])))
     assert {"fair", "srpt-cp[cap=5]", "weighted-fair[alpha=0.25,order=shortest]"} <= set(on_spark)
+
+
+def test_on_ramp_the_contenders_split_jobs_into_powers_of_two() -> None:
+    names = contenders(cast(Scenario, SimpleNamespace(system="ramp", policies=RAMP_POLICIES)))
+    degrees = [int(found[1]) for name in names if (found := re.search(r"(?:degree|least)=(\d+)", name))]
+    assert len(degrees) == 9
+    assert {degree.bit_count() for degree in degrees} == {1}
+    assert {"constant", "on_time", "roomy"} <= set(names)
+
+
+def test_a_heuristic_is_judged_by_the_completion_times_of_its_runs() -> None:
+    config = load_config(None, [*CLUSTER, "seed=3"])
+    runs = play_seeds(config, "fifo", VALIDATION[:2])
+    assert runs.merit.shape == (2,)
+    assert runs.merit.tolist() == runs.jct_s.tolist()  # all jobs complete
+    scenario = scenario_of(config)
+    played = [scenario.kernel(seed).run(scenario.policies.create("fifo")) for seed in VALIDATION[:2]]
+    assert runs.merit == pytest.approx([float(np.mean(jct(each))) for each in played], rel=1e-12)
+    assert np.isnan(merit_of(scenario, Schedule(Cluster.of({"T4": 1}))))
 
 
 def test_the_agent_that_is_kept_is_the_best_on_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,10 @@ def test_a_trace_that_drifts_has_no_interval() -> None:
     assert str(found) == "no interval: the ratio drifts from 1.000 to 1.400 within this trace"
 
 
+def test_a_block_that_stands_out_before_the_last_is_no_drift() -> None:
+    assert not over_time(np.repeat([1.0, 1.0, 1.0, 1.3, 1.0], 2000), np.ones(10_000)).drifts
+
+
 def test_swapping_the_two_mirrors_the_interval() -> None:
     values, reference = np.repeat([1.0, 2.0, 4.0, 2.0, 1.0], 2000), np.repeat([1.0, 1.0, 1.0, 3.0, 1.0], 2000)
     here, there = over_time(values, reference), over_time(reference, values)
@@ -58,9 +62,10 @@ def test_a_number_of_blocks_that_makes_no_sense_is_refused(blocks: int) -> None:
         over_time(np.ones(10_000), np.ones(10_000), blocks)
 
 
-def test_a_job_without_a_time_is_refused_with_its_block() -> None:
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
+def test_a_job_without_a_time_is_refused_with_its_block(wrong: float) -> None:
     values = np.ones(10_000)
-    values[4_500] = math.nan
+    values[4_500] = wrong
     with pytest.raises(InputError, match="block 3"):
         over_time(values, np.ones(10_000))
 

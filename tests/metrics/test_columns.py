@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dagsim.metrics import ScheduleColumns, columns
-from dagsim.model import Cluster, Kind
+from dagsim.model import Cluster, Kind, RejectReason
 from dagsim.model.schedule import Schedule
 
 TWO_NODES = Cluster.of({"T4": 4}, per_node=2)
@@ -108,3 +108,16 @@ def test_a_node_that_stays_down_is_down_to_the_end(made, end_s):
     outages = columns(plan.schedule()).outages
     assert outages.node.tolist() == [0, 1, 0]
     assert outages.end_s.tolist() == [2.0, 4.0, end_s or 10.0]
+
+
+def test_unfinished_jobs_end_with_the_log_or_count_as_turned_away(made):
+    # One job is done at 3, one turned away for want of a place, one still runs when the log ends at 9.
+    plan = made(TWO_NODES)
+    plan.run(plan.job(0.0, completed_s=3.0), 0.0, 3.0)
+    plan.reject(plan.job(1.0), 1.0, RejectReason.NO_PLACE)
+    plan.run(plan.job(2.0), 3.0, None)
+    plan.job(4.0, completed_s=9.0)
+    told = columns(plan.schedule())
+    np.testing.assert_equal(told.jobs.completed_s, [3.0, np.nan, np.nan, 9.0])
+    np.testing.assert_equal(told.at_horizon().jobs.completed_s, [3.0, np.nan, 9.0, 9.0])
+    assert told.without_unfinished().jobs.rejected.tolist() == [0, RejectReason.NO_PLACE, -1, 0]

@@ -107,6 +107,12 @@ def test_a_few_seeds_decide_where_mean_and_median_disagree() -> None:
     assert paired(ratios, [1.0] * 10).is_decided_by_few
 
 
+def test_a_few_seeds_decide_where_mean_and_median_lie_on_either_side_of_1() -> None:
+    told = paired([0.9] * 65 + [3.0] * 35, [1.0] * 100)
+    assert told.low > 1 > told.median_high
+    assert told.is_decided_by_few
+
+
 def test_joined_by_seed_in_any_order() -> None:
     values, reference = {3: 2.0, 1: 4.0, 2: 9.0, 5: 1.0, 4: 7.0}, {1: 2.0, 2: 3.0, 3: 1.0, 4: 5.0, 5: 6.0}
     assert paired_by_seed(values, reference) == paired([4.0, 9.0, 2.0, 7.0, 1.0], [2.0, 3.0, 1.0, 5.0, 6.0])

@@ -18,6 +18,12 @@ def test_busy_watts_are_a_fraction_of_the_tdp():
     assert ROUND.of(gpu_type("T4")) == Watts(10.0, 60.0)
 
 
+def test_a_gpu_may_draw_at_work_what_it_draws_idle_and_no_less():
+    assert PowerModel(busy_fraction=9.0 / 70.0).of(gpu_type("T4")) == Watts(9.0, 9.0)
+    with pytest.raises(ModelError, match="lies below its idle 9 W"):
+        PowerModel(busy_fraction=8.9 / 70.0).of(gpu_type("T4"))
+
+
 @pytest.mark.parametrize(("gpu", "seconds"), [("T4", 86400.0), ("A100-40", 7.3), ("V100-16", 1e7)])
 def test_an_idle_cluster_draws_exactly_its_idle_watts(gpu, seconds):
     unrolled = ScheduleColumns.of(Schedule(Cluster.of({gpu: 24})), start_s=0.0, end_s=seconds)

@@ -84,3 +84,9 @@ def test_a_job_without_work_that_is_done_at_once_is_treated_fairly(made):
     plan = made(TWO_T4)
     plan.job(0.0, ideal_s=0.0, completed_s=0.0)
     assert finish_time_fairness(plan.schedule()).tolist() == [1.0]
+
+
+def test_a_share_is_unfair_where_rho_is_above_1_by_more_than_rounding():
+    assert unfair_share(np.array([0.5, 1.0, 1.0 + 1e-12, 1.1])) == 0.25
+    assert np.isnan(unfair_share(np.array([1.0, np.nan])))
+    assert np.isnan(unfair_share(np.array([])))

@@ -50,6 +50,10 @@ def test_hope_is_judged_by_the_first_20_seeds() -> None:
     assert Precision(0.02).look(logs[::-1]).ending is Ending.HOPELESS
 
 
+def test_one_seed_more_at_a_time_is_allowed() -> None:
+    assert Precision(0.02, step=1).look(alternating(0.0413, 20)).more == 1
+
+
 def test_the_cap_ends_it_and_the_last_step_may_be_short() -> None:
     rule = Precision(0.02, cap=105)
     assert rule.look(alternating(0.1, 100)).more == 5

@@ -32,3 +32,12 @@ def test_nothing_is_restarted_where_nothing_stops(made):
     plan = made(TWO_NODES)
     plan.run(plan.job(0.0, completed_s=1.0), 0.0, 1.0)
     assert restarts(plan.schedule()) == preemptions(plan.schedule()) == failures(plan.schedule()) == 0
+
+
+def test_a_run_that_is_stopped_as_it_starts_is_no_restart(made):
+    plan = made(TWO_NODES)
+    job = plan.job(0.0, completed_s=5.0)
+    plan.run(job, 2.0, 2.0, outcome=Kind.PREEMPTED)
+    assert restarts(plan.schedule()) == 0
+    plan.run(job, 2.0, 5.0)
+    assert restarts(plan.schedule()) == 1

@@ -101,6 +101,11 @@ def test_one_row_with_a_zero_leaves_the_others_their_ratios() -> None:
     assert ranked["sjf"].verdict is Verdict.BETTER
 
 
+def test_ratios_order_by_geometric_means_below_1_too() -> None:
+    # Geometric 0.3 and 0.4, arithmetic 0.5 and 0.4.
+    assert [each.policy for each in standings(lines(even=[0.4, 0.4], uneven=[0.1, 0.9]))] == ["uneven", "even"]
+
+
 def test_more_is_better_where_it_is() -> None:
     first, second = standings(lines("jain", fifo=HALF, fair=FIFO), "jain")
     assert (first.policy, first.verdict, first.wins) == ("fair", Verdict.BETTER, 6)

@@ -176,3 +176,29 @@ def test_only_measured_jobs_are_counted(made):
 def test_measuring_no_job_is_refused(made):
     with pytest.raises(InputError, match="measure 7:: there are only 4 jobs"):
         summarize(three_jobs(made), measured=(7, None))
+
+
+def test_rejected_jobs_are_counted_by_reason(made):
+    plan = made(TWO_T4)
+    counts = {
+        RejectReason.TOO_LARGE: 1,
+        RejectReason.NO_SUCH_GPU: 2,
+        RejectReason.BY_POLICY: 3,
+        RejectReason.NO_PLACE: 4,
+        RejectReason.TOO_SLOW: 5,
+        RejectReason.TIME_LIMIT: 6,
+        RejectReason.CANCELLED: 7,
+    }
+    for reason, count in counts.items():
+        for _ in range(count):
+            plan.reject(plan.job(0.0), 0.0, reason)
+    told = summarize(plan.schedule())
+    assert [
+        told.rejected_too_large,
+        told.rejected_no_such_gpu,
+        told.rejected_by_policy,
+        told.rejected_no_place,
+        told.rejected_too_slow,
+        told.jobs_killed,
+    ] == [1, 2, 3, 4, 5, 13]
+    assert told.blocking_rate == 15 / 28

@@ -15,6 +15,7 @@ from dagsim.report.why import why_lines, why_tables
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.waits import Cause, CauseKind, Stretch
 
 
 def job(name: str, seconds: float, gpus: float, arrival_s: float = 0.0, tenant: str = "") -> Job:
@@ -71,6 +72,20 @@ def test_nodes_that_are_down_are_named() -> None:
     assert wait_reasons(schedule, 0).blocked_s == {Blocker.DOWN: 4.0}
 
 
+def test_a_node_that_is_back_is_not_down_any_longer() -> None:
+    # a holds the first node until 8; the second is away from 1 to 4. b, which came at 2, needs both.
+    down = Maintenance(nodes=(1,), start_s=1.0, end_s=4.0)
+    both = Job.single("b", Task("t", 3, instances=2, gang=True, gpus=2), 2.0)
+    found = wait_reasons(two_nodes(job("a", 8, 2), both, disturbances=(down,)), 1)
+    assert found.start_s == 8.0
+    assert found.blocked_s == {Blocker.DOWN: 2.0, Blocker.HELD: 4.0}
+
+
+def test_who_was_gone_before_held_nothing() -> None:
+    schedule = two_nodes(job("gone", 1, 2), job("a", 10, 2, 2.0), job("b", 4, 2, 2.0), job("c", 5, 2, 3.0))
+    assert [(each.job, each.gpu_s) for each in wait_reasons(schedule, 3).holders] == [("a", 6.0), ("b", 6.0)]
+
+
 def test_a_preempted_job_waits_twice() -> None:
     schedule = two_nodes(job("long", 10, 2), job("long2", 10, 2), job("short", 1, 2, 2.0), policy="srtf")
     stopped = next(number for number in (0, 1) if wait_reasons(schedule, number).stopped)
@@ -121,3 +136,17 @@ def test_names_of_a_log_cannot_steer_a_terminal_or_a_page() -> None:
     assert "\x1b]0" not in shown.getvalue()
     assert "[red]<script>|" in shown.getvalue()
     assert "<script>" not in grids[0].markdown()
+
+
+def test_what_bound_is_told_by_share_and_what_is_not_known_is_said() -> None:
+    found = wait_reasons(two_nodes(job("a", 9, 2), job("b", 9, 2), job("c", 1, 1, 1.0)), 2)
+    limit = Cause(CauseKind.LIMIT, "the limit of 2 GPUs of the account lab was reached")
+    gpus = Cause(CauseKind.GPUS, "too few GPUs were free")
+    bound = [Stretch(1, 3, (limit, gpus)), Stretch(3, 8, (gpus,)), Stretch(8, 9, (limit, gpus))]
+    text = " ".join(" ".join(why_lines(found, "easy", bound)).split())
+    assert "62.5 % of the wait (5 s): too few GPUs were free 37.5 % of the wait (3 s): the limit of 2 GPUs" in text
+    assert "the account lab was reached; and too few GPUs were free" in text
+    assert all(len(line) <= 80 for line in why_lines(found, "easy", bound))
+    blind = " ".join(" ".join(why_lines(found, "easy", None, "the trace is gone")).split())
+    assert "100.0 % of the wait (8 s): too few GPUs were free" in blind
+    assert "CPUs, memory and limits are not known here: the trace is gone" in blind

@@ -40,4 +40,4 @@ class Graph(ScoreNet):
             types = torch.relu(types + segment_sum(sent, batch.segment, batch.size))
             rows = torch.relu(rows + (edges[:, :, None] * to_row(types)[batch.segment]).sum(dim=1))
         around = self.around(torch.cat([mean_rows(rows, batch), batch.context], dim=1))
-        return self.score(self.own(rows) + around[batch.segment])[:, 0]  # type: ignore[no-any-return]
+        return self.score(self.own(rows) + around.index_select(0, batch.segment))[:, 0]  # type: ignore[no-any-return]

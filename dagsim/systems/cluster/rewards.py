@@ -17,6 +17,7 @@ from dagsim.systems.seam import RewardTerm
 __all__ = ["TERMS", "Accrual"]
 
 _ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
+_ARRIVED, _LEFT = int(Kind.ARRIVED), (int(Kind.COMPLETED), int(Kind.REJECTED))
 
 
 class Accrual:
@@ -53,9 +54,9 @@ class _PerJob(Accrual):
         return 1.0
 
     def take(self, row: Row) -> None:
-        if row[0] == Kind.ARRIVED:
+        if row[0] == _ARRIVED:
             self.change(row[1], self.weight(row[2]))
-        elif row[0] in (Kind.COMPLETED, Kind.REJECTED):
+        elif row[0] in _LEFT:
             self.change(row[1], -self.weight(row[2]))
 
 

@@ -32,10 +32,14 @@ def _rank(machine: NodeState, demand: DemandClass) -> tuple[int, ...]:
     return (machine.idle if demand.whole else machine.cpus // MICRO), machine.index
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_index_finds_what_a_look_at_every_machine_finds(seed: int) -> None:
+def _free(machine: NodeState) -> tuple[object, ...]:
+    return machine.free, machine.idle, machine.shares, machine.cpus, machine.memory
+
+
+@pytest.mark.parametrize(("seed", "gpus"), [(0, 48), (1, 48), (2, 8)])
+def test_the_index_finds_what_a_look_at_every_machine_finds(seed: int, gpus: int) -> None:
     rng = random.Random(seed)
-    state = ClusterState(Cluster.of({"V100": 48}, per_node=4, cpus_per_gpu=6.0, memory_gb_per_gpu=40.0))
+    state = ClusterState(Cluster.of({"V100": gpus}, per_node=4, cpus_per_gpu=6.0, memory_gb_per_gpu=40.0))
     classes = [state.compile(demand, 0) for demand in DEMANDS]
     gangs = [state.compile(Demand(gpus, cpus, 0), width) for gpus in (1, 2) for cpus in (0, 5) for width in (3, 9)]
     held: list[tuple[NodeState, DemandClass, int, int, tuple[int, ...]]] = []
@@ -45,7 +49,10 @@ def test_the_index_finds_what_a_look_at_every_machine_finds(seed: int) -> None:
         if rng.random() < 0.05:
             (state.take_down if machine.up else state.bring_up)(machine)
         elif held and rng.random() < 0.45:
-            state.give(*held.pop(rng.randrange(len(held))))
+            machine, demand, count, mask, on = held.pop(rng.randrange(len(held)))
+            after = machine.after(demand, count, mask, on)
+            state.give(machine, demand, count, mask, on)
+            assert _free(after) == _free(machine)
         elif machine.room(demand):
             held.append((machine, demand, 1, *state.take(machine, demand, 1, None)))
         asked = rng.choice(classes)

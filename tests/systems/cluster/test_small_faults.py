@@ -10,13 +10,18 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from dagsim.model import (
+    Admit,
     Cluster,
     Decision,
     Edge,
     Job,
+    Kill,
     Kind,
     Node,
     Preempt,
+    Record,
+    Reject,
+    RejectReason,
     Share,
     Start,
     Task,
@@ -25,7 +30,7 @@ from dagsim.model import (
     gpu_type,
 )
 from dagsim.model.schedule import Schedule
-from dagsim.systems.cluster import ClusterKernel, Preemption, UniformNetwork
+from dagsim.systems.cluster import ClusterKernel, Maintenance, Preemption, UniformNetwork
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterView
 
@@ -198,3 +203,80 @@ def test_a_fork_goes_on_with_what_is_being_fetched() -> None:
     kernel.run(POLICIES.create("fifo"), until_s=1.5)
     assert kernel.fork().run(POLICIES.create("fifo")).ended_s == 4
     assert kernel.run(POLICIES.create("fifo")).ended_s == 4
+
+
+def test_what_is_due_at_the_end_still_happens() -> None:
+    # 4 s of work seen for 4: it has ended.
+    kernel = ClusterKernel(ONE, [single("j", 4.0)])
+    assert ends(kernel.run(POLICIES.create("fifo"), until_s=4.0)) == {"j": 4}
+
+
+def test_what_a_row_of_the_log_does_not_speak_of_is_left_out() -> None:
+    # One job is too large, one rejected, one killed at 2; the node is away from 1 to 3; the last comes at 3 and waits.
+    def decide(view: ClusterView) -> Iterable[Decision]:
+        yield from [Reject(1)] if 1 in view.applicants else []
+        yield from [Admit(2)] if 2 in view.applicants else []
+        yield Wait(4.0) if view.now >= 2 else Wait(2.0)
+        if view.now == 2:
+            yield Kill(2)
+
+    jobs = [single("large", 1.0, gpus=2), single("one", 1.0), single("two", 1.0), single("late", 1.0, 3.0)]
+    kernel = ClusterKernel(ONE, jobs, admission=True, disturbances=[Maintenance((0,), 1.0, 3.0)])
+    log = list(kernel.run(Deciding(decide), until_s=3.5).log)
+    assert log == [
+        Record(Kind.ARRIVED, 0.0, job=0),
+        Record(Kind.REJECTED, 0.0, job=0, value=RejectReason.TOO_LARGE),
+        Record(Kind.ARRIVED, 0.0, job=1),
+        Record(Kind.ARRIVED, 0.0, job=2),
+        Record(Kind.REJECTED, 0.0, job=1, value=RejectReason.BY_POLICY),
+        Record(Kind.ADMITTED, 0.0, job=2),
+        Record(Kind.DOWN, 1.0, node=0),
+        Record(Kind.REJECTED, 2.0, job=2, value=RejectReason.TIME_LIMIT),
+        Record(Kind.UP, 3.0, node=0),
+        Record(Kind.ARRIVED, 3.0, job=3),
+    ]
+
+
+def test_a_fork_wakes_its_policy_when_the_original_would() -> None:
+    # The policy asked at 0 to be woken at 5, and forks at 2, where nobody asks again: 5 + 1 + 1.
+    forked: list[float] = []
+
+    def decide(view: ClusterView) -> Iterable[Decision]:
+        if view.now == 0:
+            yield Wait(5.0)
+        elif view.now == 2 and not forked:
+            forked.append(0.0)
+            forked[0] = view.fork().run(Deciding(decide)).ended_s
+        elif view.now >= 5 and not view.running:
+            yield from [Start(task, (Share(0),)) for task in list(view.ready)[:1]]
+
+    ClusterKernel(ONE, [single("one", 1.0), single("two", 1.0, 2.0)]).run(Deciding(decide))
+    assert forked == [7]
+
+
+def test_an_idle_gpu_beside_shared_ones_comes_before_an_untouched_machine() -> None:
+    # The second half-and-more goes to the other GPU of the first machine.
+    cluster = Cluster((Node("a", A100, 2), Node("b", A100, 2)))
+    schedule = play(cluster, [single("one", 1.0, gpus=0.6), single("two", 1.0, gpus=0.6)], "fifo")
+    assert [row.node for row in schedule.log if row.kind == Kind.STARTED] == [0, 0]
+
+
+def test_a_killed_job_leaves_the_queues_of_policies() -> None:
+    # The second waits behind the first, and is killed at 1, as the third comes: that one is next.
+    sjf = POLICIES.create("sjf")
+
+    def decide(view: ClusterView) -> Iterable[Decision]:
+        yield from sjf.decide(view)
+        if view.now == 1 and 1 in view.jobs:
+            yield Kill(1)
+
+    jobs = [single("first", 2.0), single("second", 3.0), single("third", 4.0, 1.0)]
+    schedule = ClusterKernel(ONE, jobs).run(Deciding(decide))
+    assert starts(schedule) == [(0, "first", 0), (2, "third", 0)]
+
+
+def test_an_observer_is_told_every_row_of_the_log() -> None:
+    told: list[tuple[float, ...]] = []
+    schedule = ClusterKernel(ONE, [single("j", 1.0)], observers=[told.append]).run(POLICIES.create("fifo"))
+    assert told == [tuple(row) for row in schedule.log]
+    assert len(told) == 4

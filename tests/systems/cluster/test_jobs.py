@@ -1,0 +1,62 @@
+"""The jobs of a run: what is known of them afterwards, and how many are made to know it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isnan
+
+from dagsim.model import Cluster, Job, Task
+from dagsim.systems.cluster.jobs import JobStream
+from dagsim.systems.cluster.models.runtime import Recorded
+
+CLUSTER = Cluster.of({"V100": 4}, cpus_per_gpu=2)
+
+
+def two() -> list[Job]:
+    return [Job.single("a", Task("t", 8.0), 10.0), Job.single("b", Task("t", 16.0, cpus=1.0), 14.0)]
+
+
+def test_the_load_of_a_list_and_of_what_was_read_once_is_the_same() -> None:
+    # (8 + 16) GPU-seconds of 4 GPUs in 4 s; 16 core-seconds of 8 cores.
+    lazily = JobStream(iter(two()), CLUSTER, Recorded())
+    assert [job.id for job in lazily] == ["a", "b"]
+    for stream in (JobStream(two(), CLUSTER, Recorded()), lazily):
+        assert stream.load == stream.load
+        assert (stream.load.span_s, stream.load.jobs) == (4.0, 2)
+        assert (stream.load.gpu_load, stream.load.cpu_load) == (1.5, 0.5)
+
+
+def test_no_jobs_are_no_load() -> None:
+    load = JobStream([], CLUSTER, Recorded()).load
+    assert (load.span_s, load.jobs) == (0.0, 0)
+
+
+def test_no_more_jobs_are_made_than_it_takes_to_know_that_there_are_enough() -> None:
+    made: list[str] = []
+
+    def jobs() -> Iterator[Job]:
+        for job in two():
+            made.append(job.id)
+            yield job
+
+    stream = JobStream(jobs(), CLUSTER, Recorded())
+    assert stream.has(1)
+    assert made == ["a"]
+    assert [job.id for job in stream] == ["a", "b"]
+    assert not JobStream(two(), CLUSTER, Recorded()).has(3)
+
+
+def test_a_job_that_could_not_start_at_once_waited_from_then_on() -> None:
+    task = Task("t", 1.0)
+    known = [
+        Job.single("known", task, 1.0, observed_start_s=3.0),
+        Job.single("held", task, 2.0, observed_start_s=9.0, eligible_s=5.0),
+        Job.single("unknown", task, 2.5),
+    ]
+    stream = JobStream(known, CLUSTER, Recorded())
+    assert stream.observed() is None  # nothing came yet
+    assert stream.load.jobs == 3
+    starts, eligible = stream.observed() or ([], [])
+    assert (starts[:2], eligible[:2]) == ([3.0, 9.0], [1.0, 5.0])
+    assert isnan(starts[2])
+    assert isnan(eligible[2])
