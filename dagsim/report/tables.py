@@ -165,8 +165,9 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     if (trace := workloads[0].get("trace")) is not None:
         notes += [f"trace ({trace['format']}): {trace['read']}"]
         heeded = COMMON_OPTIONS | reader(trace["format"]).uses
-        chosen = [f"{name} {_told(value)}" for name, value in trace["options"].items() if name in heeded]
-        notes += [f"options: {', '.join(chosen)}"]
+        usual, given = asdict(TraceOptions()), trace["options"].items()
+        chosen = [f"{name} {_told(value)}" for name, value in given if name in heeded and value != usual.get(name)]
+        notes += [f"options: {', '.join(chosen)}"] if chosen else []
         notes += [f"assumed {question}: {answer}" for question, answer in trace["assumptions"].items()]
     return notes
 
