@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from typing import TYPE_CHECKING, Any
 
 from dagsim.metrics import glossary
@@ -12,7 +12,7 @@ from dagsim.metrics.verdict import ENOUGH_SEEDS
 from dagsim.report.grid import Grid
 from dagsim.report.numbers import interval, number, short
 from dagsim.traces import reader
-from dagsim.traces.options import COMMON_OPTIONS
+from dagsim.traces.options import COMMON_OPTIONS, TraceOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
