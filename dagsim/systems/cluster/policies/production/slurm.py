@@ -253,7 +253,7 @@ class SlurmMultifactor:
         self._preemptable: dict[int, None] = {}
         self._ranks = RankColumns()
         self._rounds = 0
-        self._main_s = -inf
+        self._main_s: float = -inf
         """The last main loop."""
         self._cycle_s = -inf
         """The last backfill."""
