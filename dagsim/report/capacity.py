@@ -110,8 +110,8 @@ def plan_table(planned: SizeSearch, today: Size, target: Target, *, workload: st
     if planned.exhausted:
         notes.append(f"The search ended after {len(planned.tried)} clusters; there may be a cheaper mix.")
     notes.append(
-        f"{', '.join(types)}: nodes. Mean over {n} windows, each of which begins on an empty cluster; interval: of the "
-        "mean, Student's t on its logarithm. lost: jobs turned away."
+        f"{', '.join(types) + ': nodes. ' if planned.types else ''}Mean over {n} windows, each of which begins on an "
+        "empty cluster; interval: of the mean, Student's t on its logarithm. lost: jobs turned away."
     )
     if priced:
         notes.append(prices.said())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from typing import TYPE_CHECKING, Any
 
 from dagsim.metrics import glossary
@@ -12,7 +12,7 @@ from dagsim.metrics.verdict import ENOUGH_SEEDS
 from dagsim.report.grid import Grid
 from dagsim.report.numbers import interval, number, short
 from dagsim.traces import reader
-from dagsim.traces.options import COMMON_OPTIONS
+from dagsim.traces.options import COMMON_OPTIONS, TraceOptions
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -165,8 +165,9 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     if (trace := workloads[0].get("trace")) is not None:
         notes += [f"trace ({trace['format']}): {trace['read']}"]
         heeded = COMMON_OPTIONS | reader(trace["format"]).uses
-        chosen = [f"{name} {_told(value)}" for name, value in trace["options"].items() if name in heeded]
-        notes += [f"options: {', '.join(chosen)}"]
+        usual, given = asdict(TraceOptions()), trace["options"].items()
+        chosen = [f"{name} {_told(value)}" for name, value in given if name in heeded and value != usual.get(name)]
+        notes += [f"options: {', '.join(chosen)}"] if chosen else []
         notes += [f"assumed {question}: {answer}" for question, answer in trace["assumptions"].items()]
     return notes
 

@@ -95,7 +95,8 @@ class Prices:
         for name, price in self.per_gpu_h.items():
             by_source.setdefault(self.source[name], []).append(f"{name} {price:g}")
         parts = [f"{', '.join(names)} ({source})" for source, names in by_source.items()]
-        return f"Cost: of all GPUs for 730 hours, used or not. A GPU hour: {'; '.join(parts)}."
+        unit = " in US dollars" if any(each.startswith("list price") for each in by_source) else ""
+        return f"Cost: of all GPUs for {HOURS_A_MONTH:g} hours, used or not. A GPU hour{unit}: {'; '.join(parts)}."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, safe for JSON."""

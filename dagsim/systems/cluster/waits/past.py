@@ -170,8 +170,8 @@ class _Past:
             self._rules.started(run, task, demand.gang or instances, machine.type)
 
     def _end(self, run: int, machine: NodeState) -> None:
-        task, *held = self._held.pop((run, machine.index))
-        self._machines.give(machine, task.demand, *held)
+        task, count, mask, on = self._held.pop((run, machine.index))
+        self._machines.give(machine, task.demand, count, mask, on)
         del self._users[machine.index][run]
         self._parts[run] -= 1
         if not self._parts[run]:

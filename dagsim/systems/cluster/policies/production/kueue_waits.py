@@ -42,7 +42,8 @@ class KueueWaits:
     def limits(self, task: TaskState) -> Iterator[str]:
         """Where no type has quota left, the quotas that are used up, in words."""
         if not self._with_quota(task):
-            queue, told = self._queue_of(task.job.job), {}
+            queue = self._queue_of(task.job.job)
+            told: dict[str, None] = {}
             for type_ in task.demand.types:
                 for key, amount in self._amounts(queue, task, type_, None).items():
                     if not self._quotas.fits(queue, {key: amount}):

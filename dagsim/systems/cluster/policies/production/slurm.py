@@ -149,6 +149,8 @@ class SlurmMultifactor:
         self._now = inf
         self._released = -1
         """``ClusterState.released`` as last seen: a node that comes back moves it."""
+        self._main_s = -inf
+        """The last main loop."""
         self._rounds = 0
         """Calculations up to the one by which the pending jobs are sorted."""
         self.latest = "main"
@@ -254,7 +256,6 @@ class SlurmMultifactor:
         self._ranks = RankColumns()
         self._rounds = 0
         self._main_s = -inf
-        """The last main loop."""
         self._cycle_s = -inf
         """The last backfill."""
         self._changed = True
