@@ -171,6 +171,25 @@ def test_ppo_clips_where_it_is_told_to() -> None:
     assert far == 0
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "lr"),
+    [
+        (ReinforceConfig(sequences=2, replicas=2, lr=1e-2, min_lr=1e-3), 1e-2 * 0.25 + 1e-3),
+        (SacConfig(**OFF_POLICY, lr=1e-2), 1e-2 * 0.325),
+    ],
+    ids=["reinforce", "sac"],
+)
+def test_the_learning_rate_falls_as_training_goes_on(algorithm: AlgorithmSettings, lr: float) -> None:
+    assert begun(algorithm)[0].iterate(3, 0.75)["lr"] == pytest.approx(lr)
+
+
+def test_reinforce_takes_one_step_on_the_whole_batch() -> None:
+    learns, _ = begun(ReinforceConfig(sequences=2, replicas=2))
+    before = deepcopy(learns.net.state_dict())
+    assert learns.iterate(0, 0.0)["entropy"] > 0
+    assert any(not torch.equal(before[name], value) for name, value in learns.net.state_dict().items())
+
+
 @pytest.mark.parametrize("algorithm", [D3qnConfig(**OFF_POLICY), RainbowConfig(**OFF_POLICY)], ids=["d3qn", "rainbow"])
 def test_what_follows_is_valued_by_the_target_network(algorithm: AlgorithmSettings) -> None:
     learns: Any = begun(algorithm)[0]
