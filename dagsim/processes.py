@@ -36,8 +36,8 @@ def _wait_for_parent() -> None:
 
 @contextmanager
 def starting(*, main: bool = False) -> Iterator[None]:
-    """Workers that start meanwhile hear no signal to stop (their parent ends them), use one thread in numeric
-    libraries, and import the main script only with ``main``: where things that it defines are sent to them."""
+    """A stretch in which workers start that hear no signal to stop. Their parent ends them. They use one thread in
+    numeric libraries, and import the main script only with ``main``, where things that it defines are sent to them."""
     with _signals_blocked(), _one_thread(), nullcontext() if main else _no_main():
         yield
 

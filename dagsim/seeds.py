@@ -22,8 +22,8 @@ _PARTS = {TRAIN: (0.0, 0.6), VALIDATION: (0.6, 0.8), REPORT: (0.8, 1.0)}
 
 
 def part_of(seed: int) -> tuple[float, float]:
-    """The part of a trace, from one fraction of its jobs to another, that belongs to the pool of ``seed``: training has
-    the first three fifths, validation and report a fifth each; the seeds of experiments have all of it."""
+    """The part of a trace, between two fractions of its jobs, for the pool of ``seed``. Training has the first three
+    fifths, validation and report a fifth each; the seeds of experiments have all of it."""
     return next((part for pool, part in _PARTS.items() if seed in pool), (0.0, 1.0))
 
 

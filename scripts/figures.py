@@ -1,55 +1,19 @@
-"""Figures of README and docs, read from the files below ``results/``; ``make_pages.py`` writes them, a test compares.
+"""Tables of README and docs, read from the files below ``results/``; ``make_pages.py`` writes them, a test compares.
 
-``TABLES`` are whole tables between markers, ``SENTENCES`` are pieces of running text with their figures filled in.
+``TABLES`` are whole tables between markers; ``sentences.py`` has the figures of running text.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 import re
 from collections.abc import Callable, Iterator
-from functools import cache
-from pathlib import Path
-from typing import Any
 
-from dagsim.metrics.compare import Paired
-from dagsim.metrics.verdict import Row, compared, verdict
+from kept_figures import RESULTS, agents, coded, decima_rows, made_by, read_json, read_traces, rows_of, spark_means
+from measured import measured_table
 
-__all__ = ["SENTENCES", "TABLES"]
+from dagsim.metrics.verdict import verdict
 
-RESULTS = Path(__file__).parent.parent / "results"
-
-
-def kernel(name: str) -> float:
-    """A figure of ``results/kernel/bench.txt``."""
-    return _number(rf"^{re.escape(name)}\s+([\d.]+)", "kernel/bench.txt")
-
-
-def validated(pattern: str, file: str) -> str:
-    """The group that ``pattern`` finds in a file of ``results/validation``."""
-    return _found(pattern, f"validation/{file}.txt").group(1)
-
-
-def decima(file: str, policy: str) -> Paired:
-    """A policy beside the best heuristic of a file of ``results/decima``, the first line there."""
-    return decima_rows(file)[policy][1].pair
-
-
-def network(file: str, of: str, beside: str | None = None) -> float:
-    """The ratio of a network of ``results/decima`` to the best heuristic, or to the one ``beside`` it."""
-    mine = 1.0 if not of else decima(file, of if "[" in of else f"decima[checkpoint=results/decima/{of}.pt]").ratio
-    return mine if beside is None else mine / decima(file, beside).ratio
-
-
-@cache
-def decima_rows(file: str) -> dict[str, tuple[float, Row]]:
-    """Per policy of a file the mean and the comparison with the first; of the first with itself, too."""
-    lines = json.loads((RESULTS / "decima" / f"{file}.json").read_text(encoding="utf-8"))["lines"]
-    values = {line["policy"]: line["by_seed_s"] for line in lines}
-    first = next(iter(values))
-    rows = compared(values, first) | {first: compared({"a": values[first], "b": values[first]}, "a")["b"]}
-    return {policy: (sum(each) / len(each), rows[policy]) for policy, each in values.items()}
+__all__ = ["TABLES"]
 
 
 def decima_table(*files: str) -> Iterator[str]:
@@ -57,7 +21,7 @@ def decima_table(*files: str) -> Iterator[str]:
     yield "| file | n | policy | mean [s] | ratio | 95 % interval | verdict |"
     yield "| --- | ---: | --- | ---: | ---: | --- | --- |"
     for file in files:
-        lines = json.loads((RESULTS / "decima" / f"{file}.json").read_text(encoding="utf-8"))["lines"]
+        lines = read_json(f"decima/{file}.json")["lines"]
         for place, line in enumerate(lines):
             mean, row = decima_rows(file)[line["policy"]]
             cells = [file, str(row.pair.n), f"`{line['policy']}`", f"{mean:.1f}", f"{row.pair.ratio:.3f}"]
@@ -67,14 +31,35 @@ def decima_table(*files: str) -> Iterator[str]:
 
 def spark_table() -> Iterator[str]:
     """Markdown: mean completion times of the Spark heuristics, by set of rules and workload."""
-    rules = {"parity": "heuristics.json", "default": "heuristics-default.json"}
-    found = {name: json.loads((RESULTS / "decima" / file).read_text()) for name, file in rules.items()}
-    columns = [(workload, name) for name in rules for workload in ("W1", "W2")]
+    found = spark_means()
+    columns = [(workload, name) for name in found for workload in ("W1", "W2")]
     yield f"| policy | {' | '.join(f'{workload} {name}' for workload, name in columns)} |"
     yield "| --- |" + " --- |" * len(columns)
     for policy in found["parity"]["W1"]:
         cells = [f"{found[name][workload][policy]['mean_s']:.1f}" for workload, name in columns]
         yield f"| `{policy}` | {' | '.join(cells)} |"
+
+
+def spark_speed_table() -> Iterator[str]:
+    """Markdown: thousands of tasks and decisions per CPU-second, of two workloads."""
+    text = (RESULTS / "decima" / "bench.txt").read_text(encoding="utf-8")
+    row = r"^([a-z ]+): ([\d,]+) tasks and ([\d,]+) decisions"
+    found = [re.findall(row, part, re.MULTILINE) for part in text.split("\n\n") if part.strip()]
+    yield "| thousands per CPU-second | W1 tasks | W2 tasks | W1 decisions | W2 decisions |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for w1, w2 in zip(*found, strict=True):
+        tasks, decisions = ([int(each[part].replace(",", "")) / 1000 for each in (w1, w2)] for part in (1, 2))
+        cells = [f"{value:,.0f}" for value in tasks] + [f"{value:.1f}" for value in decisions]
+        yield f"| {_SPEEDS[w1[0]]} | {' | '.join(cells)} |"
+
+
+_SPEEDS = {
+    "fair": "`fair`",
+    "fifo": "`fifo`",
+    "fair through the environment": "`fair` through `dagsim/Decima-v0`, with observations",
+    "fifo through the environment": "`fifo` through it",
+    "decima": "Decima's network acting",
+}
 
 
 def agents_table() -> Iterator[str]:
@@ -85,76 +70,70 @@ def agents_table() -> Iterator[str]:
         if row["verdict"] != "reference" and row["policy"].split(" ")[0] in ("agent", "roll-out", "best"):
             interval = f"{float(row['ratio_low']):.3f} to {float(row['ratio_high']):.3f}"
             yield (
-                f"| {row['cell']} | {row['estimates']} | {_coded(row['policy'])} | {row['n']} | "
+                f"| {row['cell']} | {row['estimates']} | {coded(row['policy'])} | {row['n']} | "
                 f"{float(row['ratio']):.3f} | {interval} | {row['verdict'].split(';')[0]} |"
             )
-    if not_judged():
-        yield ""
-        yield from earlier_agents()
-
-
-CELLS = ("independent-0.9", "independent-1.1", "dag-0.9", "dag-1.1")
-
-
-def earlier_agents() -> Iterator[str]:
-    """Markdown: the shipped agents of cells that were judged before there was a ledger of seeds, and not since."""
-    yield "| cell (exact estimates) | reference | n | agent that ships | others of its training |"
-    yield "| --- | --- | ---: | ---: | ---: |"
-    for cell in not_judged():
-        first, *others = (f"{ratio:.3f}" for ratio in earlier_ratios(cell))
-        yield f"| {cell} | `{_rows(cell)[1]}` | 200 | {first} | {' and '.join(others)} |"
-    yield ""
-    yield "*Judged before `results/seeds.yaml`: the agent that ships is the best of three on these very seeds, so its"
-    yield "ratio flatters it; `python scripts/judge_agents.py` judges it on seeds of its own.*"
-
-
-def not_judged() -> list[str]:
-    """The cells without a table on seeds of their own."""
-    return [cell for cell in CELLS if cell not in {row["cell"] for row in agents()}]
-
-
-def earlier_ratios(cell: str) -> list[float]:
-    """The ratios of a cell's three agents, the best first."""
-    return sorted(float(row["ratio"]) for row in _rows(cell)[0] if row["policy"].startswith("ppo-"))
-
-
-def _rows(cell: str) -> tuple[list[dict[str, str]], str]:
-    """The earlier table of a cell, and its reference."""
-    rows = list(csv.DictReader((RESULTS / "agents" / f"{cell}.csv").read_text(encoding="utf-8").splitlines()))
-    return rows, next(row["policy"] for row in rows if float(row["ratio"]) == 1.0)
-
-
-@cache
-def agents() -> list[dict[str, str]]:
-    """The rows of ``cells.csv`` and ``itp.csv``, where they are there."""
-    paths = [path for path in (RESULTS / "agents" / f"{name}.csv" for name in ("cells", "itp")) if path.exists()]
-    return [row for path in paths for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())]
+    for page in ("report", "itp"):
+        yield from ("", made_by(f"agents/{page}.md"))
 
 
 GRID = ("eft-wait", "eft-wait[theta=0.85,order=work]", "rollout", "min-min", "srsf", "srpt-work", "2d-las", "qssf")
+
+
 GRID_WORSE = ("themis", "hrrn", "fifo-fit", "fifo", "conservative", "heft", "cpop", "tetris")
 
 
 def grid_table() -> Iterator[str]:
     """Markdown: means over the loads of the grid of baselines, exact and noisy durations."""
-    rows = list(csv.DictReader((RESULTS / "baselines" / "grid.csv").read_text(encoding="utf-8").splitlines()))
+    rows = rows_of("baselines/grid.csv")
     blocks = [(cluster, shape) for cluster in ("heterogeneous", "homogeneous") for shape in ("independent", "dag")]
     names = {"heterogeneous": "unlike GPUs", "homogeneous": "equal GPUs", "independent": "independent", "dag": "DAGs"}
     yield f"| exact / noisy | {' | '.join(f'{names[cluster]}, {names[shape]}' for cluster, shape in blocks)} |"
     yield "| --- |" + " --- |" * len(blocks)
     for policy in GRID + GRID_WORSE:
+        if not any(row["policy"] == policy for row in rows):
+            continue
         cells = []
         for block in blocks:
             mine = [row for row in rows if row["policy"] == policy and (row["cluster"], row["shape"]) == block]
             by = {e: [float(row["ratio"]) for row in mine if row["estimates"] == e] for e in ("exact", "noisy")}
             cells.append(" / ".join(f"{sum(ratios) / len(ratios):.2f}" for ratios in by.values()))
         yield f"| `{policy}` | {' | '.join(cells)} |"
+    yield from ("", made_by("baselines/grid.md"))
+
+
+def traces_table() -> Iterator[str]:
+    """Markdown: the traces at hand by folder and format."""
+    yield "| data | format | files | rows | kept | jobs | dropped | seconds |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | --- | ---: |"
+    rows = read_traces()
+    kinds = sorted({(row["file"].split("/")[0], row["format"]) for row in rows})
+    for folder, format in kinds:
+        mine = [row for row in rows if (row["file"].split("/")[0], row["format"]) == (folder, format)]
+        sums = [f"{sum(_whole(row[name]) for row in mine):,}" for name in ("rows", "kept", "jobs")]
+        seconds = f"{sum(float(row['seconds']) for row in mine):.1f}"
+        cells = [folder, f"`{format}`", str(len(mine)), *sums, _dropped(mine), seconds]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _dropped(rows: list[dict[str, str]]) -> str:
+    """The reasons of several files with their numbers added up, the most frequent first."""
+    found: dict[str, int] = {}
+    for row in rows:
+        for number, reason in re.findall(r"(\d[\d,]*) (.+?)(?=, \d[\d,]* |$)", row["dropped"]):
+            found[reason] = found.get(reason, 0) + _whole(number)
+    ordered = sorted(found.items(), key=lambda pair: -pair[1])
+    return ", ".join(f"{number:,} {reason}" for reason, number in ordered) or "-"
+
+
+def _whole(text: str) -> int:
+    return int(text.replace(",", ""))
 
 
 def presets_table() -> Iterator[str]:
     """Markdown: Kendall's tau and some statistics of the fitted presets beside their traces."""
-    ranks = list(csv.DictReader((RESULTS / "workloads" / "ranking.csv").read_text(encoding="utf-8").splitlines()))
-    stats = list(csv.DictReader((RESULTS / "workloads" / "statistics.csv").read_text(encoding="utf-8").splitlines()))
+    ranks = rows_of("workloads/ranking.csv")
+    stats = rows_of("workloads/statistics.csv")
     yield "| preset | figure | trace | preset | plain |"
     yield "| --- | --- | ---: | ---: | ---: |"
     for name in dict.fromkeys(row["preset"] for row in ranks):
@@ -165,6 +144,7 @@ def presets_table() -> Iterator[str]:
             if row["preset"] == name and row["statistic"] in _SHOWN:
                 cells = [_short(row[source]) for source in ("trace", "fitted", "plain")]
                 yield f"| | {row['statistic']} | {' | '.join(cells)} |"
+    yield from ("", made_by("workloads/judged.md"))
 
 
 _SHOWN = (
@@ -179,131 +159,13 @@ _SHOWN = (
 )
 
 
-def measured_table() -> Iterator[str]:
-    """Markdown: README's table of what is measured."""
-    yield "| what | value | command |"
-    yield "| --- | --- | --- |"
-    for what, value, command in _measured():
-        yield f"| {what} | {value} | {command} |"
-
-
-def _measured() -> Iterator[tuple[str, str, str]]:
-    yield (
-        "DAG replay of 100,000 single-GPU tasks, full records",
-        f"{kernel('dag_fifo_kernel_us'):.1f} µs per task, {kernel('dag_fifo_ratio'):.1f} times a bare `heapq` loop",
-        "`python scripts/bench_kernel.py --large`",
-    )
-    more = f"{kernel('dag_fifo_10x_kernel_us'):.1f} µs per task, {kernel('dag_fifo_10x_ratio'):.1f} times"
-    yield "the same, 1,000,000 tasks", more, ""
-    yield "tasks of 20 identical instances", f"{kernel('instances20_us_per_instance'):.1f} µs per instance", ""
-    pending = " / ".join(f"{kernel(f'pending_{name}_us'):.1f}" for name in ("fifo", "sjf", "srtf"))
-    yield "100,000 tasks pending, FIFO / SJF / SRTF", f"{pending} µs per task", ""
-    models = " / ".join(f"{kernel(f'{name}_us'):.1f}" for name in ("setup", "network", "failures"))
-    yield "with set-up delays / a network / failing nodes", f"{models} µs per task", ""
-    yield "memory", f"{kernel('bytes_per_task'):.0f} bytes per task, the jobs included", ""
-    span, jobs = validated(r"mean span ([\d.]+) s", "span"), validated(r"^([\d,]+) jobs", "span")
-    yield (
-        f"mean span of {jobs} Alibaba 2018 jobs on an infinite cluster",
-        f"{span} s (observed: 95.6 s)",
-        "`python scripts/validate_span.py --trace FILE`",
-    )
-    fcfs, easy = (float(validated(rf"^{each}: mean wait ([\d.]+) s", "swf")) for each in ("fcfs", "easy"))
-    read = validated(r"read ([\d,]+) rows", "swf")
-    yield (
-        f"FCFS on KTH-SP2, all {read} jobs",
-        f"mean wait {fcfs:,.6f} s, as an independent simulator to the digit",
-        "`python scripts/validate_swf.py --trace FILE --processors 100`",
-    )
-    yield "EASY on KTH-SP2, a pass at every event", f"mean wait {easy:,.6f} s, to the digit as well", ""
-    yield (
-        "RLScheduler's Lublin-1: FCFS, SJF, F1, without and with its backfilling",
-        "all six figures to the digits",
-        "`python scripts/validate_rlscheduler.py --trace FILE --processors 256`",
-    )
-    for cell, text in {
-        "independent": "shipped PPO agent against the best cheap non-preemptive heuristic, independent jobs",
-        "dag": "the same, DAG jobs",
-        "itp": "the agent of Microsoft's ITP trace, on disjoint windows of its last fifth",
-    }.items():
-        if told := _told(cell):
-            yield text, told, "`python scripts/judge_agents.py report`"
-    if waiting := not_judged():
-        ratios, names = [ratio for cell in waiting for ratio in earlier_ratios(cell)], ", ".join(waiting)
-        yield (
-            f"PPO against the best cheap non-preemptive heuristic, three trainings each, 200 seeds: {names}",
-            f"{min(ratios):.3f} to {max(ratios):.3f} (seeds that other tables used, too)",
-            "`python scripts/train_grid.py train`, `report`",
-        )
-    w1, w2 = (decima(f"learned-{each}", f"decima[checkpoint=results/decima/{each}.pt]") for each in ("w1", "w2"))
-    yield (
-        "Decima's network against the best tuned heuristic, spark-sched-sim's ten sequences",
-        f"W1: {_ratio(w1)}, W2: {_ratio(w2)}",
-        "see `docs/decima.md`",
-    )
-    yield (
-        "spark-sched-sim's golden workloads, fair and FIFO",
-        "every job's completion time, difference 0 s",
-        "`python scripts/validate_decima.py --workload FILE --expected FILE`",
-    )
-    random = _found(r"Random\s+([\d.]+)\s+deviation [\d.]+\s+paper ([\d.]+)", "validation/fgd.txt")
-    yield (
-        "the FGD paper's table: GPU allocation under six placements, ten seeds",
-        f"five to the digit, seed by seed; Random {random.group(1)} % (paper: {random.group(2)} %)",
-        "`python scripts/validate_fgd.py --pods FILE --nodes FILE`",
-    )
-    whole = _found(r"(\d+) figures, (\d+) missed", "validation/all.txt")
-    yield (
-        f"all {whole.group(1)} validations of the project against other programs, tables and counts",
-        f"{'none' if whole.group(2) == '0' else whole.group(2)} missed (`results/validation/all.txt`)",
-        "`python scripts/validate_all.py --data DIR`",
-    )
-    stg = _found(r"50 tasks,  2 cores: mean ratio ([\d.]+), (\d+) of 180 optimal, 0 below", "validation/stg.txt")
-    yield (
-        "highest level first on 180 Standard Task Graphs, 2 cores",
-        f"{stg.group(1)} times the optimum, {stg.group(2)} optimal, none below",
-        "`python scripts/validate_stg.py --graphs TAR --optimal DIR`",
-    )
-
-
-def _told(shape: str) -> str:
-    """The agents of some cells: estimates, ratio, interval."""
-    parts = []
-    for row in agents():
-        if row["cell"].startswith(shape) and row["policy"].startswith("agent") and int(row["n"]) > 10:
-            interval = f"{float(row['ratio_low']):.3f} to {float(row['ratio_high']):.3f}"
-            load = row["cell"].partition("-")[2]
-            name = f"{f'load {load}, ' if load else ''}{row['estimates']} estimates"
-            parts.append(f"{name}: {float(row['ratio']):.3f} ({interval}; n = {row['n']})")
-    return "; ".join(parts)
-
-
-def _ratio(pair: Paired) -> str:
-    return f"{pair.ratio:.3f} ({pair.low:.3f} to {pair.high:.3f})"
-
-
-def _coded(policy: str) -> str:
-    """``best preemptive (srsf)`` with the name of the policy as code."""
-    return re.sub(r"\((.+)\)$", r"(`\1`)", policy)
-
-
 def _short(text: str) -> str:
     return "-" if text in ("", "nan") else f"{float(text):.3g}"
 
 
-def _number(pattern: str, file: str) -> float:
-    return float(_found(pattern, file).group(1))
-
-
-def _found(pattern: str, file: str) -> re.Match[str]:
-    found = re.search(pattern, (RESULTS / file).read_text(encoding="utf-8"), re.MULTILINE)
-    if found is None:
-        raise ValueError(f"results/{file}: there is no {pattern!r}")
-    return found
-
-
 def peers_table() -> Iterator[str]:
     """Per simulator the CPU time of a job, in multiples of the bare loop too."""
-    told = json.loads((RESULTS / "peers" / "peers.json").read_text(encoding="utf-8"))
+    told = read_json("peers/peers.json")
     figures = {name: each for name, each in told["us_per_job"].items() if not isinstance(each, str)}
     bare = figures["bare heapq loop"]
     yield f"| {told['jobs']:,} jobs, first come, first served | µs per job | times bare |"
@@ -324,89 +186,8 @@ TABLES: dict[str, dict[str, Callable[[], Iterator[str]]]] = {
     },
     "docs/learning.md": {"agents": agents_table},
     "docs/policies.md": {"grid": grid_table},
-    "docs/spark.md": {"heuristics": spark_table},
+    "docs/spark.md": {"heuristics": spark_table, "speed": spark_speed_table},
+    "docs/traces.md": {"files": traces_table},
     "docs/workloads.md": {"presets": presets_table},
 }
 """Per page the tables that come from results, by the name in their markers."""
-
-
-def _below(ratio: float) -> str:
-    return f"{100 * (1 - ratio):.0f}"
-
-
-def _ablated(*names: str) -> tuple[str, ...]:
-    """Ratios of the ablations to ``eft-wait``."""
-    rows = list(csv.DictReader((RESULTS / "agents" / "independent-1.1.csv").read_text(encoding="utf-8").splitlines()))
-    return tuple(next(f"{float(row['ratio']):.3f}" for row in rows if row["policy"] == f"{name}-1") for name in names)
-
-
-def _on_alibaba() -> tuple[float, ...]:
-    """Both agents and the tuned heuristic on Alibaba's trace, beside plain ``eft-wait``."""
-    row = r"^\| {} \| batch_task_random6600.csv.gz \| ([\d.]+) .*?\| ([\d.]+)"
-    found = [_found(row.format(agent), "agents/transfer.md") for agent in (r"independent-1\.1", r"dag-0\.9")]
-    return float(found[0].group(1)), float(found[1].group(1)), float(found[0].group(2))
-
-
-def _w1() -> Paired:
-    return decima("held-out-w1-parity", "decima[checkpoint=results/decima/w1.pt]")
-
-
-SENTENCES: dict[str, tuple[tuple[str, Callable[[], tuple[Any, ...]]], ...]] = {
-    "docs/decima.md": (
-        (
-            "With 50 executors the network has {:.3f} of the best tuned weighted fair share on the ten sequences; on "
-            "100 held-out ones {:.3f} by parity's rules and {:.3f} by the default ones",
-            lambda: tuple(network(file, "w2") for file in ("learned-w2", "held-out-parity", "held-out-default")),
-        ),
-        (
-            "With 10 executors it has {:.3f} of `srpt-cp[cap=5]` on the ten (not told apart there), and {} on 100",
-            lambda: (network("learned-w1", "w1"), _ratio(_w1())),
-        ),
-        (
-            "(W1: {} % below `weighted-fair[alpha=-0.75]`), but `srpt-cp[cap=5]`, which learns nothing, is {} % below",
-            lambda: tuple(_below(network("learned-w1", of, "weighted-fair[alpha=-0.75]")) for of in ("w1", "")),
-        ),
-        (
-            "where it is not overloaded (W2) {} % are left below `weighted-fair` and {} % below the best",
-            lambda: (
-                _below(network("learned-w2", "w2", "weighted-fair")),
-                _below(network("learned-w2", "w2")),
-            ),
-        ),
-        (
-            "20 jobs at once, the best heuristic is {} % below tuned weighted fair",
-            lambda: (_below(network("held-out-batch", "", "weighted-fair[alpha=-1,total=true]")),),
-        ),
-        (
-            "PPO and the network of W2 have {:.3f} and {:.3f} of the best heuristic, limits, trained for half as many "
-            "iterations, {:.3f}.",
-            lambda: tuple(network("held-out-synthetic", of) for of in ("synthetic-ppo", "w2", "synthetic-limit")),
-        ),
-    ),
-    "docs/learning.md": (
-        (
-            "below plain EFT-wait, but not below the tuned one: {:.2f} and {:.2f} against {:.2f}.",
-            _on_alibaba,
-        ),
-        (
-            "which alone gives {} of `eft-wait`): the shaped reward {}; discounting {}; the look-ahead {} "
-            "(`per_gpu` {}, `cdf` {} instead of `sorted`); the baseline of replicas for a critic {}; the candidate "
-            "scorer for cross-attention {}, for a linear score {}, for a flat MLP {}. A warm start from EFT-wait gives "
-            "nothing ({}).",
-            lambda: _ablated(
-                "short",
-                "unshaped",
-                "undiscounted",
-                "look-ahead-off",
-                "look-ahead-per-gpu",
-                "look-ahead-cdf",
-                "critic",
-                "attention",
-                "linear",
-                "mlp",
-                "cloned",
-            ),
-        ),
-    ),
-}
-"""Per page, pieces of text and the figures that belong in them."""

@@ -16,7 +16,8 @@ from pathlib import Path
 from dagsim.report.docs_tables import placement_table, policy_table, reader_table
 
 sys.path.insert(0, str(Path(__file__).parent))
-from figures import SENTENCES, TABLES
+from figures import TABLES
+from sentences import SENTENCES
 
 __all__ = ["PAGES", "missing", "renewed"]
 
@@ -52,11 +53,12 @@ PAGES = {
         "placements": placement_table,
         **TABLES["docs/policies.md"],
     },
-    "docs/traces.md": {"readers": reader_table},
+    "docs/traces.md": {"readers": reader_table, **TABLES["docs/traces.md"]},
     "docs/statistics.md": {"coverage": coverage_table},
-    **{page: tables for page, tables in TABLES.items() if page != "docs/policies.md"},
+    **{page: {} for page in ("docs/pages.md", "docs/ramp.md", "docs/schedulers.md")},
+    **{page: tables for page, tables in TABLES.items() if page not in ("docs/policies.md", "docs/traces.md")},
 }
-"""Per page, its tables by the name in their markers."""
+"""Per page, its tables by the name in their markers; a page may have sentences alone."""
 
 
 def renewed(name: str) -> str:
@@ -68,7 +70,7 @@ def renewed(name: str) -> str:
 
 
 def missing(name: str) -> list[str]:
-    """The sentences of ``figures.SENTENCES`` that the page does not say with the figures of the files."""
+    """The sentences of ``sentences.SENTENCES`` that the page does not say with the figures of the files."""
     page = " ".join((ROOT / name).read_text(encoding="utf-8").split())
     told = [text.format(*figures()) for text, figures in SENTENCES.get(name, ())]
     return [text for text in told if text not in page]

@@ -31,8 +31,6 @@ class Site:
     nodes: Sequence[FoundNode]
     users: Mapping[str, str]
     """The association of each user."""
-    associations: Mapping[str, float]
-    """Priorities by association."""
 
     @property
     def settings(self) -> PrioritySettings:
@@ -88,18 +86,18 @@ def read_site(folder: Path) -> Site:
             key, _, value = line.partition("=")
             said[key.strip()] = value.strip()
     partitions.sort(key=lambda each: not each[0])
-    tree, users = _accounts(folder)
     qos = [Qos(row["Name"], float(row["Priority"] or 0)) for row in table(folder / "sacctmgr-qos.txt")]
     nodes = read_nodes(Source(folder / "scontrol-show-nodes.txt"))
     amounts = [sum(node.cpus for node in nodes), sum(node.memory_gb for node in nodes)]
     rows = [row for row in table(folder / "sacctmgr-assoc.txt") if row.get("Priority") and row.get("User")]
+    own = {row["User"]: float(row["Priority"]) for row in rows}
+    tree, users = _accounts(folder, own)
     return Site(
         said,
         QueueTree(tree, tuple([each for _, each in partitions]), tuple(qos)),
         Capacity(len(nodes), *amounts, sum(count for node in nodes for _, count in node.gpus)),
         nodes,
         users,
-        {users[row["User"]]: float(row["Priority"]) for row in rows if row["User"] in users},
     )
 
 
@@ -123,8 +121,9 @@ def _minutes_s(text: str | None) -> float | None:
     return 60.0 * float(text) if text.isdigit() else _seconds(text, "MaxTime")
 
 
-def _accounts(folder: Path) -> tuple[tuple[QueueNode, ...], dict[str, str]]:
-    """The tree of ``sshare``, told by how far names are indented, and the association of each user."""
+def _accounts(folder: Path, own: Mapping[str, float]) -> tuple[tuple[QueueNode, ...], dict[str, str]]:
+    """The tree of ``sshare``, told by how far names are indented, with priorities of users' ``own``, and the
+    association of each user."""
     below: dict[str, list[str]] = {}
     shares: dict[str, float] = {}
     members: dict[str, dict[str, float]] = {}
@@ -148,7 +147,9 @@ def _accounts(folder: Path) -> tuple[tuple[QueueNode, ...], dict[str, str]]:
 
     def made(name: str) -> QueueNode:
         children = tuple([made(child) for child in below.get(name, ())])
-        return QueueNode(name, shares[name], users=members.get(name, {}), children=children)
+        there = members.get(name, {})
+        worth = {user: own[user] for user in there if user in own}
+        return QueueNode(name, shares[name], users=there, user_priorities=worth, children=children)
 
     return tuple([made(name) for name in below.get("root", ())]), users
 

@@ -222,8 +222,10 @@ def main() -> None:
         print(*lines, sep="\n", flush=True)
     there = [path for cell in cells() if (path := given.out / f"{cell}.md").exists()]
     parts = [path.read_text(encoding="utf-8") for path in there]
-    head = "# Agents on the report seeds\n\nMade by `python scripts/train_grid.py train` and `report`.\n"
-    (given.out / "report.md").write_text(head + "".join(parts), encoding="utf-8")
+    head = (
+        "# All trainings, on report seeds that other tables use, too\n\nMade by `train_grid.py train` and `report`.\n"
+    )
+    (given.out / "trainings.md").write_text(head + "".join(parts), encoding="utf-8")
 
 
 if __name__ == "__main__":

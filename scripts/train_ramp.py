@@ -4,8 +4,9 @@
     python scripts/train_ramp.py --graphs DIR --judge FOLDER [--setting ddls] [--beta A] [--seeds 10]
 
 Settings are those of ``compare_ramp.py``. A training of one beta and seed writes a run folder below FOLDER. ``--judge``
-plays every agent that was trained for the setting and beta there, and the heuristics, on the report seeds (1,001 jobs,
-a job that runs at the end counts as blocked) and writes FOLDER/SETTING-BETA.json.
+plays every agent that was trained for the setting and beta there, and the heuristics, on report seeds of its own, which
+the ledger gives once (``results/seeds.yaml``; 1,001 jobs, a job that runs at the end counts as blocked), and writes
+FOLDER/SETTING-BETA.json.
 """
 
 from __future__ import annotations
@@ -26,29 +27,39 @@ from dagsim.agents.checkpoint import load_agent
 from dagsim.config.schema import load_config
 from dagsim.errors import DagsimError
 from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.files import write_text
 from dagsim.metrics.intervals import ratio_of_means
 from dagsim.metrics.student import t_quantile
-from dagsim.seeds import REPORT, seeds_of
 from dagsim.systems.ramp import RampScenario
 from dagsim.systems.ramp.kpis import kpis
+from dagsim.systems.ramp.policies.roomy import tuned_weights
 
 __all__ = ["judge", "settings", "train"]
 
-CHOSEN = {"A": (4, 8), "B": (16, 8), "C": (4, 4), "D": (2, 2)}
-"""The best constant degree of PAC-ML's paper, and the best smallest degree of ``on_time`` by ``compare_ramp.py``."""
+ROOT = Path(__file__).parents[1]
+
+CHOSEN = {
+    "ddls": {"A": (4, 8), "B": (16, 8), "C": (4, 4), "D": (2, 2)},
+    "plain": {"A": (4, 2), "B": (8, 8), "C": (4, 4), "D": (4, 2)},
+    "mixed": {"A": (4, 4), "B": (8, 4), "C": (4, 4), "D": (4, 2)},
+}
+"""The best constant degree (by ddls' rules that of PAC-ML's paper) and the best smallest degree of ``on_time``, as
+``compare_ramp.py`` found them on seeds of its own."""
 
 
 def heuristics(setting: str, beta: str) -> list[tuple[str, str]]:
     """Policies with their placers: the published ones, and what was found to be best."""
-    constant, least = CHOSEN.get(beta, (4, 4))
+    constant, least = CHOSEN[setting].get(beta, (4, 4))
     placers = ("best_fit", "same_type") if setting == "mixed" else ("best_fit",)
     found = [("max", "first_fit"), (f"constant[degree={constant}]", "first_fit")]
     for placer in placers:
         found += [(f"constant[degree={constant}]", placer), (f"on_time[least={least}]", placer)]
-    return [*found, (f"roomy[least={least}]", "best_fit"), (f"roomy[tuned={setting}-{beta}]", "best_fit")]
+    found.append((f"roomy[least={least}]", "best_fit"))
+    tuned = f"{setting}-{beta}"
+    return [*found, (f"roomy[tuned={tuned}]", "best_fit")] if tuned in tuned_weights() else found
 
 
 def settings(setting: str, graphs: Path, beta: str, jobs: int, *, horizon: bool) -> list[str]:
@@ -73,10 +84,18 @@ def settings(setting: str, graphs: Path, beta: str, jobs: int, *, horizon: bool)
     return [f"system.{key}={value}" for key, value in found.items()]
 
 
+def teacher_of(setting: str, beta: str) -> str:
+    """The heuristic that an agent imitates first, by default: the best that is known for the setting."""
+    if f"{setting}-{beta}" in tuned_weights():
+        return f"roomy[tuned={setting}-{beta}]"
+    least = CHOSEN[setting].get(beta, (4, 4))[1]
+    return f"on_time[least={least}]" if setting == "mixed" else f"roomy[least={least}]"
+
+
 def train(args: argparse.Namespace) -> Path:
     """Train one agent; returns its run folder."""
     gap_s = 1000.0 if args.setting == "ddls" else 1.0
-    teacher = args.teacher or f"roomy[tuned={args.setting}-{args.beta}]"
+    teacher = args.teacher or teacher_of(args.setting, args.beta)
     more = {
         "seed": args.seed,
         "policy": teacher,
@@ -103,10 +122,11 @@ def train(args: argparse.Namespace) -> Path:
     return folder.path
 
 
-def judge(folder: Path, setting: str, graphs: Path, beta: str, count: int) -> dict[str, Any]:
+def judge(folder: Path, setting: str, graphs: Path, beta: str, spending: Spending) -> dict[str, Any]:
     """Blocking and completion times of heuristics and of the agents in the folder, by report seed."""
-    seeds = seeds_of(REPORT, count)
-    found: dict[str, Any] = {"setting": setting, "beta": beta, "seeds": list(seeds), "policies": {}}
+    seeds = tuple(spending.seeds)
+    made_by = spending.sentence("1,001 jobs, what runs at the end is blocked; 95 %, Student's t over the seeds, paired")
+    found: dict[str, Any] = {"made": made_by, "setting": setting, "beta": beta, "seeds": list(seeds), "policies": {}}
     world = scenario_of(load_config(None, settings(setting, graphs, beta, 1001, horizon=True)))
     assert isinstance(world, RampScenario)
     agents = sorted(folder.glob(f"*-train-{setting}-{beta}-*/best.pt"))
@@ -177,16 +197,24 @@ def main() -> int:
     parser.add_argument("--iterations", type=int, help="at most so many")
     parser.add_argument("--jobs", type=int, default=300, help="jobs of a training episode")
     parser.add_argument("--episodes", type=int, default=8, help="episodes of the teacher that are imitated")
-    parser.add_argument("--teacher", help="the heuristic that is imitated first (default: roomy, tuned)")
+    parser.add_argument("--teacher", help="the heuristic that is imitated first (default: the best that is known)")
     parser.add_argument("--judge", type=Path, metavar="FOLDER", help="judge the agents in this folder instead")
     parser.add_argument("--seeds", type=int, default=10, help="report seeds")
+    parser.add_argument("--fresh", action="store_true", help="take report seeds that nothing has used")
+    parser.add_argument("--again", action="store_true", help="take the report seeds of before; the table says so")
     args = parser.parse_args()
     try:
         if args.judge is None:
             print(train(args))
             return 0
-        found = judge(args.judge, args.setting, args.graphs, args.beta, args.seeds)
+        ledger = Ledger(ROOT / "results" / "seeds.yaml")
+        command = f"python scripts/train_ramp.py --judge FOLDER --setting {args.setting} --beta {args.beta}"
+        spending = ledger.spend(
+            f"ramp/{args.setting}-{args.beta}", args.seeds, command, fresh=args.fresh, again=args.again
+        )
+        found = judge(args.judge, args.setting, args.graphs, args.beta, spending)
         write_text(args.judge / f"{args.setting}-{args.beta}.json", json.dumps(found, indent=1) + "\n")
+        ledger.close(spending)
         for name, row in sorted(found["policies"].items(), key=lambda each: fmean(each[1]["blocking"])):
             print(f"{args.setting} {args.beta}  {name:34s} {fmean(row['blocking']):.4f}")
     except (DagsimError, OSError) as error:

@@ -13,7 +13,8 @@ DIR is a folder with ``sacct-aDX.txt`` (docs/traces.md has the command), and for
   ``wrong_totals`` are priorities that differ after truncation. A total takes classic fair share from the log.
 - starts: the jobs of the run submitted again to the policy ``slurm-multifactor`` on the run's nodes, with the run's
   partitions and SchedulerParameters, under both rules for a limit that ends just when a reservation begins, with nodes
-  free 0, 0.5 or 1 s after the end of a job (0 and 1 were measured), and, where backfill runs less often than every
+  free 0, 0.5 or 1 s after the end of a job (0 and 1 were measured), with a main loop at every event or at most every
+  2 s (sched_min_interval; both fit some run), and, where backfill runs less often than every
   second, at the instants at which Flags says that it started most jobs. Of these the nearest, which is told.
   ``order_differs`` counts the jobs that had to be moved for the same order of starts (of one second any order is the
   same), ``worst_gap_s`` is the largest difference of a start, ``median_gap_s`` the usual one; ``other_scheduler`` jobs
@@ -81,7 +82,7 @@ def priorities(folder: Path) -> dict[str, Any]:
     site = read_site(folder)
     with (folder / "golden_priorities.csv").open(encoding="utf-8", newline="") as file:
         rows = sorted(csv.DictReader(file), key=lambda row: float(row["epoch"]))
-    book = PriorityBook(site.settings, site.queues, site.capacity, _began_s(folder), site.associations)
+    book = PriorityBook(site.settings, site.queues, site.capacity, _began_s(folder))
     events = _events(rows, site)
     weights, classic = book.settings.weights, book.settings.fair_share == "classic"
     worst = worst_classic = 0.0
@@ -156,21 +157,28 @@ def _began_s(folder: Path) -> float:
 def starts(folder: Path) -> dict[str, Any]:
     """The order and instants of starts under the policy itself, by whichever of the variants comes nearest."""
     site = read_site(folder)
-    jobs = _submitted(folder)
+    jobs, first_s = _submitted(folder)
+    phase_s = 0.0  # of the calculations of priorities
+    if (folder / "slurmctld-priority.log").exists():
+        phase_s = (_began_s(folder) - first_s) % site.settings.calc_period_s
     began = {place: job.start_s for place, job in enumerate(jobs) if job.start_s is not None}
     scheduler = dict(each.partition("=")[::2] for each in site.said.get("SchedulerParameters", "").split(","))
     interval_s = float(scheduler.get("bf_interval", 30))
     found = []
-    for tie, lag_s, phase_s in product(_TIES, _LAGS_S, _phases_s(jobs, interval_s)):
+    least_s = float(scheduler.get("sched_min_interval", 2e6)) / 1e6
+    cycles_s = _phases_s(jobs, interval_s)
+    for tie, lag_s, cycle_s, rest_s in product(_TIES, _LAGS_S, cycles_s, (0.0, least_s)):
         policy = SlurmMultifactor(
             order="basic" if site.said.get("PriorityType", "priority/basic").endswith("basic") else "multifactor",
             bf_interval_s=interval_s,
-            bf_phase_s=phase_s,
+            bf_phase_s=cycle_s,
+            calc_phase_s=phase_s,
             bf_window_s=60.0 * float(scheduler.get("bf_window", 1440)),
             bf_resolution_s=float(scheduler.get("bf_resolution", 60)),
             bf_max_job_test=int(scheduler.get("bf_max_job_test", 100)),
             bf_ties=tie,
             queue_depth=int(scheduler.get("default_queue_depth", 100)),
+            sched_min_interval_s=rest_s,
             sched_interval_s=float(scheduler.get("sched_interval", 60)),
             kill="never",
             gangs="distinct",
@@ -181,7 +189,7 @@ def starts(folder: Path) -> dict[str, Any]:
         here = sorted(began, key=lambda job: (own_s[job], began[job], job))
         gaps = [abs(began[job] - own_s[job]) for job in began]
         other = sum(jobs[job].by not in ("", by[job]) for job in began)
-        variant = {"tie_rule": tie, "lag_s": lag_s, "phase_s": phase_s, "other_scheduler": other}
+        variant = {"tie_rule": tie, "lag_s": lag_s, "phase_s": cycle_s, "rest_s": rest_s, "other_scheduler": other}
         figures = {"worst_gap_s": max(gaps, default=0.0), "median_gap_s": median(gaps) if gaps else 0.0}
         differs = len(there) - _longest_common(there, here)
         found.append({"jobs": len(began), "order_differs": differs} | figures | variant)
@@ -221,6 +229,7 @@ class _Submitted(NamedTuple):
     qos: str
     account: str
     user: str
+    nice: float
 
 
 def _phases_s(jobs: Sequence[_Submitted], interval_s: float) -> list[float]:
@@ -274,7 +283,7 @@ def _job(job: _Submitted, lag_s: float, types: Mapping[str, GpuType]) -> Job:
         estimate=job.limit_s,
     )
     named = {"partition": job.partition, "qos": job.qos, "account": job.account, "user": job.user}
-    return Job.single(job.name, task, job.submit_s, **named)
+    return Job.single(job.name, task, job.submit_s, priority=-job.nice, **named)
 
 
 class _Watched:
@@ -293,9 +302,14 @@ class _Watched:
             yield decision
 
 
-def _submitted(folder: Path) -> list[_Submitted]:
-    """The jobs that became eligible, in order. ``golden_starts.csv`` knows how long those run that did not end."""
+def _submitted(folder: Path) -> tuple[list[_Submitted], float]:
+    """The jobs that became eligible, in order, and when the first did. ``golden_starts.csv`` knows how long those run
+    that did not end, ``golden_priorities.csv`` how nice they are."""
     known: dict[str, float] = {}
+    nice: dict[str, float] = {}
+    if (folder / "golden_priorities.csv").exists():
+        with (folder / "golden_priorities.csv").open(encoding="utf-8", newline="") as file:
+            nice = {row["job"]: float(row["nice"]) for row in csv.DictReader(file)}
     if (folder / "golden_starts.csv").exists():
         with (folder / "golden_starts.csv").open(encoding="utf-8", newline="") as file:
             known = {row["job"]: float(row["run_s"]) for row in csv.DictReader(file) if row.get("run_s")}
@@ -329,9 +343,10 @@ def _submitted(folder: Path) -> list[_Submitted]:
                 row["QOS"],
                 row["Account"],
                 row["User"],
+                nice.get(row["JobID"], 0.0),
             )
         )
-    return sorted(found, key=lambda job: (job.submit_s, _number(job.name)))
+    return sorted(found, key=lambda job: (job.submit_s, _number(job.name))), first_s
 
 
 def _number(name: str) -> tuple[int, ...]:

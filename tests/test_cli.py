@@ -356,8 +356,13 @@ def wait_for(claim: Any) -> None:
 
 def test_agents_that_come_with_dagsim_run_by_name(tmp_path: Path) -> None:
     small = ("--seeds", "1", "--no-plots", "--json", "--out", str(tmp_path))
-    for algo, sizes in (("ppo", "workload.count=5"), ("decima", "system.jobs=3")):
-        result = json.loads(fine("eval", "--algo", algo, "--set", sizes, *small).stdout)
+    of_ramp = ("--system", "ramp", "--set", "system.jobs=2")
+    for algo, sizes in (
+        ("ppo", ("--set", "workload.count=5")),
+        ("decima", ("--set", "system.jobs=3")),
+        ("ppo", of_ramp),
+    ):
+        result = json.loads(fine("eval", "--algo", algo, *sizes, *small).stdout)
         assert [run["policy"] for run in result["runs"]] == [algo]
         assert f"-eval-{algo}-s0-" in result["run"]
 

@@ -6,12 +6,18 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from dagsim.experiment.agents import make_policy
 from dagsim.systems.spark.scenario import SparkScenario
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "decima.md").read_text(encoding="utf-8")
+
+
+def test_the_net_has_the_parameters_of_the_page() -> None:
+    weights = torch.load(ROOT / "results" / "decima" / "w2.pt", weights_only=True)["weights"]
+    assert f"{sum(each.numel() for each in weights.values()):,} parameters" in PAGE
 
 
 def test_the_example_runs() -> None:

@@ -40,9 +40,10 @@ def pages() -> ModuleType:
     return module
 
 
-MADE = (
-    "README.md",
-    *(f"docs/{name}.md" for name in ("decima", "learning", "policies", "spark", "statistics", "traces", "workloads")),
+MADE = tuple(
+    ["README.md"]
+    + [f"docs/{name}.md" for name in ("decima", "learning", "pages", "policies", "ramp", "schedulers", "spark")]
+    + [f"docs/{name}.md" for name in ("statistics", "traces", "workloads")]
 )
 
 

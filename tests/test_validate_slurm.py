@@ -45,3 +45,19 @@ def test_backfill_starts_jobs_in_the_order_of_slurm(data: Path) -> None:
     again = validated(data / "golden" / "slurm" / "backfill-nodes-again-24.11")["starts"]
     assert (again["jobs"], again["order_differs"], again["tie_rule"]) == (23, 0, "wait")
     assert again["worst_gap_s"] <= 6
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("run", "jobs"), [("multifactor-fairtree-24.11", 25), ("multifactor-classic-22.05", 29)])
+def test_jobs_that_share_nodes_start_nearly_in_the_order_of_slurm(
+    data: Path, run: str, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    import validate_slurm
+
+    monkeypatch.setattr(validate_slurm, "_LAGS_S", (0.0, 0.5))
+    monkeypatch.setattr(validate_slurm, "_TIES", ("wait",))
+    found = validate_slurm.starts(data / "golden" / "slurm" / run)
+    assert found["jobs"] == jobs
+    assert found["order_differs"] <= 2
+    assert found["median_gap_s"] <= 2

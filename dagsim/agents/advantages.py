@@ -54,7 +54,7 @@ class _Stateless:
 
 
 class ReplicaAdvantages(_Stateless):
-    """Each episode against the others of its job sequence at equal time (Mao et al., ICLR 2019); no critic."""
+    """Each episode against the others of its job sequence at equal time. No critic (Mao et al., ICLR 2019)."""
 
     witness: WitnessFactory | None = None
 

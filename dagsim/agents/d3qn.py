@@ -20,7 +20,8 @@ __all__ = ["D3qn", "Duelling", "q_loss"]
 
 
 class Duelling(nn.Module):
-    """Q(s, a) = V(s) + A(s, a) - mean of A over the legal choices (Wang et al. 2016, equation 9): (N,)."""
+    """Q(s, a), (N,), by the duelling formula. It is V(s) + A(s, a) - mean of A over the legal choices (Wang et al.
+    2016, equation 9)."""
 
     def __init__(self, advantage: nn.Module, value: nn.Module) -> None:
         super().__init__()

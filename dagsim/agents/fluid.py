@@ -27,8 +27,8 @@ _HORIZON = 4.0
 
 
 class TaskSeconds(dict[StageState, float]):
-    """Mean seconds of a stage's tasks that are not their executor's first, on a third of the cluster (5 executors at
-    least); worked out when it is first asked for."""
+    """Mean seconds of a stage's tasks that are not their executor's first. They are those on a third of the cluster (5
+    executors at least), worked out when first asked for."""
 
     def __init__(self, executors: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class TaskSeconds(dict[StageState, float]):
         return self[stage]
 
     def left(self, job: SparkJobState) -> float:
-        """Executor-seconds of the job's tasks that are to be launched, and half of those of each one that runs."""
+        """Executor-seconds left of a job: of the tasks to be launched, and half of each running one's."""
         return sum([(stage.remaining + 0.5 * stage.executing) * self[stage] for stage in job.active])
 
     def whole(self, job: SparkJobState) -> float:
@@ -50,7 +50,8 @@ class TaskSeconds(dict[StageState, float]):
 
 
 class FluidWitness:
-    """Notes the executor-seconds that the jobs in the system have left, and in hindsight those of all that came.
+    """Executor-seconds left of the jobs in the system, noted as the episode goes. In hindsight also those of all jobs
+    that came.
 
     Raises:
         ConfigError: The kernel is of another system than Spark.

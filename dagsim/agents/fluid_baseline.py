@@ -70,8 +70,8 @@ def fluid_advantages(
 
 
 def differential(groups: Sequence[Sequence[EpisodeSteps]]) -> None:
-    """Take the mean number of jobs, over all of ``groups``, from every second's reward (Mao et al. 2019, appendix B): a
-    return then tells by how much its future is better than usual, without any discount."""
+    """Take the mean number of jobs, over all of ``groups``, from every second's reward. A return then tells by how much
+    its future is better than usual, without any discount (Mao et al. 2019, appendix B)."""
     everything = [steps for group in groups for steps in group]
     rate = sum(sum(steps.rewards) for steps in everything) / sum(steps.times_s[-1] for steps in everything)
     for steps in everything:

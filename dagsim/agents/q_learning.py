@@ -45,10 +45,11 @@ class QLearner(ABC, Generic[ConfigT, QT]):
 
     @abstractmethod
     def _loss(self, drawn: Drawn, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """The weighted loss of drawn transitions, and the error (B,) of each, by which it is drawn again."""
+        """The weighted loss of drawn transitions, and the error of each. The errors (B,) say how likely each is to be
+        drawn again."""
 
     def learn(self, episodes: Sequence[EpisodeSteps], iteration: int, progress: float) -> dict[str, float]:
-        """Keep the transitions of the episodes, and make ``updates`` steps on minibatches of all that are kept."""
+        """Keep the episodes' transitions and make ``updates`` steps on minibatches of all kept."""
         config, context = self.config, self._context
         time_s = context.time_constant_s(config.discount_jcts, progress)
         self._scale = self._scale or return_rms(episodes, time_s)

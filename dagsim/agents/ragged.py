@@ -74,7 +74,15 @@ class Store:
 
 def stack(observations: Sequence[Observation]) -> ObservationBatch:
     """All of them as one batch."""
-    return Store(observations).batch(np.arange(len(observations)))
+    tokens, context, gpus = zip(*[each[:3] for each in observations], strict=True)
+    lengths = np.array([len(rows) for rows in tokens])
+    return ObservationBatch(
+        torch.from_numpy(np.concatenate(tokens)),
+        torch.from_numpy(np.array(context)),
+        torch.from_numpy(np.array(gpus)),
+        torch.from_numpy(np.arange(len(lengths)).repeat(lengths)),
+        torch.from_numpy(lengths.cumsum() - lengths),
+    )
 
 
 def segment_sum(values: Tensor, segment: Tensor, count: int) -> Tensor:
@@ -96,8 +104,8 @@ def segment_max(values: Tensor, segment: Tensor, count: int) -> Tensor:
 def log_softmax(scores: Tensor, segment: Tensor, count: int) -> Tensor:
     """(N,) log-probabilities of the rows within their own observation."""
     most = segment_max(scores.detach(), segment, count)
-    above = scores - most[segment]
-    return above - torch.log(segment_sum(torch.exp(above), segment, count))[segment]
+    above = scores - most.index_select(0, segment)
+    return above - torch.log(segment_sum(torch.exp(above), segment, count)).index_select(0, segment)
 
 
 def entropy(log_p: Tensor, segment: Tensor, count: int) -> Tensor:
@@ -110,6 +118,8 @@ def sample(log_p: np.ndarray, first: np.ndarray, rng: np.random.Generator | None
     """(B,) the row of each observation that is chosen, counted within it: drawn by its probability (the largest of
     log-probability + Gumbel noise), or without ``rng`` the likeliest."""
     noisy = log_p if rng is None else log_p + rng.gumbel(size=len(log_p))
+    if len(first) == 1:  # an agent that plays alone
+        return np.array([noisy.argmax()])
     most = np.maximum.reduceat(noisy, first)
     lengths = np.diff(np.append(first, len(noisy)))
     hits = np.flatnonzero(noisy == np.repeat(most, lengths))

@@ -106,8 +106,8 @@ class RainbowNet(ScoreNet):
 
 
 def projected(log_p: Tensor, rewards: Tensor, discounts: Tensor, support: Tensor) -> Tensor:
-    """(B, atoms) the distribution of reward + discount x return, moved onto the atoms (Bellemare et al. 2017,
-    algorithm 1); ``log_p`` (B, atoms) is that of the return."""
+    """(B, atoms) the distribution of reward + discount x return on the atoms. ``log_p`` (B, atoms) is that of the
+    return (Bellemare et al. 2017, algorithm 1)."""
     low, high, atoms = float(support[0]), float(support[-1]), len(support)
     values = (rewards[:, None] + discounts[:, None] * support).clamp(low, high)
     place = (values - low) / (high - low) * (atoms - 1)

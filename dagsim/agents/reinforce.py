@@ -20,8 +20,8 @@ _PART = 4096
 
 
 def policy_gradient_loss(log_p: Tensor, entropy: Tensor, advantages: Tensor, entropy_weight: float) -> Tensor:
-    """Its gradient is that of -E[log p(choice) x advantage] - ``entropy_weight`` x entropy, summed over the batch; all
-    tensors are (B,)."""
+    """The loss of the policy gradient with entropy, summed over the batch. Its gradient is that of -E[log p(choice) x
+    advantage] - ``entropy_weight`` x entropy; all tensors are (B,)."""
     return -(log_p * advantages).sum() - entropy_weight * entropy.sum()
 
 

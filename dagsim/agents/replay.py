@@ -111,7 +111,8 @@ class ReplayBuffer:
         return {"span": list(self.span), "weights": torch.from_numpy(self._weights.copy())}
 
     def since(self, number: int) -> dict[str, Any]:
-        """The transitions from ``number`` on, or from the first that is left, as tensors and plain values."""
+        """The transitions from ``number`` on as tensors and plain values. Those that were dropped meanwhile are left
+        out."""
         begin = max(number - self._gone, 0)
         seen = self._seen[begin:]
         return {

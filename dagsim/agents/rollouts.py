@@ -65,7 +65,7 @@ def play(
     explore: float | None = None,
     keep: bool = True,
 ) -> list[EpisodeSteps]:
-    """Play all episodes to their ends in lock-step, one pass of the net for all of them at a time.
+    """Play all episodes to their ends in lock-step, one pass of the net at a time.
 
     ``rng`` and ``explore`` are those of ``ActorNet.act``. Without ``keep`` only the simulations remain.
     """

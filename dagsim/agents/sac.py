@@ -28,8 +28,8 @@ def critic_loss(q: nn.Module, drawn: Drawn, target: Tensor) -> Tensor:
 
 
 def actor_loss(scores: Tensor, batch: ObservationBatch, q: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-    """Mean over observations of the expectation, over legal choices, of temperature x log p - Q (equation 12); and the
-    entropy (B,)."""
+    """The actor's loss and the entropy (B,). The loss is the mean over observations of the expectation, over legal
+    choices, of temperature x log p - Q (equation 12)."""
     log_p = log_softmax(scores, batch.segment, batch.size)
     p = torch.exp(log_p)
     expected = segment_sum(p * (temperature * log_p - q), batch.segment, batch.size)

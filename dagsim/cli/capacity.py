@@ -11,26 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import (
-    ConfigFile,
-    Experiment,
-    Json,
-    Name,
-    On,
-    Out,
-    Quiet,
-    Settings,
-    TableLook,
-    TraceFlags,
-    Wide,
-    expand_options,
-)
+from dagsim.cli.options import ConfigFile, Experiment, Settings, SweepOutput, TraceFlags, expand_options
 from dagsim.cli.shared import experiment
 from dagsim.cli.sweep import swept
 from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
-    from dagsim.config.schema import Config
+    from dagsim.config.schema import ClusterSection, Config
     from dagsim.experiment.capacity.plan import Size, SizeSearch
     from dagsim.experiment.capacity.prices import Prices
     from dagsim.experiment.capacity.target import Target
@@ -40,7 +27,12 @@ __all__ = ["plan", "whatif"]
 TheLog = Annotated[Path, typer.Option("--trace", "-t", help="The log of the cluster.")]
 Prices_ = Annotated[
     list[str] | None,
-    typer.Option("--cost", metavar="TYPE=PRICE,...", help="Price of a GPU for an hour, as H200=3.5,A100-40=1.4."),
+    typer.Option(
+        "--price",
+        "--cost",
+        metavar="TYPE=PRICE,...",
+        help="Price of a GPU for an hour, as H200=3.5,A100-40=1.4, or none (default: list prices, in US dollars).",
+    ),
 ]
 
 
@@ -48,6 +40,7 @@ Prices_ = Annotated[
 @expand_options
 def whatif(
     reading: TraceFlags,
+    shown: SweepOutput,
     trace: TheLog,
     add: Annotated[
         list[str] | None, typer.Option(metavar="16xH200", help="GPUs to add, as nodes of their own; repeatable.")
@@ -61,17 +54,10 @@ def whatif(
             "--policy", "-a", "--algo", metavar="A,B", help="Schedulers; the first is today's (default: as configured)."
         ),
     ] = None,
-    cost: Prices_ = None,
+    price: Prices_ = None,
     metric: Annotated[str, typer.Option(help="What to compare by.")] = "jct_s.mean",
     config: ConfigFile = None,
     set_: Settings = None,
-    on: On = "local",
-    name: Name = None,
-    out: Out = Path("results"),
-    json_: Json = False,
-    quiet: Quiet = False,
-    wide: Wide = False,
-    table: TableLook = TableFormat.TEXT,
 ) -> None:
     """Ask a log what other machines or another scheduler would have changed: paired windows, intervals, cost.
 
@@ -87,7 +73,7 @@ def whatif(
     from dagsim.report.terminal import show_grid
 
     policies = _names(policy)
-    chosen = _configured(reading, trace, config, set_, policies[:1], quiet=quiet or json_)
+    chosen = _configured(reading, trace, config, set_, policies[:1], quiet=not shown.watched)
     policies = policies or [chosen.policy]
     added, removed = (
         [read_gpus(each, option) for each in given or ()] for given, option in ((add, "--add"), (remove, "--remove"))
@@ -98,21 +84,19 @@ def whatif(
         clusters[label] = resized(chosen.cluster, added, removed)
     elif len(policies) < 2:
         raise InputError("what if what? --add 16xH200, --remove 8xT4, or several --policy")
-    prices = Prices.read(cost or [])
-    if prices:
-        for section in clusters.values():
-            prices.a_month(section)
-    described = whatif_sweep(chosen, clusters, policies, name or _stem(trace))
+    prices = Prices.read(price or [], chosen.prices).of(clusters.values())
+    described = whatif_sweep(chosen, clusters, policies, shown.name or _stem(trace))
     cells = cells_of(described)
-    folder, result = swept(described, cells, on, out, command="whatif", watched=not (quiet or json_))
+    folder, result = swept(described, cells, shown.on, shown.out, command="whatif", watched=shown.watched)
     result.raise_failures()
     choices = alternatives_of(chosen, clusters, cells, result.done, prices, metric)
-    if json_:
-        told = {"run": str(folder.path), "metric": metric, "choices": [choice.to_dict() for choice in choices]}
-        typer.echo(json.dumps(told))
-    elif not quiet:
-        grid = whatif_table(choices, metric, workload=workload_label(chosen), sample=sample_of(chosen), wide=wide)
-        show_grid(grid, table, wide=wide)
+    if shown.json_:
+        told = {"run": str(folder.path), "metric": metric, "prices": prices.to_dict()}
+        typer.echo(json.dumps(told | {"choices": [choice.to_dict() for choice in choices]}))
+    elif not shown.quiet:
+        label, sample = workload_label(chosen), sample_of(chosen)
+        grid = whatif_table(choices, metric, workload=label, sample=sample, prices=prices, wide=shown.wide)
+        show_grid(grid, shown.table, wide=shown.wide)
         typer.echo(f"run folder: {folder.path}")
 
 
@@ -120,6 +104,7 @@ def whatif(
 @expand_options
 def plan(
     reading: TraceFlags,
+    shown: SweepOutput,
     trace: TheLog,
     target: Annotated[str, typer.Option(metavar="'wait_s.p95<600'", help="A metric, < or >, and a bound.")],
     types: Annotated[
@@ -134,22 +119,15 @@ def plan(
     policy: Annotated[
         str | None, typer.Option("--policy", "-a", "--algo", metavar="NAME", help="Scheduler (default: as configured).")
     ] = None,
-    cost: Prices_ = None,
+    price: Prices_ = None,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Draw the curve here: .png, .svg or .pdf (default: in the folder)."),
     ] = None,
     config: ConfigFile = None,
     set_: Settings = None,
-    on: On = "local",
-    name: Name = None,
-    out: Out = Path("results"),
-    json_: Json = False,
-    quiet: Quiet = False,
-    wide: Wide = False,
-    table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Find the smallest cluster, or the cheapest mix of GPU types, that meets a target on a log.
+    """Find the smallest cluster, or cheapest mix, that meets a target on a log.
 
     Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
     """
@@ -160,21 +138,22 @@ def plan(
     from dagsim.experiment.sweep.executors import executor_for
     from dagsim.report.terminal import progress
 
-    wanted, prices = Target.read(target), Prices.read(cost or [])
-    chosen = _configured(reading, trace, config, set_, [policy] if policy else [], quiet=quiet or json_)
+    wanted = Target.read(target)
+    chosen = _configured(reading, trace, config, set_, [policy] if policy else [], quiet=not shown.watched)
     named = _types(chosen, types)
-    if prices:
-        _check_prices(prices, chosen, named)
+    prices = Prices.read(price or [], chosen.prices).of(_clusters(chosen, named))
     file = None if plot is None else _drawable(plot)
-    with progress(wanted=not (quiet or json_)) as watch:
-        trials = Trials(chosen, name or _stem(trace), out, executor_for(on), watch, argv=["dagsim", *sys.argv[1:]])
+    with progress(wanted=shown.watched) as watch:
+        trials = Trials(
+            chosen, shown.name or _stem(trace), shown.out, executor_for(shown.on), watch, argv=["dagsim", *sys.argv[1:]]
+        )
         today, planned = least_size(chosen.cluster, named, most, prices, trials.run, wanted)
     assert trials.path is not None
     drawn = _drawn(planned, today, wanted, file or trials.path / "plots" / "plan.svg", chosen, priced=bool(prices))
-    if json_:
-        typer.echo(json.dumps(_told(planned, today, wanted, trials.path)))
-    elif not quiet:
-        _print_plan(planned, today, wanted, chosen, priced=bool(prices), look=table, wide=wide)
+    if shown.json_:
+        typer.echo(json.dumps(_told(planned, today, wanted, trials.path) | {"prices": prices.to_dict()}))
+    elif not shown.quiet:
+        _print_plan(planned, today, wanted, chosen, prices=prices, look=shown.table, wide=shown.wide)
         typer.echo(f"drawn: {drawn}")
         typer.echo(f"run folder: {trials.path}")
     if planned.best is None:
@@ -234,14 +213,14 @@ def _types(config: Config, text: str | None) -> list[str]:
     return names
 
 
-def _check_prices(prices: Prices, config: Config, types: list[str]) -> None:
-    """Raise where a type has no price."""
+def _clusters(config: Config, types: list[str]) -> list[ClusterSection]:
+    """The cluster of today, and one with a node of each type that is asked about."""
     from dagsim.experiment.capacity.machines import GpuCount, with_added
 
-    cluster = config.cluster
+    wider = config.cluster
     for name in types:
-        cluster = with_added(cluster, GpuCount(8, name))
-    prices.a_month(cluster)
+        wider = with_added(wider, GpuCount(8, name))
+    return [config.cluster, wider]
 
 
 def _drawable(path: Path) -> Path:
@@ -280,12 +259,12 @@ def _told(planned: SizeSearch, today: Size, target: Target, path: Path) -> dict[
 
 
 def _print_plan(
-    planned: SizeSearch, today: Size, target: Target, config: Config, *, priced: bool, look: TableFormat, wide: bool
+    planned: SizeSearch, today: Size, target: Target, config: Config, *, prices: Prices, look: TableFormat, wide: bool
 ) -> None:
     from dagsim.experiment.labels import workload_label
     from dagsim.report.capacity import plan_table
     from dagsim.report.terminal import show_grid
 
     label = f"{workload_label(config)}, {config.policy}"
-    grid = plan_table(planned, today, target, workload=label, priced=priced, n=config.seeds)
+    grid = plan_table(planned, today, target, workload=label, prices=prices, n=config.seeds)
     show_grid(grid, look, wide=wide)

@@ -30,6 +30,7 @@ __all__ = [
     "Seed",
     "Seeds",
     "Settings",
+    "SweepOutput",
     "TableLook",
     "TraceFlags",
     "Wide",
@@ -156,6 +157,23 @@ class Output(NamedTuple):
     workers: Workers = None
     resume: Resume = None
     name: Name = None
+
+
+class SweepOutput(NamedTuple):
+    """Options of where many runs happen, and of their output."""
+
+    on: On = "local"
+    name: Name = None
+    out: Out = Path("results")
+    json_: Json = False
+    quiet: Quiet = False
+    wide: Wide = False
+    table: TableLook = TableFormat.TEXT
+
+    @property
+    def watched(self) -> bool:
+        """Somebody looks on."""
+        return not (self.quiet or self.json_)
 
 
 class TraceFlags(NamedTuple):

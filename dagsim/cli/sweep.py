@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from dagsim.cli.app import app
-from dagsim.cli.options import Json, Name, On, Out, Quiet, TableLook, Wide
-from dagsim.report.grid import TableFormat
+from dagsim.cli.options import SweepOutput, expand_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,9 +24,10 @@ __all__ = ["sweep", "swept"]
 
 
 @app.command()
+@expand_options
 def sweep(
     grid: Annotated[Path, typer.Argument(metavar="YAML|FOLDER", help="The grid, or the folder of a sweep.")],
-    on: On = "local",
+    output: SweepOutput,
     limit: Annotated[int | None, typer.Option(min=1, help="Run at most so many cells now.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells, and run none.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Print what the folder holds, and run nothing.")] = False,
@@ -37,12 +37,6 @@ def sweep(
     reference: Annotated[
         str | None, typer.Option(metavar="NAME", help="What the others are compared with (default: the first).")
     ] = None,
-    name: Name = None,
-    out: Out = Path("results"),
-    json_: Json = False,
-    quiet: Quiet = False,
-    wide: Wide = False,
-    table: TableLook = TableFormat.TEXT,
 ) -> None:
     """Run an experiment under every combination of some settings, and compare: a table and a folder.
 
@@ -55,15 +49,16 @@ def sweep(
     from dagsim.experiment.sweep.described import read_sweep
     from dagsim.experiment.sweep.folder import SweepFolder
 
+    out = output.out
     if grid.is_dir():
-        if name is not None:
+        if output.name is not None:
             raise InputError(f"--name: {grid} has one already")
         opened = SweepFolder.open(grid)
         described, out, command = opened.sweep, grid.parent, opened.run.manifest["command"]
     else:
-        described, command = read_sweep(grid, name), "sweep"
+        described, command = read_sweep(grid, output.name), "sweep"
     cells = cells_of(described)
-    shown = _Shown(metric or described.metrics[0], reference, json_, quiet, wide, table)
+    shown = _Shown(metric or described.metrics[0], reference, output)
     if dry_run:
         _list(cells, shown)
         return
@@ -72,11 +67,11 @@ def sweep(
             raise InputError("--show: give the folder of the sweep (results/sweep-NAME)")
         _tell(opened, cells, opened.done(cells), shown)
         return
-    folder, result = swept(described, cells, on, out, command=command, limit=limit, watched=not (quiet or json_))
+    folder, result = swept(described, cells, output.on, out, command=command, limit=limit, watched=output.watched)
     _tell(folder, cells, result.done, shown)
     for failure in result.failures:
         typer.echo(f"failed: cell {failure.id}: {failure.error}", err=True)
-    if result.left and not (quiet or json_):
+    if result.left and output.watched:
         typer.echo(f"{result.left:,} cells are left to be run: dagsim sweep {folder.path}")
     if result.failures:
         raise typer.Exit(1)
@@ -117,20 +112,17 @@ class _Shown(NamedTuple):
 
     metric: str
     reference: str | None
-    json_: bool
-    quiet: bool
-    wide: bool
-    table: TableFormat
+    output: SweepOutput
 
 
 def _list(cells: Sequence[Cell], shown: _Shown) -> None:
     """Print the cells without running them."""
     from dagsim.report.terminal import show
 
-    if not shown.quiet:
+    if not shown.output.quiet:
         rows = [(cell.id, cell.label, cell.seed) for cell in cells]
-        show(("cell", "what", "seed"), rows, shown.json_)
-        if not shown.json_:
+        show(("cell", "what", "seed"), rows, shown.output.json_)
+        if not shown.output.json_:
             typer.echo(f"{len(cells):,} cells")
 
 
@@ -145,16 +137,18 @@ def _tell(folder: SweepFolder, cells: Sequence[Cell], done: Mapping[str, CellLin
     sweep, sample = folder.sweep, sample_of(folder.run.config)
     lines = [done[cell.id] for cell in cells if cell.id in done]
     groups = grouped_standings(lines, sweep.axes, shown.metric, sample, shown.reference)
-    if shown.json_:
+    if shown.output.json_:
         told: dict[str, Any] = {"run": str(folder.path), "state": folder.run.state, "cells": len(cells)}
         told |= {"done": len(done), "metric": shown.metric, "method": METHOD}
         told |= {"compared": compared_axis(sweep.axes).key, "groups": [group.to_dict() for group in groups]}
         typer.echo(json.dumps(told))
         return
-    if shown.quiet:
+    if shown.output.quiet:
         return
     metrics = (shown.metric, *(metric for metric in sweep.metrics if metric != shown.metric))
     label = workload_label(folder.run.config)
-    grid = sweep_table(groups, sweep.axes, metrics, name=sweep.name, workload=label, sample=sample, wide=shown.wide)
-    show_grid(grid, shown.table, wide=shown.wide)
+    grid = sweep_table(
+        groups, sweep.axes, metrics, name=sweep.name, workload=label, sample=sample, wide=shown.output.wide
+    )
+    show_grid(grid, shown.output.table, wide=shown.output.wide)
     typer.echo(f"run folder: {folder.path}")

@@ -90,7 +90,8 @@ def anonymise_traces(
     to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Folder to write them into.")],
     quiet: Quiet = False,
 ) -> None:
-    """Write logs and lists of nodes without the names of users, accounts, jobs, partitions and nodes, to be shared.
+    """Write logs and lists of nodes without names, to be shared. Users, accounts, jobs, partitions and nodes get new
+    names.
 
     The same name becomes the same in all files of one call.
 
@@ -112,7 +113,7 @@ def convert_trace(
     to: Annotated[Path, typer.Argument(metavar="OUT", help="A file called .jsonl, .jsonl.gz or .parquet.")],
     format_: Annotated[str | None, typer.Option("--format", help="Its format (default: recognised).")] = None,
 ) -> None:
-    """Rewrite a trace of any format as JSON Lines, which dagsim reads back, or as a Parquet table for analysis."""
+    """Rewrite a trace as JSON Lines or as a Parquet table. dagsim reads the lines back; the table is for analysis."""
     from dagsim.report.terminal import counted
     from dagsim.traces.convert import convert
 

@@ -46,7 +46,7 @@ def train(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train an agent on any system, keep the one that is best on validation, and compare it with heuristics.
+    """Train an agent, keep its best on validation, and compare it with heuristics.
 
     Example: dagsim train --algo ppo --config ppo --seed 1
     """

@@ -33,10 +33,12 @@ def why(
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Say why a job waited: who held the GPUs meanwhile, who went first, and what was missing.
+    """Say why a job waited: which resource, limit or rule bound it, who held the GPUs meanwhile, who went first.
 
     Example: dagsim why results/RUN 1042
     """
+    from dagsim.errors import InputError
+    from dagsim.experiment.explained import explained_wait
     from dagsim.experiment.folder import RunFolder
     from dagsim.metrics.columns import columns
     from dagsim.metrics.why import find_job, wait_reasons
@@ -46,12 +48,20 @@ def why(
     folder = RunFolder.open(run)
     place = _place(folder, policy, number)
     line = folder.lines()[place]
-    made = columns(folder.schedule(place))
-    found = wait_reasons(made, find_job(made, job))
+    schedule = folder.schedule(place)
+    made = columns(schedule)
+    asked = find_job(made, job)
+    found, bound, unknown = wait_reasons(made, asked), None, ""
+    try:
+        bound = explained_wait(folder, schedule, line.policy, asked, found.periods)
+    except InputError as error:
+        unknown = str(error)
     if json_:
-        typer.echo(json.dumps({"run": str(folder.path), "policy": line.policy, "seed": line.seed, **found.to_dict()}))
+        told = {"bound": None if bound is None else [each.to_dict() for each in bound], "not_known": unknown or None}
+        facts = {"run": str(folder.path), "policy": line.policy, "seed": line.seed}
+        typer.echo(json.dumps(facts | found.to_dict() | told))
         return
-    for text in why_lines(found, f"{line.policy}, seed {line.seed}"):
+    for text in why_lines(found, f"{line.policy}, seed {line.seed}", bound, unknown):
         typer.echo(text)
     for grid in why_tables(found, show):
         show_grid(grid, table)

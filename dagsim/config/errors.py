@@ -87,7 +87,8 @@ def _part(value: Any, key: str | int) -> Any:
 
 
 def _named(message: str, path: Key, value: Any) -> Key:
-    """``path``, or the way on to the first key below it that the message speaks of, by its name or else its value."""
+    """``path``, or the way on to the key below it that the message names. The key is found by its name or else by its
+    value."""
     for key in path:
         value = _part(value, key)
     if not isinstance(value, dict):

@@ -232,6 +232,8 @@ class Config(Section):
     """What the policy may know of durations."""
     queues: QueueTree | None = None
     """Accounts, partitions and limits of the schedulers that know them (docs/schedulers.md); left out: none."""
+    prices: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
+    """Prices of a GPU hour by type, for ``dagsim whatif`` and ``plan``; a type that is left out has its list price."""
     engine: Engine = "auto"
     """What simulates: ``simpy``, ``compiled`` (the same bytes, much faster; docs/engines.md), or what suits a run."""
     train: Annotated[Any, Later("dagsim.config.training:TrainSection")] | None = None
@@ -443,11 +445,17 @@ def _defaults(document: yaml.Document, key: str) -> Any:
     return defaults
 
 
+def _left_out(config: Config) -> tuple[str, ...]:
+    """The keys that are not written: of other systems, and prices where there are none."""
+    prices = () if config.prices else ("prices",)
+    return (*prices, *(_CLUSTER_ONLY if config.system.kind != "cluster" else ()))
+
+
 def plain(value: Any) -> Any:
     """Models, dataclasses and tuples as what YAML knows; ``kind`` first, so that people see what they look at."""
     match value:
         case BaseModel():
-            left_out = _CLUSTER_ONLY if isinstance(value, Config) and value.system.kind != "cluster" else ()
+            left_out = _left_out(value) if isinstance(value, Config) else ()
             return {name: plain(getattr(value, name)) for name in type(value).model_fields if name not in left_out}
         case Mapping():
             return {str(key): plain(part) for key, part in value.items()}

@@ -146,7 +146,7 @@ def dump(value: Any) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that ``scalar`` would read as something else, and what no line of YAML can hold as it is."""
+    """Quotes text that ``scalar`` would read as something else. Quotes also what no line of YAML can hold as it is."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

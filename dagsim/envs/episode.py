@@ -100,7 +100,7 @@ class EpisodeFactory:
     """Keep every run in the log, as reports need, also where that is slower."""
 
     def kernel(self, seed: int, jobs: int | None = None) -> Kernel[Any, Any]:
-        """A kernel of the job sequence with that seed, with its first ``jobs`` jobs where the system can do so."""
+        """A kernel of the job sequence with that seed. It has the first ``jobs`` jobs where the system can do so."""
         more: dict[str, Any] = {} if jobs is None else {"jobs": jobs}
         return self.scenario.kernel(seed, record=self.record, **more)
 

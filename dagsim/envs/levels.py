@@ -42,10 +42,12 @@ class Levelled:
         if observation is None:
             return None
         self._rows = self._chosen()
-        waits = len(observation.tokens) > len(self.codec.rows)
-        picked = [row.row for row in self._rows] + [len(self.codec.rows)] * waits
-        parallelism = np.array([row.parallelism for row in self._rows] + [0.0] * waits, np.float32)
-        tokens = np.concatenate([observation.tokens[picked], parallelism[:, None]], axis=1)
+        picked = [row for row, _ in self._rows]
+        if len(observation.tokens) > len(self.codec.rows):
+            picked.append(-1)
+        tokens = np.zeros((len(picked), len(self.token_features)), np.float32)
+        tokens[:, :-1] = observation.tokens if self.level == "task_type" else observation.tokens[picked]
+        tokens[: len(self._rows), -1] = [parallelism for _, parallelism in self._rows]
         return Observation(tokens, observation.context, observation.gpus)
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:

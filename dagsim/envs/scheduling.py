@@ -71,7 +71,7 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         self._reward = Reward(self._rewards, self.simulation, self._scenario.terms)
         self._episode = Episode(self.simulation, self.codec, self._reward)
         self._steps = self._illegal = 0
-        return self._presets.observe(self._observation, self.view), self._info()
+        return self._seen()
 
     def step(self, action: np.int64 | int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Carry out the choice and go on to the next."""
@@ -86,7 +86,8 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         truncated = not terminated and (over or episode.now >= self.config.horizon_s)
         if self.render_mode == "human":
             self.render()
-        return self._presets.observe(self._observation, self.view), reward, terminated, truncated, self._info()
+        seen, info = self._seen()
+        return seen, reward, terminated, truncated, info
 
     def action_masks(self) -> np.ndarray:
         """(slots,) bool: what is legal now."""
@@ -156,11 +157,17 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
     def _observation(self) -> Observation | None:
         return None if self._episode is None else self._episode.observation
 
-    def _info(self) -> dict[str, Any]:
+    def _seen(self) -> tuple[Any, dict[str, Any]]:
+        """The observation as the preset has it, and the facts beside it."""
+        observation = self._observation
+        mask = self._presets.mask(observation)
+        return self._presets.observe(observation, self.view, mask), self._info(mask)
+
+    def _info(self, mask: np.ndarray) -> dict[str, Any]:
         assert self.simulation is not None
         assert self._reward is not None
         info: dict[str, Any] = {
-            "action_mask": self._presets.mask(self._observation),
+            "action_mask": mask,
             "illegal_actions": self._illegal,
             "time_s": self.simulation.now,
             **{f"reward_{name}": -cost for name, cost in self._reward.last.items()},

@@ -28,7 +28,7 @@ class Bar(NamedTuple):
 
 
 def bars(launches: Sequence[Launch]) -> list[Bar]:
-    """Tasks of one job that follow each other on one executor make one bar, as long as less than 50 ms lie between."""
+    """One bar for tasks of a job that follow each other on an executor. Less than 50 ms may lie between them."""
     last: dict[Executor, Bar] = {}
     found: list[Bar] = []
     for now_ms, length_ms, executor, target in launches:

@@ -15,6 +15,7 @@ __all__ = ["agent_spec", "external_command", "is_agent", "make_policy", "shipped
 _SHIPPED = {
     ("cluster", "ppo"): ("ppo.pt", "results/agents/independent-0.9.pt"),
     ("spark", "decima"): ("decima.pt", "results/decima/w2.pt"),
+    ("ramp", "ppo"): ("pac_ml.pt", "results/ramp/agents/plain-A-1.pt"),
 }
 """The agents that come with dagsim, by system and name: the file in the package, and in a checkout."""
 

@@ -13,7 +13,7 @@ __all__ = ["block_ratios"]
 
 
 def block_ratios(folder: RunFolder, policy: str, reference: str, blocks: int) -> OverTime:
-    """The ratio of completion times over ``blocks`` blocks of jobs by arrival, from the first run of each policy.
+    """The ratio of completion times over ``blocks`` blocks of jobs by arrival. The first run of each policy counts.
 
     Raises:
         InputError: A job did not complete under one of them, or what ``over_time`` refuses.

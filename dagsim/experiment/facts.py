@@ -1,4 +1,4 @@
-"""The jobs of a schedule as JSON, with the shapes of their graphs where they have any."""
+"""The jobs of a schedule as JSON, with the shapes of their graphs."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ class RunFolder:
         return self.state == "running" and self._lock.is_free()
 
     def claim(self) -> None:
-        """Become the one that writes to the folder, until it is marked as ended or this process is gone.
+        """Become the only writer of the folder, until it is marked as ended or this process is gone.
 
         Raises:
             RunFolderError: Another process writes to it.
@@ -441,7 +441,7 @@ def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
 
 
 def summary_of(lines: Iterable[RunLine]) -> dict[str, dict[str, Any]]:
-    """Per policy the number of seeds and the mean of every number over them, ``None`` where any seed has none."""
+    """Per policy the number of seeds and the mean of every number. The mean is ``None`` where any seed has none."""
     by_policy: dict[str, list[Metrics]] = {}
     for line in lines:
         by_policy.setdefault(line.policy, []).append(line.metrics)

@@ -40,13 +40,16 @@ class Spending:
     on: str
     times: int
     """Tables made on these seeds, this one included."""
+    last_commit: str = ""
+    """The commit at which a stopped script went on, if another."""
 
     def sentence(self, method: str, unit: str = "report seeds", n: int | None = None) -> str:
         """The line of a table that says command, commit, seeds, n (of those given, if not all) and method."""
         used = self.seeds[: len(self.seeds) if n is None else n]
         again = "" if self.times == 1 else f", used {self.times} times (results/seeds.yaml)"
+        commits = [f"{commit[:12]}{commit[40:]}" for commit in (self.commit, self.last_commit) if commit]
         return (
-            f"Made by `{self.command}` at commit {self.commit[:12]}{self.commit[40:]} on {self.on}; n = "
+            f"Made by `{self.command}` at commit {' to '.join(commits)} on {self.on}; n = "
             f"{len(used)} {unit} ({used[0]} to {used[-1]}, pool `{self.table}`{again}); {method}."
         )
 
@@ -66,18 +69,25 @@ class Ledger:
         fresh: bool = False,
         again: bool = False,
         pool: range | None = None,
+        windows_of: str | None = None,
     ) -> Spending:
         """Give ``count`` seeds to ``table``.
 
-        ``pool`` is that of a table whose seeds are given, such as the windows of a trace; others get a block of 1,000.
+        ``pool`` is that of a table whose seeds are given; others get a block of 1,000. ``windows_of`` says of which
+        part of which trace they are the windows: such a seed is a place there, and nothing is drawn from it.
 
         Raises:
             ConfigError: They were spent before, or the pool has too few.
         """
         tables = self.tables()
-        entry = tables.setdefault(table, {"pool": _bounds(pool or _next_block(tables)), "spent": []})
+        of = {"windows_of": windows_of} if windows_of else {}
+        entry = tables.setdefault(table, {"pool": _bounds(pool or _next_block(tables)), **of, "spent": []})
         whole, spent = range(*entry["pool"]), entry["spent"]
+        commit = code_commit(Path(__file__).parents[2]) or "unknown"
         if spent and not spent[-1]["done"] and spent[-1]["command"] == command:
+            if commit != spent[-1]["commit"]:
+                spent[-1]["last_commit"] = commit
+                self._write(tables)
             return _spending(table, spent[-1], spent)
         if spent and not (fresh or again):
             raise ConfigError(
@@ -95,7 +105,7 @@ class Ledger:
             {
                 "seeds": [first, first + count],
                 "on": datetime.now(UTC).strftime("%Y-%m-%d"),
-                "commit": code_commit(Path(__file__).parents[2]) or "unknown",
+                "commit": commit,
                 "command": command,
                 "done": False,
             }
@@ -137,7 +147,8 @@ class Ledger:
 def _spending(table: str, entry: Mapping[str, Any], spent: list[dict[str, Any]]) -> Spending:
     seeds = range(*entry["seeds"])
     times = sum(1 for each in spent if set(range(*each["seeds"])) & set(seeds))
-    return Spending(table, seeds, entry["command"], entry["commit"], str(entry["on"]), times)
+    last = entry.get("last_commit", "")
+    return Spending(table, seeds, entry["command"], entry["commit"], str(entry["on"]), times, last)
 
 
 def _next_block(tables: Mapping[str, Any]) -> range:

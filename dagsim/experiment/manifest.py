@@ -40,7 +40,7 @@ def manifest(
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file, or of a folder's files in order of their names, as hex digits."""
+    """SHA-256 of a file, or of a folder's files by name, as hex digits."""
     total = sha256()
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if file.is_file():

@@ -40,7 +40,7 @@ class _Asked:
 
 
 class TotalDemand:
-    """The total demand of jobs, in seconds times GPUs, cores and GB, and the most that a task asks for at once."""
+    """The total demand of jobs, and the largest demand of a task. Demands are in seconds times GPUs, cores and GB."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -168,7 +168,8 @@ def sized_to(jobs: JobArrays, runtime: HasRates, load: float = LOAD) -> ClusterS
 
 
 def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
-    """The least cluster of 8-GPU nodes (of 96-core nodes, if no job needs a GPU) for which ``demand`` is a ``load``.
+    """The smallest cluster of 8-GPU nodes for which ``demand`` is a ``load``. Its nodes have 96 cores, and no GPU where
+    no job needs one.
 
     There are nodes of the types that tasks name, and of those of the default cluster for tasks that name none; enough
     for the widest gang; and nodes without GPUs, where those with GPUs have too few cores or too little memory.
@@ -207,7 +208,7 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
 
 
 def _totals(job: np.ndarray, amount: np.ndarray, share: np.ndarray) -> tuple[float, float]:
-    """The amounts of all tasks, summed by job and then over jobs, and the same with each job's share."""
+    """The amounts of all tasks, summed by job and then over jobs. The same with each job's share."""
     by_job = np.bincount(job, amount)
     return float(np.add.accumulate(by_job)[-1]), float(np.add.accumulate(by_job * share)[-1])
 

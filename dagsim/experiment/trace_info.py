@@ -49,7 +49,7 @@ class TraceInfo:
         }
 
     def mean_busy(self) -> dict[str, float | None]:
-        """GPUs and cores busy on average between the first arrival and the last, had nothing to wait."""
+        """GPUs and cores busy on average between the first and last arrival, had nothing to wait."""
         span_s = self.workload.span_s
         parts = {"gpus": self.workload.gpu_work, "cores": self.workload.cpu_work}
         return {name: work / span_s if span_s else None for name, work in parts.items()}

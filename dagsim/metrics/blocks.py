@@ -1,6 +1,6 @@
 """One run of one trace: an interval over time within it, from a few disjoint blocks of its jobs.
 
-Jobs that wait in one queue are far from independent (5,000 at a load of .9 are worth about 45), so no resampling of
+Jobs that wait in one queue are far from independent (5,000 at a load of .9 are worth a few dozen), so no resampling of
 jobs gives an honest interval. Five blocks of a long trace are nearly independent of each other: one ratio of means
 each, and Student's t with 4 degrees of freedom on their logs.
 """

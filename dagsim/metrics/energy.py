@@ -24,7 +24,7 @@ _J_PER_KWH = 3.6e6
 
 
 class Watts(NamedTuple):
-    """The watts that one GPU draws when no run holds it, and when runs hold all of it."""
+    """The watts of one GPU when no run holds it, and when runs hold all of it."""
 
     idle: float
     busy: float

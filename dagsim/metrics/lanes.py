@@ -17,7 +17,8 @@ _GAP = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lanes:
-    """The first lane of each node, counted downwards from 0, and how many it has (GPUs, or one for a CPU machine)."""
+    """The first lane of each node, counted downwards from 0, and its number of lanes. A node has a lane per GPU, a CPU
+    machine one."""
 
     first: Floats
     count: Ints
@@ -95,7 +96,7 @@ def _stretches(mask: int) -> list[tuple[int, int]]:
 
 
 def _shared(made: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
-    """Each share at the lowest place of its GPU where it fits beside those that still run."""
+    """Each share at the lowest place of its GPU where it fits beside running ones."""
     runs = made.runs
     there: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
     run, top, bottom = [], [], []
@@ -147,7 +148,7 @@ def _on_cpus(made: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
 
 
 def _coloured(made: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tuple[int, list[int]]]:
-    """(entry, its ``need`` slots), so that entries of one node that overlap in time share no slot."""
+    """(entry, its ``need`` slots), where entries of a node that overlap in time share no slot."""
     runs = made.runs
     free: dict[int, list[int]] = {}
     taken: dict[int, list[tuple[float, int]]] = {}

@@ -1,4 +1,4 @@
-"""Waits on the real cluster, as its log says, against waits in the simulation of the same jobs."""
+"""Waits on the real cluster, by its log, against simulated waits of the same jobs."""
 
 from __future__ import annotations
 

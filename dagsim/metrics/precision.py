@@ -87,7 +87,7 @@ class Precision:
             raise InputError(f"precision: needs {self.start} seeds or windows to start with, there are {self.cap}")
 
     def look(self, logs: Floats) -> Look:
-        """The state after ``logs``, the log ratios of all seeds so far in the order in which they were drawn."""
+        """The state after ``logs``, the log ratios of all seeds in the order drawn."""
         n = len(logs)
         if n < self.start:
             return Look(Ending.GOES_ON, n, self.start - n, inf, inf)

@@ -21,7 +21,7 @@ def failures(source: Source) -> int:
 
 
 def restarts(source: Source) -> int:
-    """Runs of a task that started when a run of the same task had been preempted or had failed.
+    """Runs of a task that started after one of its runs was preempted or failed.
 
     For a task of one instance, that is how often it was started again. Of a task with many instances, every run after
     the first stop counts, as instances are not told apart.

@@ -221,7 +221,8 @@ def standings(
 
 
 def without_repeats(lines: Sequence[LineT]) -> list[LineT]:
-    """The lines of the first seed only, if every seed has the same metrics (but for the clock); else all."""
+    """The lines of the first seed only, if every seed has the same metrics. Those of the clock may differ; else all
+    lines."""
     first = {line.policy: line for line in reversed(lines)}
     repeated = all(_but_clock(line) == _but_clock(first[line.policy]) for line in lines)
     return [line for line in lines if line is first[line.policy]] if repeated else list(lines)
@@ -246,7 +247,7 @@ def _common_seeds(by_policy: Mapping[str, Mapping[int, RunMetrics]], first: str,
 
 
 def _rows(values: Mapping[str, Floats], first: str, seeds: Sequence[int]) -> dict[str, Row]:
-    """A row for every policy that has a ratio to the first, that of the first to itself included."""
+    """A row for every policy with a ratio to the first, the first included."""
     positive = {policy: mine for policy, mine in values.items() if np.all(np.isfinite(mine) & (mine > 0))}
     if first not in positive:
         return {}

@@ -15,7 +15,7 @@ __all__ = ["TaskColumns", "critical_tasks", "task_columns"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskColumns:
-    """One entry per task of the jobs with known graphs of several tasks, by job and place in its graph."""
+    """One entry per task of jobs with known graphs of several tasks. Entries go by job and place in its graph."""
 
     first: Ints
     """The entry of each job's first task, by ``Record.job``; -1 where it has none."""
@@ -75,7 +75,7 @@ def _edges(facts: list[JobFacts], first: list[int]) -> Iterator[tuple[int, int]]
 
 
 def _ready(arrival_s: Floats, end_s: Floats, edges: Ints) -> tuple[Floats, Ints]:
-    """The time at which all parents of each entry had ended, and the one that ended last."""
+    """The end of each entry's last parent, and which parent that was."""
     ready_s, blocker = arrival_s.copy(), np.full(len(arrival_s), -1, np.int64)
     parent, child = edges.T
     order = np.lexsort((-parent, end_s[parent], child))  # NaN is last: a parent that never ran

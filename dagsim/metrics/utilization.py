@@ -104,7 +104,7 @@ def gpus_up(source: Source, gpu_type: str | None = None) -> Steps:
 
 
 def node_types(cluster: Cluster) -> tuple[tuple[GpuType, ...], Ints]:
-    """The cluster's GPU types in node order, and for each node the place of its type (-1 for a CPU machine)."""
+    """The cluster's GPU types in node order, and the place of each node's type. It is -1 for a CPU machine."""
     types = tuple(gpu for gpu in cluster.gpu_types if gpu is not None)
     place = {gpu.name: index for index, gpu in enumerate(types)}
     return types, np.array([place[node.gpu.name] if node.gpu else -1 for node in cluster.nodes])

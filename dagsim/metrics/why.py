@@ -47,7 +47,7 @@ class GpuHolder:
 
 @dataclass(frozen=True, slots=True)
 class Overtaker:
-    """A job that arrived later and started first, on GPUs which the waiting one could have used."""
+    """A job that arrived later and started first, on GPUs that the waiting one could use."""
 
     job: str
     tenant: str
@@ -96,7 +96,7 @@ class WaitReasons:
 
 
 def find_job(source: Source, job: str) -> int:
-    """The number of the job with the id ``job``, or, written ``#12``, the number 12 by arrival.
+    """The number of the job with the id ``job``. ``#12`` is the number 12 by arrival.
 
     Raises:
         InputError: There is none.

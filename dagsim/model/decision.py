@@ -69,7 +69,8 @@ class Kill(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Decide nothing now, but ask again at ``until_s`` at the latest, even if nothing changes (time slices, rounds)."""
+    """Decide nothing now, but ask again at ``until_s`` at the latest. That holds even if nothing changes (time slices,
+    rounds)."""
 
     until_s: float
 

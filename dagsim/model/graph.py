@@ -88,7 +88,8 @@ class TaskGraph:
         return cls(listed, tuple(edges))
 
     def upward_rank(self, seconds: Sequence[float]) -> list[float]:
-        """Per task the longest path from its start to the job's end, itself included, with ``seconds`` per task."""
+        """Per task the longest path from its start to the job's end. The task itself is included; ``seconds`` are per
+        task."""
         rank = list(seconds)
         children = self.children
         for index in reversed(self.order):

@@ -39,13 +39,14 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class QueueNode:
-    """An account of Slurm, or a cluster queue or cohort of Kueue, with what stands below it.
+    """An account of Slurm, or a queue or cohort of Kueue, with all below it.
 
     ``weight`` is its shares among its siblings, ``users`` the shares of its users (others have 1), ``priority`` that of
-    its association. ``limits`` hold for all below it together, ``user_limits`` for each of its users. ``quota`` is
-    what belongs to it, by GPU type or as ``gpus``, ``cpus``, ``memory_gb``; ``borrow`` and ``lend`` are the most it
-    takes of others' quota or gives of its own, where there is a limit. ``order`` is Kueue's queueingStrategy,
-    ``reclaim`` its reclaimWithinCohort, ``within`` its withinClusterQueue.
+    its association, ``user_priorities`` those of its users where they differ. ``limits`` hold for all below it
+    together, ``user_limits`` for each of its users. ``quota`` is what belongs to it, by GPU type or as ``gpus``,
+    ``cpus``, ``memory_gb``; ``borrow`` and ``lend`` are the most it takes of others' quota or gives of its own, where
+    there is a limit. ``order`` is Kueue's queueingStrategy, ``reclaim`` its reclaimWithinCohort, ``within`` its
+    withinClusterQueue.
 
     Raises:
         ModelError: A name that is missing, or a negative number.
@@ -55,6 +56,7 @@ class QueueNode:
     weight: float = 1.0
     priority: float = 0.0
     users: Mapping[str, float] = field(default_factory=dict)
+    user_priorities: Mapping[str, float] = field(default_factory=dict)
     limits: Caps = Caps()
     user_limits: Caps = Caps()
     quota: Mapping[str, float] = field(default_factory=dict)
@@ -71,7 +73,7 @@ class QueueNode:
         if not self.name:
             raise ModelError("queues: a queue needs a name")
         _check(f"queue {self.name!r}", {"weight": self.weight})
-        for part in ("users", "quota", "borrow", "lend"):
+        for part in ("users", "user_priorities", "quota", "borrow", "lend"):
             _check(f"queue {self.name!r}: {part}", getattr(self, part))
         for part in ("borrow", "lend") if not self.children else ():
             if unknown := [key for key in getattr(self, part) if key not in self.quota]:

@@ -1,4 +1,4 @@
-"""Named streams of random numbers from one root seed, so that no use of chance disturbs another.
+"""Named streams of random numbers from one root seed. No use of chance disturbs another.
 
 Each concern (arrivals, shapes, failures, ...) draws from the stream of its own name. A new stream moves no other, and
 the number of an episode or worker goes in as ``index``, never as ``root + index``.

@@ -36,7 +36,8 @@ class Layout:
     titled: bool
 
     def slot(self, node: int, first: float, last: float) -> Box | None:
-        """The part of a cell from lane ``first`` to ``last`` of a node, both within one GPU; filled from the bottom."""
+        """The part of a cell from lane ``first`` to ``last`` of a node. Both lie within one GPU; it is filled from the
+        bottom."""
         card = self.cards[node]
         if card is None:
             return None
@@ -50,7 +51,7 @@ class Layout:
 
 
 def layout(counts: Ints, area: Box) -> Layout:
-    """Cards from left to right and top to bottom, with the largest cells that fit into the area."""
+    """Cards from left to right and top to bottom, as large as the area allows."""
     found = tuple(int(count) for count in counts)
     for cell in _SIZES:
         titled = cell >= 16

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import isfinite
 
 from dagsim.experiment.capacity.plan import Size, SizeSearch
+from dagsim.experiment.capacity.prices import Prices
 from dagsim.experiment.capacity.target import Target
 from dagsim.experiment.capacity.whatif import Alternative
 from dagsim.metrics.standings import Sample
@@ -21,7 +22,13 @@ _NAME = 14
 
 
 def whatif_table(
-    choices: Sequence[Alternative], metric: str, *, workload: str, sample: Sample, wide: bool = False
+    choices: Sequence[Alternative],
+    metric: str,
+    *,
+    workload: str,
+    sample: Sample,
+    prices: Prices | None = None,
+    wide: bool = False,
 ) -> Grid:
     """Every cluster under every policy: waits, energy, cost a month, and the ratio to the first row."""
     priced = choices[0].cost is not None
@@ -31,7 +38,8 @@ def whatif_table(
     rows = [_choice_row(each, priced=priced, wide=wide) for each in choices]
     units = f", {n} {sample}{'' if n == 1 else 's'}" if n else ""
     texts = (0, 1, len(heads) - 1)
-    return Grid(f"what if: {workload}{units}", tuple(heads), rows, _whatif_notes(choices, sample, n), texts)
+    notes = (*_whatif_notes(choices, sample, n), *([prices.said()] if prices else []))
+    return Grid(f"what if: {workload}{units}", tuple(heads), rows, notes, texts)
 
 
 def _choice_row(each: Alternative, *, priced: bool, wide: bool) -> tuple[str, ...]:
@@ -57,10 +65,7 @@ def _choice_row(each: Alternative, *, priced: bool, wide: bool) -> tuple[str, ..
 
 def _whatif_notes(choices: Sequence[Alternative], sample: Sample, n: int) -> tuple[str, ...]:
     if sample is Sample.TRACE:
-        return (
-            "Too short a log for windows: one run each, no interval and no verdict.",
-            "cost: of all GPUs, used or not.",
-        )
+        return ("Too short a log for windows: one run each, no interval and no verdict.",)
     notes = [
         "wait, energy: means over the windows, each of which begins on an empty cluster. ratio: to the first row, "
         "geometric mean over the same windows, with its 95 % interval, Student's t on the logs; verdict: p < 0.05 by "
@@ -80,8 +85,9 @@ def _whatif_notes(choices: Sequence[Alternative], sample: Sample, n: int) -> tup
     return tuple(notes)
 
 
-def plan_table(planned: SizeSearch, today: Size, target: Target, *, workload: str, priced: bool, n: int) -> Grid:
+def plan_table(planned: SizeSearch, today: Size, target: Target, *, workload: str, prices: Prices, n: int) -> Grid:
     """Every cluster that was tried, the smallest or cheapest first."""
+    priced = bool(prices)
     best = planned.best
     types = planned.types or ("nodes",)
     heads = [
@@ -107,6 +113,8 @@ def plan_table(planned: SizeSearch, today: Size, target: Target, *, workload: st
         f"{', '.join(types)}: nodes. Mean over {n} windows, each of which begins on an empty cluster; interval: of the "
         "mean, Student's t on its logarithm. lost: jobs turned away."
     )
+    if priced:
+        notes.append(prices.said())
     texts = (len(heads) - 1,)
     return Grid(f"plan: {target} on {workload}", tuple(heads), rows, tuple(notes), texts)
 

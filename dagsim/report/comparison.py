@@ -84,7 +84,7 @@ def metric_name(metric: str) -> str:
 
 
 def wrapped(name: str, width: int) -> str:
-    """``name`` over several lines of at most ``width`` where it can be broken after ``[`` or ``,``; never cut."""
+    """``name`` over several lines of at most ``width``, broken after ``[`` or ``,``; never cut."""
     lines, rest = [], name
     while len(rest) > width:
         at = max(rest.rfind("[", 0, width), rest.rfind(",", 0, width)) + 1

@@ -57,7 +57,7 @@ def jobs_over_time(made: ScheduleColumns) -> list[Panel]:
 
 
 def jobs_within(made: ScheduleColumns, figure: str, shortest: float = 0.0) -> tuple[Floats, Floats]:
-    """The values of a figure in order, and the share of the jobs let in that stay within each.
+    """The values of a figure in order, and the share of jobs within each. Shares are of the jobs let in.
 
     A job that is unfinished stays within none, so that the last share is below 1. Values below ``shortest`` are shown
     as it: a logarithmic axis has no 0.

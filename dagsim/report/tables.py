@@ -113,7 +113,7 @@ def _summary_notes(n: int, sample: Sample) -> Iterator[str]:
 
 
 def observed_table(policy: str, waits: Mapping[str, Any]) -> Grid:
-    """Waits on the real cluster against those of a simulation, in all, by tenant and by size (``ObservedWaits``)."""
+    """Waits on the real cluster against those of a simulation (``ObservedWaits``). In all, by tenant and by size."""
     sides = ("observed", "simulated")
     others = ("\nmedian", "\np95")
     heads = ("", "jobs", "observed\nmean", *others, "simulated\nmean", *others, "gap of\nmeans")

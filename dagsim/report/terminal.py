@@ -100,7 +100,7 @@ def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> C
 
 @contextmanager
 def downloading(wanted: bool) -> Iterator[Callable[[str, int, int | None], None] | None]:
-    """A progress bar for each file that is fetched, if it is wanted and standard error is a terminal."""
+    """A progress bar for each fetched file, if wanted and standard error is a terminal."""
     if not (wanted and sys.stderr.isatty()):
         yield None
         return

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
 
 from dagsim.metrics.why import WaitReasons
 from dagsim.report.grid import Grid, printable
 from dagsim.report.numbers import number
+from dagsim.systems.cluster.waits import Causes, Stretch, causes_by_time
 
 __all__ = ["why_lines", "why_tables"]
 
-
-def why_lines(found: WaitReasons, run: str) -> Iterator[str]:
-    """Sentences: how long it waited, and what was missing."""
-    yield from map(printable, _lines(found, run))
+_WIDTH = 80
 
 
-def _lines(found: WaitReasons, run: str) -> Iterator[str]:
+def why_lines(found: WaitReasons, run: str, bound: Sequence[Stretch] | None = None, unknown: str = "") -> Iterator[str]:
+    """Sentences: how long it waited, and what kept it.
+
+    Without ``bound`` (``unknown`` says why) that is told by GPUs and outages alone, as the log knows no more.
+    """
+    for line in _lines(found, run, bound, unknown):
+        yield from wrap(printable(line), _WIDTH, subsequent_indent="  ") or [""]
+
+
+def _lines(found: WaitReasons, run: str, bound: Sequence[Stretch] | None, unknown: str) -> Iterator[str]:
     who = f" of {found.tenant}" if found.tenant else ""
     yield f"{run}: job {found.job}{who}, {number(found.gpus)} GPUs, arrived at {number(found.arrival_s)} s"
     if found.start_s is None:
@@ -30,10 +38,22 @@ def _lines(found: WaitReasons, run: str) -> Iterator[str]:
         yield text + (f", and waited {number(rest)} s between its runs." if rest > 0 else ".")
     if found.stopped:
         yield f"Its runs were stopped {found.stopped} times."
-    for blocker, seconds in sorted(found.blocked_s.items(), key=lambda pair: -pair[1]):
-        yield f"{100 * seconds / found.wait_s:5.1f} % of the wait ({number(seconds)} s): {blocker}"
+    if bound is not None:
+        yield from _shares([(_said(causes), seconds) for causes, seconds in causes_by_time(bound)], found.wait_s)
+        return
+    yield from _shares(sorted(found.blocked_s.items(), key=lambda pair: -pair[1]), found.wait_s)
     if found.wait_s:
-        yield f"(on {', '.join(found.types)}: where it ran; the log says nothing of CPUs, memory and limits)"
+        why = f": {unknown}" if unknown else ""
+        yield f"(on {', '.join(found.types)}: where it ran; CPUs, memory and limits are not known here{why})"
+
+
+def _shares(parts: Iterable[tuple[str, float]], wait_s: float) -> Iterator[str]:
+    for what, seconds in parts:
+        yield f"{100 * seconds / wait_s:5.1f} % of the wait ({number(seconds)} s): {what}"
+
+
+def _said(causes: Causes) -> str:
+    return "; and ".join(cause.what for cause in causes)
 
 
 def why_tables(found: WaitReasons, count: int) -> Iterator[Grid]:

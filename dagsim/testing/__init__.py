@@ -62,7 +62,8 @@ def fork_join(width: int, work: float = 1.0) -> TaskGraph:
 
 
 def heft_example() -> TaskGraph:
-    """The ten tasks of Topcuoglu, Hariri and Wu (2002, figure 2), each with its seconds on the types P1, P2 and P3.
+    """The ten tasks of a published example, with seconds on the types P1, P2 and P3. It is figure 2 of Topcuoglu,
+    Hariri and Wu (2002).
 
     Edges carry as many GB as the paper's cost of communication, so at 1 GB/s they take that many seconds between nodes.
     On one processor each the makespan of HEFT is 80, that of CPOP 86.
@@ -128,7 +129,7 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
 
 
 def _cases(workloads: int) -> Iterator[tuple[Case, str]]:
-    """Crowds on one GPU and on two, seeded work on a cluster that has all, then adverse random cases."""
+    """Crowds on one GPU and on two, seeded work on all, then adverse random cases."""
     yield crowd(1), "(a crowd on one GPU)"
     yield crowd(2), "(a crowd on two GPUs)"
     for seed in range(workloads):
@@ -156,7 +157,8 @@ def _check_repetition(case: Case, make: Callable[[], ClusterPolicy], where: str)
 
 
 def check_codec(make: Callable[[], ClusterCodec], workloads: int = 4) -> None:
-    """Raise unless the codecs that ``make`` makes are sound on the work of ``check_policy`` under random choices.
+    """Raise unless the codecs that ``make`` makes are sound under random choices. They are tried on the work of
+    ``check_policy``.
 
     Arrays must have the columns that the codec names, in float32 and finite; encoding twice must give the same; every
     choice must decode to a decision that the kernel carries out, only the last to waiting; all jobs must finish; and

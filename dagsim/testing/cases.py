@@ -86,7 +86,8 @@ class Case:
 
 
 class Admitting:
-    """Admits or rejects applicants, lets some wait, and leaves the rest to a policy that knows nothing of admission."""
+    """Admits, rejects or lets applicants wait, and leaves the rest to a policy. The policy knows nothing of
+    admission."""
 
     def __init__(self, policy: ClusterPolicy, seed: int) -> None:
         self.policy = policy
@@ -105,8 +106,8 @@ class Admitting:
 
 
 def crowd(gpus: int = 2, jobs: int = 9) -> Case:
-    """Jobs that all arrive at once, the longest first, on far too few GPUs, and short ones while those run: whoever
-    starts before looking further wants to stop what has just been started."""
+    """Jobs that all arrive at once, the longest first, and short ones while those run. There are far too few GPUs:
+    whoever starts before looking further wants to stop what has just been started."""
     cluster = Cluster((Node("n", gpu_type("T4"), gpus, 16, 64),))
     tasks = [Task("t", float(jobs - number), gpus=1 + number % gpus) for number in range(jobs)]
     first = [Job.single(f"j{number}", task, priority=number) for number, task in enumerate(tasks)]

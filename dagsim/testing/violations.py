@@ -53,8 +53,8 @@ def as_recorded(task: Task, gpu: GpuType | None) -> float:
 
 
 def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
-    """The ready tasks, of what the log leaves unfinished, that no node which is up in the end has room for when empty:
-    what justifies that a simulation has stalled."""
+    """The unfinished ready tasks that no node that is up in the end could hold. Nodes count as empty; this is what
+    justifies that a simulation has stalled."""
     reading = _Reading(schedule, jobs, None)
     for record in schedule.log:
         reading.read(record)
@@ -165,7 +165,7 @@ class _Reading:
                     yield number, index
 
     def fits(self, job: int, task: int) -> bool:
-        """True if the nodes that are up could hold an instance, of a gang all, if they were empty."""
+        """True if the nodes that are up could hold an instance, were they empty. Of a gang they hold all."""
         asked = self.jobs[job].tasks[task]
         room: Counter[GpuType | None] = Counter()
         for place, node in enumerate(self.nodes):

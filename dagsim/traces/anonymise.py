@@ -1,4 +1,4 @@
-"""Logs and lists of nodes without the names of people and machines, so that they can be shared.
+"""Logs and lists of nodes without the names of people and machines, to be shared.
 
 Nothing is copied that is not known to be harmless: a log of ``sacct`` becomes the columns that are read of it, a log of
 another format dagsim's own JSON lines, a list of nodes the rows of ``sinfo``.
@@ -60,7 +60,7 @@ class Names:
 
 
 def anonymise(paths: Iterable[Path | str], folder: Path, names: Names | None = None) -> list[Path]:
-    """Write each log and list of nodes anew into ``folder``, with the same new names in all of them.
+    """Write each log and list of nodes anew into ``folder``. The new names are the same in all of them.
 
     Raises:
         TraceError: One is neither a log nor a list of nodes, or cannot be read.

@@ -23,7 +23,7 @@ def convert(
     format: str | None = None,
     counted: Callable[[Iterable[Job]], Iterator[Job]] = iter,
 ) -> ReadReport:
-    """Write the jobs of the trace at ``path`` to ``to``, which appears whole or not at all; what was read and dropped.
+    """Write the jobs of the trace at ``path`` to ``to``; what was read and dropped. ``to`` appears whole or not at all.
 
     The jobs are read, passed through ``counted`` and written one after the other.
 

@@ -20,7 +20,7 @@ _UNDECIDED = 16  # an error this near to the end of what is read may be the end'
 
 
 def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects listed under ``key`` of each document, each with the number of its line (see ``Source.where``).
+    """The objects under ``key`` of each document, each with the number of its line. See ``Source.where``.
 
     A document is an object with such a list, a plain list of objects, or an object without one, which then stands for
     itself: so a file of one object per line is read too.

@@ -81,7 +81,7 @@ def pack(place: int, fields: Sequence[str]) -> str:
 
 
 def unpack(text: str) -> tuple[int, list[str]]:
-    """The inverse of ``pack``, with a replacement character for every line end and separator inside a field."""
+    """The inverse of ``pack``; line ends and separators in a field become replacement characters."""
     place, *fields = text.split(_SEPARATOR)
     return int(place), fields
 

@@ -15,7 +15,8 @@ __all__ = ["Downtime", "Reader"]
 
 
 class Downtime(NamedTuple):
-    """A node of the trace's cluster (its place in it) is not there from ``start_s`` to ``end_s``, perhaps ``inf``."""
+    """The absence of a node of the trace's cluster from ``start_s`` to ``end_s``. The node is its place in it;
+    ``end_s`` may be ``inf``."""
 
     node: int
     start_s: float
@@ -65,7 +66,7 @@ class Reader(Protocol):
         return None
 
     def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
-        """The times when nodes of ``cluster`` come later, leave or are away, on the clock of ``read``."""
+        """The times when nodes of ``cluster`` come later, leave or are away. They are on the clock of ``read``."""
         return ()
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:

@@ -73,14 +73,16 @@ class Source:
         return shards
 
     def select(self, *patterns: str) -> Source:
-        """The same source with only those shards whose path or name matches one of ``patterns`` (perhaps none)."""
+        """The same source with only those shards that match one of ``patterns``. Their path or name may match; perhaps
+        none does."""
         chosen = Source(self.path, self.member)
         listed = (self,) if self._is_single() else self._listed
         chosen.files = tuple([shard for file in listed if file.matches(*patterns) for shard in file.files])
         return chosen
 
     def beside(self, *patterns: str) -> Source:
-        """The shards that match one of ``patterns``, or else such files in the directory of a file or archive."""
+        """The shards that match one of ``patterns``, or such files in the directory beside. The directory is that of a
+        file or archive."""
         inside = self.select(*patterns)
         folder = self.path.parent
         if self.path.is_dir() or not folder.is_dir() or (inside.files and not self._is_single()):
@@ -90,7 +92,8 @@ class Source:
         return around.select(*patterns)
 
     def matches(self, *patterns: str) -> bool:
-        """True if the name, or the end of the path, matches one of ``patterns`` (as in a shell, case-insensitive)."""
+        """True if the name, or the path's end, matches one of ``patterns``. Patterns are as in a shell,
+        case-insensitive."""
         path = (self.member or self.path.as_posix()).lower()
         return any(fnmatch(path, text) or fnmatch(path, f"*/{text}") for text in map(str.lower, patterns))
 
@@ -99,7 +102,8 @@ class Source:
         return self._head[:lines]
 
     def size_bytes(self) -> int:
-        """The length of the file on disk, of a directory or archive that of everything in it; 0 if it is not there."""
+        """The length of the file on disk; 0 if it is not there. Of a directory or archive it is that of everything in
+        it."""
         try:
             files = [self.path] if not self.path.is_dir() else [file.path for file in self.files]
             return sum(file.stat().st_size for file in files)

@@ -79,7 +79,7 @@ class Trace:
         return self._windowed(self.report)
 
     def is_large(self) -> bool:
-        """True if its format may be read as columns, and it is a file for which that matters."""
+        """True if its format may be read as columns, and the file is large enough."""
         own = getattr(type(self._reader), "arrays", Reader.arrays)  # other packages' readers may lack it
         return own is not Reader.arrays and self.source.size_bytes() >= _COLUMNS_FROM_B
 

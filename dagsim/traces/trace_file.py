@@ -63,7 +63,8 @@ class TraceFile:
         return open_trace(self.path, name, options)
 
     def window_of(self, seed: int, cluster: Cluster, runtime: WorkRuntime) -> Iterator[Job]:
-        """The jobs of the window of ``seed``, the first at 0 s, their arrivals scaled to the load asked for.
+        """The jobs of the window of ``seed``, from 0 s, scaled to the load. Their arrivals are scaled to what was asked
+        for.
 
         Windows of experiments (``WINDOWS``) and of reports are disjoint; those of validation as long as there are
         such. Training draws them at random.

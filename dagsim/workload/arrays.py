@@ -210,7 +210,7 @@ def renumbered(demand: np.ndarray, demands: Sequence[Demand]) -> tuple[np.ndarra
 
 
 def _starts(sizes: Any) -> np.ndarray:
-    """Where stretches of these sizes begin, and where the last one ends."""
+    """The places where stretches of these sizes begin, and where the last ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(sizes, np.int64))])
 
 

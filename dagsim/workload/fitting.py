@@ -73,7 +73,7 @@ def columns_of(jobs: Iterable[Job]) -> TraceColumns:
 
 
 def fit_sessions(trace: TraceColumns, shape: Shape | None = None, skip: float = 0.01) -> Sessions:
-    """The workload that is fitted to the jobs, but for the first part ``skip``, which were there when the log began."""
+    """The workload fitted to the jobs, but for the first part ``skip``. Those were there when the log began."""
     since = round(skip * len(trace.arrival_s))
     times = trace.arrival_s[since:] - trace.arrival_s[since]
     kinds = _joined(trace.kinds[since:])
@@ -142,7 +142,7 @@ def _several(job: Job) -> bool:
 
 
 def _joined(kinds: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """The kinds, rare ones counted as the nearest frequent kind of the same priority, or else of any."""
+    """The kinds, rare ones counted as the nearest frequent kind. That has the same priority, else any."""
     counts = Counter(kinds)
     frequent = [kind for kind, count in counts.items() if count >= _RARE * len(kinds)]
 
@@ -243,7 +243,7 @@ def _means(counts: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
 
 
 def _swings(flat: np.ndarray, mean: float) -> tuple[Swing, ...]:
-    """Two swings, over hours and over days, whose covariance is nearest to that of the hourly counts.
+    """Two swings, over hours and over days, nearest to the hourly counts. Nearest is meant of their covariance.
 
     The counts of a log-Gaussian Cox process with variances v and times h covary at lag k as
     mean^2 (exp(sum of v exp(-k / h)) - 1).

@@ -92,7 +92,7 @@ class WorkloadInfo:
 def workload_info(
     jobs: Iterable[Job], cluster: Cluster | None = None, runtime: WorkRuntime | None = None
 ) -> WorkloadInfo:
-    """Statistics of ``jobs``, with load and critical paths where a cluster and a runtime model are given.
+    """Statistics of ``jobs``; load and critical paths need a cluster and a runtime model.
 
     One pass; keeps a few numbers per job and per task.
     """

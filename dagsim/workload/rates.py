@@ -40,7 +40,7 @@ class Swing:
             raise WorkloadError(f"swing: sigma must be 0 or more and hours above 0, got {self.sigma!r}, {self.hours!r}")
 
     def factors(self, rng: np.random.Generator, hours: int, last: float | None) -> tuple[np.ndarray, float]:
-        """The factors of so many hours after one whose process was at ``last``, and where the process ends."""
+        """The factors of the hours after one at ``last``, and where the process ends."""
         kept = exponential(-1 / self.hours)
         fresh = rng.standard_normal(hours)
         path = np.empty(hours)
@@ -54,7 +54,7 @@ class Swing:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """``per_hour`` arrivals in an average hour, times what the hour of the day, the day and the ``swings`` make of it.
+    """``per_hour`` arrivals in an average hour, times factors of hour, day and ``swings``.
 
     ``day`` has 24 factors and ``week`` 7, as multiples of their mean; left out, all are 1. Within an hour arrivals are
     a Poisson process (so a log-Gaussian Cox process over all). A seed begins anywhere in the week.

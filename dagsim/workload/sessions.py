@@ -185,7 +185,7 @@ class Sessions:
             yield from self.shape.draw(rng("shapes"), _CHUNK)
 
     def _arrivals(self, rng: Draws) -> Iterator[tuple[float, _Session, float, float]]:
-        """Every job's time, its session, its place among the durations of its kind, and its work, in order of time."""
+        """Every job's time, session, place among its kind's durations, and work, in order of time."""
         sessions: list[_Session] = []
         held = np.empty((3, 0))  # time, place, work
         owners = np.empty(0, int)
@@ -222,7 +222,7 @@ class Sessions:
         return np.asarray(np.repeat(starts - since[ends - lengths], lengths) + since)
 
     def _sessions(self, rng: Draws, count: int) -> list[tuple[_Session, int, float]]:
-        """So many sessions, the number of jobs of each, and its place among the durations of its kind."""
+        """The number of sessions, the jobs of each, and its place among durations. Durations are those of its kind."""
         shares = np.cumsum([kind.share for kind in self.kinds])
         kinds = np.searchsorted(shares, rng("sessions/kinds").random(count) * shares[-1], "right")
         own, lengths = rng("sessions/own").random(count), rng("sessions/jobs").random(count)

@@ -50,7 +50,7 @@ def most_windows(jobs: int, window_jobs: int, part: tuple[float, float] = (0.0, 
 
 
 def spread_order(windows: int) -> tuple[int, ...]:
-    """The places 0 to ``windows`` - 1 in an order of which every beginning is spread out: 0, 4, 2, 6, 1, 5, 3, 7.
+    """The places 0 to ``windows`` - 1, spread out in every beginning. The order is 0, 4, 2, 6, 1, 5, 3, 7.
 
     For ``--precision`` on a trace, which does not know beforehand how many windows it will use (van der Corput).
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.config.schema import ClusterSection, NodeGroup, load_config
+from dagsim.config.schema import ClusterSection, Config, NodeGroup, dump_config, load_config
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.capacity.machines import (
     GpuCount,
@@ -25,6 +26,8 @@ from dagsim.experiment.capacity.prices import Prices
 from dagsim.experiment.capacity.target import Target
 from dagsim.experiment.capacity.windows import on_windows
 from dagsim.experiment.journal import RunLine
+from dagsim.model import GPU_TYPES
+from dagsim.model.prices import LIST_PRICES
 from dagsim.report.capacity import plan_table
 
 CLUSTER = ClusterSection(
@@ -87,13 +90,50 @@ def test_numbers_of_gpus_are_read_in_one_form_only(text: str) -> None:
 
 
 def test_a_month_costs_all_gpus_for_730_hours() -> None:
-    prices = Prices.read(["A100=2,T4=0.5"])
+    prices = Prices.read(["A100=2,T4=0.5"]).of([CLUSTER])
     assert prices.a_month(CLUSTER) == pytest.approx(730 * (16 * 2 + 12 * 0.5))
-    with pytest.raises(ConfigError, match="no price of T4"):
-        Prices.read(["A100=2"]).a_month(CLUSTER)
-    for text in ("H200", "H200=x", "H200=-1", "=1", "A100=1,A100-40=2", "H200=nan"):
-        with pytest.raises(ConfigError, match="--cost"):
+    for text in ("H200", "H200=x", "H200=-1", "=1", "A100=1,A100-40=2", "H200=nan", "none,A100=1"):
+        with pytest.raises(ConfigError, match="--price"):
             Prices.read([text])
+
+
+def test_a_price_is_the_users_own_else_the_configured_else_that_of_the_list() -> None:
+    prices = Prices.read(["T4=0.5"], {"T4": 0.7, "A100": 1.25}).of([CLUSTER])
+    assert prices.to_dict() == {
+        "A100-40": {"per_gpu_h": 1.25, "source": "configuration"},
+        "T4": {"per_gpu_h": 0.5, "source": "--price"},
+    }
+    listed = Prices.read([]).of([CLUSTER])
+    assert listed.per_gpu_h == {"A100-40": LIST_PRICES["A100-40"].usd_per_h, "T4": 0.526}
+    assert "T4 0.526 (list price, AWS g4dn.xlarge, 2024)" in listed.said()
+    assert not Prices.read(["none"]).of([CLUSTER])
+
+
+def test_a_type_without_a_price_leaves_no_cost_or_is_an_error_beside_own_prices() -> None:
+    odd = ClusterSection(groups=(NodeGroup(name="r", gpu="RTX-2080Ti", gpus=4),))
+    assert not Prices.read([]).of([CLUSTER, odd])
+    with pytest.raises(ConfigError, match="no price of RTX-2080Ti"):
+        Prices.read(["T4=1"]).of([CLUSTER, odd])
+
+
+def test_every_list_price_is_of_a_known_type_and_says_source_and_year() -> None:
+    assert set(LIST_PRICES) <= set(GPU_TYPES)
+    assert {"H200", "B200", "GB200", "A100-80", "L4", "T4"} <= set(LIST_PRICES)
+    for each in LIST_PRICES.values():
+        assert 0.1 < each.usd_per_h < 30
+        assert re.search(r", 20\d\d$", each.source)
+
+
+def test_prices_of_a_configuration_are_checked_and_change_nothing_where_there_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text("prices: {H200: 3.5}\n", encoding="utf-8")
+    config = load_config(path)
+    assert config.prices == {"H200": 3.5}
+    assert "prices" in dump_config(config)
+    assert "prices" not in dump_config(Config())
+    path.write_text("prices: {H200: -1}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="prices"):
+        load_config(path)
 
 
 def test_targets_are_read_and_checked() -> None:
@@ -132,7 +172,7 @@ def planned(
 ) -> tuple[World, Size, SizeSearch]:
     made = World(**world)
     found = least_size(
-        CLUSTER, types, most, Prices.read([prices] if prices else []), made.run, Target("wait_s.mean", False, bound)
+        CLUSTER, types, most, Prices.read([prices or "none"]), made.run, Target("wait_s.mean", False, bound)
     )
     return made, *found
 
@@ -160,7 +200,7 @@ def test_no_size_up_to_the_cap_is_said_so() -> None:
     _, today, found = planned(["T4"], 1.0, most=100)
     assert found.best is None
     assert max(size.gpus for size in found.tried.values()) == 100  # the cap itself is tried
-    grid = plan_table(found, today, Target("wait_s.mean", False, 1.0), workload="w", priced=False, n=5)
+    grid = plan_table(found, today, Target("wait_s.mean", False, 1.0), workload="w", prices=Prices(), n=5)
     assert any("No size up to the cap" in note for note in grid.notes)
     with pytest.raises(ConfigError, match="not one node"):
         planned(["T4"], 1.0, most=3)
@@ -226,7 +266,7 @@ def told(*arguments: str, code: int = 0) -> dict[str, Any]:
 
 def test_whatif_pairs_clusters_and_policies_on_the_same_windows(site: Path) -> None:
     windows = ("--windows", "6", "--window-jobs", "20")
-    answer = told("whatif", "--add", "8xT4", "--policy", "fifo,sjf", "--cost", "T4=0.5", *windows)
+    answer = told("whatif", "--add", "8xT4", "--policy", "fifo,sjf", "--price", "T4=0.5", *windows)
     rows = {(each["cluster"], each["policy"]): each for each in answer["choices"]}
     assert list(rows) == [("today", "fifo"), ("today", "sjf"), ("+8xT4", "fifo"), ("+8xT4", "sjf")]
     assert rows["today", "fifo"]["verdict"] == "reference"
@@ -237,7 +277,7 @@ def test_whatif_pairs_clusters_and_policies_on_the_same_windows(site: Path) -> N
     assert more["wait_s"] < rows["today", "fifo"]["wait_s"]
     assert (rows["today", "fifo"]["cost_a_month"], more["cost_a_month"]) == (730 * 4.0, 730 * 8.0)
     events = [json.loads(line)["event"] for line in Path(answer["run"], "progress.jsonl").read_text().splitlines()]
-    again = told("whatif", "--add", "8xT4", "--policy", "fifo,sjf", "--cost", "T4=0.5", *windows)
+    again = told("whatif", "--add", "8xT4", "--policy", "fifo,sjf", "--price", "T4=0.5", *windows)
     assert again["choices"] == answer["choices"]
     more_events = Path(answer["run"], "progress.jsonl").read_text().splitlines()
     assert len(more_events) == len(events) + 2  # started, ended: nothing was run again

@@ -32,7 +32,7 @@ def test_pools_that_lie_elsewhere_leave_the_blocks_alone(ledger: Ledger) -> None
 
 def test_the_ledger_of_the_project_gives_no_seed_to_two_tables() -> None:
     tables = Ledger(Path(__file__).parents[2] / "results" / "seeds.yaml").tables()
-    pools = [range(*entry["pool"]) for entry in tables.values()]
+    pools = [range(*entry["pool"]) for entry in tables.values() if "windows_of" not in entry]  # places, not draws
     assert len({seed for pool in pools for seed in pool}) == sum(map(len, pools))
     assert all(
         range(*each["seeds"])[-1] in range(*entry["pool"]) for entry in tables.values() for each in entry["spent"]
@@ -50,6 +50,21 @@ def test_a_stopped_command_gets_its_seeds_back_and_no_other_does(ledger: Ledger)
     assert ledger.spend("grid", 30, "make grid") == opened
     with pytest.raises(ConfigError, match="were spent"):
         ledger.spend("grid", 30, "make another grid")
+
+
+def test_a_table_that_was_finished_at_another_commit_names_both(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dagsim.experiment.ledger.code_commit", lambda _: "a" * 40)
+    assert "at commit aaaaaaaaaaaa on" in ledger.spend("grid", 30, "make grid").sentence("a method")
+    monkeypatch.setattr("dagsim.experiment.ledger.code_commit", lambda _: "b" * 40 + "-dirty")
+    assert "at commit aaaaaaaaaaaa to bbbbbbbbbbbb-dirty on" in ledger.spend("grid", 30, "make grid").sentence("it")
+    assert ledger.tables()["grid"]["spent"][0]["last_commit"].endswith("-dirty")
+
+
+def test_windows_of_a_trace_are_said_to_be_that(ledger: Ledger) -> None:
+    ledger.spend("itp", 5, "judge", pool=range(REPORT.start, REPORT.start + 69), windows_of="ITP, last fifth")
+    assert ledger.tables()["itp"]["windows_of"] == "ITP, last fifth"
 
 
 def test_fresh_seeds_follow_those_spent(ledger: Ledger) -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from collections.abc import Iterator, Sequence
+from math import inf
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
 
 from dagsim.errors import ConfigError, InputError, RunFolderError, SimulationError, UnknownName
+from dagsim.experiment import workers
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.sweep import cells as cells_module
 from dagsim.experiment.sweep.cells import Cell, cells_of
@@ -133,6 +139,46 @@ def test_a_killed_worker_costs_nothing_but_time(
     folder, result = swept(described(tmp_path), tmp_path, Local("2"))
     assert given == [8, 5, 2]
     assert result.left == 0
+    assert content(folder.path) == content(whole.path)
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+def test_a_worker_killed_by_sigkill_leaves_a_sweep_that_goes_on_to_the_same_bytes(
+    kills: int, whole: SweepFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready, dead = workers._Pool.is_ready, []
+
+    def first_ready(pool: workers._Pool[Cell, CellOutcome]) -> bool:
+        while not ready(pool):
+            time.sleep(0.01)
+        return True
+
+    class Killing(Local):
+        """Kills the workers once the first outcome of theirs is there; what is left needs none."""
+
+        def run(self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None) -> Iterator[CellOutcome]:
+            for outcome in super().run(work, cells, heard):
+                yield outcome
+                if not dead:
+                    dead.extend([child.pid for child in active_children() if child.pid is not None])
+                    for pid in dead:
+                        os.kill(pid, signal.SIGKILL)
+                    monkeypatch.setattr(workers, "_WORTH_S", inf)
+
+    monkeypatch.setattr(workers, "_WORTH_S", -1.0)
+    monkeypatch.setattr(workers._Pool, "is_ready", first_ready)
+    monkeypatch.setattr("dagsim.experiment.sweep.executors._KILLS", kills)
+    sweep = described(tmp_path)
+    if kills == 1:  # the first is one too many: the sweep ends, and the same command goes on with it
+        with pytest.raises(SimulationError, match="signal 9"):
+            swept(sweep, tmp_path, Killing("2"))
+        cells = cells_of(sweep)
+        stopped = SweepFolder.open(tmp_path / "sweep-small")
+        assert 0 < len(stopped.done(cells)) < len(cells)
+        assert stopped.run.state == "failed"
+    folder, result = swept(sweep, tmp_path, Killing("2"))
+    assert len(dead) == 2
+    assert (result.left, folder.run.state) == (0, "done")
     assert content(folder.path) == content(whole.path)
 
 

@@ -15,6 +15,7 @@ from dagsim.report.why import why_lines, why_tables
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.waits import Cause, CauseKind, Stretch
 
 
 def job(name: str, seconds: float, gpus: float, arrival_s: float = 0.0, tenant: str = "") -> Job:
@@ -135,3 +136,17 @@ def test_names_of_a_log_cannot_steer_a_terminal_or_a_page() -> None:
     assert "\x1b]0" not in shown.getvalue()
     assert "[red]<script>|" in shown.getvalue()
     assert "<script>" not in grids[0].markdown()
+
+
+def test_what_bound_is_told_by_share_and_what_is_not_known_is_said() -> None:
+    found = wait_reasons(two_nodes(job("a", 9, 2), job("b", 9, 2), job("c", 1, 1, 1.0)), 2)
+    limit = Cause(CauseKind.LIMIT, "the limit of 2 GPUs of the account lab was reached")
+    gpus = Cause(CauseKind.GPUS, "too few GPUs were free")
+    bound = [Stretch(1, 3, (limit, gpus)), Stretch(3, 8, (gpus,)), Stretch(8, 9, (limit, gpus))]
+    text = " ".join(" ".join(why_lines(found, "easy", bound)).split())
+    assert "62.5 % of the wait (5 s): too few GPUs were free 37.5 % of the wait (3 s): the limit of 2 GPUs" in text
+    assert "the account lab was reached; and too few GPUs were free" in text
+    assert all(len(line) <= 80 for line in why_lines(found, "easy", bound))
+    blind = " ".join(" ".join(why_lines(found, "easy", None, "the trace is gone")).split())
+    assert "100.0 % of the wait (8 s): too few GPUs were free" in blind
+    assert "CPUs, memory and limits are not known here: the trace is gone" in blind

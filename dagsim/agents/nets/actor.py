@@ -79,7 +79,7 @@ class ScoreNet(ActorNet):
     def act(
         self, batch: ObservationBatch, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        with torch.no_grad():
+        with torch.inference_mode():
             log_p = log_softmax(self(batch), batch.segment, batch.size).numpy()
         first = batch.first.numpy()
         chosen = sample(log_p, first, None if explore is not None else rng)

@@ -31,4 +31,4 @@ class Attention(ScoreNet):
         weights = torch.softmax((keys @ self.query(rows)[:, :, None])[:, :, 0] / keys.shape[2] ** 0.5, dim=1)  # (N, g)
         attended = (weights[:, :, None] * values).sum(dim=1)  # (N, H)
         around = self.around(torch.cat([mean_rows(rows, batch), batch.context], dim=1))
-        return self.score(self.own(torch.cat([rows, attended], dim=1)) + around[batch.segment])[:, 0]  # type: ignore[no-any-return]
+        return self.score(self.own(torch.cat([rows, attended], dim=1)) + around.index_select(0, batch.segment))[:, 0]  # type: ignore[no-any-return]

@@ -122,8 +122,8 @@ class DecimaNet(ActorNet):
         return -((1 - smoothing) * own + smoothing * (stages + segment_mean(many, numbers.segment, batch.size)))
 
     def _log_p(self, batch: StageBatch, choices: np.ndarray) -> tuple[Tensor, Tensor, Tensor, Options]:
-        """Log-probabilities of all stages (S,) and of all numbers for the chosen ones (K,), which rows those are (B,),
-        and the numbers."""
+        """Log-probabilities of all stages (S,) and of the numbers for the chosen ones (K,). Also the rows that those
+        belong to (B,), and the numbers."""
         observations, graphs = batch
         stages = choices[:, 0]
         embedded = self.embed(graphs)

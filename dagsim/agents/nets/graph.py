@@ -13,7 +13,7 @@ __all__ = ["Graph"]
 
 
 class Graph(ScoreNet):
-    """Messages pass twice along the edges between candidates and the GPU type that each would run on, so that
+    """Messages between candidates and the GPU type that each would run on. They pass twice along the edges, so that
     candidates for one type learn of each other; then each is scored as in ``Scorer`` (Gilmer et al. 2017, on a
     bipartite graph).
 
@@ -40,4 +40,4 @@ class Graph(ScoreNet):
             types = torch.relu(types + segment_sum(sent, batch.segment, batch.size))
             rows = torch.relu(rows + (edges[:, :, None] * to_row(types)[batch.segment]).sum(dim=1))
         around = self.around(torch.cat([mean_rows(rows, batch), batch.context], dim=1))
-        return self.score(self.own(rows) + around[batch.segment])[:, 0]  # type: ignore[no-any-return]
+        return self.score(self.own(rows) + around.index_select(0, batch.segment))[:, 0]  # type: ignore[no-any-return]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
-from dagsim.agents.ragged import ObservationBatch, segment_sum
+from dagsim.agents.ragged import ObservationBatch, segment_mean
 from dagsim.errors import ConfigError
 from dagsim.systems.seam import CodecSettings
 
@@ -39,8 +38,7 @@ class Sizes(NamedTuple):
 
 def mean_rows(rows: Tensor, batch: ObservationBatch) -> Tensor:
     """(B, H) the mean of the rows (N, H) of each observation."""
-    lengths = segment_sum(torch.ones(len(rows)), batch.segment, batch.size)
-    return segment_sum(rows, batch.segment, batch.size) / lengths[:, None]
+    return segment_mean(rows, batch.segment, batch.size)
 
 
 def indifferent(inputs: int, outputs: int = 1) -> nn.Linear:

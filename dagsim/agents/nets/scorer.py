@@ -26,4 +26,4 @@ class Scorer(ScoreNet):
     def forward(self, batch: ObservationBatch) -> Tensor:
         rows = self.embed(batch.tokens)  # (N, H)
         around = self.around(torch.cat([mean_rows(rows, batch), batch.context], dim=1))  # (B, H)
-        return self.score(self.own(rows) + around[batch.segment])[:, 0]  # type: ignore[no-any-return]
+        return self.score(self.own(rows) + around.index_select(0, batch.segment))[:, 0]  # type: ignore[no-any-return]

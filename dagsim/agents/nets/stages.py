@@ -20,7 +20,7 @@ _ADDED = np.array([name in ("added", "log added", "all that can go") for name in
 
 
 class Level(NamedTuple):
-    """Stages of one height, which are rows ``begin`` to ``end`` - 1, and the E edges to their children."""
+    """Stages of one height, rows ``begin`` to ``end`` - 1, and the E edges to their children."""
 
     begin: int
     end: int

@@ -33,7 +33,7 @@ class Size:
     cluster: ClusterSection
     gpus: int
     cost: float
-    """What is to be kept low: the price a month, or the number of GPUs where there are no prices."""
+    """What is to be kept low: the price a month, or the number of GPUs where there are none."""
     met: Met
 
 

@@ -62,5 +62,6 @@ class Trials:
 
     def _sweep(self, clusters: Mapping[str, ClusterSection]) -> Sweep:
         sections = tuple(plain(section) for section in clusters.values())
-        settings = {**plain(self.config), "cluster": sections[0]}
+        settings = {key: value for key, value in plain(self.config).items() if key != "prices"}
+        settings["cluster"] = sections[0]
         return Sweep(self.name, None, (Axis("cluster", tuple(clusters), sections),), settings)

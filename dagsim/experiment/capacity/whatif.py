@@ -50,7 +50,7 @@ def whatif_sweep(config: Config, clusters: Mapping[str, ClusterSection], policie
     """The sweep over clusters and policies on the windows of ``config``."""
     sections = tuple(plain(section) for section in clusters.values())
     axes = (Axis("cluster", tuple(clusters), sections), Axis("policy", tuple(policies), tuple(policies)))
-    settings = {key: value for key, value in plain(config).items() if key not in ("policy", "cluster")}
+    settings = {key: value for key, value in plain(config).items() if key not in ("policy", "cluster", "prices")}
     return Sweep(name, None, axes, {**settings, "cluster": sections[0]}, metrics=METRICS)
 
 
@@ -66,7 +66,6 @@ def alternatives_of(
 
     Raises:
         InputError: There is no such metric.
-        ConfigError: A GPU type has no price.
     """
     lines: dict[str, list[_Line]] = {}
     for cell in cells:

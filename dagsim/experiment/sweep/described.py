@@ -87,7 +87,7 @@ class Sweep:
         return prod(len(axis.values) for axis in self.axes)
 
     def to_dict(self, base: str) -> dict[str, Any]:
-        """The sweep as ``read_sweep`` reads it, where ``base`` holds the base configuration and all that is set."""
+        """The sweep as ``read_sweep`` reads it. ``base`` holds the base configuration and all that is set."""
         return {
             "base": base,
             "over": {axis.key: axis.to_dict() for axis in self.axes},

@@ -69,8 +69,8 @@ class SweepFolder:
     def claim(
         cls, root: Path, sweep: Sweep, cells: Sequence[Cell], *, argv: Sequence[str], command: str = "sweep"
     ) -> SweepFolder:
-        """The folder ``sweep-NAME`` below ``root`` (or, of another ``command``, ``COMMAND-NAME``), new or as it was
-        left, to write to.
+        """The folder ``sweep-NAME`` below ``root``, new or as it was left, to write to. Of another ``command`` it is
+        ``COMMAND-NAME``.
 
         Raises:
             RunFolderError: Another process writes to it, it is of something else, or it cannot be written.
@@ -125,7 +125,7 @@ class SweepFolder:
         return {cell.id: line for cell in cells if (line := self._line(cell.id)) is not None}
 
     def lines(self) -> list[CellLine]:
-        """All finished cells that lie in the folder, by id, also those that the grid does not name any more.
+        """All finished cells in the folder, by id, also those that the grid no longer names.
 
         Raises:
             RunFolderError: One of them cannot be read.

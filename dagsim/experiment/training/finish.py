@@ -13,7 +13,8 @@ __all__ = ["finish"]
 
 
 def finish(run: TrainingRun, tell: Callable[[Progress], None] | None = None) -> list[ReportLine]:
-    """Run the best agent of the training, a linear policy, the reference and its rivals on the report seeds."""
+    """Run the agent and its rivals on the report seeds. Rivals are a linear policy, the reference and other
+    heuristics."""
     kind = algorithm_name(run.train.algorithm)
     agents: dict[str, Checkpoint] = {kind: Checkpoint.load(run.folder.path / "best.pt")}
     linear = run.linear()

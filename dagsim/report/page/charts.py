@@ -44,7 +44,7 @@ def chart_of(made: ScheduleColumns, schedule: Schedule, packer: Packer) -> dict[
 
 
 def distributions(runs: Mapping[str, ScheduleColumns], packer: Packer) -> dict[str, Any]:
-    """Per figure the share of the jobs let in that stay within each of some values, a curve per named run.
+    """Per figure the share of the jobs let in that stay within some values. Each named run has a curve.
 
     A job that is unfinished stays within none, so that its curve ends below 1.
     """

@@ -17,7 +17,7 @@ def element(tag: str, text: str, **attributes: str) -> str:
 
 
 def table(grid: Grid) -> str:
-    """A table with its title as caption and its notes below, in a box that scrolls sideways and takes the focus."""
+    """A table with its title as caption and its notes below. Its box scrolls sideways and takes the focus."""
     heads = "".join(_cell("th", head, place in grid.texts, scope="col") for place, head in enumerate(grid.heads))
     rows = "".join(f"<tr>{_row(row, grid.texts)}</tr>" for row in grid.rows)
     label = escape(grid.title or "table")

@@ -33,7 +33,7 @@ class SweepView:
         self._metric = folder.sweep.metrics[0]
 
     def verdict(self) -> list[str]:
-        """The best value of the compared axis, the number of points where it is best, and how much is done."""
+        """The best value of the compared axis, and the number of points it wins. Also how much is done."""
         axis = compared_axis(self.folder.sweep.axes)
         best = [name for group in self._groups() if (name := self._best(group))]
         told = [f"{len(self.lines):,} of {self._planned():,} cells are finished."]
@@ -62,7 +62,7 @@ class SweepView:
         )
 
     def facts(self, packer: Packer) -> dict[str, Any]:
-        """The axes, and of every metric the mean, the lowest and the highest over the seeds at each point of the grid.
+        """The axes, and per point of the grid each metric's mean, lowest and highest over seeds.
 
         Points are in the order of the grid, the last axis changing fastest; NaN where nothing is finished.
         """

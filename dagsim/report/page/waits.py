@@ -111,7 +111,7 @@ def _free(made: ScheduleColumns) -> Steps:
 
 
 def _room(free: Steps, asked: float, arrival_s: float, until_s: float) -> str:
-    """The share of the time before its first run in which fewer GPUs were free than it asked for."""
+    """The share of the wait for the first run with fewer GPUs free than asked for."""
     full = Steps(free.time_s, (free.value < asked - 1e-9).astype(float), free.end_s)
     reached = full.until(np.array([arrival_s, until_s]))
     short = float(reached[1] - reached[0]) / (until_s - arrival_s)

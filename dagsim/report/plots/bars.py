@@ -19,7 +19,7 @@ _COLOURS = {Verdict.BETTER: BLUE, Verdict.WORSE: ORANGE}
 
 
 def comparison(ranked: Sequence[PolicyResult], metric: str = "mean JCT", workload: str = "") -> Figure:
-    """A bar per scheduler from the reference to its ratio, best first, with the 95 % interval as a line.
+    """A bar per scheduler from the reference to its ratio, best first. A line is the 95 % interval.
 
     Blue is better than the reference, orange worse, grey what has no verdict.
     """

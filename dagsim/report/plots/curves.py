@@ -126,7 +126,8 @@ def _legend_beside(axes: Axes, *, top_first: bool) -> None:
 
 
 def _cdf(made: ScheduleColumns) -> tuple[Floats, Floats, str]:
-    """The completion times in order, the fraction of the jobs let in completed by each, and what to say of them."""
+    """The completion times in order and the share of jobs completed by each. Also what to say of them; shares are of
+    the jobs let in."""
     times_s, shares = jobs_within(made, "jct", SHORTEST_S)
     accepted = int(made.jobs.accepted.sum())
     if len(times_s) < accepted:
@@ -138,7 +139,7 @@ def _cdf(made: ScheduleColumns) -> tuple[Floats, Floats, str]:
 
 
 def _common_times(steps: list[Steps], start_s: float, end_s: float) -> tuple[Floats, str]:
-    """The moments at which any of the steps changes, or the edges of bins where there are too many to tell apart."""
+    """The moments at which any of the steps changes. Where there are too many to tell apart, the edges of bins."""
     time_s = np.unique(np.concatenate([np.append(each.time_s, (start_s, end_s)) for each in steps]))
     if len(time_s) <= _MOST_STEPS:
         return time_s, ""

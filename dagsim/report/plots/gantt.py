@@ -150,7 +150,7 @@ def _draw_labels(axes: Axes, made: ScheduleColumns, bars: Bars, unit: Unit, inch
 
 
 def _name_lanes(axes: Axes, made: ScheduleColumns, lanes: Lanes) -> None:
-    """Node names at the middle of their lanes and, where there is room, the number of each GPU."""
+    """Node names at the middle of their lanes, and GPU numbers where there is room."""
     nodes = [place for place, count in enumerate(lanes.count.tolist()) if count]
     middles = [float(lanes.first[place] + lanes.count[place] / 2) for place in nodes]
     numbered = bool(made.cluster.gpus) and lanes.total <= 48

@@ -20,7 +20,7 @@ _MOST_ROWS = 600
 
 
 def shaded_nodes(made: ScheduleColumns, title: str, note: str) -> Figure:
-    """Each node with GPUs a row, time in columns, shaded by the share of its GPUs that runs hold; orange while down.
+    """Nodes as rows and time as columns, shaded by the share of held GPUs. Orange while the node is down.
 
     Of a cluster without GPUs, every node is a row, shaded by the number of its runs.
     """

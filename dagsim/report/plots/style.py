@@ -122,7 +122,7 @@ def entitle(drawn: Figure, text: str) -> None:
 
 
 def log_seconds(axes: Axes, which: Literal["x", "y"], low: float, high: float, most: int = 8) -> None:
-    """A logarithmic axis of seconds around ``low`` to ``high``, with two to ``most`` ticks at 1 s, 10 s, 1 min, ..."""
+    """A logarithmic axis of seconds from ``low`` to ``high``. It has two to ``most`` ticks at 1 s, 10 s, 1 min, ..."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     axis = axes.xaxis if which == "x" else axes.yaxis

@@ -122,7 +122,7 @@ def _answered(made: Callable[[], str]) -> Response:
 
 
 def _html(text: str) -> Response:
-    """A page, the policy that it states also as a header, where it can forbid frames, too."""
+    """A page with its policy also as a header, where it can forbid frames, too."""
     stated = _POLICY.search(text)
     policy = unescape(stated[1]) if stated else "default-src 'none'"
     return HTMLResponse(text, headers={"Content-Security-Policy": f"{policy}; frame-ancestors 'none'"})

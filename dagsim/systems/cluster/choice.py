@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dagsim.errors import ConfigError
 from dagsim.model import Job
-from dagsim.systems.cluster.engine import INSTALL, PAYS, CompiledKernel, is_installed
+from dagsim.systems.cluster.engine import INSTALL, CompiledKernel, is_installed, pays
 from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.models.runtime import HasRates
 
@@ -59,16 +59,17 @@ def compiled(
     if scenario.outages and jobs.outages().windows:
         return "the compiled engine does not know nodes that come and leave"
     arrays: JobArrays | None = None
-    few = f"fewer than {PAYS:,} tasks: the compiled engine takes longer to load"
+    least = pays(policy)
+    few = f"fewer than {least:,} tasks: the compiled engine takes longer to load"
     if scenario.engine == "auto":
-        if not jobs.in_columns() and not jobs.has(PAYS):
+        if not jobs.in_columns() and not jobs.has(least):
             return few
         why = _unknown(scenario, policy) or _not_ready(policy)
         if why:
             return why
     if isinstance(scenario.runtime, HasRates):
         arrays = jobs.arrays()
-    if arrays is not None and scenario.engine == "auto" and arrays.tasks < PAYS:
+    if arrays is not None and scenario.engine == "auto" and arrays.tasks < least:
         jobs.unroll(arrays)
         return few
     from dagsim.systems.cluster.lane.scenario import planned, too_much
@@ -95,7 +96,7 @@ def _scene(
 
 
 def _unknown(scenario: ClusterScenario, policy: str) -> str:
-    """The reason why the lane cannot play the policy on the scenario's cluster, if there is one."""
+    """The reason why the lane cannot play the policy on the cluster, if any."""
     from dagsim.systems.cluster.lane.scenario import applies
 
     return applies(scenario.cluster, policy, preemption=scenario.preemption).why

@@ -25,8 +25,7 @@ class Clock(Environment):
     must arrive at its own time to the last bit."""
 
     def at(self, time_s: float, order: int, event: Event) -> None:
-        """Let the already triggered ``event`` happen at ``time_s``, in the place inside the instant that ``order``
-        says."""
+        """Let the triggered ``event`` happen at ``time_s``, in its ``order`` inside the instant."""
         entry: Any = (time_s, order, next(self._eid), event)
         heappush(self._queue, entry)
 

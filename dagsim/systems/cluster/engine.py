@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dagsim.systems.cluster.lane.reading import LaneScenario
     from dagsim.systems.cluster.lane.scenario import LanePolicy
 
-__all__ = ["INSTALL", "PAYS", "CompiledKernel", "Engine", "EngineUse", "is_installed"]
+__all__ = ["INSTALL", "CompiledKernel", "Engine", "EngineUse", "is_installed", "pays"]
 
 Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
 """``auto``: the compiled lane where it applies, pays, and was compiled before (``dagsim warm``)."""
@@ -27,6 +27,11 @@ Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
 PAYS = 50_000
 """Tasks from which the lane is faster than the kernel, which takes some 20 us a task more: to import numba and load
 what was compiled takes 1 s."""
+
+PAYS_IN_ROUNDS = 1_000
+"""The same under policies that may stop each task hundreds of times."""
+
+_IN_ROUNDS = ("las", "2d-las")
 
 INSTALL = "the compiled engine needs numba: pip install 'dagsim[fast]'"
 
@@ -42,6 +47,11 @@ class EngineUse(NamedTuple):
 def is_installed() -> bool:
     """True if there is numba; does not import it."""
     return find_spec("numba") is not None
+
+
+def pays(policy: str) -> int:
+    """Tasks from which the lane is likely to be faster than the kernel under the policy."""
+    return PAYS_IN_ROUNDS if policy.partition("[")[0] in _IN_ROUNDS else PAYS
 
 
 class CompiledKernel:

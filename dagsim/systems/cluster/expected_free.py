@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -81,6 +81,22 @@ class ExpectedFree:
             if missing <= 0:
                 return max(end_s - self._view.now, 0.0)
         return NEVER_S
+
+    def free_in_each_s(self, amounts: Iterable[float], type_: int) -> list[float]:
+        """Seconds until so many GPUs of the type are expected to be idle, for each of the amounts."""
+        idle, ends, now = self._machines.idle_gpus(type_), self._ends[type_], self._view.now
+        waits: list[float] = []
+        for gpus in amounts:
+            wait_s, missing = 0.0, gpus - idle
+            if missing > 0:
+                wait_s = NEVER_S
+                for end_s, _, held in ends:
+                    missing -= held
+                    if missing <= 0:
+                        wait_s = max(end_s - now, 0.0)
+                        break
+            waits.append(wait_s)
+        return waits
 
     def free_within(self, wait_s: float, type_: int) -> float:
         """GPUs of the type that are expected to be idle in ``wait_s`` seconds if nothing starts."""

@@ -53,6 +53,10 @@ class FreeIndex:
         if not left:
             self.used ^= 1 << level
 
+    def total(self) -> int:
+        """The free amounts of all machines."""
+        return sum([level * self.sets[level].bit_count() for level in machine_numbers(self.used)])
+
     def levels(self, least: int) -> Iterator[int]:
         """The levels in use from ``least`` on, lowest first."""
         return machine_numbers(self.used >> least << least)
@@ -69,6 +73,13 @@ class FreeIndex:
             level = used.bit_length() - 1
             yield from machine_numbers(self.sets[level] & among)
             used ^= 1 << level
+
+    def having(self, least: int) -> int:
+        """The machines with at least ``least`` free, as a bit set."""
+        found = 0
+        for level in self.levels(least):
+            found |= self.sets[level]
+        return found
 
     def copy(self) -> FreeIndex:
         twin = FreeIndex()

@@ -62,7 +62,7 @@ class JobStream:
         return Outages(self._trace.downtimes())
 
     def in_columns(self) -> bool:
-        """True if the jobs are a trace that is large, and that may be read in columns."""
+        """True if the jobs are a large trace that may be read in columns."""
         return self._trace is not None and self._trace.is_large()
 
     def told(self, heard: Callable[[int], None]) -> Heard[Job]:
@@ -70,7 +70,7 @@ class JobStream:
         return Heard(self, heard)
 
     def arrays(self) -> JobArrays | None:
-        """The jobs in columns instead of one by one, where they are a trace that is large and read so.
+        """The jobs in columns, where they are a large trace that is read so.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -108,8 +108,8 @@ class JobStream:
         return self._meter.over(self._last_s - self._first_s, self._count)
 
     def observed(self) -> tuple[list[float], list[float]] | None:
-        """The real start of each job that came, and the time since which it could have started; ``None`` if that is
-        known of none."""
+        """The real start of each job that came, and the earliest it could have had. ``None`` if nothing is known of
+        any."""
         if not self._observed:
             return None
         pairs = [self._observed.get(number, (nan, nan)) for number in range(self._count)]

@@ -46,7 +46,7 @@ def started(kernel: ClusterKernel, task: object, placement: object) -> list[Allo
 
 
 def moved(kernel: ClusterKernel, run: Run, placement: object) -> list[Allotted]:
-    """The shares of a ``Migrate`` that can be carried out once ``run`` has given back what it holds.
+    """The shares of a possible ``Migrate``, once ``run`` has given back what it holds.
 
     Raises:
         IllegalDecision: Its task cannot go on there.
@@ -146,7 +146,7 @@ def _why_not_ready(kernel: ClusterKernel, task: TaskState) -> str:
 def _allotted(
     kernel: ClusterKernel, task: TaskState, waiting: int, placement: object, machines: Sequence[NodeState]
 ) -> list[Allotted]:
-    """The shares of a placement of ``waiting`` instances on ``machines``, each of them checked, then all together."""
+    """The shares of a placement of ``waiting`` instances on ``machines``. Each is checked, then all together."""
     if not isinstance(placement, tuple | list):
         _refuse_start(kernel, task, f"{placement!r} is no placement; give a tuple of Share, as view.fit(task) does")
     if not placement:

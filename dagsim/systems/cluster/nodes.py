@@ -152,7 +152,6 @@ class ClusterState:
         "_alone",
         "_enough_cpus",
         "_enough_memory",
-        "_idle",
         "by_cpus",
         "by_gpus",
         "by_share",
@@ -175,7 +174,6 @@ class ClusterState:
         self.by_share = [ShareIndex() for _ in self.types]
         """Per type, those machines by what their partly used GPUs have free."""
         self._enough_cpus, self._enough_memory = EnoughIndex("cpus"), EnoughIndex("memory")
-        self._idle = [0] * len(self.types)
         """Per type, wholly idle GPUs of machines that are up."""
         self.by_cpus: list[FreeIndex] | None = None
         """Per type, machines by whole free CPU cores (up to a limit); kept only once a CPU-only task has been seen."""
@@ -188,7 +186,6 @@ class ClusterState:
         for machine in self.list:
             machine.levels = self.by_gpus[machine.type]
             machine.levels.add(machine.bit, machine.idle)
-            self._idle[machine.type] += machine.idle
 
     def compile(self, demand: Demand, gang: int) -> DemandClass:
         """The class of ``demand``; ``gang`` instances that start together, or 0."""
@@ -226,6 +223,16 @@ class ClusterState:
             return self.by_gpus[type_].used >> demand.whole != 0
         return self.best(demand, type_) >= 0
 
+    def types_with_room(self, demand: DemandClass) -> list[int]:
+        """The types on which one instance (or the whole gang) could start now. Remembers a no, as ``fits`` does."""
+        if demand.blocked_at == self.released or not (demand.plain or demand.gang or self.fits(demand)):
+            return []
+        fits_on = self.fits_on
+        room = [type_ for type_ in demand.types if fits_on(demand, type_)]
+        if not room:
+            demand.blocked_at = self.released
+        return room
+
     def best(self, demand: DemandClass, type_: int) -> int:
         """Best fit: the machine of ``type_`` with the least free that has room for one instance, or -1."""
         if demand.plain:
@@ -253,6 +260,14 @@ class ClusterState:
         a partly used GPU ahead of all for a fractional demand), CPU-only demands by free cores. CPUs and memory are not
         checked: ask ``NodeState.room``."""
         return self._candidates(demand, type_, most_free_first, ALL)
+
+    def candidate_set(self, demand: DemandClass, type_: int) -> int:
+        """``candidates`` as a bit set."""
+        if demand.whole:
+            return self.by_gpus[type_].having(demand.whole)
+        if demand.share:
+            return self.shared[type_] | self.by_gpus[type_].having(1)
+        return self._cpu_levels()[type_].having(_cores(demand.cpus))
 
     def fit(self, demand: DemandClass, type_: int, waiting: int) -> Placement | None:
         """A placement on ``type_`` by best fit: one machine with as many of ``waiting`` instances as it has room for; a
@@ -321,7 +336,6 @@ class ClusterState:
         """Take a machine out of every index; what runs on it must be ended by the caller."""
         bit = 1 << machine.index
         self.by_gpus[machine.type].remove(bit, machine.idle)
-        self._idle[machine.type] -= machine.idle
         self.shared[machine.type] &= ~bit
         for free in set(machine.shares.values()):
             self.by_share[machine.type].remove(bit, free)
@@ -335,7 +349,6 @@ class ClusterState:
         machine.up = True
         self._release(machine)
         self.by_gpus[machine.type].add(bit, machine.idle)
-        self._idle[machine.type] += machine.idle
         if machine.shares:
             self.shared[machine.type] |= bit
         for free in set(machine.shares.values()):
@@ -345,7 +358,7 @@ class ClusterState:
 
     def idle_gpus(self, type_: int) -> int:
         """Wholly idle GPUs of one type, over all machines that are up."""
-        return self._idle[type_]
+        return self.by_gpus[type_].total()
 
     def copy(self) -> ClusterState:
         """An equal set of machines that changes on its own."""
@@ -358,7 +371,6 @@ class ClusterState:
         twin.shared = list(self.shared)
         twin.by_share = [partly.copy() for partly in self.by_share]
         twin._enough_cpus, twin._enough_memory = self._enough_cpus.copy(), self._enough_memory.copy()
-        twin._idle = list(self._idle)
         twin.by_cpus = None if self.by_cpus is None else [levels.copy() for levels in self.by_cpus]
         twin.released, twin.recent = 0, []
         twin.classes = {}
@@ -414,11 +426,12 @@ class ClusterState:
     def _fits_gang(self, demand: DemandClass, type_: int) -> bool:
         needed, whole = demand.gang, demand.whole
         if whole:
-            if self._idle[type_] < whole * needed:
-                return False
             levels, room = self.by_gpus[type_], 0
-            for level in levels.levels(whole):
-                room += level // whole * levels.sets[level].bit_count()
+            used, sets = levels.used >> whole << whole, levels.sets
+            while used and room < needed:  # most idle first: a few machines often do
+                level = used.bit_length() - 1
+                room += level // whole * sets[level].bit_count()
+                used ^= 1 << level
             if room < needed or not (demand.cpus or demand.memory):
                 return room >= needed
         for machine in self.with_room(demand, type_):
@@ -505,7 +518,6 @@ class ClusterState:
             else:
                 sets[idle] = bit
                 levels.used |= 1 << idle
-            self._idle[machine.type] += idle - was
         machine.idle = idle
 
     def _set_cpus(self, machine: NodeState, cpus: int) -> None:

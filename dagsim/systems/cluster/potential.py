@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import repeat
+from operator import sub
+
 from dagsim.model import Kind
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.state import JobState
 
 __all__ = ["CriticalPaths"]
 
-_STOPS = (Kind.PREEMPTED, Kind.FAILED)
+_ARRIVED, _REJECTED, _COMPLETED = int(Kind.ARRIVED), int(Kind.REJECTED), int(Kind.COMPLETED)
+_STOPS = (int(Kind.PREEMPTED), int(Kind.FAILED))
 
 
 class CriticalPaths:
@@ -34,19 +38,20 @@ class CriticalPaths:
 
     def left_s(self) -> float:
         """The sum over the jobs in the system, in seconds."""
-        simulation = self._simulation
-        now, jobs = simulation.now, simulation.frontier.jobs
+        frontier, ranks = self._simulation.frontier, self._ranks
+        jobs = frontier.jobs
         self._take(jobs)
-        ready: dict[int, float] = {}
-        for task in simulation.frontier.ready:
+        ready = dict.fromkeys(jobs, 0.0)
+        for task in frontier.ready:
             number = task.job.number
-            rank = self._ranks[number][task.index]
+            rank = ranks[number][task.index]
             if task.left != 1.0:
                 rank -= (1.0 - task.left) * min(task.truth)
-            if rank > ready.get(number, 0.0):
+            if rank > ready[number]:
                 ready[number] = rank
-        until = self._until
-        return sum([max(until.get(number, 0.0) - now, ready.get(number, 0.0)) for number in jobs])
+        running = map(sub, map(self._until.get, jobs, repeat(0.0)), repeat(self._simulation.now))
+        left_s: float = sum(map(max, running, ready.values()))
+        return left_s
 
     def _take(self, jobs: dict[int, JobState]) -> None:
         """Take in what has arrived, left, started and stopped since the last look."""
@@ -55,15 +60,15 @@ class CriticalPaths:
         self._read += len(rows)
         stopped = False
         for row in rows:
-            if row[0] == Kind.ARRIVED:
+            if row[0] == _ARRIVED:
                 number = row[2]
                 if number in jobs:
                     self._enter(jobs[number])
                 else:
                     self.arrived_s += simulation.schedule.jobs[number].ideal_s
-            elif row[0] == Kind.REJECTED:
+            elif row[0] == _REJECTED:
                 self.arrived_s -= simulation.schedule.jobs[row[2]].ideal_s
-            elif row[0] == Kind.COMPLETED:
+            elif row[0] == _COMPLETED:
                 self._until.pop(row[2], None)
                 self._ranks.pop(row[2], None)
             elif row[0] in _STOPS:

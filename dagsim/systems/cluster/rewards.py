@@ -17,6 +17,7 @@ from dagsim.systems.seam import RewardTerm
 __all__ = ["TERMS", "Accrual"]
 
 _ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
+_ARRIVED, _LEFT = int(Kind.ARRIVED), (int(Kind.COMPLETED), int(Kind.REJECTED))
 
 
 class Accrual:
@@ -53,9 +54,9 @@ class _PerJob(Accrual):
         return 1.0
 
     def take(self, row: Row) -> None:
-        if row[0] == Kind.ARRIVED:
+        if row[0] == _ARRIVED:
             self.change(row[1], self.weight(row[2]))
-        elif row[0] in (Kind.COMPLETED, Kind.REJECTED):
+        elif row[0] in _LEFT:
             self.change(row[1], -self.weight(row[2]))
 
 
@@ -107,7 +108,7 @@ class Makespan(Accrual):
 
 
 class IdleGpuSeconds(Accrual):
-    """GPU-seconds that nobody held while jobs were in the system, as a share of the cluster's GPUs."""
+    """GPU-seconds held by nobody while jobs were there, as a share of the GPUs."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -129,7 +130,7 @@ class IdleGpuSeconds(Accrual):
 
 
 class Joules(Accrual):
-    """Energy drawn by all GPUs since the first arrival, held or idle (those of nodes that are down draw none)."""
+    """Energy drawn by all GPUs since the first arrival, held or idle. Those of nodes that are down draw none."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -159,7 +160,8 @@ class Joules(Accrual):
 
 
 class Unfairness(Accrual):
-    """Seconds times 1 - Jain's index of the GPUs that the tenants with jobs in the system hold at each instant."""
+    """Seconds times 1 - Jain's index of the GPUs that tenants hold at each instant. Tenants count while they have jobs
+    in the system."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()

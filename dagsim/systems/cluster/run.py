@@ -20,7 +20,7 @@ instance."""
 
 
 class Run(Event):
-    """Instances of one task that run together, and the SimPy event of the end of its present phase.
+    """Instances of one task that run together, and the SimPy event that ends their phase.
 
     Its phases are fetching inputs (where there is a network), set-up, computing; one without the first two is a single
     timeout. Everything but the waiting is plain data: ``computing_s`` is when it started to compute (``None`` before),

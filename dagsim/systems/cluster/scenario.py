@@ -13,7 +13,7 @@ from dagsim.model import Cluster, Job, QueueTree
 from dagsim.registry import Registry
 from dagsim.systems.cluster.choice import compiled, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
-from dagsim.systems.cluster.engine import PAYS, CompiledKernel, Engine, EngineUse
+from dagsim.systems.cluster.engine import CompiledKernel, Engine, EngineUse, pays
 from dagsim.systems.cluster.jobs import JobStream
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models.estimates import Estimates
@@ -137,7 +137,7 @@ class ClusterScenario:
         heard: Callable[[int], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> Engaged:
-        """The kernel that a policy given by name is to answer, in the engine that was asked for or suits it.
+        """The kernel for a policy given by name, in the engine asked for or best.
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be made.
@@ -147,7 +147,7 @@ class ClusterScenario:
         if not why:
             made = compiled(self, jobs, policy, seed, heard)
             if isinstance(made, CompiledKernel):
-                reason = "asked for" if self.engine == "compiled" else f"{PAYS:,} tasks or more"
+                reason = "asked for" if self.engine == "compiled" else f"{pays(policy):,} tasks or more"
                 return Engaged(made, EngineUse(self.engine, "compiled", reason))
             why = made
         if self.engine == "compiled":
@@ -155,7 +155,7 @@ class ClusterScenario:
         return Engaged(self._live(jobs, seed, heard, observers), EngineUse(self.engine, "simpy", why))
 
     def check_engine(self, policy: str) -> None:
-        """Look at whether the engine can be used for a policy, as far as that shows without jobs.
+        """Check whether the engine can be used for a policy, as far as shows without jobs.
 
         Raises:
             ConfigError: It cannot.
@@ -204,7 +204,7 @@ class ClusterScenario:
         return facts if waits is None else facts | {"observed": waits.to_dict()}
 
     def check(self) -> None:
-        """Make a kernel without jobs, and look at the beginning of a trace and whether its options fit.
+        """Make a kernel without jobs, and check the beginning of a trace and its options.
 
         Raises:
             InputError: Something of it cannot be.

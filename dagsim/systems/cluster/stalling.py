@@ -18,8 +18,8 @@ _NAMED = 5
 
 
 def is_hopeless(kernel: ClusterKernel) -> bool:
-    """True if nothing that waits will ever have room, as nodes have left for good and nobody is to arrive: a policy
-    that asks to be woken again and again would do so for ever. Only of a kernel where nothing runs."""
+    """True if nothing that waits will ever have room. Nodes have left for good and nobody is to arrive: a policy that
+    asks to be woken again and again would do so for ever. Only of a kernel where nothing runs."""
     ready = kernel.frontier.ready
     if kernel._jobs_left or kernel.applicants or not ready:
         return False
@@ -28,7 +28,7 @@ def is_hopeless(kernel: ClusterKernel) -> bool:
 
 
 def _could_fit(kernel: ClusterKernel, demand: DemandClass, lasting: list[bool]) -> bool:
-    """True if the nodes that are or will be up hold an instance, of a gang all of it."""
+    """True if the nodes that are or will be up hold an instance. Of a gang they hold all."""
     for type_ in demand.types:
         empty = (
             NodeState(machine.index, machine.node, type_)
@@ -41,7 +41,7 @@ def _could_fit(kernel: ClusterKernel, demand: DemandClass, lasting: list[bool]) 
 
 
 def why_stalled(kernel: ClusterKernel) -> str:
-    """The message of ``Stalled``, from the state of a kernel in which nothing will happen by itself."""
+    """The message of ``Stalled``, from a kernel in which nothing will happen by itself."""
     ready = kernel.frontier.ready
     first = next(iter(ready), None)
     waiting = [f"{len(ready)} ready tasks wait" + (f", {first.name} among them" if first else "")]

@@ -121,8 +121,8 @@ class TaskState:
         return f"{self.job.job.id}/{self.task.name}"
 
     def piece_of(self, piece: int, waiting: int, left: float, restore_s: float) -> TaskState:
-        """``waiting`` preempted instances of this task, with the fraction ``left`` of the work still to do and
-        ``restore_s`` seconds of set-up owed."""
+        """``waiting`` preempted instances of this task, with a fraction ``left`` of the work. They owe ``restore_s``
+        seconds of set-up."""
         twin = self._twin()
         twin.piece, twin.waiting, twin.restore_s = piece, waiting, restore_s
         if left != self.left:
@@ -324,7 +324,7 @@ class Frontier:
             push(task)
 
     def build(self, index: object, key: object, running: Iterable[Run], now: float) -> None:
-        """Fill a new index with what is ready and what runs, and keep it up to date from now on."""
+        """Fill a new index with ready tasks and runs, and keep it up to date."""
         self.indexes[key] = index
         push, started, ended = (getattr(index, name, None) for name in ("push", "started", "ended"))
         if push is not None:

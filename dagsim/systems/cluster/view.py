@@ -91,7 +91,7 @@ class ClusterView:
 
     @property
     def applicants(self) -> Mapping[int, JobState]:
-        """Jobs that wait to be admitted or rejected, by number (empty unless the simulation asks for admission)."""
+        """Jobs that wait to be admitted or rejected, by number. Empty unless the simulation asks for admission."""
         return self._simulation.applicants
 
     @property
@@ -127,9 +127,9 @@ class ClusterView:
         return known
 
     def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
-        """A policy's own index, made once and told of events by those of three methods that it has: ``push(task)`` of
-        every task that becomes ready, ``started(run, now)`` and ``ended(run, now)`` of every run that does; first
-        of all that are ready and all that run. In a fork it is made anew."""
+        """A policy's own index, made once and told of events. It is told by those of three methods that it has:
+        ``push(task)`` of every task that becomes ready, ``started(run, now)`` and ``ended(run, now)`` of every run that
+        does; first of all that are ready and all that run. In a fork it is made anew."""
         known = self._frontier.indexes.get(key)
         if known is None:
             known = self._build(make(), key)
@@ -174,8 +174,8 @@ class ClusterView:
         return self._simulation.stream(name)
 
     def fork(self) -> ClusterKernel:
-        """A simulation of what is known at this instant that goes its own way, to ask what if: tasks take what is
-        estimated, nobody arrives any more and nothing fails."""
+        """A simulation of what is known now that goes its own way, to ask what if. Tasks take what is estimated, nobody
+        arrives any more and nothing fails."""
         return self._simulation.fork(known=True)
 
     def _build(self, index: AnyIndex, key: object) -> AnyIndex:

@@ -96,14 +96,14 @@ class Fabric:
         return known
 
     def masks(self, size: int) -> tuple[int, ...]:
-        """The distinct sets of ``size`` servers that are blocks, as bit masks, in the order of first fit."""
+        """The distinct blocks of ``size`` servers as bit masks, in the order of first fit."""
         known = self._distinct.get(size)
         if known is None:
             known = self._distinct[size] = tuple(dict.fromkeys(mask for mask, _ in self.blocks(size)))
         return known
 
     def free(self, size: int, occupied: int) -> Iterator[tuple[int, Block]]:
-        """Blocks of servers that are not occupied, with their bit masks, in the order of first fit."""
+        """Blocks of free servers with their bit masks, in the order of first fit."""
         if not self.topology.anywhere:
             return (known for known in self.blocks(size) if not known[0] & occupied)
         free = [server for server in range(self.servers) if not occupied >> server & 1]

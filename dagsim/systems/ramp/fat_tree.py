@@ -65,7 +65,7 @@ class FatTree:
         return tuple(self.free_blocks(size, list(range(self.servers))))
 
     def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
-        """Free servers of the leaf with the fewest that are enough, then of the others, then across leaves."""
+        """Free servers of the leaf with the fewest that are enough. Then of the others, then across leaves."""
         by_leaf: dict[int, list[int]] = {}
         for server in free:
             by_leaf.setdefault(server // self.per_leaf, []).append(server)

@@ -164,8 +164,8 @@ class RampKernel:
         return Outlook(parts, placement, step or self.planner.step(parts, placement), job.steps)
 
     def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
-        """Seconds that the job that waits would take within each of the sets of free servers (bit masks); None where it
-        cannot be placed there. The same as ``outlook`` says, sooner."""
+        """Seconds that the waiting job would take in each set of free servers (bit masks). None where it cannot be
+        placed there. The same as ``outlook`` says, sooner."""
         job, step_s = self.queued, self.planner.step_s
         for mask in servers:
             if self.planner.rules.remembered:

@@ -160,7 +160,7 @@ class _Walk:
         self.changed.clear()
 
     def _moving(self) -> tuple[list[_Cohort], float]:
-        """The cohorts that are sent on, and the seconds to the first that ends at the head of a channel."""
+        """The cohorts that are sent on, and the seconds to the first end. That is an end at the head of a channel."""
         taken, next_s = 0, inf
         if not self.serial:
             for cohort in self.cohorts:

@@ -92,7 +92,8 @@ class PartitionedGraph(NamedTuple):
 
 
 def sip_ml(graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
-    """Pieces of about one quantum of the forward pass, an even number of them or one, at most ``degree``.
+    """Per operation an even number of pieces, or one, of about one quantum each. At most ``degree``; the quantum is of
+    the forward pass.
 
     Khani et al. 2021 (SiP-ML, SIGCOMM), as ddls has it: an odd ``degree`` above 1 is only reached where it binds.
 

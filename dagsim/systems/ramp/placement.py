@@ -216,7 +216,8 @@ class RandomPlacer:
 
 
 def place_inside(outer: int, job: int, parts: PartitionedGraph, fabric: Fabric, rules: Rules) -> OpPlacement | None:
-    """All operations on blocks within the servers ``outer`` (a bit mask), beside a parent where that is possible."""
+    """All operations on blocks within the servers ``outer`` (a bit mask). They are beside a parent where that is
+    possible."""
     walk = _Walk(job, parts, fabric, rules)
     for op in parts.graph.order:
         if walk.beside_a_parent(op):

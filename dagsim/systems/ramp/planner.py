@@ -160,7 +160,7 @@ class Planner:
         return made
 
     def shortest_step_s(self, graph: ComputationGraph) -> float:
-        """The critical path of one step, split as far as the rules allow, on the fastest GPUs, with free transfers."""
+        """The critical path of a step split as far as allowed, with free transfers. It is on the fastest GPUs."""
         known = self._shortest.get(graph.digest)
         if known is None:
             known = self._shortest[graph.digest] = self._critical_path_s(graph)

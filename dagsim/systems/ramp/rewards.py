@@ -119,7 +119,7 @@ class MultiObjective(_PerDecision):
 
 
 class WorkRate:
-    """Bytes that running jobs work through per second, the mean over the stretches since the last decision.
+    """Bytes that running jobs work through per second, since the last decision. The mean over the stretches since then.
 
     ``info`` says which bytes: memory of the pieces (``compute``), that and what is sent (``cluster``), or those of the
     graphs as they came (``demand_total``). With ``normalised`` it is over what all servers could do at the best rate of
@@ -191,7 +191,7 @@ class _Shape:
 
 
 def _best_rate(kernel: RampKernel, info: Info) -> float:
-    """Bytes a second if every server ran the operation with most memory per second, and every channel were busy."""
+    """Bytes a second with all servers on the operation with most memory per second. Every channel is busy, too."""
     if not kernel.examples:
         raise ConfigError(f"mean_{info}_throughput: normalised needs a kernel with examples of jobs")
     graphs = {job.graph.digest: job.graph for job in kernel.examples}.values()

@@ -77,7 +77,8 @@ class Room:
         """(sizes,) blocks of the empty fabric."""
 
     def after(self, servers: Sequence[int], ends_s: Sequence[float]) -> NDArray[np.int64]:
-        """(choices, arrivals, sizes) the numbers left by a job on each of ``servers`` (bit masks) until its end."""
+        """(choices, arrivals, sizes) the numbers left by a job on ``servers`` until its end. Each of ``servers`` is a
+        bit mask."""
         touched = np.stack([self._blocks.touched(mask) for mask in servers])  # (choices, words)
         lost = self._blocks.count(touched[:, None] & self._free[None])
         runs = np.array(ends_s)[:, None] > self._at_s
@@ -117,7 +118,7 @@ def blocks_of(fabric: Fabric, size: int) -> tuple[int, ...]:
 
 
 def free_blocks(view: RampView, size: int) -> list[int]:
-    """The distinct blocks of so many free servers as bit masks, in the order of first fit."""
+    """The distinct blocks of so many free servers, in the order of first fit. They are bit masks."""
     occupied = view.occupied
     if view.fabric.topology.anywhere:
         return list(dict.fromkeys(mask for mask, _ in view.fabric.free(size, occupied)))

@@ -57,7 +57,7 @@ class Rules:
 
     @property
     def of_steps(self) -> tuple[object, ...]:
-        """The rules that a step's time depends on once it is known what is split how and runs where."""
+        """The rules on which a step's time depends, given what is split and runs where."""
         return self.flow_bytes, self.sync_bytes, self.joins, self.collectives, self.flows, self.early_release
 
     def but(self, **changes: object) -> Rules:

@@ -34,7 +34,7 @@ def srpt(job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
 
 
 def graph_order(job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
-    """The operation that comes first in the graph first, and the forward pass before the backward one."""
+    """The operation that is first in the graph first. Its forward pass comes before the backward one."""
     count, order = len(parts.graph), parts.graph.order
     last_first = [*(count + op for op in order), *reversed(order)]
     return OpSchedule(job, (_ranked(last_first),) * len(fabric.types))

@@ -100,7 +100,8 @@ class _Pricing:
         return found
 
     def _together(self, numbers: Iterable[int], op: int, found: dict[int, float]) -> None:
-        """Price the edges as one collective of ``op`` if it is split and all ends lie on the same servers."""
+        """Price the edges as one collective of ``op`` if that is what they are. It is split and all ends lie on the
+        same servers."""
         edges = [self.parts.edges[number] for number in numbers]
         if not edges or self.parts.pieces[op] == 1:
             return
@@ -114,7 +115,7 @@ class _Pricing:
             found[number] = seconds
 
     def _same_ends(self, edges: list[PieceEdge]) -> bool:
-        """Every server is as often the source of one of the dependencies as it is the target of one."""
+        """True if every server is a source of dependencies as often as a target."""
         if len({self.blocks[end] for edge in edges for end in edge[:2]}) == 1:
             return True
         balance: Counter[int] = Counter()

@@ -37,7 +37,7 @@ class Topology(Protocol):
         """Any servers form a block, so that ``free_blocks`` finds some wherever enough are free."""
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """All blocks of ``size`` servers, in the order in which first fit tries them (a choice, if ``anywhere``)."""
+        """All blocks of ``size`` servers, in the order of first fit. If ``anywhere``, a choice of them."""
 
     def free_blocks(self, size: int, free: list[int]) -> Iterable[Block]:
         """Blocks of free servers, in the order of trial."""

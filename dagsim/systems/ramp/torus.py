@@ -56,7 +56,7 @@ class Torus:
         return tuple("-".join(map(str, place)) for place in self.places)
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Boxes of ``size`` servers, the most compact shapes first, each at every origin and around the edges."""
+        """Boxes of ``size`` servers, the most compact shapes first. Each is at every origin and around the edges."""
         known = self._blocks.get(size)
         if known is None:
             found: dict[frozenset[int], Block] = {}

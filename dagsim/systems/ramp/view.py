@@ -80,7 +80,7 @@ class RampView:
 
     @property
     def ends(self) -> tuple[tuple[float, int], ...]:
-        """When each running job ends (s since the start), and its servers as a bit mask; in no order."""
+        """The ends of running jobs (s since the start), and their servers as bit masks. In no order."""
         return tuple((each.end_s, each.servers) for each in self._kernel.running)
 
     @property

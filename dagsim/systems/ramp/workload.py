@@ -142,7 +142,7 @@ PAPER_BETAS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RampWorkload:
-    """``jobs`` jobs of the graphs, each as often as the others but for one, in random order.
+    """``jobs`` jobs of the graphs in random order, each as often as the others but for one.
 
     One arrives every ``gap_s`` seconds, the first at 0; ``poisson=True`` draws the gaps from an exponential
     distribution of that mean. ``beta`` is a distribution by name, or one of the letters of ``PAPER_BETAS``.

@@ -26,7 +26,7 @@ class DurationSource(Protocol):
 
 
 class PairedStreams:
-    """Every task has random numbers of its own, so that two policies on one seed meet the same luck.
+    """Random numbers of its own for each task. Two policies on one seed meet the same luck.
 
     The n-th task to be launched of a stage draws from the stream of its job whatever was launched before.
     """
@@ -55,7 +55,7 @@ class PairedStreams:
 
 
 class SharedStream:
-    """All durations from one generator in the order of the launches, as spark-sched-sim draws them, bit for bit.
+    """All durations from one generator in the order of the launches. They are spark-sched-sim's, bit for bit.
 
     Its choice between two numbers of executors is kept too: the nearer the upper one, the likelier the lower one.
     The generator's raw words are fetched in bulk and turned into numbers as NumPy does it (PCG64; Lemire's method on

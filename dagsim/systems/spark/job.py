@@ -74,7 +74,7 @@ class SparkJob:
 
     @classmethod
     def of_job(cls, job: Job) -> SparkJob:
-        """A job of any other workload, its tasks as stages and their instances as tasks, which all last as recorded."""
+        """A job of any other workload: tasks are stages and instances are tasks. They all last as recorded."""
         stages = [RecordedDurations((task.work * 1000,) * task.instances, task.work * 1000) for task in job.graph.tasks]
         return cls(job.id, job.graph, tuple(stages), job.arrival_s * 1000)
 

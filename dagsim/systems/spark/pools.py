@@ -103,7 +103,7 @@ class ExecutorPools:
         self.selected.append(stage)
 
     def end_round(self) -> None:
-        """Commit what is left to the common pool, and send off those of the source that are idle."""
+        """Commit what is left to the common pool, and send off the source's idle executors."""
         source = self.source
         assert source is not None
         left = len(source.executors) - source.committed
@@ -139,7 +139,7 @@ class ExecutorPools:
         self.move(executor, target)
 
     def move(self, executor: Executor, stage: StageState) -> None:
-        """Let ``executor`` serve ``stage`` as soon as can be, or another one if it came too late."""
+        """Let ``executor`` serve ``stage`` soon, or another one if it came too late."""
         if not stage.remaining:
             self._fall_back(executor)
         elif executor.job is not stage.job:

@@ -9,7 +9,7 @@ __all__ = ["Executor", "ExecutorPool", "SparkJobState", "StageState"]
 
 
 class ExecutorPool:
-    """Executors in one place, and where they are committed to go, in the order of the first commitment.
+    """Executors in one place, and where they are committed to go. In the order of the first commitment.
 
     The common pool has neither job nor stage; a job's pool holds its idle executors; a stage's pool those that run its
     tasks or have just finished one. A commitment to ``None`` leads to the common pool.
@@ -104,7 +104,7 @@ class StageState:
 
     @property
     def is_schedulable(self) -> bool:
-        """Wants executors, was not chosen in this round, and its parents want none (they may still run)."""
+        """True if it wants executors, was not chosen in this round, and no parent wants any. Parents may still run."""
         if self.remaining <= self.inbound or self.selected:
             return False
         for parent in self.parents:  # noqa: SIM110 (a generator costs twice the time)

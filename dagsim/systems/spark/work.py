@@ -31,8 +31,8 @@ def first_stage(choice: Iterable[StageState]) -> StageState | None:
 
 
 def critical_stage(choice: Iterable[StageState]) -> StageState | None:
-    """Among stages of one job that can run at once (among all, if none can) the first one on the path with the most
-    work left; ``None`` if there is no choice."""
+    """The first stage on the path with the most work left; ``None`` without a choice. It is among stages of one job
+    that can run at once, or among all if none can."""
     stages = list(choice)
     ready = [stage for stage in stages if not stage.blockers] or stages
     if len(ready) < 2:
@@ -41,8 +41,8 @@ def critical_stage(choice: Iterable[StageState]) -> StageState | None:
 
 
 def path_ms(job: SparkJobState) -> dict[StageState, float]:
-    """Per stage that is not complete the largest sum of work left on a path from it to the job's end, itself
-    included. O(stages + edges)."""
+    """Per incomplete stage the largest work left on a path to the job's end. The stage itself is included. O(stages +
+    edges)."""
     longest: dict[StageState, float] = {}
     for index in reversed(job.job.graph.order):
         stage = job.stages[index]

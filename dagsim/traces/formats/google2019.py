@@ -61,7 +61,8 @@ _JSON_DEFAULTS = {"time": "0", "type": "0", "instance_index": "0", "priority": "
 
 
 class Google2019(Reader):
-    """One job per collection (or per group of collections that start after each other), one task per instance.
+    """One job per collection (or group of collections), one task per instance. Collections of a group start after each
+    other.
 
     A collection that starts after others waits for all their tasks; where both have many, through a task of no work.
     Alloc sets are left out; tasks inside them are tasks of their own.
@@ -190,7 +191,7 @@ def _rows(
 def _table(
     source: Source, required: Sequence[str], optional: Sequence[str], report: ReadReport
 ) -> Iterator[tuple[int, Mapping[str, str]]]:
-    """The rows of a table as texts by column, nested ones with a dot, missing ones empty."""
+    """The rows of a table as texts by column. Nested ones have a dot, missing ones are empty."""
     if not source.files:
         return
     if source.head(1)[0].startswith("{"):

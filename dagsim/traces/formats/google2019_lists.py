@@ -61,7 +61,7 @@ def read_google_list(source: Source, options: TraceOptions, report: ReadReport) 
 
 
 def shapes_beside(source: Source) -> Cluster | None:
-    """The cluster of the list of shapes of the same cell, or of the only such list, beside ``source``."""
+    """The cluster of the list of shapes of the same cell, beside ``source``. It may be the only such list."""
     cell = source.name.partition("_user_requests")[0]
     found = source.beside(f"{cell}_host_resource.csv*")
     if len(found.files) != 1:
@@ -112,7 +112,7 @@ class _Instance:
 
 
 def _sampled(rows: Iterator[Row]) -> Iterator[Row]:
-    """Kaggle's rows with the two numbers of the request as fields, like those of a list of requests."""
+    """Kaggle's rows with the two numbers of the request as fields. They are like those of a list of requests."""
     for place, (time, collection, instance, kind, user, request, *rest) in rows:
         numbers = [re.search(rf"'{name}': *([^,}}]*)", request) for name in ("cpus", "memory")]
         cpus, memory = ["" if found is None or found[1] == "None" else found[1] for found in numbers]

@@ -47,7 +47,7 @@ class Helios(Reader):
         )
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Nodes of 8 GPUs for every virtual cluster, as many as on the last day of the table."""
+        """Nodes of 8 GPUs for every virtual cluster, by the last day of the table."""
         tables = source.beside("*gpu_number.csv", "*gpu_number.csv.gz")
         return read_capacity(tables.files[0], options.reference_gpu or "V100-16") if tables.files else None
 

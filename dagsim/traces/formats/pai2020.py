@@ -144,7 +144,7 @@ class _Tables:
         return cls(_table(source, "job"), task, _table(source, "instance"), _table(source, "group_tag"))
 
     def rows(self, report: ReadReport) -> Iterator[tuple[str, float, str]]:
-        """Job, submission and text of the rows of all tables, the text led by which table it is from."""
+        """Job, submission and text of the rows of all tables. The text is led by which table it is from."""
         for place, row in _rows(self.task, "task", report):
             yield row[0] or f"row {place}", inf if self.job else _time(row[4]), pack(place, ["task", *row])
         if self.job:

@@ -167,7 +167,7 @@ def _task(seconds: float, gpus: int, options: TraceOptions) -> Task:
 
 
 def _objects(source: Source) -> Iterator[tuple[int, Any]]:
-    """The elements of the array, each with the line it begins on, without holding the file in memory.
+    """The elements of the array, each with the line it begins on. The file is not held in memory.
 
     Raises:
         TraceError: It is no JSON array.

@@ -341,7 +341,8 @@ class _Reading:
         return listed[0] if len(listed) == 1 else tuple([name for names in listed for name in names])
 
     def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
-        """A component whose whole nodes are of several GPU types in a part for each, since a gang runs on one type."""
+        """A part of a component for each GPU type, since a gang runs on one type. Only of components whose whole nodes
+        are of several types."""
         last = attempts[-1]
         given, nodes = last.given, last.nodes
         if given.gpus > last.asked.gpus and last.asked.given:
@@ -414,7 +415,7 @@ def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
 
 
 def _order(job: str) -> tuple[tuple[int, ...], str]:
-    """Jobs by their numbers, which are given in order of submission, and by those of their array."""
+    """Jobs by their numbers, in order of submission, and by those of their array."""
     return tuple([int(digits) for digits in re.findall(r"\d{1,18}", job)[:3]]), job
 
 

@@ -147,7 +147,7 @@ def _rlscheduler(run: float, limit: float, processors: int) -> tuple[float, floa
 
 
 def _pyss(run: float, limit: float, processors: int) -> tuple[float, float, int]:
-    """PYSS takes the min of run and request as it stands, so that a run without a request (-1) lasts one second."""
+    """The min of run and request as it stands, as PYSS takes it. A run without a request (-1) so lasts one second."""
     if run <= 0 or processors <= 0:
         return 1.0, 1.0, max(processors, 1)
     run, limit = float(int(run)), float(int(limit))

@@ -198,7 +198,7 @@ def _fate(status: Any) -> str:
 
 
 def _ran(status: Any) -> tuple[float | None, float | None]:
-    """The times when the first main container started (before any restart), and when the last of them finished."""
+    """The start of the first main container (before any restart) and the last one's end."""
     started: list[float] = []
     finished: list[float] = []
     for container in list_in(status, "containerStatuses"):

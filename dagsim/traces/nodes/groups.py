@@ -59,7 +59,8 @@ class _Part(NamedTuple):
 def grouped(
     nodes: Iterable[FoundNode], named: Mapping[str, str] | None = None, *, keep_all: bool = False
 ) -> ImportedCluster:
-    """The nodes that jobs may run on (with ``keep_all`` all), equal ones together, in order of their first.
+    """The nodes that jobs may run on, equal ones together, in order of their first. With ``keep_all`` they are all
+    nodes.
 
     ``named`` says what the site's names of GPU types stand for (``gpu`` is the name of those without one). A node of
     several GPU types becomes a node per type, called ``name:type``, with its share of cores and memory.
@@ -125,7 +126,8 @@ def _kind(said: str, node: FoundNode, named: Mapping[str, str], made: ImportedCl
 
 
 def _named(said: str, features: Iterable[str], named: Mapping[str, str]) -> str:
-    """By its name, unless features of the node say more of the same family (``a100`` with a feature ``a100_80gb``)."""
+    """The type by its name, unless features of the node say more of the same family. An example is ``a100`` with a
+    feature ``a100_80gb``."""
     kind = site_gpu(said, named)
     if said.lower() in named:
         return kind

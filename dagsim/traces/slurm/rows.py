@@ -1,4 +1,4 @@
-"""Rows of ``sacct``, in one order of columns, whether it printed them as text or as JSON."""
+"""Rows of ``sacct`` in one order of columns, from text and JSON alike."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from dagsim.experiment.folder import RunFolder, engine_of
 from dagsim.experiment.run import check, run_policy
 from dagsim.experiment.runner import run_into
 from dagsim.systems.cluster import choice
-from dagsim.systems.cluster.engine import EngineUse
+from dagsim.systems.cluster.engine import EngineUse, pays
 from dagsim.systems.cluster.lane import drive, jit
 from dagsim.systems.cluster.lane.scenario import PLACEMENTS, POLICIES
 from dagsim.traces.formats.alibaba2018 import Alibaba2018
@@ -78,14 +78,23 @@ def test_a_small_run_stays_with_simpy_and_says_so(tmp_path: Path) -> None:
 def test_a_large_run_takes_what_was_compiled(
     monkeypatch: pytest.MonkeyPatch, warm: bool, used: str, reason: str
 ) -> None:
-    for module in ("dagsim.systems.cluster.choice", "dagsim.systems.cluster.scenario"):
-        monkeypatch.setattr(f"{module}.PAYS", 10)
+    monkeypatch.setattr("dagsim.systems.cluster.engine.PAYS", 10)
     monkeypatch.setattr(drive, "is_warm", lambda policy: warm)
     result = run_policy(config(), "sjf", 0)
     assert result.engine is not None
     assert (result.engine.asked, result.engine.used) == ("auto", used)
     assert reason in result.engine.reason
     assert result.schedule.log == run_policy(config("engine=simpy"), "sjf", 0).schedule.log
+
+
+def test_rounds_take_the_compiled_engine_for_fewer_tasks() -> None:
+    # 1,500 Philly jobs under las: 258,041 starts
+    assert [pays(policy) for policy in ("sjf", "las", "2d-las[quantum_s=30]", "lasso")] == [
+        50_000,
+        1_000,
+        1_000,
+        50_000,
+    ]
 
 
 @pytest.mark.parametrize(

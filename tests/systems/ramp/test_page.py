@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
@@ -88,7 +89,7 @@ def test_the_figures_of_other_settings_are_those_of_the_results() -> None:
 def test_the_figures_of_agents_are_those_of_the_results() -> None:
     found = json.loads((ROOT / "results" / "ramp" / "agents.json").read_text())
     figure = r"([\d.]+)"
-    row = r"^\| ([A-D]) \| " + rf"{figure} \| " * 5 + rf"{figure} \({figure} to {figure}\) \| "
+    row = r"^\| ([A-D]) \| " + rf"{figure} \| " * 5 + rf"{figure} \({figure} to {figure}\) \| ([^|]+) \|"
     rows = re.findall(row, PAGE, re.MULTILINE)
     assert {beta for beta, *_ in rows} == set(found)
     for beta, _, _, constant, on_time, tuned, *agent in rows:
@@ -102,7 +103,32 @@ def test_the_figures_of_agents_are_those_of_the_results() -> None:
         assert f"{next(value for name, value in means.items() if 'tuned' in name):.4f}" == tuned
         of_agents = fmean(value for name, value in means.items() if name.startswith("agent "))
         assert f"{of_agents:.4f}" == agent[0]
-        assert [f"{bound:.4f}" for bound in found[beta]["interval"]] == agent[1:]
+        assert [f"{bound:.4f}" for bound in found[beta]["interval"]] == agent[1:3]
+        less = [
+            row["difference"] for name, row in found[beta]["against"].items() if re.match(r"constant.*first_fit", name)
+        ]
+        assert ["{:.4f} ({:.4f} to {:.4f})".format(*each) for each in less] == agent[3:]
+
+
+def test_the_figures_of_agents_elsewhere_are_those_of_the_results() -> None:
+    figure = r"(-?[\d.]+)"
+    row = r"^\| (plain|mixed) \| ([A-D]) \| " + rf"{figure} \| " * 3 + rf"{figure} \({figure} to {figure}\) \| " * 2
+    rows = re.findall(row.rstrip(), PAGE, re.MULTILINE)
+    assert len(rows) == 8
+    for setting, beta, *shown in rows:
+        found = json.loads((ROOT / "results" / "ramp" / "judged" / f"{setting}-{beta}.json").read_text())
+        means = {name: fmean(each["blocking"]) for name, each in found["policies"].items()}
+        best = {kind: min(name for name in means if means[name] == of_kind(means, kind)) for kind in KINDS}
+        expected = [means[best[kind]] for kind in KINDS]
+        expected += [*found["agents"]["blocking"], *found["agents"]["against"][best["constant"]]["difference"]]
+        assert [f"{value:.4f}" for value in expected] == shown
+
+
+KINDS = ("constant", "on_time", "roomy")
+
+
+def of_kind(means: Mapping[str, float], kind: str) -> float:
+    return min(value for name, value in means.items() if name.startswith(kind))
 
 
 @pytest.mark.data

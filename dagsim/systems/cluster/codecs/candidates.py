@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from itertools import islice
-from math import log1p
-from typing import Any
+from math import inf, log, log1p
+from operator import add
+from struct import Struct
+from typing import TypeAlias
 
 import numpy as np
 
 from dagsim.model import Decision, Start
-from dagsim.systems.cluster.api import NEVER_S, ClusterView, DemandClass, JobState, TaskState
-from dagsim.systems.cluster.codecs.codec import Floats32, Observation
+from dagsim.systems.cluster.api import NEVER_S, ClusterView, DemandClass, TaskState
+from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.systems.cluster.codecs.config import CandidatesConfig
-from dagsim.systems.cluster.codecs.pool import STATIC, WIDTHS, Pool
+from dagsim.systems.cluster.codecs.pool import QUEUE, STATIC, WIDTHS, Pool, ReadyTask
 from dagsim.systems.cluster.policies.placement.rule import placing
 
 __all__ = ["Candidates"]
@@ -34,13 +36,19 @@ _MOVING = (
     "job_left",
     "job_tasks_left",
 )
-_CLASSES = len(WIDTHS) + 1
-_QUEUE = ("count", "shortest", "area")
+_PRESENT = ("ready", "running", "jobs", "work")
 
 _CLIP = 3.0
+_INSTANT_S = 1e-9
+"""Stands for 0 s in ratios."""
 _WITHIN_S = (60.0, 300.0, 900.0, 3600.0)
 """The times that ``cdf`` counts until."""
 _DEFAULT = CandidatesConfig()
+_FLOAT32 = np.dtype(np.float32)
+_GPU_ROW, _MOVING_ROW, _PRESENT_ROW = (Struct(f"{len(names)}f") for names in (_GPU, _MOVING, _PRESENT))
+
+_Offer: TypeAlias = tuple[ReadyTask, list[int], list[float]]
+"""A task to choose, the types with room for it, and the seconds until each type has room."""
 
 
 class Candidates:
@@ -53,16 +61,14 @@ class Candidates:
     for the task's fastest type + its seconds there) / seconds here, which EFT-wait compares with ``theta``;
     ``finish_elsewhere`` the same for the best of all other types. Only estimates are read, never true durations.
 
-    Cost per observation: O(groups x types) in Python and a few dozen array operations.
+    Rows are packed one by one as float32, not computed as arrays: there are a handful of them, and one call of NumPy
+    takes as long as a row. Cost per observation: O(groups x types + rows), whatever the number of ready tasks.
     """
 
     token_features: tuple[str, ...] = ("wait", *STATIC, *_MOVING, *(f"type_{name}" for name in _GPU))
     context_features: tuple[str, ...] = (
-        "ready",
-        "running",
-        "jobs",
-        "work",
-        *(f"{name}_{index}" for index in range(_CLASSES) for name in _QUEUE),
+        *_PRESENT,
+        *(f"{name}_{index}" for index in range(len(WIDTHS) + 1) for name in QUEUE),
         *(f"mean_{name}" for name in _GPU),
     )
     gpu_features: tuple[str, ...] = _GPU
@@ -71,13 +77,15 @@ class Candidates:
         self.config = config
         self._place = placing(config.placement).place
         self._pool: Pool | None = None
-        self._capacity: Any = None
+        self._capacity: list[float] = []
+        """GPUs of each type, 1 at least."""
+        self._total = 0.0
         self._view: ClusterView | None = None
         self._waits = False
         self._quiet: tuple[int, int] | None = None
         """Releases and ready tasks so far when nothing fitted."""
-        self._tasks: list[TaskState] = []
-        self._types: list[int] = []
+        self.rows: list[tuple[TaskState, int]] = []
+        """Task and type of the rows of the last observation, without the one that waits."""
 
     def __deepcopy__(self, memo: object) -> Candidates:
         """A codec for a fork: all it knows it reads again from the fork's view."""
@@ -90,77 +98,30 @@ class Candidates:
         if self._quiet == (machines.released, pool.pushed):
             return None
         self._look(view, pool)
-        tasks: list[TaskState] = []
-        types: list[int] = []
-        etas: list[list[float]] = []
-        left: list[tuple[float, float]] = []
-        known: dict[int, tuple[list[int], list[float]]] = {}
-        for demand, heads in self._offered(view, pool):
-            there = known.get(demand.number)
-            if there is None:
-                there = known[demand.number] = self._room(view, demand, pool.types)
-            room, eta = there
-            for task in heads if room else ():
-                of_job = _log_left(task.job), task.job.tasks_left / 8
-                for type_ in room:
-                    tasks.append(task)
-                    types.append(type_)
-                    etas.append(eta)
-                    left.append(of_job)
-        self._view, self._waits = view, view.pending
-        self._tasks, self._types = tasks, types
-        if not tasks:
+        offers = self._offers(view, pool)
+        self._view, self._waits, self.rows = view, view.pending, []
+        if not offers:
             if self.config.select == "heads":  # of every group: until a task comes or something is released, none fits
                 self._quiet = machines.released, pool.pushed
             return None
-        return self._observe(view, pool, etas, left)
+        return self._observe(view, pool, offers)
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
         """Start the task on the type; the last row, where there are more rows than pairs, waits."""
-        if choice >= len(self._tasks):
+        if choice >= len(self.rows):
             return ()
-        task = self._tasks[choice]
-        placement = self._place(view, task, self._types[choice])
+        task, type_ = self.rows[choice]
+        placement = self._place(view, task, type_)
         return () if placement is None else (Start(task, placement),)
-
-    def _room(self, view: ClusterView, demand: DemandClass, types: int) -> tuple[list[int], list[float]]:
-        """The types with room for the demand, and the seconds until each type has room (``ExpectedFree.eta_s``)."""
-        fits_on, expected = view.machines.fits_on, view.expected_free
-        room = [type_ for type_ in demand.types if fits_on(demand, type_)]
-        gpus = demand.demand.gpus * (demand.gang or 1)
-        eta = [NEVER_S] * types
-        for type_ in demand.types if room else ():
-            eta[type_] = 0.0 if type_ in room else expected.free_in_s(gpus, type_)
-        return room, eta
-
-    def _offered(self, view: ClusterView, pool: Pool) -> Iterator[tuple[DemandClass, Sequence[TaskState]]]:
-        """The tasks to choose from, some with the same demand at a time."""
-        if self.config.select == "heads":
-            fits = view.machines.fits
-            for (demand, _), group in pool.groups.items():
-                if group[0] and fits(demand) and (heads := pool.heads(group)):
-                    yield demand, heads
-            return
-        window = self.config.window
-        tasks = list(islice(view.ready, window if self.config.select == "oldest" else window // 2))
-        if self.config.select == "mixed":
-            tasks += nsmallest(window - len(tasks), view.ready, key=lambda task: (task.best_s, task.order, task.piece))
-        for task in dict.fromkeys(tasks):
-            yield task.demand, (task,)
-
-    @property
-    def rows(self) -> list[tuple[TaskState, int]]:
-        """Task and type of the rows of the last observation, without the one that waits."""
-        return list(zip(self._tasks, self._types, strict=True))
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
         """The row of the last observation that the first decision stands for; ``None`` if there is none."""
         decision = next(iter(decisions), None)
         if decision is None:
-            return len(self._tasks) if self._waits else None
+            return len(self.rows) if self._waits else None
         if isinstance(decision, Start) and self._view is not None:
             on = self._view.machines.list[decision.placement[0].node].type
-            for row, (task, type_) in enumerate(zip(self._tasks, self._types, strict=True)):
+            for row, (task, type_) in enumerate(self.rows):
                 if task is decision.task and type_ == on:
                     return row
         return None
@@ -169,113 +130,157 @@ class Candidates:
         machines = view.machines
         types = len(machines.types)
         capacity = [sum(machine.gpus for machine in machines.list if machine.type == type_) for type_ in range(types)]
-        self._capacity = np.maximum(np.array(capacity, float), 1.0)
+        self._capacity = [max(float(gpus), 1.0) for gpus in capacity]
+        self._total = sum(self._capacity)
         self._pool = view.index(self, lambda: Pool(types))
         return self._pool
 
     def _look(self, view: ClusterView, pool: Pool) -> None:
-        for run in reversed(pool.new):
-            if run.id in view.running and not run.task.waiting:
-                pool.drop(run.task)
-        pool.new.clear()
+        if pool.new:
+            for run in pool.new:
+                if run.id in view.running and not run.task.waiting:
+                    pool.drop(run.task)
+            pool.new.clear()
 
-    def _observe(
-        self, view: ClusterView, pool: Pool, etas: list[list[float]], left: list[tuple[float, float]]
-    ) -> Observation:
-        now, count, slot = view.now, len(self._tasks), pool.slot
-        slots = np.array([slot[task] for task in self._tasks])
-        types, rows = np.array(self._types), np.arange(count)
-        alive = np.flatnonzero(pool.alive)
-        queue = _Queue(pool, alive)
-        gpus = self._gpus(view, pool, queue)
-        tokens = np.zeros((count + self._waits, len(self.token_features)), np.float32)
-        tokens[count:, 0] = 1.0
-        fixed = len(STATIC) + 1
-        tokens[:count, 1:fixed] = pool.rows[slots, types]
-        moving = tokens[:count, fixed : fixed + len(_MOVING)]
-        best_s, best = pool.best_s[slots], pool.best_type[slots]
-        seconds = pool.seconds[slots]
-        finish = np.array(etas) + seconds
-        here_s = np.maximum(seconds[rows, types], 1e-9)
-        on_best = finish[rows, best]
-        finish[rows, types] = np.inf
-        moving[:, 0] = np.log1p((now - pool.ready_s[slots]) / 60) / 5
-        moving[:, 1] = np.log1p((now - pool.arrival_s[slots]) / 60) / 5
-        if self.config.look_ahead != "off":
-            moving[:, 2] = np.log1p((on_best - best_s) / 60) / 5
-            moving[:, 3] = _clipped(np.log(np.maximum(on_best, 1e-9) / here_s))
-            elsewhere = np.log(np.maximum(finish.min(axis=1), 1e-9) / here_s) if pool.types > 1 else _CLIP
-            moving[:, 4] = _clipped(elsewhere)
-        moving[:, 5] = gpus[types, 0] - pool.width[slots] / self._capacity[types]
-        moving[:, 6] = np.sort(queue.best_s).searchsorted(best_s) / len(alive)
-        moving[:, 7] = pool.slowdown[slots, types] - gpus[types, 3]
-        moving[:, 8:] = left
-        tokens[:count, fixed + len(_MOVING) :] = gpus[types]
-        return Observation(tokens, self._context(view, queue, gpus), gpus)
+    def _offers(self, view: ClusterView, pool: Pool) -> list[_Offer]:
+        """The tasks to choose from that some type has room for."""
+        known: dict[int, tuple[list[int], list[float]]] = {}
+        offers: list[_Offer] = []
+        for tasks in self._considered(view, pool):
+            demand = tasks[0].task.demand
+            there = known.get(demand.number)
+            if there is None:
+                there = known[demand.number] = self._room(view, demand, pool.types)
+            if there[0]:
+                offers += [(ready, *there) for ready in tasks]
+        return offers
 
-    def _gpus(self, view: ClusterView, pool: Pool, queue: _Queue) -> Floats32:
-        """(types, D): what is free of each type, and who waits for it."""
-        machines, capacity = view.machines, self._capacity
-        gpus = np.zeros((pool.types, len(_GPU)), np.float32)
-        gpus[:, 0] = [machines.idle_gpus(type_) for type_ in range(pool.types)] / capacity
-        gpus[:, 1] = capacity / capacity.sum()
-        waiting = np.bincount(queue.best_type, queue.area, pool.types)
-        gpus[:, 2] = np.log1p(waiting / capacity / 600)
-        gpus[:, 3] = np.add.reduce(queue.slowdown) / len(queue.area)
-        gpus[:, 4:] = self._ahead(view, pool.types)
-        return gpus
+    def _considered(self, view: ClusterView, pool: Pool) -> Iterable[tuple[ReadyTask, ...]]:
+        """The tasks to choose from, some with the same demand at a time."""
+        if self.config.select == "heads":
+            released = view.machines.released
+            return [
+                heads
+                for group in pool.groups
+                if group.short and group.demand.blocked_at != released and (heads := group.heads())
+            ]
+        window = self.config.window
+        tasks = list(islice(view.ready, window if self.config.select == "oldest" else window // 2))
+        if self.config.select == "mixed":
+            tasks += nsmallest(window - len(tasks), view.ready, key=lambda task: (task.best_s, task.order, task.piece))
+        return [(pool.tasks[task],) for task in dict.fromkeys(tasks)]
 
-    def _ahead(self, view: ClusterView, types: int) -> Any:
-        """(types, 4): the expected ends of what runs on each type, as ``look_ahead`` says."""
+    def _room(self, view: ClusterView, demand: DemandClass, types: int) -> tuple[list[int], list[float]]:
+        """The types with room for the demand, and the seconds until each type has room (``ExpectedFree.eta_s``)."""
+        room = view.machines.types_with_room(demand)
+        eta = [NEVER_S] * types
+        if room:
+            free_in_s, gpus = view.expected_free.free_in_s, demand.demand.gpus * (demand.gang or 1)
+            for type_ in demand.types:
+                eta[type_] = 0.0 if type_ in room else free_in_s(gpus, type_)
+        return room, eta
+
+    def _observe(self, view: ClusterView, pool: Pool, offers: list[_Offer]) -> Observation:
+        gpu_rows = self._gpu_rows(view, pool)
+        seen = [_GPU_ROW.unpack(row) for row in gpu_rows]  # in the precision in which they are shown
+        tokens = self._tokens(view, pool, offers, gpu_rows, seen)
+        context = self._context(view, pool, seen)
+        numbers = np.frombuffer(bytearray().join([*tokens, *gpu_rows, *context]), _FLOAT32)
+        rows, columns, types = len(self.rows) + self._waits, len(self.token_features), pool.types
+        begin = rows * columns
+        end = begin + types * len(_GPU)
+        return Observation(
+            numbers[:begin].reshape(rows, columns), numbers[end:], numbers[begin:end].reshape(types, len(_GPU))
+        )
+
+    def _tokens(
+        self, view: ClusterView, pool: Pool, offers: list[_Offer], gpu_rows: list[bytes], seen: list[tuple[float, ...]]
+    ) -> list[bytes]:
+        """The rows in pieces: what never changes, what moves, and the type."""
+        now, ahead, pack, capacity = view.now, self.config.look_ahead != "off", _MOVING_ROW.pack, self._capacity
+        eta_best = on_best = elsewhere = 0.0
+        tokens: list[bytes] = []
+        for ready, room, eta in offers:
+            task, wide, seconds, slowdown = ready.task, ready.wide, ready.seconds, ready.slowdown
+            job = task.job
+            age, job_age = log1p((now - task.ready_s) / 60) / 5, log1p((now - job.job.arrival_s) / 60) / 5
+            shorter, job_left, tasks_left = pool.shorter(ready), ready.job_left(), job.tasks_left / 8
+            finish = [wait_s + own_s for wait_s, own_s in zip(eta, seconds, strict=True)]
+            best_s = finish[ready.best_type]
+            first_s, second_s = sorted([*finish, inf])[:2]
+            if ahead:
+                eta_best = log1p((best_s - ready.best_s) / 60) / 5
+            for type_ in room:
+                self.rows.append((task, type_))
+                free, _, _, mean_slowdown, *_ = seen[type_]
+                if ahead:
+                    on_best = _log_ratio(best_s, seconds[type_])
+                    elsewhere = _log_ratio(second_s if finish[type_] == first_s else first_s, seconds[type_])
+                free_after, advantage = free - wide / capacity[type_], slowdown[type_] - mean_slowdown
+                moving = (
+                    age,
+                    job_age,
+                    eta_best,
+                    on_best,
+                    elsewhere,
+                    free_after,
+                    shorter,
+                    advantage,
+                    job_left,
+                    tasks_left,
+                )
+                tokens += ready.rows[type_], pack(*moving), gpu_rows[type_]
+        if self._waits:
+            tokens.append(_WAIT)
+        return tokens
+
+    def _gpu_rows(self, view: ClusterView, pool: Pool) -> list[bytes]:
+        """Per type, what is free of it, and who waits for it."""
+        idle_gpus, total, ahead = view.machines.idle_gpus, self._total, self._ahead(view)
+        return [
+            _GPU_ROW.pack(
+                idle_gpus(type_) / gpus,
+                gpus / total,
+                log1p(pool.area(type_) / gpus / 600),
+                pool.slowdown(type_),
+                *ahead[type_],
+            )
+            for type_, gpus in enumerate(self._capacity)
+        ]
+
+    def _ahead(self, view: ClusterView) -> list[Sequence[float]]:
+        """Per type, the expected ends of what runs on it, as ``look_ahead`` says."""
+        expected, types = view.expected_free, range(len(self._capacity))
         match self.config.look_ahead:
             case "sorted":
-                free_in_s = view.expected_free.free_in_s
-                etas = [[free_in_s(probe, type_) for probe in _PROBES] for type_ in range(types)]
-                return np.log1p(np.array(etas) / 60) / 5
+                waits = [expected.free_in_each_s(_PROBES, type_) for type_ in types]
             case "per_gpu":
-                ends = [view.expected_free.oldest_s(type_, 4) for type_ in range(types)]
-                return np.log1p(np.array(ends) / 60) / 5
+                waits = [expected.oldest_s(type_, 4) for type_ in types]
             case "cdf":
-                within = [
-                    [view.expected_free.free_within(wait_s, type_) for wait_s in _WITHIN_S] for type_ in range(types)
-                ]
-                return np.array(within) / self._capacity[:, None]
-        return 0.0
+                within = [[expected.free_within(wait_s, type_) for wait_s in _WITHIN_S] for type_ in types]
+                return [[gpus / self._capacity[type_] for gpus in each] for type_, each in enumerate(within)]
+            case _:
+                return [(0.0,) * 4 for _ in types]
+        return [[log1p(wait_s / 60) / 5 if wait_s else 0.0 for wait_s in each] for each in waits]
 
-    def _context(self, view: ClusterView, waiting: _Queue, gpus: Floats32) -> Floats32:
-        context = np.zeros(len(self.context_features), np.float32)
-        areas, classes, best_s = waiting.area, waiting.width_class, waiting.best_s
-        total = self._capacity.sum()
-        context[:4] = (
-            log1p(len(areas)),
-            log1p(len(view.running)),
-            log1p(len(view.jobs)),
-            log1p(areas.sum() / total / 600),
-        )
-        shortest = np.full(_CLASSES, np.inf)
-        np.minimum.at(shortest, classes, best_s)
-        queue = context[4 : 4 + _CLASSES * len(_QUEUE)].reshape(_CLASSES, len(_QUEUE))
-        queue[:, 0] = np.log1p(np.bincount(classes, minlength=_CLASSES))
-        queue[:, 1] = np.where(np.isfinite(shortest), np.log1p(shortest / 60) / 5, -1.0)
-        queue[:, 2] = np.log1p(np.bincount(classes, areas, _CLASSES) / total / 600)
-        context[4 + _CLASSES * len(_QUEUE) :] = gpus.mean(axis=0)
-        return context
+    def _context(self, view: ClusterView, pool: Pool, seen: list[tuple[float, ...]]) -> list[bytes]:
+        """The state of queue and cluster, and the means over the types, summed up as float32."""
+        total = self._total
+        work = log1p(pool.area() / total / 600)
+        present = _PRESENT_ROW.pack(log1p(len(pool.tasks)), log1p(len(view.running)), log1p(len(view.jobs)), work)
+        sums, pack, unpack = seen[0], _GPU_ROW.pack, _GPU_ROW.unpack
+        for row in seen[1:]:
+            sums = unpack(pack(*map(add, sums, row)))
+        types = len(seen)
+        return [present, *[each.packed(total) for each in pool.classes], pack(*[each / types for each in sums])]
 
 
-class _Queue:
-    """Columns of the ready tasks that an observation sums up, in the order of their slots."""
-
-    __slots__ = ("area", "best_s", "best_type", "slowdown", "width_class")
-
-    def __init__(self, pool: Pool, alive: np.ndarray) -> None:
-        self.area, self.best_s, self.best_type = pool.area[alive], pool.best_s[alive], pool.best_type[alive]
-        self.slowdown, self.width_class = pool.slowdown[alive], pool.width_class[alive]
+_WAIT = Struct("f").pack(1.0).ljust(4 * len(Candidates.token_features), b"\0")
+"""The row that waits."""
 
 
-def _clipped(values: Any) -> Any:
-    return np.minimum(np.maximum(values, -_CLIP), _CLIP)
-
-
-def _log_left(job: JobState) -> float:
-    """The job's seconds of unfinished tasks on their fastest types, as a logarithm."""
-    return log1p(sum([task.best_s for task in job.tasks if task.unfinished]) / 600) / 3
+def _log_ratio(seconds: float, here_s: float) -> float:
+    """The logarithm of the ratio, within the clip."""
+    ratio = (seconds if seconds > _INSTANT_S else _INSTANT_S) / (here_s if here_s > _INSTANT_S else _INSTANT_S)
+    above = log(ratio) if ratio > 0 else -inf
+    return -_CLIP if above < -_CLIP else min(above, _CLIP)

@@ -1,17 +1,17 @@
-"""The ready tasks as a network wants them: in groups that are alike, with what never changes kept as rows."""
+"""The ready tasks as a network wants them: in groups that are alike, with what never changes kept as packed rows."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from heapq import heappop, heappush
-from math import inf, log
+from math import inf, log, log1p
+from struct import Struct
 from typing import TypeAlias
 
-import numpy as np
-
-from dagsim.systems.cluster.api import DemandClass, Run, TaskState
+from dagsim.systems.cluster.api import DemandClass, JobState, Run, TaskState
 from dagsim.systems.cluster.policies.orders.static import width
 
-__all__ = ["STATIC", "WIDTHS", "Pool"]
+__all__ = ["QUEUE", "STATIC", "WIDTHS", "Group", "Pool", "ReadyTask", "WidthClass"]
 
 STATIC = (
     "log_seconds",
@@ -26,93 +26,184 @@ STATIC = (
 )
 """Columns that hold as long as a task is ready."""
 
+QUEUE = ("count", "shortest", "area")
+"""What is summed up of each class of widths."""
+
 WIDTHS = (1.0, 2.0, 4.0)
 """Upper ends of the classes of GPUs that start together; the last class is everything wider."""
 
-_COLUMNS = (
-    "rows",
-    "slowdown",
-    "seconds",
-    "ready_s",
-    "arrival_s",
-    "best_s",
-    "area",
-    "width",
-    "best_type",
-    "width_class",
-    "alive",
-)
-
 _SCALE_S = 600.0
 """A typical task: its logarithm is 0."""
+_UNITS = 2.0**80
+"""Sums are kept in whole units of 2**-80, so that taking a task in and letting it go leaves no residue."""
+_STATIC_ROW = Struct(f"4x{len(STATIC)}f")
+_QUEUE_ROW = Struct(f"{len(QUEUE)}f")
 
 _Profile: TypeAlias = tuple[DemandClass, tuple[float, ...]]
-_Heap: TypeAlias = list[tuple[float, int, int, TaskState]]
+_Heap: TypeAlias = "list[tuple[float, int, int, ReadyTask]]"
 
 
-class Pool:
-    """An index of the ready tasks (``ClusterView.index``). Tasks with the same demand and the same ratios of speed
-    between types form a group; in each, the shortest task and the one nearest to the end of its job come first.
+class ReadyTask:
+    """A ready task, with what does not change while it waits.
 
-    Every task has a slot, its row in the arrays: ``rows[slot, type]`` float32 are the ``STATIC`` features, ``ready_s``,
-    ``arrival_s``, ``best_s``, ``area`` (GPU-seconds on the best type), ``width`` float64, ``best_type``,
-    ``width_class``, ``seconds[slot, type]`` and ``slowdown[slot, type]`` what their names say. ``alive`` marks those
-    in use. Cost: O(log tasks + types) per task.
+    By type: ``seconds``, ``slowdown`` (the logarithm of the seconds over the best), and ``rows``, the float32 bytes of
+    a 0 (it does not stand for waiting) and of the ``STATIC`` columns. ``area`` are the GPU-seconds on the best type.
     """
 
-    def __init__(self, types: int) -> None:
-        self.types = types
-        self.slot: dict[TaskState, int] = {}
-        self.groups: dict[_Profile, tuple[_Heap, _Heap]] = {}
-        self.pushed = 0
-        """How many tasks have become ready so far."""
-        self.new: list[Run] = []
-        """Runs that started since the last observation, for the codec to clear."""
-        self._free: list[int] = []
-        self.rows = np.zeros((0, types, len(STATIC)), np.float32)
-        self.slowdown, self.seconds = np.zeros((0, types)), np.zeros((0, types))
-        self.ready_s, self.arrival_s, self.best_s, self.area, self.width = (np.zeros(0) for _ in range(5))
-        self.best_type, self.width_class = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        self.alive = np.zeros(0, bool)
-        self._grow(128)
+    __slots__ = (
+        "_job_left",
+        "_tasks_left",
+        "area",
+        "best_s",
+        "best_type",
+        "rows",
+        "seconds",
+        "slowdown",
+        "task",
+        "wide",
+        "width_class",
+    )
 
-    def push(self, task: TaskState) -> None:
-        """Take in a task that became ready."""
-        self.pushed += 1
-        if not self._free:
-            self._grow(len(self.alive))
-        slot = self.slot[task] = self._free.pop()
-        best_s, wide = task.best_s or 1e-9, width(task)
-        graph = task.job.job.graph
-        best = task.seconds.index(task.best_s)
-        self.seconds[slot], self.width[slot] = task.seconds, wide
-        log_best, log_area = log(best_s / _SCALE_S), log(best_s * wide / _SCALE_S)
+    def __init__(self, task: TaskState) -> None:
+        self.task = task
+        self.seconds = seconds = task.seconds
+        self.best_s = best_s = task.best_s or 1e-9
+        self.best_type = best = seconds.index(task.best_s)
+        self.wide = wide = width(task)
+        self.area = best_s * wide
+        self.width_class = bisect_left(WIDTHS, wide)
+        self.slowdown = [0.0 if s == inf else log(max(s, 1e-9) / best_s) for s in seconds]
+        log_best, log_area = log(best_s / _SCALE_S), log(self.area / _SCALE_S)
         log_rank = log(max(task.rank_s, 1e-9) / _SCALE_S) / 3
+        graph = task.job.job.graph
         children, tasks = len(graph.children[task.index]) / 2, len(graph.tasks) / 8
-        slowdowns = [0.0 if seconds == inf else log(max(seconds, 1e-9) / best_s) for seconds in task.seconds]
-        self.slowdown[slot] = slowdowns
-        self.rows[slot] = [
-            (
+        third, eighth = log_best / 3, wide / 8
+        self.rows = [
+            _STATIC_ROW.pack(
                 (log_best + slower) / 3,
-                log_best / 3,
+                third,
                 slower,
-                wide / 8,
+                eighth,
                 (log_area + slower) / 3,
                 log_rank,
                 children,
                 tasks,
                 type_ == best,
             )
-            for type_, slower in enumerate(slowdowns)
+            for type_, slower in enumerate(self.slowdown)
         ]
-        self.ready_s[slot], self.arrival_s[slot] = task.ready_s, task.job.job.arrival_s
-        self.best_s[slot], self.area[slot], self.best_type[slot] = best_s, best_s * wide, best
-        self.width_class[slot] = sum(wide > limit for limit in WIDTHS)
-        self.alive[slot] = True
-        profile = tuple([round(seconds / best_s, 6) for seconds in task.seconds])
-        short, last = self.groups.setdefault((task.demand, profile), ([], []))
-        heappush(short, (task.best_s, task.order, task.piece, task))
-        heappush(last, (task.rank_s, task.order, task.piece, task))
+        self._tasks_left = -1
+        self._job_left = 0.0
+
+    def job_left(self) -> float:
+        """The job's seconds of unfinished tasks on their fastest types, as a logarithm."""
+        job: JobState = self.task.job
+        if job.tasks_left != self._tasks_left:
+            self._tasks_left = job.tasks_left
+            self._job_left = log1p(sum([task.best_s for task in job.tasks if task.unfinished]) / 600) / 3
+        return self._job_left
+
+
+class Group:
+    """Ready tasks with the same demand and the same ratios of speed between types."""
+
+    __slots__ = ("_last", "demand", "short")
+
+    def __init__(self, demand: DemandClass) -> None:
+        self.demand = demand
+        self.short: _Heap = []
+        """By seconds on the fastest type; some may not wait any more."""
+        self._last: _Heap = []
+
+    def push(self, ready: ReadyTask) -> None:
+        """Take in a task."""
+        task = ready.task
+        heappush(self.short, (task.best_s, task.order, task.piece, ready))
+        heappush(self._last, (task.rank_s, task.order, task.piece, ready))
+
+    def heads(self) -> tuple[ReadyTask, ...]:
+        """The shortest task and the one nearest to the end of its job, if they are two."""
+        short, last = self.short, self._last
+        while short and not short[0][3].task.waiting:
+            heappop(short)
+        if not short:
+            return ()
+        while not last[0][3].task.waiting:
+            heappop(last)
+        first, other = short[0][3], last[0][3]
+        return (first,) if first is other else (first, other)
+
+
+class WidthClass:
+    """The sums over the ready tasks of one class of widths."""
+
+    __slots__ = ("_packed", "area", "best_s")
+
+    def __init__(self) -> None:
+        self.best_s: list[float] = []
+        """Seconds of each task on its best type, in rising order."""
+        self.area = 0
+        """GPU-seconds on the best types, in whole units."""
+        self._packed: bytes | None = None
+
+    def count(self, ready: ReadyTask) -> None:
+        """Take in a task."""
+        insort(self.best_s, ready.best_s)
+        self.area += int(ready.area * _UNITS)
+        self._packed = None
+
+    def uncount(self, ready: ReadyTask) -> None:
+        """Let go of a task."""
+        del self.best_s[bisect_left(self.best_s, ready.best_s)]
+        self.area -= int(ready.area * _UNITS)
+        self._packed = None
+
+    def packed(self, gpus: float) -> bytes:
+        """The float32 bytes of the ``QUEUE`` columns, on a cluster of so many GPUs."""
+        if self._packed is None:
+            best_s = self.best_s
+            shortest = log1p(best_s[0] / 60) / 5 if best_s else -1.0
+            self._packed = _QUEUE_ROW.pack(log1p(len(best_s)), shortest, log1p(self.area / _UNITS / gpus / 600))
+        return self._packed
+
+
+class Pool:
+    """An index of the ready tasks (``ClusterView.index``): their groups in the order of their first tasks, and the sums
+    over all that an observation shows.
+
+    Cost: O(log tasks + types) per task, and moving the tail of a sorted list.
+    """
+
+    def __init__(self, types: int) -> None:
+        self.types = types
+        self.tasks: dict[TaskState, ReadyTask] = {}
+        self.groups: list[Group] = []
+        self.classes = [WidthClass() for _ in range(len(WIDTHS) + 1)]
+        self.pushed = 0
+        """How many tasks have become ready so far."""
+        self.new: list[Run] = []
+        """Runs that started since the last observation, for the codec to clear."""
+        self._group_of: dict[_Profile, Group] = {}
+        self._area = [0] * types
+        """GPU-seconds of the tasks that are fastest on each type, in whole units."""
+        self._slowdown = [0] * types
+        """Slowdowns of all tasks on each type, in whole units."""
+
+    def push(self, task: TaskState) -> None:
+        """Take in a task that became ready."""
+        self.pushed += 1
+        ready = self.tasks[task] = ReadyTask(task)
+        self.classes[ready.width_class].count(ready)
+        self._area[ready.best_type] += int(ready.area * _UNITS)
+        for type_, slower in enumerate(ready.slowdown):
+            self._slowdown[type_] += int(slower * _UNITS)
+        best_s = ready.best_s
+        profile = task.demand, tuple([round(seconds / best_s, 6) for seconds in task.seconds])
+        group = self._group_of.get(profile)
+        if group is None:
+            group = self._group_of[profile] = Group(task.demand)
+            self.groups.append(group)
+        group.push(ready)
 
     def started(self, run: Run, now: float) -> None:
         """Take in a run that has just started."""
@@ -120,26 +211,22 @@ class Pool:
 
     def drop(self, task: TaskState) -> None:
         """The task has been started for good: nothing of it waits."""
-        slot = self.slot.pop(task, None)
-        if slot is not None:
-            self.alive[slot] = False
-            self._free.append(slot)
+        ready = self.tasks.pop(task, None)
+        if ready is None:
+            return
+        self.classes[ready.width_class].uncount(ready)
+        self._area[ready.best_type] -= int(ready.area * _UNITS)
+        for type_, slower in enumerate(ready.slowdown):
+            self._slowdown[type_] -= int(slower * _UNITS)
 
-    def heads(self, group: tuple[_Heap, _Heap]) -> tuple[TaskState, ...]:
-        """The shortest task of the group and the one nearest to the end of its job, if they are two."""
-        short, last = group
-        while short and not short[0][3].waiting:
-            heappop(short)
-        if not short:
-            return ()
-        while not last[0][3].waiting:
-            heappop(last)
-        first, other = short[0][3], last[0][3]
-        return (first,) if first is other else (first, other)
+    def area(self, type_: int | None = None) -> float:
+        """GPU-seconds of the tasks that are fastest on the type, or of all."""
+        return (sum(self._area) if type_ is None else self._area[type_]) / _UNITS
 
-    def _grow(self, more: int) -> None:
-        have = len(self.alive)
-        for name in _COLUMNS:
-            old = getattr(self, name)
-            setattr(self, name, np.concatenate([old, np.zeros((more, *old.shape[1:]), old.dtype)]))
-        self._free.extend(range(have + more - 1, have - 1, -1))
+    def slowdown(self, type_: int) -> float:
+        """The mean slowdown of all tasks on the type."""
+        return self._slowdown[type_] / _UNITS / len(self.tasks)
+
+    def shorter(self, ready: ReadyTask) -> float:
+        """The share of tasks that take less time."""
+        return sum([bisect_left(each.best_s, ready.best_s) for each in self.classes]) / len(self.tasks)

@@ -58,7 +58,8 @@ def grown_easy(s: State, b: EasyState) -> EasyState:
 
 @outer
 def advance_easy(s: State, log: np.recarray, b: EasyState) -> bool:
-    """Go on until everything is done (False), or the log or the state need more space (True)."""
+    """Go on until everything is done (False) or more space is needed (True). The space is that of the log or the
+    state."""
     while steps(s, log) and b.g.n[GROUPS] < len(b.g.groups):
         if s.n[PHASE] == DECIDE:
             if not _decide(s, log, b):
@@ -158,7 +159,7 @@ def _fastest_with_room(s: State, g: Groups, group: int, kind: int) -> int:
 
 @inner
 def _needed(s: State, e: Ends, task: int, head: int, type_: int) -> int:
-    """The amount that a task would take of what ``head`` waits for, if started on the type now."""
+    """The amount of what ``head`` waits for that a task started now would take."""
     return _takes(s, e, task, head, type_, spot(s, task, type_))
 
 

@@ -63,13 +63,13 @@ def look(s: State, e: Ends) -> None:
 
 @inner
 def amount(s: State, e: Ends, kind: int, head: int) -> int:
-    """Millionths of what class ``head`` is counted in (GPUs, or cores) that one instance of a class takes."""
+    """Millionths of class ``head``'s unit (GPUs, or cores) that an instance of a class takes."""
     return e.gpus[kind] if s.classes[head].gpus else s.classes[kind].cpus
 
 
 @inner
 def reservation(s: State, e: Ends, head: int) -> tuple[float, int, int]:
-    """Find the soonest time at which a task is expected to have room, the type, and what is left over there then."""
+    """Find the soonest time at which a task has room, its type and what is left over."""
     kind = int64(s.tasks[head].kind)
     soonest, on, extra = np.inf, -1, int64(0)
     for type_ in range(len(s.types)):
@@ -82,7 +82,7 @@ def reservation(s: State, e: Ends, head: int) -> tuple[float, int, int]:
 
 @inner
 def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, int]:
-    """The time when a type is expected to have as much free as the class needs, and how much more then.
+    """The time when a type has enough free for the class, and how much more.
 
     GPUs are added up as numbers with fractions, cores in millionths, as the SimPy kernel does.
     """

@@ -57,7 +57,7 @@ def jitted() -> bool:
 
 
 def is_kept(name: str) -> bool:
-    """True if a function of that name was compiled before, from the files as they are, for this processor."""
+    """True if a function of that name is compiled: from these files, for this processor."""
     return jitted() and any(folder().rglob(f"*.{name}-*.nbc"))
 
 
@@ -113,7 +113,7 @@ def _compiled(function: Function, **options: Any) -> Function:
 
 @cache
 def folder() -> Path:
-    """The folder of functions compiled from exactly these files, by this numba, for this kind of processor."""
+    """The folder of functions compiled from exactly these files. They are for this numba and this kind of processor."""
     by = f"{numba.__version__} {np.__version__} {sys.version} {get_host_cpu_name()}".encode()
     files = [file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py"))]
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dagsim"

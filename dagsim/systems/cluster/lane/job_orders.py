@@ -60,7 +60,8 @@ def new_job_order(work: Work, classes: Classes, policy: str) -> JobOrder:
 
 @outer
 def advance_jobs(s: State, log: np.recarray, o: JobOrder) -> bool:
-    """Go on until everything is done (False), or the log or the state need more space (True)."""
+    """Go on until everything is done (False) or more space is needed (True). The space is that of the log or the
+    state."""
     left = steps(s, log)
     while left > 0:
         if s.n[PHASE] == DECIDE:
@@ -87,7 +88,7 @@ def _decide(s: State, log: np.recarray, o: JobOrder) -> bool:
 
 @inner
 def _rank_again(s: State, o: JobOrder) -> None:
-    """Compute the keys of the jobs again of which a run has ended, and move their tasks up."""
+    """Compute anew the keys of jobs with an ended run, and move their tasks up."""
     for each in range(s.n[ENDED]):
         job = int64(s.tasks[s.runs[s.ended[each]].task].job)
         if not s.jobs[job].left:
@@ -178,7 +179,7 @@ def _head(s: State, o: JobOrder, queue: int) -> int:
 
 @inner
 def _rise(s: State, o: JobOrder, task: int, place: int, key: float) -> None:
-    """Move a task up from a place of its heap that is free, or its own, to where the key belongs."""
+    """Move a task up its heap from a free place, or its own, to where its key belongs."""
     at = s.queues[s.tasks[task].kind].at
     second = -o.rank_s[task]
     while place:

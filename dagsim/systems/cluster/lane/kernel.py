@@ -101,7 +101,7 @@ def origin_of(s: State, task: int) -> int:
 
 @inner
 def start(s: State, log: np.recarray, task: int, type_: int, node: int) -> None:
-    """Start the task's waiting instances on a node, as many as it has room for, or node after node on several.
+    """Start the task's waiting instances on a node, or node after node. It starts as many as each has room for.
 
     A gang is one run, of independent instances those on one node are.
     """
@@ -135,7 +135,7 @@ def start(s: State, log: np.recarray, task: int, type_: int, node: int) -> None:
 
 @inner
 def stop(s: State, log: np.recarray, run: int, what: int) -> None:
-    """Give back what a run holds, a row per node, and let its slot be used again."""
+    """Give back what a run holds, a row per node, and free its slot."""
     task = s.runs[run].task
     kind = int64(s.tasks[task].kind)
     hold = s.runs[run].first

@@ -107,7 +107,8 @@ def grown_las(s: State, p: Las) -> Las:
 
 @outer
 def advance_las(s: State, log: np.recarray, p: Las) -> bool:
-    """Go on until everything is done (False), or the log or the state need more space (True)."""
+    """Go on until everything is done (False) or more space is needed (True). The space is that of the log or the
+    state."""
     while steps(s, log) and enough_pieces(s) and enough_queue(s, p.q):
         if s.n[PHASE] == DECIDE:
             if not _decide(s, log, p):
@@ -168,7 +169,7 @@ def _wait(p: Las) -> None:
 
 @inner
 def _look(s: State, p: Las) -> None:
-    """Bring the service up to date, and the keys of the jobs of which a run has ended."""
+    """Bring the service up to date, and the keys of jobs with an ended run."""
     p.v.now[0] = s.now[0]
     for each in range(s.n[ENDED]):
         end_service(s, p.v, s.ended[each])
@@ -223,7 +224,7 @@ def _begin_round(s: State, p: Las) -> None:
 
 @inner
 def _compete(s: State, log: np.recarray, p: Las) -> bool:
-    """Stop a doomed run, else start the task it was for, else make room for the next; False when all have had a go."""
+    """Stop a doomed run, else start its task, else make room for the next. False when all have had a go."""
     if p.r.n[DOOMED]:
         run = p.r.doomed[0]
         p.r.n[DOOMED] -= 1
@@ -263,7 +264,8 @@ def _start(s: State, log: np.recarray, p: Las, task: int) -> None:
 
 @inner
 def _make_room(s: State, p: Las, task: int) -> None:
-    """Doom the runs that must go for a task, if those of other jobs that rank behind it can make room for it."""
+    """Doom the runs that must go for a task. It does so only if those of other jobs that rank behind it can make
+    room."""
     seek_room(p.r)
     job = s.tasks[task].job
     mine, origin = served(s, p.v, job), origin_of(s, task)
@@ -280,7 +282,7 @@ def _make_room(s: State, p: Las, task: int) -> None:
 
 @inner
 def _first(s: State, p: Las, that_fits: bool) -> int:
-    """Find the first task that fits, or in a round the first whose class was not given up; -1 if there is none."""
+    """Find the first task that fits, -1 if there is none. In a round it is the first whose class was not given up."""
     found, least, entry = int64(-1), 0.0, int64(0)
     for queue in range(len(s.queues)):
         drop_stale(s, p.q, queue)

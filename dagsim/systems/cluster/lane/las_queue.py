@@ -115,7 +115,7 @@ def refresh(s: State, v: LasService, q: LasQueues, job: int) -> None:
 
 @inner
 def drop_stale(s: State, q: LasQueues, queue: int) -> None:
-    """Drop entries from the top of a heap that wait no more, or whose job has another key by now."""
+    """Drop from the top of a heap what waits no more or has another key."""
     at = s.queues[queue].at
     while s.queues[queue].held:
         task = task_at(s, at)

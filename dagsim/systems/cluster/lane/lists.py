@@ -20,7 +20,8 @@ __all__ = ["advance_list"]
 
 @outer
 def advance_list(s: State, log: np.recarray) -> bool:
-    """Go on until everything is done (False), or the log or the state need more space (True)."""
+    """Go on until everything is done (False) or more space is needed (True). The space is that of the log or the
+    state."""
     left = steps(s, log)
     while left > 0:
         if s.n[PHASE] == DECIDE:

@@ -22,7 +22,7 @@ def room(s: State, kind: int, node: int) -> int:
 
 @inner
 def room_among(s: State, nodes: np.recarray, left: np.ndarray, kind: int, node: int) -> int:
-    """Count the instances that could start if the nodes, and the GPUs that are shared, were in the given state."""
+    """Count the instances that could start with nodes and shared GPUs in a given state."""
     whole, share = s.classes[kind].whole, s.classes[kind].share
     if whole:
         count = nodes[node].idle if whole == 1 else nodes[node].idle // whole

@@ -101,7 +101,7 @@ def _rank(s: State, task: int, type_: int, node: int) -> int:
 
 @inner
 def _smallest_that_holds(s: State, tree: int, type_: int, needed: int) -> int:
-    """Find the node with the least room that holds them all, the last of equals, else ``SPREAD``. O(nodes)."""
+    """Find the node with the least room that holds them all, else ``SPREAD``. Of equals the last. O(nodes)."""
     wide, width = s.trees[tree].wide, s.trees[tree].width
     found, least = SPREAD, NONE
     if s.leaves[wide + 1] != NONE and -s.leaves[wide + 1] >= needed:

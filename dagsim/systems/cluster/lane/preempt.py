@@ -95,7 +95,7 @@ def _longer(array: np.ndarray, more: int) -> np.ndarray:
 
 @inner
 def enough_pieces(s: State) -> bool:
-    """True if there is space for one more piece, and for all that is ready in the queues."""
+    """True if there is space for one more piece, and for all ready tasks queued."""
     if s.n[PIECES] >= len(s.origin):
         return False
     if s.n[FRESH]:

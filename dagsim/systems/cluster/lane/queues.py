@@ -36,7 +36,7 @@ def take_in(s: State) -> None:
 
 @inner
 def first_task(s: State, that_fits: bool) -> tuple[int, int]:
-    """Find the first task by key (that fits), and the type it was chosen for, or -1."""
+    """Find the first task by key (that fits), and its chosen type, or -1."""
     width = s.key.shape[1]
     found, on, least, first = int64(-1), int64(-1), 0.0, int64(0)
     for queue in range(len(s.queues)):

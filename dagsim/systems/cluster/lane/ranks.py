@@ -1,4 +1,4 @@
-"""Sums and longest paths over each job's tasks, in the order of additions of the SimPy kernel."""
+"""Sums and longest paths over each job's tasks. Additions come in the SimPy kernel's order."""
 
 from __future__ import annotations
 

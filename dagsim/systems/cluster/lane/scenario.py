@@ -74,7 +74,7 @@ def applies(
     admission: bool = False,
     needs_numba: bool = True,
 ) -> Applicability:
-    """Say whether the lane can carry out a scenario, with the arguments of ``ClusterKernel`` and a policy's name.
+    """Say whether the lane can play a scenario. Its arguments are those of ``ClusterKernel`` and a policy's name.
 
     ``run`` may still refuse for what only the jobs show (``too_much``). Without ``needs_numba`` it does not matter
     whether the lane can be compiled.

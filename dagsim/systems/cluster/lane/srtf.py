@@ -90,7 +90,8 @@ def grown_srtf(s: State, p: Srtf) -> Srtf:
 
 @outer
 def advance_srtf(s: State, log: np.recarray, p: Srtf) -> bool:
-    """Go on until everything is done (False), or the log or the state need more space (True)."""
+    """Go on until everything is done (False) or more space is needed (True). The space is that of the log or the
+    state."""
     while steps(s, log) and enough_pieces(s):
         if s.n[PHASE] == DECIDE:
             if not _decide(s, log, p):
@@ -167,7 +168,7 @@ def _note_weight(p: Srtf, weight: int) -> None:
 
 @inner
 def _make_room(s: State, p: Srtf, task: int) -> None:
-    """Doom the runs that must go for a task, if those with more left can make room for it."""
+    """Doom the runs that must go for a task. It does so only if those with more left can make room."""
     seek_room(p.r)
     weight = p.weights[p.weight_of[s.tasks[task].kind]]
     least = np.inf
@@ -201,7 +202,7 @@ def _make_room(s: State, p: Srtf, task: int) -> None:
 
 @inner
 def _most_left(s: State, p: Srtf, least: float) -> tuple[int, float]:
-    """Find the heap of the run with the most left above ``least``, and how much that is; -1 if there is none."""
+    """Find the heap of the run with the most left above ``least``, and that amount. -1 if there is none."""
     length, found, most = len(p.aside), int64(-1), least
     for each in range(p.seen[len(p.weights)]):
         which = p.seen[each]

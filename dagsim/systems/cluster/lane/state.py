@@ -222,6 +222,7 @@ def _trees(classes: Classes, nodes: EmptyNodes, placement: int) -> tuple[np.reca
 
 
 def _queues(work: Work, kinds: int, width: int) -> tuple[np.recarray, int]:
-    """Empty queues of ready tasks, each with a stretch for all tasks of its class, and the length of all stretches."""
+    """Empty queues of ready tasks, and the length of all stretches. A queue has a stretch for all tasks of its
+    class."""
     most = np.repeat(np.bincount(work.rows.kind, minlength=kinds), width)
     return records(QUEUE, len(most), at=np.cumsum(most) - most, most=most), int(most.sum())

@@ -194,7 +194,7 @@ class Outages:
 
 @dataclass(slots=True)
 class _Absent:
-    """``(time_s, whether it goes down, node)`` in order, returns before departures, and how many of them happened."""
+    """``(time_s, whether it goes down, node)`` in order, and how many happened. Returns come before departures."""
 
     changes: list[tuple[float, bool, int]]
     done: int = 0

@@ -47,14 +47,14 @@ class Runtime(Protocol):
 
 @runtime_checkable
 class HasRates(Runtime, Protocol):
-    """A runtime model of which a task's seconds are its work over a rate that all tasks of its kind share."""
+    """A runtime model by rates: seconds are work over rate. All tasks of a kind share its rate."""
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """As ``Runtime``."""
         ...
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        """Units of work per second of such a task on each of ``gpus``, 0 where it cannot run."""
+        """Units of work per second of such a task on each of ``gpus``. 0 where it cannot run."""
         ...
 
 
@@ -86,7 +86,7 @@ class _ByType(ABC):
         return tuple([work / rate if rate else inf for rate in rates])
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        """Units of work per second of such a task on each of ``gpus``, 0 where it cannot run."""
+        """Units of work per second of such a task on each of ``gpus``. 0 where it cannot run."""
         return self._rates(task, gpus, task.speeds if task.speeds and task.gpus else {})
 
     def _adopt(self, gpus: Gpus) -> tuple[Gpus, dict[Hashable, _Rates]]:
@@ -116,7 +116,8 @@ class _ByType(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Flops(_ByType):
-    """Work in TFLOP, done at ``efficiency`` times the GPU's peak rate at ``precision``, or of its next slower mode.
+    """Work in TFLOP at ``efficiency`` times the GPU's peak rate. The rate is that of ``precision``, or of its next
+    slower mode.
 
     A CPU-only task runs at ``efficiency`` times ``cpu_tflops_per_core`` on each core it asks for (at least one). The
     default is an AVX2 core: 2 fused multiply-adds of 8 FP32 lanes per cycle (32 FLOP) at 2.5 GHz.

@@ -57,7 +57,7 @@ class ThroughputTable:
 
     @classmethod
     def read(cls, path: Path) -> ThroughputTable:
-        """The table in a CSV file with the columns model, gpu, batch, samples_per_s and, if you like, source.
+        """The table in a CSV file. Its columns are model, gpu, batch, samples_per_s and, if you like, source.
 
         Raises:
             ConfigError: The file cannot be read, lacks a column, or a row holds no such numbers; names ``file:line``.

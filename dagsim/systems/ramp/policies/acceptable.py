@@ -12,7 +12,7 @@ __all__ = ["AcceptableJct"]
 
 
 class AcceptableJct:
-    """The smallest degree that would be in time if splitting were free, else the largest ("Para_min" of PAC-ML)."""
+    """The smallest degree in time if splitting were free, else the largest. It is "Para_min" of PAC-ML."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
         """The smallest degree of at least sequential / acceptable time."""

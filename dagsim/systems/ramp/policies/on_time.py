@@ -12,7 +12,7 @@ __all__ = ["OnTime"]
 
 
 class OnTime:
-    """The smallest degree of at least ``least`` that would be in time where it can be placed now; none: turned away.
+    """The smallest degree of at least ``least`` that is in time where it can be placed now. None: turned away.
 
     A larger ``least`` ends jobs sooner and keeps blocks of one size, which fragment the fabric less.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from math import inf
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from dagsim.systems.ramp.decisions import Partition
 from dagsim.systems.ramp.room import ARRIVALS, SIZES, Room, ways_in_time
 from dagsim.systems.ramp.view import RampView
 
-__all__ = ["RoomWeights", "Roomy"]
+__all__ = ["RoomWeights", "Roomy", "tuned_weights"]
 
 _SHAPE = (len(ARRIVALS), len(SIZES))
 
@@ -40,8 +41,8 @@ class RoomWeights:
 
 
 class Roomy:
-    """Of all degrees and free blocks that are in time, the one after which the fewest sizes of blocks are scarce at the
-    next arrivals (``dagsim.systems.ramp.room``). None in time: turned away.
+    """The way in time after which the fewest sizes of blocks are scarce. It looks at all degrees and free blocks, and
+    at the next arrivals (``dagsim.systems.ramp.room``). None in time: turned away.
 
     Degrees below ``least`` are taken only where no other is in time. ``tuned`` names weights of ``roomy.json``, found
     by ``scripts/tune_ramp.py``; ``least`` has no effect then.
@@ -79,9 +80,17 @@ class Roomy:
 
 
 @cache
+def tuned_weights() -> dict[str, Any]:
+    """The contents of ``roomy.json``: what ``tune_ramp.py`` found, by setting and beta."""
+    found: dict[str, Any] = json.loads(
+        files("dagsim.systems.ramp.policies").joinpath("roomy.json").read_text(encoding="utf-8")
+    )
+    return found
+
+
+@cache
 def _tuned(name: str) -> RoomWeights:
-    text = files("dagsim.systems.ramp.policies").joinpath("roomy.json").read_text(encoding="utf-8")
-    known = json.loads(text)
+    known = tuned_weights()
     if name not in known:
         raise ConfigError(f"roomy: there are no weights {name!r}; tuned: {', '.join(known)}")
     said = known[name]

@@ -64,8 +64,8 @@ def _order(job: SparkJob, troublesome: Sequence[bool]) -> list[int]:
 
 
 def span_ms(job: SparkJob, executors: int, order: Sequence[int]) -> float:
-    """The time that the job alone takes if ready stages get executors in this order, at most one per task; fractions of
-    a task count."""
+    """The time that the job takes alone with executors in this order of stages. A task has at most one; fractions of a
+    task count."""
     graph = job.graph
     left = [each.tasks * each.rough_ms for each in job.durations]
     missing = [len(parents) for parents in graph.parents]

@@ -11,7 +11,8 @@ __all__ = ["RandomJob"]
 
 
 class RandomJob:
-    """A uniform job of those with a stage to choose, and a uniform number of executors (as in spark-sched-sim)."""
+    """A uniform job of those with a stage to choose, and a uniform number of executors. It is that of
+    spark-sched-sim."""
 
     def decide(self, view: SparkView) -> Iterable[Commit]:
         rng = view.stream("policy")

@@ -1,4 +1,4 @@
-"""Shares in proportion to a power of the jobs' work, which also take executors back (Mao et al. 2019, section 7.1)."""
+"""Shares in proportion to a power of the jobs' work. They also take executors back (Mao et al. 2019, section 7.1)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Order = Literal["deficit", "shortest"]
 
 
 class WeightedFair:
-    """Executors go to jobs below their share, which is in proportion to their work left to the power ``alpha``.
+    """Executors go to jobs below their share. It is in proportion to their work left to the power ``alpha``.
 
     A job that releases executors keeps them up to its share; the rest goes to the job that lacks most
     (``order="deficit"``) or the one with the least work left (``"shortest"``), and when nobody lacks any to whoever

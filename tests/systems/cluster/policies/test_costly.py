@@ -126,6 +126,16 @@ def test_gavel_buys_throughput_where_it_is_cheap():
     assert found == pytest.approx(np.array([[0.0, 1.0]]), abs=1e-6)
 
 
+def test_gavel_gives_alike_tasks_alike_shares_of_all_there_is():
+    # Three tasks, as much faster on the V100 each, whatever is left of them; the fourth is two GPUs wide
+    left = np.array([[1.0, 2.0], [30.0, 60.0], [7.0, 14.0], [1.0, 2.0]])
+    found = shares(left, np.array([1.0, 1.0, 1.0, 2.0]), np.ones(2), "max-min", np.ones(2))
+    assert found[0].tolist() == found[1].tolist() == found[2].tolist()
+    levels = (found * [1.0, 0.5]).sum(axis=1)
+    assert levels == pytest.approx([0.3] * 4)  # 1.5 of throughput over 5 GPUs asked for
+    assert (found * [[1], [1], [1], [2]]).sum(axis=0) == pytest.approx([1, 1])
+
+
 def test_gavel_takes_turns_by_its_shares(run, rows, ends):
     # Two tasks of 10 s on one GPU in rounds of 1 s: both get half, so that both end at about 20.
     assert ends(run("gavel[round_s=1]", rows((0, 10), (0, 10)))) == pytest.approx([19, 20], abs=1.01)

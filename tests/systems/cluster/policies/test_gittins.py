@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dagsim.systems.cluster.policies.preemptive.gittins import gittins_index
+from dagsim.systems.cluster.policies.preemptive.gittins import Gittins, gittins_index
+from dagsim.systems.cluster.policies.support.service import Served
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,11 @@ def test_a_job_that_has_outlived_the_short_ones_makes_way(run, rows, ends):
 def test_sizes_are_learned_from_jobs_that_end(run, rows, ends):
     # 1 to 3 (1 s each) teach that jobs are short: 4 (9 s, from 3) has passed all of them at 4, 5 takes 5-6
     assert ends(run("2d-gittins[quantum_s=1]", rows((0, 1), (1, 1), (2, 1), (3, 9), (5, 1)))) == [1, 2, 3, 13, 6]
+
+
+def test_of_many_sizes_the_quantiles_give_the_index():
+    # Pareto with exponent 1.5: the index of a job that has had ``a`` is 1.5 / a, and higher where a size is near
+    sizes = 100.0 * (1.0 - (np.arange(5_000) + 0.5) / 5_000) ** (-1 / 1.5)
+    rank, unserved = Gittins(sizes.tolist()), gittins_index(sizes, 0.0)
+    for had in (150.0, 500.0, 1500.0):
+        assert 1.5 / had <= unserved - rank.key(0, Served(had)) < 3 * 1.5 / had

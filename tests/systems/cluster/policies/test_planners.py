@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 
 import pytest
@@ -17,7 +18,7 @@ from dagsim.systems.cluster.policies.planning.planners import (
     rank_down,
     rank_up,
 )
-from dagsim.systems.cluster.policies.support.calendar import Calendar
+from dagsim.systems.cluster.policies.support.calendar import GAPS, Calendar
 from dagsim.testing import heft_example
 
 
@@ -121,3 +122,57 @@ def test_a_gap_is_filled() -> None:
     assert calendar.earliest((0, 1), 2, 0.0, 4.0) == (9.0, (0, 1))
     assert calendar.earliest((0, 1), 1, 0.0, 4.0) == (0.0, (1,))
     assert calendar.earliest((0,), 2, 0.0, 1.0)[1] == ()
+
+
+def first_time(busy: list[list[tuple[float, float]]], width: int, ready_s: float, seconds: float) -> float:
+    """The first time that ``Calendar.earliest`` may find, by a look at each in turn."""
+    ends = sorted({end for lane in busy for _, end in lane if end > ready_s})
+    last = sorted(max([end for _, end in lane], default=0.0) for lane in busy)[width - 1]
+    for start in (ready_s, *ends[:GAPS]):
+        if sum(all(end <= start or start + seconds <= begin for begin, end in lane) for lane in busy) >= width:
+            return start
+    return max(ready_s, last)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_first_gap_is_the_one_that_a_look_at_each_time_finds(seed: int) -> None:
+    rng = random.Random(seed)
+    calendar, lanes = Calendar(4), [0, 1, 2, 3]
+    for _ in range(80):
+        width, ready_s, seconds = rng.randint(1, 4), rng.uniform(0, 100), rng.choice((1.0, 2.0, rng.expovariate(0.1)))
+        start, taken = calendar.earliest(lanes, width, ready_s, seconds)
+        assert start == first_time(calendar.busy, width, ready_s, seconds)
+        assert len(taken) == width
+        calendar.book(taken, start, start + seconds)
+
+
+def plainly(problem: Problem) -> dict[int, Booking]:
+    """Dynamic levels of all pairs, computed anew for each booking."""
+    level = [0.0] * len(problem.seconds)
+    for task in reversed(problem.order):
+        level[task] = problem.mean_s(task) + max((level[child] for child in problem.children[task]), default=0.0)
+    done: dict[int, Booking] = {}
+    while len(done) < len(level):
+        ready = [
+            task for task in range(len(level)) if task not in done and all(p in done for p in problem.parents[task])
+        ]
+        pairs = [problem.booking(task, site, done) for task in ready for site in problem.sites(task)]
+        lifted = [level[b.task] + problem.mean_s(b.task) - problem.seconds[b.task][b.site] - b.start_s for b in pairs]
+        problem.book(pairs[max(range(len(pairs)), key=lambda each: round(lifted[each], 6))], done)
+    return done
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_highest_dynamic_level_is_found_without_a_look_at_all(seed: int) -> None:
+    # 24 tasks of up to 3 parents on two nodes of 2 GPUs, a slower one of 3, and all of these together for the widest
+    def drawn() -> Problem:
+        rng = random.Random(seed)
+        parents = [sorted(rng.sample(range(task), min(task, rng.randint(0, 3)))) for task in range(24)]
+        children = [[child for child in range(24) if task in parents[child]] for task in range(24)]
+        widths = [rng.choice((1, 1, 2)) for _ in range(24)]
+        base = [rng.choice((10.0, 20.0, rng.uniform(1, 50))) for _ in range(24)]
+        seconds = [[each, each, 2 * each, 1.5 * each] for each in base]
+        lanes = [[0, 1], [2, 3], [4, 5, 6], list(range(7))]
+        return Problem(seconds, parents, children, range(24), lambda *_: 3.0, lanes, widths, Calendar(7))
+
+    assert plan_dls(drawn()) == plainly(drawn())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -14,7 +15,9 @@ from dagsim.model.schedule import Schedule
 from dagsim.systems.cluster.models.preemption import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.fair.multifactor import Weights
+from dagsim.systems.cluster.policies.production.slurm_outlook import BackfillOutlook
 from dagsim.systems.cluster.policies.production.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
+from dagsim.systems.cluster.policies.production.slurm_ranks import RankColumns
 from dagsim.systems.cluster.policies.recorded import RecordedPolicy
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import check_policy
@@ -201,6 +204,77 @@ def test_a_priority_stays_as_it_was_computed_between_two_instants() -> None:
     assert starts(played(jobs, spec, cluster(1), qos)) == {"first": 0, "young": 290, "old": 300}
     later = [job("first", 0, 310, 4), *jobs[1:]]  # from 300 s on old has 300, young 50 + 100
     assert starts(played(later, spec, cluster(1), qos)) == {"first": 0, "old": 310, "young": 320}
+
+
+def test_calculations_come_at_their_phase() -> None:
+    # a point for each second of age: at 300 s by the clock, or first at 100 s
+    spec = "slurm-multifactor[age=1000,max_age_s=1000,qos=40,fair_share=0,partition=0,job_size=0,backfill=false{}]"
+    qos = QueueTree(qos=(Qos("normal"), Qos("better", 1)))
+    jobs = [job("first", 0, 150, 4), job("old", 0, 10, 4), job("young", 90, 10, 4, qos="better")]
+    assert starts(played(jobs, spec.format(""), cluster(1), qos))["young"] == 150
+    assert starts(played(jobs, spec.format(",calc_phase_s=100"), cluster(1), qos)) == {
+        "first": 0,
+        "old": 150,
+        "young": 160,
+    }
+    assert (
+        played(jobs, spec.format(",calc_phase_s=300"), cluster(1), qos).log
+        == played(jobs, spec.format(""), cluster(1), qos).log
+    )
+
+
+def test_the_main_loop_rests() -> None:
+    jobs = [job("a", 0, 3), job("b", 0.5, 3), job("c", 1, 3, 4), job("d", 9, 1)]
+    got = starts(played(jobs, "slurm-multifactor[order=basic,backfill=false,sched_min_interval_s=2]", cluster(1)))
+    # at 0, 2 (b), 4 (a has ended, b has not), 6 (c), 9
+    assert got == {"a": 0, "b": 2, "c": 6, "d": 9}
+
+
+def test_a_user_may_have_a_priority_beside_that_of_the_account() -> None:
+    node = QueueNode("lab", priority=10, user_priorities={"ada": 40})
+    book = PriorityBook(PrioritySettings(Weights(assoc=100)), QueueTree((node,)), Capacity(1, 1, 1, 1))
+    asked = {user: Asked(book.user("lab", user), "", "", 0, 0, 1, 1, 1, 1, 60) for user in ("ada", "bo")}
+    assert {user: book.factors(each, 0).assoc for user, each in asked.items()} == {"ada": 1.0, "bo": 0.25}
+
+
+def crowd(seed: int) -> list[Job]:
+    rng, now, made = random.Random(seed), 0.0, []
+    for number in range(120):
+        now += rng.expovariate(0.3)
+        named = {"user": rng.choice("uvw"), "account": rng.choice(("lab", "x")), "nodes": rng.choice((1, 1, 1, 2))}
+        seconds = rng.lognormvariate(4, 1)
+        made.append(job(str(number), now, seconds, rng.choice((1, 2, 4)), seconds * rng.uniform(1, 4), **named))
+    return made
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_is_passed_over_in_a_cycle_could_not_have_started(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    queues = QueueTree(tree=(QueueNode("lab", limits=Caps(gpus=5), user_limits=Caps(jobs=2)),))
+    spec = "slurm-multifactor[bf_interval_s=5,bf_max_job_test=8,calc_period_s=20,max_age_s=500]"
+    short = played(crowd(seed), spec, queues=queues)
+    monkeypatch.setattr(BackfillOutlook, "knows_no", lambda self, at: False)
+    monkeypatch.setattr(BackfillOutlook, "is_hopeful", lambda self, at: True)
+    assert played(crowd(seed), spec, queues=queues).log == short.log
+
+
+def test_priorities_in_columns_are_those_of_each_job_to_the_last_bit() -> None:
+    rng = random.Random(0)
+    settings = PrioritySettings(Weights(age=1234.5, fair_share=98765.4321), max_age_s=777.0)
+    book = PriorityBook(settings, QueueTree(), Capacity(2, 64, 512, 8))
+    ranks, asked, slots = RankColumns(), [], []
+    for at in range(200):  # more than there are slots at first
+        user = book.user("lab", rng.choice("uvw"))
+        asked.append(Asked(user, "", "", rng.uniform(0, 900), rng.choice((None, rng.uniform(0, 900))), 1, 1, 1, 1, 60))
+        fixed = book.fixed(asked[-1])
+        slots.append(ranks.add((at, 0), rng.choice((1, 2)), fixed, book.since_s(asked[-1]), user))
+    book.begin(0, asked[0], 0.0)
+    book.calculate(900.0)
+    places = ranks.rank(slots, book, 900.0)
+    found = [ranks.latest(slot) for slot in slots]
+    assert found == [book.priority(book.fixed(each), each, 900.0) for each in asked]
+    assert len(set(found)) > 50
+    tiers = [int(ranks._ints["tier"][slot]) for slot in slots]
+    assert places == sorted(range(200), key=lambda at: (-tiers[at], -found[at], at))
 
 
 def test_unknown_words_and_numbers_are_refused() -> None:

@@ -117,7 +117,7 @@ class Committed:
                     self._leave(task, ready)
 
     def _room(self, view: ClusterView, task: TaskState, ended: list[float]) -> Placement | None:
-        """The placement with which the task can start while what ``ended`` holds does not count as free yet."""
+        """The placement for the task while what ``ended`` holds is not free yet."""
         if ended and free(view, task) - sum(ended) + NEARLY < size(task):
             return None
         return self._place(view, task)

@@ -20,8 +20,8 @@ _Key: TypeAlias = tuple[int, int]
 
 
 class Conservative:
-    """Every task gets, as it becomes ready, the earliest start on the type where it would finish first among the
-    reservations there are, and starts then. When a run ends before it was expected to, or a node goes or comes, all
+    """Every ready task gets the earliest start among the reservations there are. It is on the type where it would
+    finish first, and the task starts then. When a run ends before it was expected to, or a node goes or comes, all
     reservations are made anew in the order of arrival, so that everybody moves up (compression).
 
     Reservations count the GPUs of a type, whatever their nodes; tasks that ask for none start where they fit.

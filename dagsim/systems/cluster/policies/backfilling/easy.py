@@ -90,7 +90,7 @@ class Easy:
             stuck.add(chosen)
 
     def _needed(self, view: ClusterView, group: AlikeTasks, head: TaskState, type_: int) -> int:
-        """The amount that a task of the group would take of what ``head`` waits for, if started on the type now."""
+        """The amount of what ``head`` waits for that a task of the group would take now."""
         count = group.waiting
         if not group.demand.gang and count > 1:
             placement = self._place(view, group.tasks[0], type_)
@@ -136,7 +136,7 @@ def _amount(demand: DemandClass, head: DemandClass) -> int:
 
 
 def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, type_: int) -> Shadow:
-    """The time when ``type_`` is expected to have room for ``head``, and what is then left over."""
+    """The time when ``type_`` should have room for ``head``, and what is left over."""
     demand = head.demand
     if demand.demand.gpus:
         time_s, extra = expected.shadow(demand.demand.gpus * (demand.gang or 1), type_)

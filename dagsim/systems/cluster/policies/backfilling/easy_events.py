@@ -91,7 +91,7 @@ class EasyEvents:
                     extra -= 0.0 if in_time else size(task)
 
     def _shadow(self, view: ClusterView, head: TaskState, late: list[_Holding]) -> tuple[float, float]:
-        """The time when enough is expected to be free for ``head``, and what is left over then."""
+        """The time when enough should be free for ``head``, and what is left over."""
         idle = free(view, head) - sum(run.size for run in late)
         shadow_s = view.now
         for end_s, amount in sorted([*self._holding.values(), *late]):

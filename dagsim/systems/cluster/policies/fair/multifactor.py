@@ -141,7 +141,7 @@ class ShareTree:
             self.users.append(account.name)
 
     def charge(self, user: str, rate: float, seconds: float) -> None:
-        """Add what a job used in ``seconds`` since the last time, to its user and all accounts above."""
+        """Add a job's use in the last ``seconds`` to its user and all accounts above."""
         if seconds < 1:
             return
         amount, name = rate * seconds * self._decay**seconds, user

@@ -23,9 +23,9 @@ Due: TypeAlias = Callable[[TaskState], float]
 
 
 class FairShares:
-    """Start the oldest task with room of the holder (a tenant or a job) that has the least *share*: what its runs hold
-    over what it is due. With ``dominant`` the share is the largest of its shares of the cluster's GPUs, cores and
-    memory, else its GPUs (of what asks for none, its cores).
+    """Start the oldest task with room of the holder with the least *share*. A holder is a tenant or a job; its share is
+    what its runs hold over what it is due. With ``dominant`` the share is the largest of its shares of the cluster's
+    GPUs, cores and memory, else its GPUs (of what asks for none, its cores).
 
     Cost per decision: O(demand classes x log tasks) (progressive filling, Bertsekas and Gallager 1992, section 6.5.2).
     """
@@ -47,7 +47,7 @@ class FairShares:
             yield Start(task, placement)
 
     def share(self, holder: Hashable, held: _Amounts, total: _Amounts) -> float:
-        """The resources that the holder's runs hold, of a cluster with ``total``, over what it is due."""
+        """The holder's resources, of a cluster with ``total``, over what it is due."""
         gpus, cpus, _ = held
         if self.dominant:
             parts = [amount / all_ for amount, all_ in zip(held, total, strict=True) if all_]
@@ -67,8 +67,8 @@ _Entry: TypeAlias = tuple[float, int, int, Hashable]
 
 
 class _Turns:
-    """The resources that each holder's runs hold, and the ready tasks by holder within each demand class; the holders
-    of a class in a heap by ``(share, oldest task)``."""
+    """The resources that each holder's runs hold, and the ready tasks by holder. Tasks lie within each demand class;
+    the holders of a class in a heap by ``(share, oldest task)``."""
 
     def __init__(self, shares: FairShares, total: _Amounts) -> None:
         self._shares = shares
@@ -93,7 +93,7 @@ class _Turns:
         self._add(run, -1.0)
 
     def _add(self, run: Run, sign: float) -> None:
-        """Add what the run holds to its holder's, or take it off, and rank the holder again."""
+        """Add a run to its holder's resources, or take it off, and rank the holder again."""
         holder, asked = self._shares.note(run.task), run.task.demand
         gpus, cpus, memory = self._held.get(holder, _NOTHING)
         self._held[holder] = (

@@ -30,9 +30,9 @@ _SHORTEST_S = 1e-9
 
 
 class LongestWait:
-    """Start the task with the most ``rate x seconds waited`` (since it became ready, or the time that ``since`` gives)
-    among those that fit, until none does; ties go to first come, first served. Cost per decision: a pass of NumPy
-    over 512 waiting tasks, and over one row for each further 512, of each demand class that fits."""
+    """Start the task with the most ``rate x seconds waited`` among those that fit, until none does. It waits since it
+    became ready, or since the time that ``since`` gives; ties go to first come, first served. Cost per decision: a pass
+    of NumPy over 512 waiting tasks, and over one row for each further 512, of each demand class that fits."""
 
     def __init__(self, rate: Rate, placement: str | PlacementRule = "best-fit", since: Rate | None = None) -> None:
         self._rate = rate
@@ -54,15 +54,14 @@ def hrrn(placement: str | PlacementRule = "best-fit") -> LongestWait:
 
 
 def wfp3(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """The most ``(wait / r)^3 n`` with ``r`` the seconds on the fastest type and ``n`` the GPUs that start together
-    (Tang et al., CLUSTER 2009). Clairvoyant. Cost: ``LongestWait``."""
+    """The most ``(wait / r)^3 n`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds on the fastest type and ``n``
+    the GPUs that start together. Clairvoyant. Cost: ``LongestWait``."""
     return LongestWait(_wfp3, placement)
 
 
 def unicef(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """The most ``wait / (log2(n) r)`` with ``r`` the seconds on the fastest type and ``n`` the GPUs that start
-    together; tasks of one GPU come before all others (Tang et al., CLUSTER 2009). Clairvoyant. Cost:
-    ``LongestWait``."""
+    """The most ``wait / (log2(n) r)`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds on the fastest type and
+    ``n`` the GPUs that start together; tasks of one GPU come before all others. Clairvoyant. Cost: ``LongestWait``."""
     return LongestWait(_unicef, placement)
 
 
@@ -225,7 +224,7 @@ class _Columns:
 
 
 def _leads_until(leader: int, since: np.ndarray, rates: np.ndarray, products: np.ndarray) -> float:
-    """The time until which the row with the largest product keeps it, whatever is lost to rounding."""
+    """The time until which the row with the largest product surely keeps it. Rounding is allowed for."""
     since_s, rate = since[leader], rates[leader]
     faster, others = rates > rate, (rates != rate) | (since != since_s)
     farthest_s = float(np.abs(since).max())

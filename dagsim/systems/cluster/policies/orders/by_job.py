@@ -19,7 +19,7 @@ __all__ = ["JobOrdered", "scpt", "sjf_cp", "srpt_work"]
 
 
 class JobOrdered:
-    """Start the first task by ``(job key, longest path to the end)`` that fits, until none does; ``make_key`` makes the
+    """Start the first task by ``(job key, longest path to the end)`` that fits, until none does. ``make_key`` makes the
     key for one simulation. Jobs of which a run ended are ranked again, unless the key is ``fixed``. Cost per decision:
     O(demand classes + log tasks)."""
 
@@ -52,8 +52,8 @@ def srpt_work(placement: str | PlacementRule = "best-fit") -> JobOrdered:
 
 
 def sjf_cp(placement: str | PlacementRule = "best-fit") -> JobOrdered:
-    """Shortest job first by its total work, started or not, and inside it the critical path first (a baseline of
-    Decima, Mao et al., SIGCOMM 2019). Clairvoyant. Cost: ``JobOrdered``."""
+    """Shortest job first by its total work, and inside it the critical path first. Work counts whether started or not
+    (a baseline of Decima, Mao et al., SIGCOMM 2019). Clairvoyant. Cost: ``JobOrdered``."""
     return JobOrdered(_total_work, placement, fixed=True)
 
 

@@ -13,9 +13,10 @@ __all__ = ["AsObserved"]
 
 
 class AsObserved:
-    """Start every job when the trace says that it started (``Job.observed_start_s``), on the nodes that it names where
-    the cluster has nodes of that name with room, else wherever ``placement`` finds room; tasks of which nothing was
-    observed start at once. What finds no room starts late, oldest first. Not clairvoyant. Cost: O(log tasks)."""
+    """Start every job when and where the trace says that it started. The time is ``Job.observed_start_s``; the nodes
+    are those that it names, where the cluster has nodes of that name with room, else wherever ``placement`` finds room.
+    Tasks of which nothing was observed start at once. What finds no room starts late, oldest first. Not clairvoyant.
+    Cost: O(log tasks)."""
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self._place = placing(placement).place

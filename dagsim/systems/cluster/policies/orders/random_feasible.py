@@ -12,7 +12,7 @@ __all__ = ["RandomFeasible"]
 
 
 class RandomFeasible:
-    """Uniform over all pairs of ready task and GPU type that could start now, until none could. Draws from the
+    """Uniform over all pairs of ready task and GPU type that could start now. It draws until none could, from the
     simulation's stream ``policy``. Not clairvoyant. O(demand classes x types) per decision."""
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:

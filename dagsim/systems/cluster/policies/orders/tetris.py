@@ -47,7 +47,7 @@ class Tetris:
 
 
 def _most_aligned(view: ClusterView, task: TaskState) -> tuple[float, NodeState | None]:
-    """The largest dot product of the task's demand with a node that has room, and the node."""
+    """The largest dot product of the task's demand with a node with room, and that node."""
     demand, machines = task.demand, view.machines
     best: tuple[float, NodeState | None] = (0.0, None)
     for type_ in demand.types:

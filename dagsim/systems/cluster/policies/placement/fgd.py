@@ -58,7 +58,8 @@ class Fgd:
         return fill(task, [machine]) if gpu is None else (Share(machine.index, 1, gpu),)
 
     def _growth(self, machine: NodeState, demand: DemandClass, typical: _Typical) -> tuple[float, int | None]:
-        """By how much fragmentation grows if an instance starts on the machine, and on which GPU it grows least."""
+        """The growth of fragmentation by an instance on the machine, and its best GPU. On that GPU fragmentation grows
+        least."""
         state = (machine.free, machine.cpus, machine.memory, tuple(machine.shares.items()))
         known = self._growths.get((machine.index, demand.demand))
         if known is not None and known[0] == state:
@@ -87,8 +88,8 @@ class Fgd:
 
 
 def fragmentation(machine: NodeState, typical: _Typical) -> float:
-    """The free GPUs of the machine that a typical task cannot use, expected over ``typical`` demands and their
-    probabilities: all of them if it cannot run there, else those with less free than it asks of one GPU."""
+    """The free GPUs of the machine that a typical task cannot use. The number is expected over ``typical`` demands and
+    their probabilities: all of them if it cannot run there, else those with less free than it asks of one GPU."""
     shares = machine.shares.values()
     free = _free(machine)
     expected = 0.0

@@ -83,8 +83,8 @@ class GpuPacking:
 
 
 class GpuClustering:
-    """Nodes that already run tasks with the same GPU demand first, those with the most of them first; among equals the
-    node with the fewest idle GPUs (a baseline of FGD, Weng et al., ATC 2023). O(nodes)."""
+    """Nodes with the most tasks of the same GPU demand first. Among equals the node with the fewest idle GPUs (a
+    baseline of FGD, Weng et al., ATC 2023). O(nodes)."""
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         runs, gpus = view.index(_Alike, _Alike).runs, task.demand.demand.gpus
@@ -111,7 +111,7 @@ class _Alike:
 
 
 def alignment(machine: NodeState, gpus: float, cpus: int, memory: int) -> float:
-    """The dot product of a demand (CPUs and memory in millionths) and what is free, as fractions of the machine."""
+    """The dot product of a demand and what is free, as fractions of the machine. CPUs and memory are in millionths."""
     node, total = machine.node, 0.0
     if node.gpus:
         free = machine.idle + sum(machine.shares.values()) / MICRO

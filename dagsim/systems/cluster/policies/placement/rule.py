@@ -15,15 +15,15 @@ class PlacementRule(Protocol):
     """Finds room for a task."""
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
-        """The placement of the task's waiting instances, on the GPU type ``type_`` (a place in
-        ``ClusterView.gpu_types``) or on whichever the rule prefers; ``None`` if there is no room."""
+        """The placement of the task's waiting instances; ``None`` if there is no room. It is on the GPU type ``type_``
+        (a place in ``ClusterView.gpu_types``), or on whichever the rule prefers."""
         ...
 
 
 class BestFit:
-    """The fastest type with room for the task, on it (or on any that is as fast) the node with the fewest idle GPUs
-    that take it; gangs on one node if they fit, else on as few as possible. Cost O(1) without CPU and memory demands,
-    else O(nodes of the type)."""
+    """The fastest type with room, and on it the node with the fewest idle GPUs. Types that are as fast count, too;
+    gangs go to one node if they fit, else to as few as possible. Cost O(1) without CPU and memory demands, else O(nodes
+    of the type)."""
 
     place = staticmethod(ClusterView.fit)
 

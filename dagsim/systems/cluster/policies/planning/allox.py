@@ -63,7 +63,7 @@ class AlloX:
 
 
 def assign(seconds: np.ndarray, wait_s: np.ndarray, places: int) -> list[list[int]]:
-    """Per lane its tasks in the order they run, such that the sum of completion times is least.
+    """Per lane its tasks in order, so that the sum of completion times is least.
 
     ``seconds`` (tasks, lanes) float64 with ``inf`` where a task may not run, ``wait_s`` (lanes,) the time until each
     lane is free; up to ``places`` tasks per lane, more where that is not enough for all."""

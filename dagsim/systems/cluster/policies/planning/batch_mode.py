@@ -23,8 +23,8 @@ _AHEAD = 24
 
 
 class BatchMode:
-    """Of all ready tasks the one to map next is, by its earliest completion time over the GPU types: the least
-    (``min-min``), the largest (``max-min``), or the one that would suffer most from its second best type
+    """Map ready tasks one by one, by their earliest completion times over the GPU types. Next is the one whose time is
+    least (``min-min``) or largest (``max-min``), or the one that would suffer most from its second best type
     (``sufferage``: second least - least). A task that completes first on a type with room starts; others wait for
     theirs, their time counting as taken.
 

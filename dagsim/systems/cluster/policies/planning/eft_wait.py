@@ -17,8 +17,9 @@ __all__ = ["EftWait"]
 
 
 class EftWait:
-    """First in order among the pairs of ready task and GPU type with room, but a pair is passed over if waiting for the
-    task's fastest type would finish it sooner: if ``eta + p_best < theta * p_here``. Waits if all are passed over.
+    """The first pair of task and GPU type with room that is not worth waiting past. A pair is passed over if waiting
+    for the task's fastest type would finish it sooner: if ``eta + p_best < theta * p_here``. Waits if all are passed
+    over.
 
     ``eta`` is when enough GPUs of the fastest type are expected to be free, by the estimates of what runs there.
     ``theta`` below 1 waits less readily. ``order`` is ``task`` (shortest here first), ``path`` (the shortest path to
@@ -53,8 +54,8 @@ class EftWait:
     def worth_waiting(
         self, view: ClusterView, task: TaskState, type_: int, known: dict[_Place, float] | None = None
     ) -> bool:
-        """True if waiting for the task's fastest type would finish it sooner than starting on ``type_`` now; ``known``
-        keeps the etas of this instant."""
+        """True if waiting for the fastest type would finish the task sooner than ``type_`` now. ``known`` keeps the
+        etas of this instant."""
         best_s, threshold = task.best_s, self.theta * task.seconds[type_]
         if best_s >= threshold or best_s >= task.seconds[type_]:
             return False

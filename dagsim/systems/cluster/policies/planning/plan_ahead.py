@@ -21,10 +21,10 @@ __all__ = ["PlanAhead", "plan_slots"]
 
 
 class PlanAhead:
-    """Plans the ``window`` shortest ready tasks over ``slots`` times, now and the next expected ends of runs: each task
-    starts at most once, on one type, the GPUs held at each of the times are no more than will be free, and the sum of
-    completion times is least (those left out count as ending after everything else). What the plan starts now is
-    started; the rest is planned anew when something changes.
+    """Plans the ``window`` shortest ready tasks over the next ``slots`` times. Those are now and the next expected ends
+    of runs: each task starts at most once, on one type, the GPUs held at each of the times are no more than will be
+    free, and the sum of completion times is least (those left out count as ending after everything else). What the plan
+    starts now is started; the rest is planned anew when something changes.
 
     This is TetriSched's plan-ahead with exact start times of the value function "the sooner the better" in place of
     its space-time language (Tumanov et al., EuroSys 2016). Clairvoyant, not preemptive. Costly by definition: an
@@ -62,7 +62,7 @@ class PlanAhead:
 def plan_slots(
     seconds: np.ndarray, gpus: np.ndarray, starts: np.ndarray, free: np.ndarray
 ) -> list[tuple[int, int, int]]:
-    """Triples of task, type and slot such that the sum of completion times is least, shortest first.
+    """Triples of task, type and slot with the least sum of completion times. The shortest tasks come first.
 
     ``seconds`` (tasks, types) float64, ``inf`` where a task may not run; ``gpus`` (tasks,) asked for at once;
     ``starts`` (slots,) rising times; ``free`` (types, slots) GPUs that are free then if nothing is started.

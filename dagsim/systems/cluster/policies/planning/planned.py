@@ -30,12 +30,12 @@ class Site(NamedTuple):
 
 
 class Planned:
-    """Plans each job on its arrival by ``planner`` with the estimates as they are, then keeps to the plan: on every GPU
-    the tasks start in the planned order, each as soon as it is ready and its node has room. What cannot be planned
-    (tasks without GPUs, and what comes back after a preemption or a failure) starts where it fits.
+    """Plans each job on its arrival by ``planner``, then keeps to the plan. It takes the estimates as they are: on
+    every GPU the tasks start in the planned order, each as soon as it is ready and its node has room. What cannot be
+    planned (tasks without GPUs, and what comes back after a preemption or a failure) starts where it fits.
 
     A lane is a GPU; a share of a GPU counts as a whole one in the plan. Clairvoyant, not preemptive. Cost: planning
-    tries each task of a job on each node, O(nodes + bookings nearby), once; following it O(GPUs of the task).
+    tries each task of a job on each node, O(GPUs + gaps between bookings), once; following it O(GPUs of the task).
     """
 
     def __init__(self, planner: Planner, placement: str | PlacementRule = "best-fit") -> None:
@@ -102,7 +102,7 @@ class Planned:
         return True
 
     def _sort(self, waiting: _Waiting, task: TaskState) -> None:
-        """Note a task that became ready as next on its lanes, for later, or as not planned."""
+        """Note a ready task as next on its lanes, for later, or as not planned."""
         key = (task.job.number, task.index)
         if task.piece or key not in self._plan:
             waiting.unplanned.push(task)

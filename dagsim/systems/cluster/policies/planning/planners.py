@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import NamedTuple, TypeAlias
+
+import numpy as np
 
 from dagsim.systems.cluster.policies.support.calendar import Calendar
 
@@ -56,8 +59,8 @@ class Problem:
         return sum(known) / len(known)
 
     def best(self, task: int, done: dict[int, Booking], sites: Sequence[int] | None = None) -> Booking:
-        """The booking with the earliest finish time, in a gap or behind everything (insertion-based, Topcuoglu et al.
-        2002, section 4.1), given where the parents are booked."""
+        """The booking with the earliest finish time, in a gap or behind everything. It is insertion-based (Topcuoglu et
+        al. 2002, section 4.1), given where the parents are booked."""
         best: Booking | None = None
         for site in self.sites(task) if sites is None else sites:
             booking = self.booking(task, site, done)
@@ -95,8 +98,8 @@ Planner: TypeAlias = Callable[[Problem], dict[int, Booking]]
 
 
 def rank_up(problem: Problem) -> list[float]:
-    """The mean length of the longest path from the start of each task to the end, transfers included (rank_u,
-    Topcuoglu et al. 2002, equation 8)."""
+    """The mean length of the longest path from each task to the end, transfers included. It is rank_u (Topcuoglu et al.
+    2002, equation 8)."""
     rank = [0.0] * len(problem.seconds)
     for task in reversed(problem.order):
         behind = [problem.transfer_s(task, child) + rank[child] for child in problem.children[task]]
@@ -105,7 +108,7 @@ def rank_up(problem: Problem) -> list[float]:
 
 
 def rank_down(problem: Problem) -> list[float]:
-    """The mean length of the longest path from the beginning to the start of each task (rank_d, equation 10)."""
+    """The mean length of the longest path from the beginning to each task's start. It is rank_d (equation 10)."""
     rank = [0.0] * len(problem.seconds)
     for task in problem.order:
         for child in problem.children[task]:
@@ -137,8 +140,9 @@ def plan_cpop(problem: Problem) -> dict[int, Booking]:
     together = [sum(problem.seconds[task][site] for task in path) for site in range(len(problem.lanes))]
     chosen = min(range(len(together)), key=together.__getitem__)
     done: dict[int, Booking] = {}
+    critical = set(path)
     for task in _by_readiness(problem, priority):
-        pinned = task in path and problem.seconds[task][chosen] < inf
+        pinned = task in critical and problem.seconds[task][chosen] < inf
         problem.book(problem.best(task, done, [chosen] if pinned else None), done)
     return done
 
@@ -176,22 +180,91 @@ def plan_dls(problem: Problem) -> dict[int, Booking]:
     level = [0.0] * len(problem.seconds)
     for task in reversed(problem.order):
         level[task] = problem.mean_s(task) + max((level[child] for child in problem.children[task]), default=0.0)
-    done: dict[int, Booking] = {}
+    pairs = _DynamicLevels(problem, level)
     missing = [len(parents) for parents in problem.parents]
-    ready = [task for task in problem.order if not missing[task]]
-    while ready:
-        best: tuple[float, Booking] | None = None
-        for task in sorted(ready):
-            for site in problem.sites(task):
-                booking = problem.booking(task, site, done)
-                lifted = level[task] - booking.start_s + problem.mean_s(task) - problem.seconds[task][site]
-                if best is None or lifted > best[0] + _SAME:
-                    best = lifted, booking
-        assert best is not None
-        problem.book(best[1], done)
-        ready.remove(best[1].task)
-        ready += _freed(problem, best[1].task, missing)
+    done: dict[int, Booking] = {}
+    for task in problem.order:
+        if not missing[task]:
+            pairs.add(task, done)
+    while len(done) < len(level):
+        booking = pairs.take(done)
+        problem.book(booking, done)
+        pairs.booked(booking)
+        for child in _freed(problem, booking.task, missing):
+            pairs.add(child, done)
     return done
+
+
+class _DynamicLevels:
+    """The dynamic levels of all pairs of ready task and site.
+
+    As bookings only delay what is still to be booked, a level known from before is never too low: only that of the
+    pair that seems highest is computed again, until it is as high as it seems. On each site a task starts no earlier
+    than anything of its width could, which keeps the others near to what they are.
+    """
+
+    def __init__(self, problem: Problem, level: Sequence[float]) -> None:
+        self._problem = problem
+        self._level = level
+        shape = len(problem.seconds), len(problem.lanes)
+        self._fixed = np.full(shape, -inf)
+        """Of a task that is not ready, or on a site that may not run it, -inf; else the level without the start."""
+        self._start_s = np.zeros(shape)
+        """The earliest start as it was last computed."""
+        self._widths, self._width = np.unique(np.array(problem.width), return_inverse=True)
+        self._idle_s = np.zeros((len(self._widths), len(problem.lanes)))
+        """Per width and site the first time when anything could start there."""
+        for site in range(shape[1]):
+            self._look(site)
+        self._shared = [
+            [other for other, lanes in enumerate(problem.lanes) if not set(lanes).isdisjoint(mine)]
+            for mine in problem.lanes
+        ]
+        """The sites that have a lane in common with each."""
+
+    def add(self, task: int, done: dict[int, Booking]) -> None:
+        """The task is ready."""
+        problem, mean_s = self._problem, self._problem.mean_s(task)
+        for site in problem.sites(task):
+            self._fixed[task, site] = self._level[task] + (mean_s - problem.seconds[task][site])
+            self._start_s[task, site] = problem.ready_s(task, site, done)
+
+    def take(self, done: dict[int, Booking]) -> Booking:
+        """The booking with the highest level; of equal ones the first by task, then by site."""
+        problem, sites = self._problem, self._fixed.shape[1]
+        seems = (self._fixed - np.maximum(self._start_s, self._idle_s[self._width])).ravel()
+        while True:
+            task, site = divmod(_first_highest(seems), sites)
+            booking = problem.booking(task, site, done)
+            lifted = self._fixed[task, site] - booking.start_s
+            self._start_s[task, site] = booking.start_s
+            if lifted == seems[task * sites + site]:
+                return booking
+            seems[task * sites + site] = lifted
+
+    def booked(self, booking: Booking) -> None:
+        """The task is planned, and its lanes are busy then."""
+        self._fixed[booking.task] = -inf
+        for site in self._shared[booking.site] if booking.lanes else ():
+            self._look(site)
+
+    def _look(self, site: int) -> None:
+        problem = self._problem
+        for row, width in enumerate(self._widths.tolist()):
+            lanes = problem.lanes[site]
+            idle_s = problem.calendar.idle_s(lanes, width, problem.now_s) if 0 < width <= len(lanes) else problem.now_s
+            self._idle_s[row, site] = idle_s
+
+
+def _first_highest(values: np.ndarray) -> int:
+    """The place that a walk over the values ends at which goes on to what is higher by more than rounding."""
+    highest = np.maximum.accumulate(values)
+    rises = np.flatnonzero(highest[1:] > highest[:-1]) + 1
+    best, place = -inf, 0
+    for each in (0, *rises.tolist()):
+        if values[each] > best + _SAME:
+            best, place = values[each], each
+    return place
 
 
 def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:
@@ -202,15 +275,16 @@ def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:
 
 
 def _by_readiness(problem: Problem, priority: Sequence[float]) -> list[int]:
-    """The tasks in the order in which a queue of the ready ones gives them out, highest priority first."""
+    """The tasks in the order of a queue of ready ones, highest priority first."""
     missing = [len(parents) for parents in problem.parents]
-    ready = [task for task in problem.order if not missing[task]]
+    ready = [(-round(priority[task], 6), task) for task in problem.order if not missing[task]]
+    heapify(ready)
     given = []
     while ready:
-        task = min(ready, key=lambda each: (-round(priority[each], 6), each))
-        ready.remove(task)
+        _, task = heappop(ready)
         given.append(task)
-        ready += _freed(problem, task, missing)
+        for child in _freed(problem, task, missing):
+            heappush(ready, (-round(priority[child], 6), child))
     return given
 
 

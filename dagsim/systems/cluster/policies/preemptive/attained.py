@@ -1,162 +1,21 @@
-"""Preemption by attained service: in rounds, those who have had least go first."""
+"""Preemption by attained service: those who have had least go first."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from math import inf
-from typing import Protocol
+
+import numpy as np
 
 from dagsim.errors import ConfigError
-from dagsim.model import Decision, Preempt, Start, Wait
-from dagsim.systems.cluster.api import ClusterView, JobState, Run, TaskState
-from dagsim.systems.cluster.policies.orders.static import by_arrival
-from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
-from dagsim.systems.cluster.policies.support.job_queue import JobQueue
-from dagsim.systems.cluster.policies.support.service import Served, Service
-from dagsim.systems.cluster.policies.support.victims import make_room
+from dagsim.systems.cluster.api import JobState
+from dagsim.systems.cluster.policies.placement.rule import PlacementRule
+from dagsim.systems.cluster.policies.preemptive.rounds import Rounds
+from dagsim.systems.cluster.policies.support.service import Served, ServiceColumns
 
-__all__ = ["QueueLevels", "Rank", "Rounds", "las", "las_2d", "tiresias"]
-
-
-class Rank(Protocol):
-    """Ranks a job by the service it has had."""
-
-    def key(self, job: int, served: Served) -> float:
-        """Smaller first."""
-        ...
-
-    def stopped(self, job: int, served: Served, now: float) -> None:
-        """A run of the job was preempted."""
-        ...
-
-    def left(self, job: int, served: Served) -> None:
-        """The job is done."""
-        ...
-
-    def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
-        """Jobs whose key has moved although they only waited."""
-        ...
-
-
-class Rounds:
-    """Every ``quantum_s`` seconds all jobs compete again: in the order of ``(rank, first come)`` a ready task that does
-    not fit takes the place of the runs that rank last, as long as each ranks behind it. Between rounds what fits is
-    started in that order and nothing is preempted. Where a stopped run loses its work (``preemption.on_resume:
-    restart``), it is stopped only once it has run twice as long as any of its job that was stopped before, or two long
-    jobs would take turns for ever. With ``lead`` a run gives way only to a job that has had less than ``1 - lead``
-    times as much as its own: 0.1 spares old jobs of equal age most of their turns, and the simulation most of its work.
-
-    Cost: O(demand classes + log tasks) per decision, and per round O(running log running) more, which the definition
-    forces.
-    """
-
-    def __init__(self, rank: Rank, quantum_s: float, placement: str | PlacementRule, lead: float = 0.0) -> None:
-        if not quantum_s > 0:
-            raise ConfigError(f"quantum_s must be positive, got {quantum_s!r}")
-        if not 0 <= lead < 1:
-            raise ConfigError(f"lead must lie in 0..1, below 1, got {lead!r}")
-        self.lead = lead
-        self.rank = rank
-        self.quantum_s = quantum_s
-        self._place = placing(placement).place
-        self._service = Service()
-        self._round = 0
-        """The next round, counted from time 0."""
-        self._lost_s: dict[int, float] = {}
-        """Per job the longest of its runs that lost its work."""
-
-    def decide(self, view: ClusterView) -> Iterator[Decision]:
-        view.follow(self._service)
-        now = self._service.now = view.now
-        queue = view.index(self, lambda: JobQueue(self._key, by_arrival))
-        self._rank_again(view, queue)
-        self._round = max(self._round, int(now // self.quantum_s))
-        while self._round * self.quantum_s < now:
-            self._round += 1
-        competing = self._round * self.quantum_s == now
-        if competing:
-            self._round += 1
-        if not view.ready:
-            return
-        if competing:
-            yield from self._compete(view, queue)
-        else:
-            yield from self._start_what_fits(view, queue)
-        if view.ready:
-            yield Wait(self._round * self.quantum_s)
-
-    def _start_what_fits(self, view: ClusterView, queue: JobQueue) -> Iterator[Decision]:
-        for task in queue.heads():
-            placement = self._place(view, task) if view.fits(task) else None
-            if placement is not None:
-                yield Start(task, placement)
-                return
-
-    def _compete(self, view: ClusterView, queue: JobQueue) -> Iterator[Decision]:
-        for number in {run.job.number: None for run in view.running.values()}:
-            queue.refresh(view.jobs[number])
-        last_first = sorted(((self._standing(run.task), run.id) for run in view.running.values()), reverse=True)
-        stuck = set()
-        while True:
-            task = next((head for head in queue.heads() if head.demand not in stuck), None)
-            if task is None:
-                return
-            if not view.fits(task):
-                for run in make_room(view, task, self._behind(view, task, last_first)):
-                    job = self._note_loss(view, view.running[run])
-                    yield Preempt(run)
-                    self.rank.stopped(job, self._service.of(job), view.now)
-                self._service.take_ended()  # the jobs of these have just been ranked
-                queue.rank_again()
-            placement = self._place(view, task) if view.fits(task) else None
-            if placement is None:
-                stuck.add(task.demand)
-            else:
-                yield Start(task, placement)
-
-    def _behind(
-        self, view: ClusterView, task: TaskState, last_first: list[tuple[tuple[float, int], int]]
-    ) -> Iterator[Run]:
-        """Runs of other jobs that rank behind ``task``, last first."""
-        standing = self._standing(task)
-        for other, id_ in last_first:
-            if other <= standing or (self.lead and other[0] * (1 - self.lead) <= standing[0]):
-                return
-            run = view.running.get(id_)
-            if run is not None and run.job is not task.job and not self._is_spared(view, run):
-                yield run
-
-    def _is_spared(self, view: ClusterView, run: Run) -> bool:
-        """True if the run may go on because it would lose its work, and its job has lost enough."""
-        return view.now - run.started_s < 2 * self._lost_s.get(run.job.number, 0.0)
-
-    def _note_loss(self, view: ClusterView, run: Run) -> int:
-        """Note what the job loses now that the run is stopped; returns its number."""
-        job = run.job.number
-        if view.preemption.on_resume == "restart":
-            self._lost_s[job] = max(self._lost_s.get(job, 0.0), view.now - run.started_s)
-        return job
-
-    def _standing(self, task: TaskState) -> tuple[float, int]:
-        return self._key(task.job), task.order
-
-    def _key(self, job: JobState) -> float:
-        return self.rank.key(job.number, self._service.of(job.number))
-
-    def _rank_again(self, view: ClusterView, queue: JobQueue) -> None:
-        """Rank jobs of which a run has ended, and those that moved although they only waited."""
-        jobs, service = view.jobs, self._service
-        for number in service.take_ended():
-            if number not in jobs:
-                self.rank.left(number, service.of(number))
-                self._lost_s.pop(number, None)
-                service.forget(number)
-        queue.rank_again()
-        for number in self.rank.moved(view.now, jobs):
-            if number in jobs:
-                queue.refresh(jobs[number])
+__all__ = ["QueueLevels", "las", "las_2d", "tiresias"]
 
 
 def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
@@ -190,6 +49,12 @@ class _Seconds:
     def key(self, job: int, served: Served) -> float:
         return served.seconds
 
+    def keys(self, service: ServiceColumns) -> np.ndarray:
+        return service.seconds
+
+    def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
+        return np.asarray((key - service.seconds) / service.runs)
+
     def stopped(self, job: int, served: Served, now: float) -> None:
         pass
 
@@ -205,6 +70,13 @@ class _GpuSeconds(_Seconds):
 
     def key(self, job: int, served: Served) -> float:
         return served.gpu_s
+
+    def keys(self, service: ServiceColumns) -> np.ndarray:
+        return service.gpu_s
+
+    def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):  # what holds no GPU stays where it is
+            return np.where(service.gpus > 0, (key - service.gpu_s) / service.gpus, inf)
 
 
 class QueueLevels:
@@ -226,6 +98,26 @@ class QueueLevels:
     def key(self, job: int, served: Served) -> float:
         self._had[job] = served
         return bisect_right(self.thresholds, served.gpu_s - self._forgiven.get(job, Served()).gpu_s)
+
+    def keys(self, service: ServiceColumns) -> np.ndarray:
+        if self.promote < inf:
+            for job, *served in zip(*[each.tolist() for each in service[2:5]], strict=True):
+                self._had[job] = Served(*served)
+        return np.searchsorted(self.thresholds, self._counted(service), side="right").astype(float)
+
+    def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
+        if self.promote < inf:  # a promotion depends on whether a job had run by the last round
+            return np.zeros(len(service.run))
+        counted = self._counted(service)
+        reached = np.searchsorted(self.thresholds, counted, side="right")
+        with np.errstate(divide="ignore"):
+            return np.asarray((np.append(self.thresholds, inf)[reached] - counted) / service.gpus)
+
+    def _counted(self, service: ServiceColumns) -> np.ndarray:
+        """(runs,) float64: GPU-seconds since the last promotion."""
+        if not self._forgiven:
+            return service.gpu_s
+        return service.gpu_s - [self._forgiven.get(job, Served()).gpu_s for job in service.job.tolist()]
 
     def stopped(self, job: int, served: Served, now: float) -> None:
         if self.promote < inf:

@@ -11,6 +11,7 @@ from dagsim.model import Decision, Job, Kill, Preempt, QueueNode, QueueTree, Rej
 from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.production.kube_scoring import NodeScorer
+from dagsim.systems.cluster.policies.production.kueue_waits import KueueWaits
 from dagsim.systems.cluster.policies.production.quotas import QuotaTree
 from dagsim.systems.cluster.policies.support.victims import make_room
 
@@ -46,6 +47,11 @@ class Kueue:
     def __init__(self, scoring: str = "least", cpu: float = 1.0, memory: float = 1.0, gpu: float = 0.0) -> None:
         self._scorer = NodeScorer(scoring, cpu, memory, gpu)
         self._now = float("inf")
+
+    def wait_rules(self, view: ClusterView) -> KueueWaits:
+        """Its quotas, for whoever asks what kept a workload waiting."""
+        self._set_up(view)
+        return KueueWaits(view, self._quotas, self._queue_of, self._amounts)
 
     def started(self, run: Run, now: float) -> None:
         """Take in a run."""

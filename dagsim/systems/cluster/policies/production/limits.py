@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import floor, inf
 from typing import NamedTuple, TypeAlias
 
@@ -57,6 +57,14 @@ class Holdings:
                 if amount and limit < inf and (count := floor((limit - has) / amount + _SLACK)) < room:
                     room, tightest = max(count, 0), holder
         return room, tightest
+
+    def used_up(self, holders: Iterable[Holder], each: Amounts) -> Iterator[tuple[Holder, str, float]]:
+        """The limits that leave no room for one such start: whose, of what, and how much it is."""
+        for holder in holders:
+            held = self._held.get(holder, (0.0, 0.0, 0.0, 0.0))
+            for name, limit, has, amount in zip(Amounts._fields, self.most.get(holder, ()), held, each, strict=False):
+                if amount and has + amount > limit + _SLACK * amount:
+                    yield holder, name, limit
 
     def ever(self, holders: Iterable[Holder], each: Amounts) -> bool:
         """True if one such start keeps within all limits when nothing else is held."""

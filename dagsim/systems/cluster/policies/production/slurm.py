@@ -11,6 +11,8 @@ from dagsim.errors import ConfigError
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.fair.multifactor import Weights
+from dagsim.systems.cluster.policies.production.limits import Amounts, Holder
+from dagsim.systems.cluster.policies.production.slurm_outlook import BackfillOutlook
 from dagsim.systems.cluster.policies.production.slurm_plan import NodePlan, bits
 from dagsim.systems.cluster.policies.production.slurm_priority import (
     Asked,
@@ -20,7 +22,9 @@ from dagsim.systems.cluster.policies.production.slurm_priority import (
     PrioritySettings,
 )
 from dagsim.systems.cluster.policies.production.slurm_queue import PendingJobs
+from dagsim.systems.cluster.policies.production.slurm_ranks import RankColumns
 from dagsim.systems.cluster.policies.production.slurm_rules import SlurmRules, account_of, user_of
+from dagsim.systems.cluster.policies.production.slurm_waits import SlurmWaits
 from dagsim.systems.cluster.policies.support.victims import make_room
 
 __all__ = ["SlurmMultifactor"]
@@ -78,12 +82,14 @@ class SlurmMultifactor:
         half_life_s: float = 14 * 86400.0,
         max_age_s: float = 14 * 86400.0,
         calc_period_s: float = 300.0,
+        calc_phase_s: float = 0.0,
         favor_small: bool = False,
         relative_size: bool = False,
         max_tres: bool = False,
         accrue_always: bool = False,
         queue_depth: int = 100,
         sched_interval_s: float = 60.0,
+        sched_min_interval_s: float = 0.0,
         backfill: bool = True,
         bf_interval_s: float = 30.0,
         bf_phase_s: float = 0.0,
@@ -106,7 +112,15 @@ class SlurmMultifactor:
             if not 0 < number < inf:
                 raise ConfigError(f"slurm-multifactor: {name} must be above 0, got {number!r}")
         waits = {"requeue_delay_s": requeue_delay_s, "over_time_s": over_time_s, "bf_window_s": bf_window_s}
-        for name, number in (waits | {"bf_phase_s": bf_phase_s, "bf_max_job_test": bf_max_job_test}).items():
+        for name, number in (
+            waits
+            | {
+                "bf_phase_s": bf_phase_s,
+                "calc_phase_s": calc_phase_s,
+                "sched_min_interval_s": sched_min_interval_s,
+                "bf_max_job_test": bf_max_job_test,
+            }
+        ).items():
             if not 0 <= number < inf:
                 raise ConfigError(f"slurm-multifactor: {name} must be 0 or more, got {number!r}")
         tres = {"gpus": tres_gpus, "cpus": tres_cpus, "memory_gb": tres_memory}
@@ -123,8 +137,9 @@ class SlurmMultifactor:
             max_tres,
             accrue_always,
         )
+        self._origin_s = calc_phase_s % calc_period_s - calc_period_s if calc_phase_s % calc_period_s else 0.0
         self._basic = order == "basic"
-        self._depth, self._sweep_every_s = queue_depth, sched_interval_s
+        self._depth, self._sweep_every_s, self._rest_s = queue_depth, sched_interval_s, sched_min_interval_s
         self._backfills, self._interval_s, self._phase_s = backfill, bf_interval_s, bf_phase_s
         self._window_s, self._tests, self._resolution_s = bf_window_s, bf_max_job_test, bf_resolution_s
         self._closed = bf_ties == "wait"
@@ -138,6 +153,10 @@ class SlurmMultifactor:
         """Calculations up to the one by which the pending jobs are sorted."""
         self.latest = "main"
         """Who made the latest start: the main loop, or ``backfill``."""
+
+    def wait_rules(self, view: ClusterView) -> SlurmWaits:
+        """Its limits and partitions, for whoever asks what kept a job waiting."""
+        return SlurmWaits(view, distinct=self._distinct)
 
     # What it is told.
 
@@ -162,8 +181,7 @@ class SlurmMultifactor:
         if part.preempt != "off" or qos.preempt != "off":
             self._preemptable[run.id] = None
         if not task.waiting:
-            self._priorities.pop((task.order, task.piece), None)
-            self._fixed.pop((task.order, task.piece), None)
+            self._ranks.drop((task.order, task.piece))
         self._changed = True
 
     def ended(self, run: Run, now: float) -> None:
@@ -188,7 +206,7 @@ class SlurmMultifactor:
         now = view.now
         if now < self._now:
             self._set_up(view)
-        self._now = self._rank_s = now
+        self._now = now
         view.follow(self)
         pending = view.index((PendingJobs, self), lambda: self._pending(view))
         if view.machines.released != self._released:  # a node may have come back
@@ -196,10 +214,8 @@ class SlurmMultifactor:
         self._book.calculate(now)
         stale = self._book.rounds != self._rounds and not self._basic
         if stale and (self._preempt != "off" or pending.any_fits(view.machines)):  # else nobody looks at them
-            self._rounds, self._rank_s = self._book.rounds, self._book.calculated_s
-            self._priorities.clear()
-            pending.rank_anew()
-            self._rank_s = now
+            self._rounds = self._book.rounds
+            pending.rank_anew(self._book, self._book.calculated_s)
         for task in pending.admit(now):
             if self._rules.learn(view, task.job) and not self._rules.admits(view, task.job):
                 yield Kill(task.job.number, RejectReason.CANCELLED)
@@ -208,7 +224,9 @@ class SlurmMultifactor:
         if holdings.freed:
             freed, holdings.freed = holdings.freed, {}
             pending.recall(freed, holdings)
-        yield from self._main(view, pending)
+        if now == self._main_s or now >= self._main_s + self._rest_s - _LATE_S:
+            self._main_s = now
+            yield from self._main(view, pending)
         if self._backfills and (self._changed or pending.changed) and self._tick_s(now) <= now:
             self._cycle_s, self._changed, pending.changed = now, False, False
             if pending.any_fits(view.machines):  # else there is nothing to plan for
@@ -221,7 +239,8 @@ class SlurmMultifactor:
         """Begin a simulation."""
         nodes = view.cluster.nodes
         totals = [sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
-        self._book = PriorityBook(self._settings, view.queues or QueueTree(), Capacity(len(nodes), *totals))
+        capacity = Capacity(len(nodes), *totals)
+        self._book = PriorityBook(self._settings, view.queues or QueueTree(), capacity, self._origin_s)
         self._rules = SlurmRules(view, kill=self._kill, distinct=self._distinct)
         self._runs: dict[int, _Kept] = {}
         self._latest: dict[int, float] = {}
@@ -232,11 +251,10 @@ class SlurmMultifactor:
         """Nodes that an exclusive run holds."""
         self._deadlines: list[tuple[float, int]] = []
         self._preemptable: dict[int, None] = {}
-        self._priorities: dict[tuple[int, int], int] = {}
-        """By order and piece of a task."""
-        self._fixed: dict[tuple[int, int], tuple[float, Asked]] = {}
-        """The part that does not change of each, and what it follows from."""
+        self._ranks = RankColumns()
         self._rounds = 0
+        self._main_s = -inf
+        """The last main loop."""
         self._cycle_s = -inf
         """The last backfill."""
         self._changed = True
@@ -247,21 +265,20 @@ class SlurmMultifactor:
         """What comes back now was suspended, and may go on at once."""
 
     def _pending(self, view: ClusterView) -> PendingJobs:
-        return PendingJobs(self._rank, self._eligible_s)
+        return PendingJobs(self._rank, self._ranks, self._eligible_s)
 
     def _rank(self, task: TaskState) -> tuple[int, int]:
-        """Tier and priority of a task, as computed last."""
+        """Tier and slot of a task, its priority computed if it has none yet."""
         tier, key = self._rules.partition(task.job).tier, (task.order, task.piece)
         if self._basic:
-            return tier, 0
-        known = self._priorities.get(key)
-        if known is None:
-            fixed = self._fixed.get(key)
-            if fixed is None:
-                asked = self._asked(task, task.demand.gang or 1)
-                fixed = self._fixed[key] = self._book.fixed(asked), asked
-            known = self._priorities[key] = self._book.priority(*fixed, self._rank_s)
-        return tier, known
+            return tier, -1
+        slot = self._ranks.slot(key)
+        if slot < 0:
+            asked = self._asked(task, task.demand.gang or 1)
+            fixed = self._book.fixed(asked)
+            slot = self._ranks.add(key, tier, fixed, self._book.since_s(asked), asked.user)
+            self._ranks.note(slot, self._book.priority(fixed, asked, self._now))
+        return tier, slot
 
     def _eligible_s(self, task: TaskState) -> float:
         return task.ready_s + (self._delay_s if task.piece and not self._no_delay else 0.0)
@@ -293,6 +310,8 @@ class SlurmMultifactor:
         now, found = view.now, [pending.next_s(), self._sweep_s]
         if self._deadlines:
             found.append(self._deadlines[0][0])
+        if pending.listed and self._rest_s:
+            found.append(self._main_s + self._rest_s)
         if pending.listed and self._backfills and (self._changed or pending.changed):
             found.append(self._tick_s(now))
         if view.running and not self._basic and pending.any_fits(view.machines):
@@ -320,8 +339,7 @@ class SlurmMultifactor:
             if tested >= most:
                 self._sweep_s = (floor(view.now / self._sweep_every_s) + 1) * self._sweep_every_s
                 return
-            amounts = rules.amounts(task)
-            room, holder = rules.holdings.room(rules.holders(task.job), amounts)
+            room, holder, amounts = self._room(task)
             if not room and holder is not None:
                 pending.set_aside(at, holder, amounts)
                 continue
@@ -341,43 +359,63 @@ class SlurmMultifactor:
 
     def _backfill(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
         """One cycle over the first jobs by priority."""
-        rules, listed = self._rules, pending.listed
-        fits = view.machines.fits
+        listed, tests = pending.listed, self._tests
         ends_s = {run: kept.limit_ends_s for run, kept in self._runs.items()}
         plan = NodePlan(view, ends_s, self._whole, window_s=self._window_s, resolution_s=self._resolution_s)
+        outlook = BackfillOutlook(
+            listed,
+            tests,
+            lambda task: task.waiting > 0 and self._room(task)[0] > 0,
+            lambda task: self._fit_beside(view, task, plan, self._room(task)[0]) is not None,
+            view.machines.fits,
+        )
         at = tested = 0
-        while at < len(listed) and tested < self._tests:
+        while at < len(listed) and tested < tests:
             task = listed[at].task
             if not task.waiting:
                 del listed[at]
+                outlook.removed(task)
                 continue
-            amounts = rules.amounts(task)
-            room, holder = rules.holdings.room(rules.holders(task.job), amounts)
+            room, holder, amounts = self._room(task)
             if not room and holder is not None:
                 pending.set_aside(at, holder, amounts)
+                outlook.removed(task)
                 continue
             tested += 1
-            placement = self._fit_beside(view, task, plan, room)
+            placement = None if outlook.knows_no(at) else self._fit_beside(view, task, plan, room)
             if placement is None:
                 at += 1
-                if not any(fits(job.task.demand) for job in listed[at : at + self._tests - tested]):
-                    return  # nobody behind it could start, so that nothing need be kept for it
-                self._reserve(task, plan)
+                if not outlook.any_fits(at, tests - tested):
+                    return
+                if outlook.is_hopeful(at):
+                    self._reserve(task, plan)
                 continue
             self.latest = "backfill"
             latest = max(self._runs, default=-1)
             yield Start(task, placement)
+            outlook.started()
             for run in [run for run in self._runs if run > latest]:
                 ends_s[run] = self._runs[run].limit_ends_s
                 plan.started(view.running[run])
 
+    def _room(self, task: TaskState) -> tuple[float, Holder | None, Amounts]:
+        """How many starts the limits allow, the tightest of them, and what one start counts."""
+        rules = self._rules
+        amounts = rules.amounts(task)
+        return *rules.holdings.room(rules.holders(task.job), amounts), amounts
+
     def _fit_beside(self, view: ClusterView, task: TaskState, plan: NodePlan, room: float) -> Placement | None:
         """A placement now that delays no reservation."""
-        rules, best = self._rules, None
-        nodes = rules.nodes[rules.partition(task.job).name]
-        for type_ in task.demand.types:
-            kept = plan.kept(view.now, view.now + rules.limit_s(task, type_), closed=self._closed)
-            placement = self._fit(view, task, nodes & rules.of_type[type_] & ~kept, room)
+        rules, demand, best = self._rules, task.demand, None
+        if not room or not view.machines.fits(demand):
+            return None
+        nodes = self._usable(task)
+        for type_ in demand.types:
+            open_ = nodes & view.machines.candidate_set(demand, type_)
+            if not open_:
+                continue
+            kept = plan.kept(view.now, view.now + rules.limit_s(task, type_), closed=self._closed, of=open_)
+            placement = self._on(view, task, open_ & ~kept, room)
             if placement is not None and (best is None or placement[0].node < best[0].node):
                 best = placement
         return best
@@ -400,18 +438,19 @@ class SlurmMultifactor:
         demand, machines = task.demand, view.machines
         if not nodes or not machines.fits(demand):
             return None
-        nodes &= ~self._whole
-        if self._rules.partition(task.job).exclusive:
-            nodes &= ~sum(1 << node for node in self._count)
+        nodes &= self._usable(task)
         best: Placement | None = None
         for type_ in demand.types:
-            found = 0
-            for index in machines.candidates(demand, type_):
-                found |= 1 << index
-            placement = self._on(view, task, found & nodes, room)
+            placement = self._on(view, task, nodes & machines.candidate_set(demand, type_), room)
             if placement is not None and (best is None or placement[0].node < best[0].node):
                 best = placement
         return best
+
+    def _usable(self, task: TaskState) -> int:
+        """The nodes of the task's partition that it may share, or have alone."""
+        part = self._rules.partition(task.job)
+        nodes = self._rules.nodes[part.name] & ~self._whole
+        return nodes & ~sum(1 << node for node in self._count) if part.exclusive else nodes
 
     def _on(self, view: ClusterView, task: TaskState, nodes: int, room: float) -> Placement | None:
         demand, machines = task.demand, view.machines.list

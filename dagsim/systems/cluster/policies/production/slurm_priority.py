@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from math import floor, inf
 from typing import Literal, NamedTuple, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dagsim.errors import ConfigError
 from dagsim.model import NodePartition, Qos, QueueTree
 from dagsim.systems.cluster.policies.fair.multifactor import (
@@ -29,6 +32,7 @@ from dagsim.systems.cluster.policies.fair.multifactor import (
 __all__ = ["Asked", "Capacity", "FairShare", "PriorityBook", "PrioritySettings"]
 
 FairShare: TypeAlias = Literal["tree", "classic"]
+Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,10 @@ class PriorityBook:
         self.partitions = {each.name: each for each in queues.partitions} or {"": NodePartition("")}
         self.qos = {each.name: each for each in queues.qos} or {"": Qos("")}
         self.shares = ShareTree(list(_accounts(queues)), decay_per_second(settings.half_life_s))
-        self.association = {node.name: node.priority for node, _ in queues.walk()} | dict(associations or {})
+        self.association = {node.name: node.priority for node, _ in queues.walk()}
+        for node, _ in queues.walk():
+            self.association |= {f"{node.name}/{user}": worth for user, worth in node.user_priorities.items()}
+        self.association |= associations or {}
         """Priorities by account, or by ``account/user``."""
         self.calculated_s = origin_s
         """The last instant of the calculation."""
@@ -231,10 +238,22 @@ class PriorityBook:
 
     def priority(self, fixed: float, asked: Asked, now: float) -> int:
         """The priority at ``now`` of a job of which the fixed part is known."""
-        since_s, settings = asked.submit_s if self.settings.accrue_always else asked.eligible_s, self.settings
+        since_s, settings = self.since_s(asked), self.settings
         waited = 0.0 if since_s is None else age(now - since_s, settings.max_age_s)
         weights = settings.weights
         return truncated(fixed + weights.age * waited + weights.fair_share * self.fair_share(asked.user))
+
+    def priorities(self, fixed: Floats, since_s: Floats, shares: Floats, now: float) -> Floats:
+        """``priority`` of many jobs, to the last bit: whole numbers, with fair shares and the time since which they age
+        (infinite where they do not) given."""
+        waited = np.minimum(1.0, np.maximum(0.0, now - since_s) / self.settings.max_age_s)
+        weights = self.settings.weights
+        found: Floats = np.maximum(0.0, np.trunc(fixed + weights.age * waited + weights.fair_share * shares))
+        return found
+
+    def since_s(self, asked: Asked) -> float | None:
+        """The time from which a job's age counts."""
+        return asked.submit_s if self.settings.accrue_always else asked.eligible_s
 
     def _association(self, user: str) -> float:
         """The priority of a user's association: its own, else its account's."""

@@ -10,35 +10,43 @@ from typing import NamedTuple
 
 from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.production.limits import Amounts, Holder, Holdings
+from dagsim.systems.cluster.policies.production.slurm_priority import PriorityBook
+from dagsim.systems.cluster.policies.production.slurm_ranks import RankColumns
 
 __all__ = ["PendingJob", "PendingJobs"]
 
 
 class PendingJob(NamedTuple):
-    """A ready task in the order in which it is looked at: by tier and priority, then by submission."""
+    """A ready task with what it is sorted by beside its priority."""
 
     tier: int
-    """Negative, as the highest comes first; so is ``priority``."""
-    priority: int
     order: int
     piece: int
+    slot: int
+    """Where its priority stands in ``RankColumns``; -1 where all are alike."""
     task: TaskState
 
 
 class PendingJobs:
-    """An index of the ready tasks (``ClusterView.index``). ``rank`` gives tier and priority of a task as it comes,
-    ``eligible_s`` the time from which it may start.
+    """An index of the ready tasks (``ClusterView.index``) in the order in which they are looked at: by tier and
+    priority, the highest first, then by submission. ``rank`` gives tier and slot of a task as it comes, ``ranks`` the
+    priority of a slot, ``eligible_s`` the time from which a task may start.
 
     Cost: a search and a shift of the list per task that comes or goes, O(n log n) when all priorities change.
     """
 
-    def __init__(self, rank: Callable[[TaskState], tuple[int, int]], eligible_s: Callable[[TaskState], float]) -> None:
+    def __init__(
+        self,
+        rank: Callable[[TaskState], tuple[int, int]],
+        ranks: RankColumns,
+        eligible_s: Callable[[TaskState], float],
+    ) -> None:
         self.listed: list[PendingJob] = []
         self.arrived: list[TaskState] = []
         """Tasks that became eligible since somebody last looked."""
         self.changed = True
         """Something has come since the last backfill."""
-        self._rank, self._eligible_s = rank, eligible_s
+        self._rank, self._ranks, self._eligible_s = rank, ranks, eligible_s
         self._later: list[tuple[float, int, int, TaskState]] = []
         self._counted: set[TaskState] = set()
         self._demands: dict[DemandClass, int] = {}
@@ -72,8 +80,8 @@ class PendingJobs:
             if task.waiting:
                 yield task
                 if task.waiting:
-                    tier, priority = self._rank(task)
-                    insort(self.listed, PendingJob(-tier, -priority, task.order, task.piece, task))
+                    tier, slot = self._rank(task)
+                    self._list(PendingJob(tier, task.order, task.piece, slot, task))
                     self.changed = True
 
     def next_s(self) -> float:
@@ -94,27 +102,31 @@ class PendingJobs:
                 continue
             for amounts, jobs in list(by_amounts.items()):
                 room, _ = holdings.room((holder,), amounts)
-                jobs.sort()
+                jobs.sort(key=self._key)
                 count = len(jobs) if room >= len(jobs) else int(room)
                 self._list_again(jobs[:count])
                 del jobs[:count]
                 if not jobs:
                     del by_amounts[amounts]
 
-    def rank_anew(self) -> None:
-        """Sort all jobs by new priorities."""
-        waiting = [job.task for job in self.listed if job.task.waiting]
-        waiting += [job.task for by in self._aside.values() for jobs in by.values() for job in jobs if job.task.waiting]
+    def rank_anew(self, book: PriorityBook, at_s: float) -> None:
+        """Sort all jobs by the priorities that they have at ``at_s``."""
+        waiting = [job for job in self.listed if job.task.waiting]
+        waiting += [job for by in self._aside.values() for jobs in by.values() for job in jobs if job.task.waiting]
         self._aside.clear()
-        self.listed = []
-        for task in waiting:
-            tier, priority = self._rank(task)
-            self.listed.append(PendingJob(-tier, -priority, task.order, task.piece, task))
-        self.listed.sort()
+        places = self._ranks.rank([job.slot for job in waiting], book, at_s)
+        self.listed[:] = [waiting[place] for place in places]
         self.changed = True
 
     def _list_again(self, jobs: Iterable[PendingJob]) -> None:
         for job in jobs:
             if job.task.waiting:
-                insort(self.listed, job)
-                self.changed = True
+                self._list(job)
+
+    def _list(self, job: PendingJob) -> None:
+        insort(self.listed, job, key=self._key)
+        self.changed = True
+
+    def _key(self, job: PendingJob) -> tuple[int, float, int, int]:
+        priority = 0.0 if job.slot < 0 else self._ranks.latest(job.slot)
+        return -job.tier, -priority, job.order, job.piece

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect, insort
-from collections.abc import Sequence
+from bisect import bisect, bisect_left, insort
+from collections.abc import Iterator, Sequence
 from heapq import nsmallest
 from math import inf
+from operator import itemgetter
 
 __all__ = ["GAPS", "Calendar"]
 
@@ -14,42 +15,101 @@ GAPS = 64
 
 
 class Calendar:
-    """Busy times of ``count`` lanes (one per GPU), each a rising list of ``(start, end)`` that do not overlap."""
+    """Busy times of ``count`` lanes, one per GPU, and the gaps between them. Busy times are rising lists of ``(start,
+    end)`` that do not overlap."""
 
     def __init__(self, count: int) -> None:
         self.busy: list[list[tuple[float, float]]] = [[] for _ in range(count)]
+        self._gaps: list[list[tuple[float, float]]] = [[] for _ in range(count)]
+        """Per lane ``(start, end)`` of each time between two bookings, or before the first."""
+        self._end: list[float] = [0.0] * count
+        """Per lane the end of the last booking."""
 
     def earliest(
         self, lanes: Sequence[int], width: int, ready_s: float, seconds: float
     ) -> tuple[float, tuple[int, ...]]:
-        """The first time from ``ready_s`` on that ``width`` of the lanes are free for ``seconds``, between what is
-        planned or behind it, and which (those that end latest before it first, so that gaps stay whole); ``inf`` and
-        nothing if there are not so many lanes.
+        """The first time from ``ready_s`` on that ``width`` lanes are free for ``seconds``, and which. It may lie
+        between what is planned or behind it; lanes that end latest before it come first, so that gaps stay whole.
+        ``inf`` and nothing if there are not so many lanes.
 
-        Looks at the first ``GAPS`` times at which something ends, then behind everything. O(GAPS x lanes x log
-        bookings).
+        Looks at the first ``GAPS`` times at which something ends, then behind everything. O(lanes x (gaps + log
+        bookings)).
         """
         if width > len(lanes):
             return inf, ()
-        ends = {end for lane in lanes for _, end in self._from(lane, ready_s)}
-        last = sorted([self.busy[lane][-1][1] if self.busy[lane] else 0.0 for lane in lanes])[width - 1]
-        for start in (ready_s, *nsmallest(GAPS, ends), max(ready_s, last)):
-            free = [(-before, lane) for lane in lanes if (before := self._gap(lane, start, seconds)) >= 0]
-            if len(free) >= width:
-                return start, tuple([lane for _, lane in sorted(free)[:width]])
-        raise AssertionError("behind everything that is planned all lanes are free")
+        start = self._first_gap(lanes, width, ready_s, seconds)
+        free = [(-before, lane) for lane in lanes if (before := self._gap(lane, start, seconds)) >= 0]
+        return start, tuple([lane for _, lane in sorted(free)[:width]])
 
     def book(self, lanes: Sequence[int], start: float, end: float) -> None:
-        """Plan something on the lanes."""
+        """Plan something on the lanes, which must be free."""
         if end > start:
             for lane in lanes:
                 insort(self.busy[lane], (start, end))
+                self._fill(lane, start, end)
 
     def forget(self, before: float) -> None:
         """Drop what ended by then."""
-        for bookings in self.busy:
+        for bookings, gaps in zip(self.busy, self._gaps, strict=True):
             while bookings and bookings[0][1] <= before:
                 del bookings[0]
+            while gaps and gaps[0][1] <= before:
+                del gaps[0]
+
+    def idle_s(self, lanes: Sequence[int], width: int, ready_s: float) -> float:
+        """A time from ``ready_s`` on before which no ``width`` of the lanes are idle at once."""
+        return self._first_gap(lanes, width, ready_s, 0.0, near=False)
+
+    def _first_gap(self, lanes: Sequence[int], width: int, ready_s: float, seconds: float, near: bool = True) -> float:
+        """The start that ``earliest`` finds, or would find if it were not to be ``near``."""
+        tails = sorted([max(self._end[lane], ready_s) for lane in lanes])
+        last = tails[width - 1]
+        until = min(last, *[self._horizon(lane, ready_s) for lane in lanes])
+        fitting = [gap for lane in lanes for gap in self._fitting(lane, ready_s, seconds, until)]
+        for start in sorted({gap[0] for gap in fitting}.union(tails)) if fitting else ():
+            if start >= last or start > until:
+                break
+            free = sum(tail <= start for tail in tails)
+            if free + sum(begin <= start < end and start + seconds <= end for begin, end in fitting) >= width:
+                return start if not near or self._is_near(lanes, ready_s, start) else last
+        return last if near else until
+
+    def _horizon(self, lane: int, ready_s: float) -> float:
+        """The ``GAPS``-th time from ``ready_s`` on at which something ends on the lane."""
+        ends = self._from(lane, ready_s)
+        return ends[-1][1] if len(ends) == GAPS else inf
+
+    def _fitting(self, lane: int, ready_s: float, seconds: float, until: float) -> Iterator[tuple[float, float]]:
+        """The gaps from ``ready_s`` on that are long enough and begin by ``until``."""
+        gaps = self._gaps[lane]
+        for place in range(max(bisect(gaps, (ready_s, inf)) - 1, 0), len(gaps)):
+            begin, end = gaps[place]
+            begin = max(begin, ready_s)
+            if begin > until:
+                return
+            if begin < end and end >= begin + seconds:
+                yield begin, end
+
+    def _is_near(self, lanes: Sequence[int], ready_s: float, start: float) -> bool:
+        """True if fewer than ``GAPS`` times at which something ends lie before ``start``."""
+        if start <= ready_s:
+            return True
+        ends = [self._from(lane, ready_s) for lane in lanes]
+        if sum(bisect_left(each, start, key=itemgetter(1)) for each in ends) < GAPS:
+            return True
+        return start in nsmallest(GAPS, {end for each in ends for _, end in each})
+
+    def _fill(self, lane: int, start: float, end: float) -> None:
+        """Take a booking out of the gap that it lies in, or make one before it."""
+        gaps, tail = self._gaps[lane], self._end[lane]
+        if start >= tail:
+            if start > tail:
+                gaps.append((tail, start))
+            self._end[lane] = end
+            return
+        place = bisect(gaps, (start, inf)) - 1
+        begin, until = gaps[place]
+        gaps[place : place + 1] = [gap for gap in ((begin, start), (end, until)) if gap[0] < gap[1]]
 
     def _from(self, lane: int, start: float) -> list[tuple[float, float]]:
         """The first bookings that end after ``start``."""
@@ -59,8 +119,8 @@ class Calendar:
         return bookings[place : place + GAPS]
 
     def _gap(self, lane: int, start: float, seconds: float) -> float:
-        """The time when the lane's last booking before ``start`` ends, if it is free for ``seconds`` from then on; else
-        -1."""
+        """The end of the lane's last booking before ``start``, if it is free from then; else -1. Free means for
+        ``seconds``."""
         bookings = self.busy[lane]
         place = bisect(bookings, (start, inf))
         before = bookings[place - 1][1] if place else 0.0

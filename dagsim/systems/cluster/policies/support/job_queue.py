@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from heapq import heappop, heappush
 from typing import TypeAlias
 
 from dagsim.systems.cluster.api import DemandClass, JobState, Key, Run, TaskState
 
-__all__ = ["JobKey", "JobQueue"]
+__all__ = ["Head", "JobKey", "JobQueue"]
 
 JobKey: TypeAlias = Callable[[JobState], float]
 """Ranks a job, smaller first."""
@@ -17,6 +17,9 @@ _Task: TypeAlias = tuple[float, int, int, TaskState]
 """Key of the task, order, piece, task."""
 _Entry: TypeAlias = tuple[float, float, int, int, int]
 """Key of the job, then of its first task as they were: key, order, piece; and the job's number."""
+
+Head: TypeAlias = tuple[_Entry, TaskState]
+"""A task, and before it what it sorts by."""
 
 
 class JobQueue:
@@ -91,21 +94,32 @@ class JobQueue:
 
     def heads(self) -> Iterator[TaskState]:
         """The first task of each demand class, first of all first."""
-        first = []
-        for demand, heap in self._heaps.items():
-            while heap:
-                entry = heap[0]
-                key, _, order, piece, number = entry
-                task = self._first(demand, number)
-                current = task is not None and self._keys[number] == key
-                if task is not None and current and (task[1], task[2]) == (order, piece):
-                    first.append((entry, task[3]))
-                    break
-                heappop(heap)
-                if current:  # its first task of then has been started
-                    self._enter(demand, number)
-        for _, head in sorted(first):
-            yield head
+        first = [head for demand in self._heaps if (head := self.head(demand)) is not None]
+        for _, task in sorted(first):
+            yield task
+
+    def head(self, demand: DemandClass) -> Head | None:
+        """The first task of a demand class, with what it sorts by among those of others."""
+        heap = self._heaps[demand]
+        while heap:
+            entry = heap[0]
+            key, _, order, piece, number = entry
+            task = self._first(demand, number)
+            current = task is not None and self._keys[number] == key
+            if task is not None and current and (task[1], task[2]) == (order, piece):
+                return entry, task[3]
+            heappop(heap)
+            if current:  # its first task of then has been started
+                self._enter(demand, number)
+        return None
+
+    def classes(self, job: int | None = None) -> Iterable[DemandClass]:
+        """The demand classes in which the job waits, and perhaps some in which it did; or those in which any did."""
+        return tuple(self._heaps) if job is None else tuple(self._classes.get(job, ()))
+
+    def waiting(self) -> Set[int]:
+        """The jobs that wait, and perhaps some that did."""
+        return self._classes.keys()
 
     def _enter(self, demand: DemandClass, number: int) -> None:
         """Put the job with its first task among those of the class."""

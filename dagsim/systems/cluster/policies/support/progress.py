@@ -1,4 +1,4 @@
-"""Work and path left of each job, kept up to date at little cost, whatever its width."""
+"""Work and path left of each job, kept up to date at little cost. The cost does not depend on its width."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WIDE = 64
 
 
 class PathLeft:
-    """The longest path from a task that is not done to the end of its job, seconds. O(1) once a job is known."""
+    """The longest path from a task that is not done to the job's end, seconds. O(1) once a job is known."""
 
     def __init__(self) -> None:
         self._longest_last: dict[int, list[TaskState]] = {}

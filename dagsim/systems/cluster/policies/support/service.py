@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from array import array
+from collections.abc import Set
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from dagsim.systems.cluster.api import Run
 
-__all__ = ["Served", "Service"]
+__all__ = ["Served", "Service", "ServiceColumns"]
 
 
 class Served(NamedTuple):
@@ -16,9 +20,27 @@ class Served(NamedTuple):
     seconds: float = 0.0
 
 
+_NOTHING = Served()
+
+
+class ServiceColumns(NamedTuple):
+    """The runs under way, in no order, and the service that the job of each has had."""
+
+    run: np.ndarray  # (runs,) int64
+    order: np.ndarray  # (runs,) int64: of its task
+    job: np.ndarray  # (runs,) int64
+    gpu_s: np.ndarray  # (runs,) float64
+    seconds: np.ndarray  # (runs,) float64
+    gpus: np.ndarray  # (runs,) float64: what all runs of the job hold
+    runs: np.ndarray  # (runs,) float64: how many the job has
+
+
+_RUN, _HAD_GPU_S, _HAD_S = 0, 3, 4
+
+
 class Service:
     """The service of every job in the system, ended runs and running ones; ``ClusterView.follow`` keeps it up to date.
-    Cost: O(1) per run that starts or ends."""
+    Cost: O(1) per run that starts or ends, and per run under way in a pass of NumPy for ``columns``."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -26,29 +48,67 @@ class Service:
         self._had: dict[int, Served] = {}
         """Per job what its ended runs were."""
         self._runs: dict[int, dict[int, tuple[float, float]]] = {}
-        """Per job its runs: GPUs and start."""
+        """Per job that runs its runs: GPUs and start."""
         self._ended: list[tuple[int, int]] = []
         """Run and job of each end since they were last taken."""
+        self._row: dict[int, int] = {}
+        """The row of each run; the last one moves to where one is left."""
+        self._columns: tuple[array[Any], ...] = tuple([array(code) for code in "qqqdddd"])
+        self._several: dict[int, None] = {}
+        """Jobs with several runs."""
 
     def of(self, job: int) -> Served:
         """The service of the job numbered ``job`` until ``now``."""
-        gpu_s, seconds = self._had.get(job, Served())
+        gpu_s, seconds = self._had.get(job, _NOTHING)
         for gpus, started_s in self._runs.get(job, {}).values():
             gpu_s += gpus * (self.now - started_s)
             seconds += self.now - started_s
         return Served(gpu_s, seconds)
 
+    def columns(self) -> ServiceColumns:
+        """The service of the jobs of all runs under way until ``now``, to the same bits as ``of``."""
+        run, order, job, had_gpu_s, had_s, gpus, started_s = [np.array(column) for column in self._columns]
+        ran_s = self.now - started_s
+        gpu_s, seconds, runs = had_gpu_s + gpus * ran_s, had_s + ran_s, np.ones(len(run))
+        for several in self._several:
+            rows = [self._row[each] for each in self._runs[several]]
+            gpu_s[rows], seconds[rows] = self.of(several)
+            gpus[rows], runs[rows] = gpus[rows].sum(), len(rows)
+        return ServiceColumns(run, order, job, gpu_s, seconds, gpus, runs)
+
+    def running(self) -> Set[int]:
+        """The jobs that run."""
+        return self._runs.keys()
+
     def started(self, run: Run, now: float) -> None:
         """Take in a run."""
-        self._runs.setdefault(run.job.number, {})[run.id] = (run.gpus, run.started_s)
+        number = run.job.number
+        runs = self._runs.setdefault(number, {})
+        runs[run.id] = (run.gpus, run.started_s)
+        if len(runs) > 1:
+            self._several[number] = None
+        if run.id not in self._row:
+            self._row[run.id] = len(self._row)
+            values = (run.id, run.task.order, number, *self._had.get(number, _NOTHING), run.gpus, run.started_s)
+            for column, value in zip(self._columns, values, strict=True):
+                column.append(value)
 
     def ended(self, run: Run, now: float) -> None:
         """Add what the run was to what its job has had."""
         number = run.job.number
-        gpus, started_s = self._runs[number].pop(run.id)
-        gpu_s, seconds = self._had.get(number, Served())
-        self._had[number] = Served(gpu_s + gpus * (now - started_s), seconds + now - started_s)
+        runs = self._runs[number]
+        gpus, started_s = runs.pop(run.id)
+        gpu_s, seconds = self._had.get(number, _NOTHING)
+        had = self._had[number] = Served(gpu_s + gpus * (now - started_s), seconds + now - started_s)
         self._ended.append((run.id, number))
+        self._leave(run.id)
+        for other in runs:
+            row = self._row[other]
+            self._columns[_HAD_GPU_S][row], self._columns[_HAD_S][row] = had
+        if len(runs) < 2:
+            self._several.pop(number, None)
+        if not runs:
+            del self._runs[number]
 
     def take_ended(self) -> dict[int, None]:
         """The jobs of which a run has ended since the last time, by its id."""
@@ -59,4 +119,13 @@ class Service:
     def forget(self, job: int) -> None:
         """The job has left."""
         self._had.pop(job, None)
-        self._runs.pop(job, None)
+
+    def _leave(self, run: int) -> None:
+        """Give the run's row to the run in the last one."""
+        row, last = self._row.pop(run), len(self._row)
+        if row < last:
+            self._row[int(self._columns[_RUN][last])] = row
+        for column in self._columns:
+            moved = column.pop()
+            if row < last:
+                column[row] = moved

@@ -1,4 +1,4 @@
-"""The ready tasks as columns, so that the first of those that meet a condition is found without looking at each."""
+"""The ready tasks as columns. The first that meets a condition is found without looking at each."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _SHORTEST_S = 1e-9
 
 
 class AlikeTasks:
-    """Waiting tasks with the same demand, the same ratios of speed between types and as many waiting instances: at any
-    moment they all go to the same type and need the same there."""
+    """Waiting tasks that are alike: demand, ratios of speed between types, waiting instances. At any moment they all go
+    to the same type and need the same there."""
 
     def __init__(self, task: TaskState) -> None:
         self.demand = task.demand

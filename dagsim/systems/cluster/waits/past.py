@@ -1,0 +1,264 @@
+"""The causes of a wait, instant by instant: the log is read again, with the jobs that it was made of.
+
+Free GPUs, CPUs and memory follow by the kernel's own arithmetic, limits by the policy's own rules (``WaitRules``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from dagsim.errors import InputError
+from dagsim.model import Job, Kind, QueueTree
+from dagsim.model.schedule import Schedule
+from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.nodes import NodeState
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.state import JobState, TaskState
+from dagsim.systems.cluster.view import ClusterView
+from dagsim.systems.cluster.waits.causes import Cause, CauseKind, Causes, Stretch, WaitRules
+from dagsim.systems.cluster.waits.tally import NodeStanding, RoomTally
+
+__all__ = ["binding_causes"]
+
+_ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
+_UP = (NodeStanding.OPEN, NodeStanding.CLOSED)
+
+
+def binding_causes(
+    schedule: Schedule,
+    jobs: Iterable[Job],
+    job: int,
+    periods: Sequence[tuple[float, float]],
+    policy: str,
+    queues: QueueTree | None = None,
+) -> tuple[Stretch, ...]:
+    """The causes of the waits ``periods`` of job number ``job``, in the order of time.
+
+    ``jobs`` are those of the schedule in order of arrival; no more are read than are needed. Limits are those of
+    ``queues``, where the policy (a spec) has rules. O(rows of the log up to the last wait).
+
+    Raises:
+        InputError: The jobs are not those of the schedule.
+    """
+    if not periods:
+        return ()
+    past = _Past(schedule, jobs, policy, queues)
+    rows = schedule.log.rows()
+    last = int(np.searchsorted(rows["time_s"], periods[-1][1], "right"))
+    return tuple(_joined(_stretches(past, rows[:last].tolist(), job, periods)))
+
+
+def _stretches(
+    past: _Past, rows: list[tuple[Any, ...]], job: int, periods: Sequence[tuple[float, float]]
+) -> Iterator[Stretch]:
+    at = 0
+    for start_s, end_s in periods:
+        now_s, tally = start_s, None
+        while now_s < end_s:
+            while at < len(rows) and rows[at][1] <= now_s:
+                past.read(rows[at])
+                at += 1
+            if tally is None:
+                tally = past.tally(past.waiting(job, (rows[place] for place in range(at, len(rows)))))
+            until_s = min(end_s, rows[at][1] if at < len(rows) else inf)
+            yield Stretch(now_s, until_s, past.causes(tally))
+            now_s = until_s
+
+
+def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
+    """Make one of those that touch and have the same causes."""
+    last: Stretch | None = None
+    for each in stretches:
+        if last is not None and last.until_s == each.from_s and last.causes == each.causes:
+            each = Stretch(last.from_s, each.until_s, last.causes)
+        elif last is not None:
+            yield last
+        last = each
+    if last is not None:
+        yield last
+
+
+class _Past:
+    """The cluster as it was after the row that was read last."""
+
+    def __init__(self, schedule: Schedule, jobs: Iterable[Job], policy: str, queues: QueueTree | None) -> None:
+        kernel = ClusterKernel(schedule.cluster, (), queues=queues)
+        self._machines, self._policy = kernel.machines, policy
+        self._rules = _rules(policy, ClusterView(kernel))
+        self._facts, self._source = schedule.jobs, iter(jobs)
+        self._jobs: list[JobState] = []
+        self._held: dict[tuple[int, int], tuple[TaskState, int, int, tuple[int, ...]]] = {}
+        """By run and node."""
+        self._parts: dict[int, int] = {}
+        """Nodes on which each run is."""
+        self._done: dict[tuple[int, int], int] = {}
+        """Instances of each task that are done."""
+        self._users: dict[int, dict[int, TaskState]] = {}
+        """Per node the runs on it."""
+        self._touched: set[int] = set()
+        """Nodes that the tally has to count anew."""
+        self._allowed = 0
+
+    def read(self, row: tuple[Any, ...]) -> None:
+        """Take in a row of the log."""
+        kind, _, job, task, run, node, instances, gpus, _ = row
+        if node >= 0:
+            self._touched.add(node)
+        if kind == Kind.STARTED:
+            self._start(self._task(job, task), run, self._machines.list[node], instances, gpus)
+        elif kind in _ENDS:
+            self._end(run, self._machines.list[node])
+            if kind == Kind.FINISHED:
+                self._done[job, task] = self._done.get((job, task), 0) + instances
+        elif kind == Kind.DOWN:
+            self._machines.take_down(self._machines.list[node])
+        elif kind == Kind.UP:
+            self._machines.bring_up(self._machines.list[node])
+
+    def waiting(self, job: int, rows: Iterable[tuple[Any, ...]]) -> TaskState:
+        """The task of a job that starts next by the ``rows`` to come; else the first that could."""
+        for row in rows:
+            if row[0] == Kind.STARTED and row[2] == job:
+                return self._task(job, row[3])
+        first = self._task(job, 0)
+        tasks, parents = first.job.tasks, first.job.job.graph.parents
+        open_ = {task.index for task in tasks if self._done.get((job, task.index), 0) < task.task.instances}
+        return next((task for task in tasks if task.index in open_ and not open_ & {*parents[task.index]}), first)
+
+    def tally(self, task: TaskState) -> RoomTally:
+        """A tally of the room for a task, to be asked from now on."""
+        self._allowed = 0
+        self._touched = {machine.index for machine in self._machines.list}
+        return RoomTally(task, distinct=self._rules.distinct(task))
+
+    def causes(self, tally: RoomTally) -> Causes:
+        """All that keeps the task from starting now."""
+        task, rules = tally.task, self._rules
+        allowed = rules.nodes(task)
+        if allowed != self._allowed:
+            self._allowed, self._touched = allowed, {machine.index for machine in self._machines.list}
+        for node in self._touched:
+            tally.put(self._machines.list[node], self._place(self._machines.list[node], task))
+        self._touched.clear()
+        found = tuple([Cause(CauseKind.LIMIT, what) for what in rules.limits(task)])
+        if not tally.fits(NodeStanding.OPEN):
+            return (*found, *_lacking(tally, rules.elsewhere))
+        return found or (Cause(CauseKind.ORDER, f"it would have fitted: the order of {self._policy} kept it waiting"),)
+
+    def _place(self, machine: NodeState, task: TaskState) -> NodeStanding:
+        if not self._allowed >> machine.index & 1:
+            return NodeStanding.OUTSIDE
+        if not machine.up:
+            return NodeStanding.DOWN
+        users = self._users.get(machine.index, {}).values()
+        alone = self._rules.alone
+        return (
+            NodeStanding.CLOSED if users and (alone(task) or any(alone(user) for user in users)) else NodeStanding.OPEN
+        )
+
+    def _start(self, task: TaskState, run: int, machine: NodeState, instances: int, gpus: int) -> None:
+        demand = task.demand
+        named = gpus.bit_length() - 1 if demand.share and instances == 1 and gpus else None
+        self._held[run, machine.index] = task, instances, *self._machines.take(machine, demand, instances, named)
+        self._users.setdefault(machine.index, {})[run] = task
+        parts = self._parts[run] = self._parts.get(run, 0) + 1
+        if parts == 1:
+            self._rules.started(run, task, demand.gang or instances, machine.type)
+
+    def _end(self, run: int, machine: NodeState) -> None:
+        task, *held = self._held.pop((run, machine.index))
+        self._machines.give(machine, task.demand, *held)
+        del self._users[machine.index][run]
+        self._parts[run] -= 1
+        if not self._parts[run]:
+            del self._parts[run]
+            self._rules.ended(run)
+
+    def _task(self, job: int, task: int) -> TaskState:
+        """A task by number; its job is read if need be."""
+        while len(self._jobs) <= job:
+            self._jobs.append(self._next_job(len(self._jobs)))
+        return self._jobs[job].tasks[task]
+
+    def _next_job(self, number: int) -> JobState:
+        job = next(self._source, None)
+        if job is None or job.id != self._facts[number].id:
+            there = "no more jobs" if job is None else f"the job {job.id!r}"
+            raise InputError(f"job {self._facts[number].id!r} of the log is not in the workload, which has {there} now")
+        made, nothing = JobState(job, number), (0.0,) * len(self._machines.types)
+        for index, task in enumerate(job.graph.tasks):
+            demand = self._machines.compile(task.demand, task.instances if task.gang else 0)
+            made.tasks.append(TaskState(made, index, task, demand, nothing, 0))
+        return made
+
+
+class _NoRules:
+    """The rules of a policy without limits."""
+
+    elsewhere = ""
+
+    def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
+        """Nothing is counted."""
+
+    def ended(self, run: int) -> None:
+        """Nothing is counted."""
+
+    def limits(self, task: TaskState) -> Iterable[str]:
+        """There are none."""
+        return ()
+
+    def nodes(self, task: TaskState) -> int:
+        """All of them."""
+        return -1
+
+    def alone(self, task: TaskState) -> bool:
+        """Nobody is."""
+        return False
+
+    def distinct(self, task: TaskState) -> bool:
+        """Instances may share a node."""
+        return False
+
+
+def _rules(policy: str, view: ClusterView) -> WaitRules:
+    """The rules of a policy that is known by name and has some."""
+    name = policy.partition("[")[0]
+    give = getattr(POLICIES.create(policy), "wait_rules", None) if name in POLICIES.names() else None
+    return _NoRules() if give is None else give(view)
+
+
+def _lacking(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
+    """Everything that there is too little of for a start."""
+    if tally.fits(*_UP):
+        yield Cause(CauseKind.WHOLE_NODES, "nodes with room were not to be shared")
+        return
+    places: tuple[NodeStanding, ...] = _UP
+    lacking = tally.lacking(*places)
+    if lacking is None:  # all that is up would not do even if it were empty
+        yield Cause(CauseKind.DOWN, "nodes were down")
+        places = (*_UP, NodeStanding.DOWN)
+        lacking = () if tally.fits(*places) else tally.lacking(*places)
+    for what in lacking or ():
+        yield _too_little(what, tally, places, lacking or ())
+    if places == _UP and tally.fits(*_UP, NodeStanding.DOWN):
+        yield Cause(CauseKind.DOWN, "nodes with room were down")
+    if tally.fits(NodeStanding.OUTSIDE):
+        yield Cause(CauseKind.ELSEWHERE, elsewhere)
+
+
+def _too_little(what: str, tally: RoomTally, places: tuple[NodeStanding, ...], lacking: tuple[str, ...]) -> Cause:
+    if what == "gpus":
+        idle, free = tally.free_gpus(*places)
+        if idle and tally.task.demand.whole:
+            return Cause(CauseKind.SCATTERED, "enough GPUs were free, but not together")
+        if free:
+            return Cause(CauseKind.FRAGMENTED, "enough was free, but only in parts of shared GPUs")
+        return Cause(CauseKind.GPUS, "too few GPUs were free")
+    beside = "GPUs were free, but " if tally.task.demand.demand.gpus and "gpus" not in lacking else ""
+    if what == "cpus":
+        return Cause(CauseKind.CPUS, f"{beside}too few CPUs{' beside them' if beside else ' were free'}")
+    return Cause(CauseKind.MEMORY, f"{beside}too little memory{' beside them' if beside else ' was free'}")

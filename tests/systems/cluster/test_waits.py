@@ -1,0 +1,241 @@
+"""The causes of waits: worked examples in which one kind of cause is the true one, and what can never be said."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from dagsim.errors import InputError
+from dagsim.metrics.why import wait_reasons
+from dagsim.model import (
+    Caps,
+    Cluster,
+    Edge,
+    Job,
+    Kind,
+    Node,
+    NodePartition,
+    Qos,
+    QueueNode,
+    QueueTree,
+    Task,
+    TaskGraph,
+    gpu_type,
+)
+from dagsim.model.schedule import Schedule
+from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.models.failures import Maintenance
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.waits import Stretch, binding_causes, causes_by_time
+
+FIFO = "slurm-multifactor[order=basic,bf_interval_s=1,bf_resolution_s=1]"
+
+
+def job(name: str, seconds: float, gpus: float, arrival_s: float = 0.0, **rest: object) -> Job:
+    asked = {key: rest.pop(key) for key in ("cpus", "memory_gb", "instances", "gang", "gpu_types") if key in rest}
+    return Job.single(name, Task("t", seconds, gpus=gpus, **asked), arrival_s, **rest)  # type: ignore[arg-type]
+
+
+def nodes(count: int = 2, gpus: int = 2, kind: str = "T4", cpus: float = 8, memory_gb: float = 64) -> tuple[Node, ...]:
+    return tuple([Node(f"{kind}-{at}", gpu_type(kind), gpus, cpus, memory_gb) for at in range(count)])
+
+
+def why(
+    jobs: Sequence[Job],
+    name: str,
+    machines: tuple[Node, ...] = nodes(),
+    policy: str = "fifo-fit",
+    queues: QueueTree | None = None,
+    **models: object,
+) -> list[tuple[float, float, tuple[str, ...]]]:
+    """From when to when the job waited, and for what."""
+    kernel = ClusterKernel(Cluster(machines), jobs, queues=queues, **models)  # type: ignore[arg-type]
+    schedule = kernel.run(POLICIES.create(policy))
+    number = [fact.id for fact in schedule.jobs].index(name)
+    return [(each.from_s, each.until_s, kinds(each)) for each in explained(schedule, jobs, number, policy, queues)]
+
+
+def explained(
+    schedule: Schedule, jobs: Sequence[Job], number: int, policy: str, queues: QueueTree | None = None
+) -> tuple[Stretch, ...]:
+    return binding_causes(schedule, jobs, number, wait_reasons(schedule, number).periods, policy, queues)
+
+
+def kinds(stretch: Stretch) -> tuple[str, ...]:
+    return tuple([str(cause.kind) for cause in stretch.causes])
+
+
+def test_too_few_gpus_are_told_from_gpus_that_are_not_together() -> None:
+    jobs = [job("a", 10, 2), job("b", 6, 1), job("b2", 4, 1), job("c", 5, 2, 1.0)]
+    # until 4 s nothing is free, then a GPU, from 6 s on a whole node
+    assert why(jobs, "c") == [(1, 6, ("gpus",))]
+    apart = [job("a", 10, 1), job("x", 2, 1), job("b", 6, 1), job("y", 2, 1), job("c", 5, 2, 1.0)]
+    assert why(apart, "c") == [(1, 2, ("gpus",)), (2, 6, ("scattered",))]
+
+
+def test_gpus_of_types_that_a_job_may_not_use_do_not_count() -> None:
+    machines = (*nodes(1, 2, "T4"), *nodes(1, 4, "V100-16"))
+    jobs = [job("a", 10, 2, gpu_types=("T4",)), job("b", 1, 1, 1.0, gpu_types=("T4",))]
+    assert why(jobs, "b", machines) == [(1, 10, ("gpus",))]
+
+
+@pytest.mark.parametrize(("what", "kind"), [({"cpus": 6}, "cpus"), ({"memory_gb": 60}, "memory")])
+def test_what_lacks_beside_free_gpus_is_named(what: dict[str, float], kind: str) -> None:
+    jobs = [job("a", 10, 1, **what), job("b", 1, 1, 1.0, **what)]
+    assert why(jobs, "b", nodes(1)) == [(1, 10, (kind,))]
+    # c takes the second GPU until 5 s: then both are lacking
+    jobs.insert(1, job("c", 5, 1))
+    assert why(jobs, "b", nodes(1)) == [(1, 5, ("gpus", kind)), (5, 10, (kind,))]
+
+
+def test_parts_of_gpus_that_are_too_small_are_fragmented() -> None:
+    jobs = [job("a", 10, 0.6), job("b", 6, 0.6), job("c", 1, 0.7, 1.0)]
+    assert why(jobs, "c", nodes(1)) == [(1, 6, ("fragmented",))]
+    whole = [job("a", 10, 0.5), job("b", 6, 0.5), job("b2", 10, 0.5), job("c", 1, 1, 1.0)]
+    # a and b share one GPU, b2 has the other: 0.5 is free, from 6 s on half of each
+    assert why(whole, "c", nodes(1)) == [(1, 6, ("gpus",)), (6, 10, ("fragmented",))]
+
+
+def test_a_node_that_is_down_is_named_with_what_else_binds() -> None:
+    down = Maintenance(nodes=(1,), start_s=0.5, end_s=8.0)
+    jobs = [job("a", 20, 2), job("b", 1, 2, 1.0)]
+    assert why(jobs, "b", disturbances=(down,)) == [(1, 8, ("gpus", "down"))]
+    both = [job("b", 1, 2, 1.0, instances=2, gang=True)]
+    assert why(both, "b", disturbances=(down,)) == [(1, 8, ("down",))]
+
+
+def test_a_job_that_would_fit_is_kept_by_the_order() -> None:
+    jobs = [job("a", 10, 2), job("b", 3, 2, 1.0, instances=2, gang=True), job("c", 2, 1, 2.0)]
+    assert why(jobs, "c", policy="fifo") == [(2, 10, ("order",)), (10, 13, ("gpus",))]
+
+
+def test_each_limit_of_slurm_is_named_with_who_has_reached_it() -> None:
+    lab = QueueNode("lab", limits=Caps(gpus=3), user_limits=Caps(jobs=1))
+    queues = QueueTree(
+        tree=(lab,),
+        qos=(Qos("normal", user_limits=Caps(cpus=4)),),
+        partitions=(NodePartition("p", limits=Caps(jobs=2)),),
+    )
+    ada, bo = {"account": "lab", "user": "ada"}, {"account": "lab", "user": "bo"}
+    jobs = [job("a", 10, 2, **ada), job("b", 1, 1, 1.0, **ada), job("c", 1, 2, 2.0, **bo), job("d", 1, 1, 3.0, cpus=5)]
+
+    def said(name: str, among: Sequence[Job]) -> list[str]:
+        schedule = ClusterKernel(Cluster(nodes(2)), among, queues=queues).run(POLICIES.create(FIFO))
+        number = [fact.id for fact in schedule.jobs].index(name)
+        return [cause.what for each in explained(schedule, among, number, FIFO, queues) for cause in each.causes]
+
+    assert said("b", jobs[:3]) == ["the limit of 1 running jobs of the user ada in the account lab was reached"]
+    assert said("c", jobs[:3]) == ["the limit of 3 GPUs of the account lab was reached"]
+    eve = [job(f"e{at}", 5, 1, 0.1 * at, cpus=2 if at else 3, user="eve", account="x") for at in range(2)]
+    assert said("e1", eve) == ["the limit of 4 CPUs of the user eve in the QOS normal was reached"]
+    many = [job(f"m{at}", 5, 1, 0.1 * at, user=f"u{at}", account="x") for at in range(3)]
+    assert said("m2", many) == ["the limit of 2 running jobs of the partition p was reached"]
+    # without the limit it would have started: another policy knows nothing of it
+    assert why(jobs[:2], "b", queues=queues) == []
+
+
+def test_a_limit_and_too_few_gpus_bind_together() -> None:
+    queues = QueueTree(tree=(QueueNode("lab", limits=Caps(gpus=2)),))
+    jobs = [job("a", 10, 2, account="lab"), job("x", 6, 2, account="y"), job("b", 1, 1, 1.0, account="lab")]
+    found = why(jobs, "b", policy=FIFO, queues=queues)
+    assert found == [(1, 6, ("limit", "gpus")), (6, 10, ("limit",))]
+    # the other way round: what the account held comes back at 6 s
+    jobs = [job("a", 6, 1, account="lab"), job("x", 10, 1, account="y"), job("b", 1, 2, 1.0, account="lab")]
+    found = why(jobs, "b", nodes(1), FIFO, queues)
+    assert found == [(1, 6, ("limit", "gpus")), (6, 10, ("gpus",))]
+
+
+def test_a_gang_counts_with_all_its_instances() -> None:
+    queues = QueueTree(tree=(QueueNode("lab", limits=Caps(gpus=3)),))
+    jobs = [job("a", 10, 1, account="lab", instances=2, gang=True), job("b", 1, 2, 1.0, account="lab")]
+    assert why(jobs, "b", policy=FIFO, queues=queues) == [(1, 10, ("limit",))]
+
+
+def test_room_outside_the_partition_and_on_whole_nodes_is_told() -> None:
+    queues = QueueTree(partitions=(NodePartition("all"), NodePartition("small", nodes=("T4-0",))))
+    jobs = [job("a", 10, 2, partition="small"), job("b", 1, 1, 1.0, partition="small")]
+    assert why(jobs, "b", policy=FIFO, queues=queues) == [(1, 10, ("gpus", "elsewhere"))]
+    alone = QueueTree(partitions=(NodePartition("whole", exclusive=True),))
+    assert why([job("a", 10, 1), job("b", 1, 1, 1.0)], "b", nodes(1), FIFO, alone) == [(1, 10, ("whole_nodes",))]
+
+
+def test_quotas_of_kueue_are_told_used_up_or_lent() -> None:
+    tree = QueueNode("cohort", children=(QueueNode("a", quota={"gpus": 2}), QueueNode("b", quota={"gpus": 1})))
+    queues = QueueTree(tree=(tree,))
+    jobs = [
+        job("x", 10, 1, account="a"),
+        job("y", 10, 1, account="a"),
+        job("z", 6, 1, account="a"),
+        job("b", 1, 1, 1.0),
+    ]
+    jobs[3] = job("b", 1, 1, 1.0, account="b")
+
+    def said(among: Sequence[Job], number: int) -> list[str]:
+        schedule = ClusterKernel(Cluster(nodes(2)), among, queues=queues).run(POLICIES.create("kueue"))
+        return [cause.what for each in explained(schedule, among, number, "kueue", queues) for cause in each.causes]
+
+    assert said(jobs, 3) == ["the quota of 1 gpus of the queue b was lent to others"]
+    more = [*jobs[:3], job("w", 1, 1, 1.0, account="a")]
+    alone = QueueTree(tree=(QueueNode("a", quota={"gpus": 2}), QueueNode("b", quota={"gpus": 2})))
+    few = [job("x", 6, 1, account="a"), job("y", 10, 1, account="b"), job("w", 1, 2, 1.0, account="a")]
+    assert why(few, "w", nodes(1), "kueue", alone) == [(1, 6, ("limit", "gpus")), (6, 10, ("gpus",))]
+    assert said(more, 3) == ["the quota of 2 gpus of the queue a was used up, and its cohort could lend it no more"]
+
+
+def test_a_job_of_several_tasks_waits_for_the_task_that_starts_next() -> None:
+    graph = TaskGraph((Task("first", 2, gpus=1), Task("wide", 2, gpus=2)), (Edge(0, 1),))
+    jobs = [job("a", 9, 1), Job("dag", graph, 0.0), job("b", 7, 1, 1.0)]
+    assert why(jobs, "dag", nodes(1)) == [(2, 9, ("gpus",))]
+    roots = TaskGraph((Task("fat", 2, gpus=2, cpus=8), Task("thin", 2, gpus=1)))
+    jobs = [job("a", 4, 1, cpus=1), job("a2", 9, 1, cpus=1), Job("dag", roots, 1.0)]
+    assert why(jobs, "dag", nodes(1)) == [(1, 4, ("gpus",)), (6, 9, ("gpus", "cpus"))]
+
+
+def random_jobs(rng: random.Random, count: int = 60) -> list[Job]:
+    made, now = [], 0.0
+    for number in range(count):
+        now += rng.expovariate(0.5)
+        gpus = rng.choice((0, 0.3, 0.5, 0.8, 1, 1, 2, 4))
+        gang = gpus >= 1 and rng.random() < 0.2
+        asked = {"cpus": rng.choice((0, 1, 5)), "memory_gb": rng.choice((0, 4, 40)), "gang": gang}
+        types = rng.choice((None, ("T4",), ("V100-16",))) if gpus else None
+        account = rng.choice(("a", "b"))
+        extra = {"instances": rng.choice((2, 3)) if gang else 1, "gpu_types": types, "account": account, **asked}
+        made.append(job(f"j{number}", rng.uniform(1, 30), gpus, now, user=rng.choice("uv"), **extra))
+    return made
+
+
+@pytest.mark.parametrize("policy", ["fifo-fit", "fifo-fit[placement=fgd]", "kueue"])
+def test_who_starts_whenever_there_is_room_is_never_kept_by_the_order(policy: str) -> None:
+    machines = (*nodes(2, 4), *nodes(2, 4, "V100-16"))
+    down = Maintenance(nodes=(0,), start_s=30, end_s=60)
+    quota = {"T4": 6.0, "V100-16": 5.0, "cpus": 20.0, "memory_gb": 200.0}
+    tree = (QueueNode("c", children=(QueueNode("a", quota=quota), QueueNode("b", quota=quota, borrow={"T4": 1.0}))),)
+    queues = QueueTree(tree=tree) if policy == "kueue" else None
+    seen: set[str] = set()
+    for seed in range(3):
+        jobs = random_jobs(random.Random(seed))
+        kernel = ClusterKernel(Cluster(machines), jobs, queues=queues, disturbances=(down,))
+        schedule = kernel.run(POLICIES.create(policy))
+        for number in range(0, len(jobs), 2):
+            if not _rejected(schedule, number):
+                found = explained(schedule, jobs, number, policy, queues)
+                waited = sum(seconds for _, seconds in causes_by_time(found))
+                assert waited == pytest.approx(wait_reasons(schedule, number).wait_s)
+                seen |= {kind for each in found for kind in kinds(each)}
+    assert "order" not in seen
+    assert {"gpus", "cpus", "memory"} <= seen
+
+
+def _rejected(schedule: Schedule, number: int) -> bool:
+    return any(row.kind == Kind.REJECTED and row.job == number for row in schedule.log)
+
+
+def test_other_jobs_than_those_of_the_schedule_are_refused() -> None:
+    jobs = [job("a", 10, 2), job("b", 1, 2, 1.0)]
+    schedule = ClusterKernel(Cluster(nodes(1)), jobs).run(POLICIES.create("fifo"))
+    for others in ([], jobs[:1], [job("z", 1, 1)]):
+        with pytest.raises(InputError, match="is not in the workload"):
+            explained(schedule, others, 1, "fifo")
