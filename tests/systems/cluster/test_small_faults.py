@@ -286,8 +286,8 @@ def test_an_observer_is_told_every_row_of_the_log() -> None:
 
 
 def test_every_gpu_of_a_run_remembers_the_job_that_it_served() -> None:
-    # Two tasks on both GPUs, one after the other: 2 to set up, 3, and 3 on GPUs that know the job.
-    tasks = (Task("first", 3.0, gpus=2), Task("second", 3.0, gpus=2))
+    # A task on both GPUs, then one on the first of them: 2 to set up, 3, and 3 on a GPU that knows the job.
+    tasks = (Task("first", 3.0, gpus=2), Task("second", 3.0, gpus=1))
     jobs = [Job("j", TaskGraph(tasks, (Edge(0, 1),)))]
     assert play(Cluster((Node("n", A100, 2),)), jobs, "fifo", setup=MovingDelay(2.0)).ended_s == 8
 
