@@ -163,6 +163,15 @@ def test_a_resumed_learner_goes_on_bit_for_bit(algorithm: AlgorithmSettings, tmp
         assert fingerprint(replay.since(0)) == fingerprint(resumed.replay.since(0))  # type: ignore[attr-defined]
 
 
+def test_a_replay_of_nothing_is_read_and_one_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    # Killed before its first iteration, a training has a checkpoint and no files beside it.
+    replay = ReplayBuffer(9)
+    ReplayArchive(tmp_path / "replay").read(replay, ReplayBuffer(9).state())
+    assert replay.span == (0, 0)
+    with pytest.raises(RunFolderError, match="the replay is damaged"):
+        ReplayArchive(tmp_path / "replay").read(replay, {"span": [0, 4], "weights": torch.ones(4)})
+
+
 def test_ppo_clips_where_it_is_told_to() -> None:
     # In its epochs the policy moves some percent: past a limit of a millionth nearly always, past 0.9 never.
     settings: dict[str, Any] = {"sequences": 4, "replicas": 4, "minibatch": 8, "target_kl": 10.0}
