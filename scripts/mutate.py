@@ -101,6 +101,8 @@ GROUPS: dict[str, Group] = {
             "tests/agents/test_ragged.py",
             "tests/agents/test_golden.py::test_the_cluster_learns_as_it_did",
             "tests/agents/test_learning.py::test_a_resumed_learner_goes_on_bit_for_bit",
+            "tests/agents/test_learning.py::test_the_learning_rate_falls_as_training_goes_on",
+            "tests/agents/test_learning.py::test_reinforce_takes_one_step_on_the_whole_batch",
             "tests/agents/test_learning.py::test_ppo_clips_where_it_is_told_to",
             "tests/agents/test_learning.py::test_what_follows_is_valued_by_the_target_network",
         ),

@@ -49,8 +49,8 @@ class ReplayArchive:
         """
         first, after = state["span"]
         paths = [path for path in self._paths() if int(path.stem) < after]
-        begins = [int(path.stem) for path in paths]
-        needed = [path for path, end in zip(paths, [*begins[1:], after], strict=True) if end > first]
+        ends = [int(path.stem) for path in paths[1:]] + [after] * bool(paths)  # before the first iteration: no files
+        needed = [path for path, end in zip(paths, ends, strict=True) if end > first]
         try:
             replay.load(state, map(read_plain, needed))
         except (KeyError, TypeError, ValueError) as error:

@@ -163,12 +163,40 @@ def test_a_resumed_learner_goes_on_bit_for_bit(algorithm: AlgorithmSettings, tmp
         assert fingerprint(replay.since(0)) == fingerprint(resumed.replay.since(0))  # type: ignore[attr-defined]
 
 
+def test_a_replay_of_nothing_is_read_and_one_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    # Killed before its first iteration, a training has a checkpoint and no files beside it.
+    replay = ReplayBuffer(9)
+    ReplayArchive(tmp_path / "replay").read(replay, ReplayBuffer(9).state())
+    assert replay.span == (0, 0)
+    with pytest.raises(RunFolderError, match="the replay is damaged"):
+        ReplayArchive(tmp_path / "replay").read(replay, {"span": [0, 4], "weights": torch.ones(4)})
+
+
 def test_ppo_clips_where_it_is_told_to() -> None:
     # In its epochs the policy moves some percent: past a limit of a millionth nearly always, past 0.9 never.
     settings: dict[str, Any] = {"sequences": 4, "replicas": 4, "minibatch": 8, "target_kl": 10.0}
     near, far = (begun(PpoConfig(clip=clip, **settings))[0].iterate(0, 0.0)["clipped"] for clip in (1e-6, 0.9))
     assert near > 0.3
     assert far == 0
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "lr"),
+    [
+        (ReinforceConfig(sequences=2, replicas=2, lr=1e-2, min_lr=1e-3), 1e-2 * 0.25 + 1e-3),
+        (SacConfig(**OFF_POLICY, lr=1e-2), 1e-2 * 0.325),
+    ],
+    ids=["reinforce", "sac"],
+)
+def test_the_learning_rate_falls_as_training_goes_on(algorithm: AlgorithmSettings, lr: float) -> None:
+    assert begun(algorithm)[0].iterate(3, 0.75)["lr"] == pytest.approx(lr)
+
+
+def test_reinforce_takes_one_step_on_the_whole_batch() -> None:
+    learns, _ = begun(ReinforceConfig(sequences=2, replicas=2))
+    before = deepcopy(learns.net.state_dict())
+    assert learns.iterate(0, 0.0)["entropy"] > 0
+    assert any(not torch.equal(before[name], value) for name, value in learns.net.state_dict().items())
 
 
 @pytest.mark.parametrize("algorithm", [D3qnConfig(**OFF_POLICY), RainbowConfig(**OFF_POLICY)], ids=["d3qn", "rainbow"])

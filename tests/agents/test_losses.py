@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.agents.d3qn import Duelling, q_loss
+from dagsim.agents.nets.layers import Sizes
 from dagsim.agents.ppo import policy_loss
 from dagsim.agents.q_learning import follow
 from dagsim.agents.ragged import ObservationBatch, entropy, log_softmax, stack
-from dagsim.agents.rainbow import NoisyLinear, projected, rainbow_loss
+from dagsim.agents.rainbow import NoisyLinear, RainbowNet, RainbowNetConfig, projected, rainbow_loss
 from dagsim.agents.reinforce import policy_gradient_loss
 from dagsim.agents.replay import Drawn
 from dagsim.agents.sac import actor_loss, critic_loss, temperature_loss
@@ -165,6 +166,29 @@ def test_noise_is_drawn_and_silenced() -> None:
     assert not torch.allclose(layer(inputs), still)
     layer.draw(None)
     assert torch.equal(layer(inputs), still)
+
+
+def test_noisy_layers_begin_within_their_bound_on_either_side() -> None:
+    torch.manual_seed(0)
+    layer = NoisyLinear(16, 32)
+    for drawn in (layer.weight.detach(), layer.bias.detach()):
+        assert -0.25 <= float(drawn.min()) < -0.1
+        assert 0.1 < float(drawn.max()) <= 0.25
+
+
+def test_rainbow_explores_by_its_noise_alone() -> None:
+    # Without noise in its layers it takes the best choice every time, told to explore or not.
+    torch.manual_seed(0)
+    net = RainbowNet(Sizes(1, 1, 1), RainbowNetConfig(hidden=8, atoms=5))
+    for layer in (*net.advantage, *net.value):
+        if isinstance(layer, NoisyLinear):
+            nn.init.zeros_(layer.weight_sigma)
+            nn.init.zeros_(layer.bias_sigma)
+    batch = batch_of(4)
+    best = int(net(batch).argmax())
+    rng = np.random.default_rng(0)
+    assert {int(net.act(batch, rng)[0][0]) for _ in range(20)} == {best}
+    assert int(net.act(batch, None)[0][0]) == best
 
 
 def test_soft_actor_weighs_every_choice_by_its_probability() -> None:

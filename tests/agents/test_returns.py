@@ -72,3 +72,10 @@ def test_replay_forgets_the_oldest_and_prefers_large_errors() -> None:
     drawn = replay.draw(2000, np.random.default_rng(0))
     assert np.mean(drawn.places == 1) == pytest.approx(0.999, abs=0.005)
     assert all(later.max() <= 1 for later in (drawn.weights,))
+
+
+def test_replay_draws_evenly_unless_it_is_told_to_prefer() -> None:
+    replay = ReplayBuffer(2)
+    replay.add(steps([0.0, 1.0, 2.0], [-1.0, -2.0]), np.ones(2), 1, 1.0)
+    replay.update(np.array([0, 1]), np.array([0.0, 99.0]))
+    assert np.mean(replay.draw(2000, np.random.default_rng(0)).places) == pytest.approx(0.5, abs=0.05)

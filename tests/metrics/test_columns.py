@@ -43,6 +43,13 @@ def test_computing_is_known_only_where_the_log_says_it(made):
     np.testing.assert_equal(columns(plan.schedule()).runs.computing_s, [2.0, np.nan])
 
 
+def test_computing_on_every_node_of_a_run_is_found(made):
+    plan = made(TWO_NODES)
+    plan.run(plan.job(0.0), 1.0, 3.0)
+    plan.run(plan.job(0.0), 0.0, 9.0, {0: (0,), 1: (0,)}, computing_s=2.0)
+    np.testing.assert_equal(columns(plan.schedule()).runs.computing_s, [2.0, 2.0, np.nan])
+
+
 def test_phases_cut_a_job_where_its_runs_start_and_end(made):
     # arrives 1, runs 2..6 and 4..8, waits 8..9, runs 9..10
     plan = made(TWO_NODES)

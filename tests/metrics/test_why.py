@@ -81,6 +81,14 @@ def test_a_node_that_is_back_is_not_down_any_longer() -> None:
     assert found.blocked_s == {Blocker.DOWN: 2.0, Blocker.HELD: 4.0}
 
 
+def test_nodes_of_a_type_that_is_not_asked_for_do_not_count() -> None:
+    nodes = (Node("t", gpu_type("T4"), 2), Node("v", gpu_type("V100-16"), 2))
+    jobs = [Job.single(name, Task("t", 8, gpus=2, gpu_types=("T4",)), at) for name, at in (("a", 0.0), ("b", 2.0))]
+    away = Maintenance(nodes=(1,), start_s=3.0, end_s=6.0)
+    schedule = ClusterKernel(Cluster(nodes), jobs, disturbances=(away,)).run(POLICIES.create("fifo"))
+    assert wait_reasons(schedule, 1).blocked_s == {Blocker.HELD: 6.0}
+
+
 def test_who_was_gone_before_held_nothing() -> None:
     schedule = two_nodes(job("gone", 1, 2), job("a", 10, 2, 2.0), job("b", 4, 2, 2.0), job("c", 5, 2, 3.0))
     assert [(each.job, each.gpu_s) for each in wait_reasons(schedule, 3).holders] == [("a", 6.0), ("b", 6.0)]

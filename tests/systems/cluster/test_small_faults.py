@@ -6,9 +6,11 @@ Each fault was once put into the code, and no other test saw it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 
 import pytest
 
+from dagsim.errors import Stalled
 from dagsim.model import (
     Admit,
     Cluster,
@@ -30,7 +32,8 @@ from dagsim.model import (
     gpu_type,
 )
 from dagsim.model.schedule import Schedule
-from dagsim.systems.cluster import ClusterKernel, Maintenance, Preemption, UniformNetwork
+from dagsim.systems.cluster import ClusterKernel, Maintenance, MovingDelay, Preemption, UniformNetwork
+from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterView
 
@@ -280,3 +283,18 @@ def test_an_observer_is_told_every_row_of_the_log() -> None:
     schedule = ClusterKernel(ONE, [single("j", 1.0)], observers=[told.append]).run(POLICIES.create("fifo"))
     assert told == [tuple(row) for row in schedule.log]
     assert len(told) == 4
+
+
+def test_every_gpu_of_a_run_remembers_the_job_that_it_served() -> None:
+    # A task on both GPUs, then one on the first of them: 2 to set up, 3, and 3 on a GPU that knows the job.
+    tasks = (Task("first", 3.0, gpus=2), Task("second", 3.0, gpus=1))
+    jobs = [Job("j", TaskGraph(tasks, (Edge(0, 1),)))]
+    assert play(Cluster((Node("n", A100, 2),)), jobs, "fifo", setup=MovingDelay(2.0)).ended_s == 8
+
+
+def test_a_node_that_came_back_and_left_for_good_is_missed() -> None:
+    # Away from 1 to 2, and for good from 3: a policy that only asks to be woken again would do so for ever.
+    away = Outages(((0, 1.0, 2.0), (0, 3.0, inf)))
+    waiting = Deciding(lambda view: [Wait(view.now + 1.0)])
+    with pytest.raises(Stalled, match="not to come back"):
+        ClusterKernel(ONE, [single("j", 1.0)], disturbances=[away]).run(waiting, until_s=50.0)

@@ -30,6 +30,11 @@ def test_the_sample_is_recognised(samples: Path) -> None:
     assert recognise(samples / "alibaba2018" / "batch_task.csv") == "alibaba2018"
 
 
+def test_whole_numbers_of_instances_are_recognised_too(tmp_path: Path) -> None:
+    (tmp_path / "batch_task.csv").write_text("M1,3,j_1,1,Terminated,10,20,100,0.5\n")
+    assert recognise(tmp_path / "batch_task.csv") == "alibaba2018"
+
+
 def test_work_begins_when_the_last_parent_ends(sample: Any) -> None:
     # M1 100..130; R2_1 registered at 105, begins at 130, ends at 150; J3_1_2 ends at 145, before R2 does: no work
     job = sample.job("j_7")

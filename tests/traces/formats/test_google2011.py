@@ -30,7 +30,7 @@ def test_the_directory_its_tasks_and_a_shard_are_recognised(samples: Path) -> No
 def test_a_task_is_the_fold_of_its_attempts(sample: Any) -> None:
     # task 0 runs 705..765; task 1 is evicted after 706..715 and runs again 720.000001..760.000001
     job = sample.job("13")
-    assert [(task.name, task.work) for task in job.tasks] == [("0", 60), ("1", 40)]
+    assert [(task.name, task.work, task.instances) for task in job.tasks] == [("0", 60, 1), ("1", 40, 1)]
     assert [(task.gpus, task.cpus, task.memory_gb) for task in job.tasks] == [(0, 0.0625, 0.03), (0, 0.0625, 0.06)]
     assert sample.noted["tasks of several attempts (folded into one)"] == 1
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dagsim.errors import TraceError
 from dagsim.traces import Downtime, TraceOptions, recognise
 from dagsim.traces.formats.google2019 import Google2019
 from dagsim.traces.source import Source
@@ -109,6 +110,24 @@ def test_the_kaggle_sample_counts_usage_windows(read: Reading, samples: Path) ->
     }
     assert got.noted == {"tasks inside alloc sets (taken as tasks of their own)": 1}
     assert "lower bound" in got.trace.assumptions["work"]
+
+
+def test_of_the_machines_of_several_cells_those_of_the_same_cell_count(tmp_path: Path) -> None:
+    requests = tmp_path / "a_user_requests.csv"
+    requests.write_text("time,collection_id,instance_index,collection_type,user,cpus,ram\n")
+    for cell, machines in (("a", 2), ("b", 3)):
+        (tmp_path / f"{cell}_host_resource.csv").write_text(f"cpus,ram,machine_count\n1,0.5,{machines}\n")
+    cluster = Google2019().cluster(Source(requests), TraceOptions())
+    assert cluster is not None
+    assert len(cluster.nodes) == 2
+
+
+def test_absurdly_many_machines_are_refused(tmp_path: Path) -> None:
+    requests = tmp_path / "a_user_requests.csv"
+    requests.write_text("time,collection_id,instance_index,collection_type,user,cpus,ram\n")
+    (tmp_path / "a_host_resource.csv").write_text("cpus,ram,machine_count\n1,0.5,1000001\n")
+    with pytest.raises(TraceError, match="of more than 1,000,000 machines"):
+        Google2019().cluster(Source(requests), TraceOptions())
 
 
 def test_requests_have_no_end_and_shapes_are_machines(read: Reading, samples: Path) -> None:

@@ -112,6 +112,12 @@ def test_lines_of_100_kb_are_read_and_of_a_megabyte_refused(read: Reading, ended
         read(ended("exec_host=" + "n0001/0+" * 150_000))
 
 
+@pytest.mark.parametrize("key", ["accelerator_model", "gpu_model", "gpu_type", "gputype"])
+def test_the_type_of_gpu_has_four_names(read: Reading, ended: Callable[[str], Path], key: str) -> None:
+    job = read(ended(f"Resource_List.select=1:ncpus=4:ngpus=2:{key}=V100")).jobs[0]
+    assert (job.tasks[0].gpus, job.tasks[0].gpu_types) == (2, ("V100-16",))
+
+
 def test_another_protocol_is_refused(samples: Path) -> None:
     with pytest.raises(ConfigError, match="pbs knows no protocol 'x'"):
         list(open_trace(samples / "pbs" / "20260105", options=TraceOptions(protocol="x")).jobs())
