@@ -1,7 +1,8 @@
 """Prices of renting a GPU, by type: what a cloud published for its on-demand machines, each with source and year.
 
-They are for orders of magnitude: list prices differ several times over between vendors, and change. Whoever decides by
-them gives prices of their own (``--price``, or ``prices`` of the configuration).
+They are for orders of magnitude: list prices differ several times over between vendors, and change; these were noted
+without a look at the pages of today. Whoever decides by them gives prices of their own (``--price``, or ``prices`` of
+the configuration).
 """
 
 from __future__ import annotations
