@@ -151,7 +151,7 @@ def test_replay_scales_to_a_load_and_takes_a_window(tmp_path: Path) -> None:
 def test_replay_makes_a_cluster_for_a_trace_without_machines(tmp_path: Path) -> None:
     result = fine("replay", "-t", TRACE, "--out", tmp_path / "one", "--no-plots")
     assert "cluster: sized (" in result.stdout
-    assert "reference_gpu -" in result.stdout
+    assert "assumed work: duration_s" in result.stdout
     folder = run_folder(tmp_path / "one")
     assert folder.lines()[0].workload["trace"]["options"]["time_scale"] == 1.0
     fine("eval", "--config", folder.path, "--out", tmp_path / "two", "--no-plots")

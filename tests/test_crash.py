@@ -11,10 +11,10 @@ import pytest
 SCRIPT = Path(__file__).parent.parent / "scripts" / "crash.py"
 
 
-@pytest.mark.parametrize(("command", "workers"), [("eval", 2), ("baseline", 1)])
-def test_killed_at_random_moments_nothing_is_lost(command: str, workers: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("command", "workers", "kills"), [("eval", 2, 2), ("baseline", 1, 1)])
+def test_killed_at_random_moments_nothing_is_lost(command: str, workers: int, kills: int, tmp_path: Path) -> None:
     crash = runpy.run_path(str(SCRIPT))["crash"]
-    outcome = crash(command, 3, tmp_path, random.Random(7), workers)
+    outcome = crash(command, kills, tmp_path, random.Random(7), workers)
     assert outcome.faults == []
-    assert outcome.kills == 3
-    assert outcome.resumed == 3 - outcome.before_its_folder
+    assert outcome.kills == kills
+    assert outcome.resumed == kills - outcome.before_its_folder

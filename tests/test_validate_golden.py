@@ -83,7 +83,11 @@ def test_fcfs_and_easy_on_ctc_agree_with_a_plain_loop(data: Path, tmp_path: Path
 
 
 @pytest.mark.data
-def test_workflows_take_their_critical_paths(data: Path) -> None:
-    found = run("validate_wfcommons.py", "--traces", data / "traces/wfcommons")
-    assert found["files"] == found["same_shape"] == 167
+def test_workflows_take_their_critical_paths(data: Path, tmp_path: Path) -> None:
+    # Every eighth file; ``validate_all.py`` runs all 167.
+    folder, table = data / "traces/wfcommons", tmp_path / "stats.csv"
+    head, *rows = (folder / "STATS.csv").read_text().splitlines(keepends=True)
+    table.write_text("".join([head, *rows[::8]]))
+    found = run("validate_wfcommons.py", "--traces", folder, "--stats", table)
+    assert found["files"] == found["same_shape"] == 21
     assert found["largest_difference_s"] <= 0.05 + 1e-9  # the table is rounded to a tenth

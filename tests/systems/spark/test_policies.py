@@ -114,9 +114,7 @@ def test_impossible_parameters_are_refused(spec: str) -> None:
         ("fair[counts=wanting]", 10, 50, 979.8),
         ("fair[counts=wanting]", 50, 200, 59.7),
         ("srpt-cp", 10, 50, 549.9),
-        ("srpt-cp", 50, 200, 122.0),
         ("srpt-cp[cap=5]", 10, 50, 497.2),
-        ("srpt-cp[cap=16]", 50, 200, 53.7),
         # ours, below the 52.7 s that fair with take-back had been measured to reach
         ("weighted-fair", 50, 200, 51.7),
         ("weighted-fair[alpha=0.25,order=shortest]", 50, 200, 51.1),

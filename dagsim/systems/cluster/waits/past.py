@@ -14,9 +14,9 @@ import numpy as np
 from dagsim.errors import InputError
 from dagsim.model import Job, Kind, QueueTree
 from dagsim.model.schedule import Schedule
-from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.nodes import NodeState
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import JobState, TaskState
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.cluster.waits.causes import Cause, CauseKind, Causes, Stretch, WaitRules
@@ -86,7 +86,7 @@ class _Past:
     """The cluster as it was after the row that was read last."""
 
     def __init__(self, schedule: Schedule, jobs: Iterable[Job], policy: str, queues: QueueTree | None) -> None:
-        kernel = ClusterKernel(schedule.cluster, (), queues=queues)
+        kernel = ClusterScenario(schedule.cluster, (), queues=queues).kernel(0)
         self._machines, self._policy = kernel.machines, policy
         self._rules = _rules(policy, ClusterView(kernel))
         self._facts, self._source = schedule.jobs, iter(jobs)
