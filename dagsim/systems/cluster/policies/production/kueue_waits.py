@@ -40,7 +40,7 @@ class KueueWaits:
         self._quotas.give(*self._taken.pop(run))
 
     def limits(self, task: TaskState) -> Iterator[str]:
-        """Where no type has quota left, the quotas that are used up, in words."""
+        """The quotas that are used up, in words; none while a type has quota left."""
         if not self._with_quota(task):
             queue = self._queue_of(task.job.job)
             told: dict[str, None] = {}

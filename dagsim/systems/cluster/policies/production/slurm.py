@@ -40,7 +40,7 @@ _CHOICES = {
 
 
 class _Kept(NamedTuple):
-    """What is known of a run."""
+    """The facts that are kept of a run."""
 
     job: int
     partition: str
@@ -400,7 +400,7 @@ class SlurmMultifactor:
                 plan.started(view.running[run])
 
     def _room(self, task: TaskState) -> tuple[float, Holder | None, Amounts]:
-        """How many starts the limits allow, the tightest of them, and what one start counts."""
+        """The number of starts that the limits allow, the tightest limit, and the amounts of one start."""
         rules = self._rules
         amounts = rules.amounts(task)
         return *rules.holdings.room(rules.holders(task.job), amounts), amounts

@@ -45,7 +45,7 @@ class SlurmRules:
         return self.qos.get(job.job.qos) or next(iter(self.qos.values()))
 
     def amounts(self, task: TaskState) -> Amounts:
-        """What one start of the task holds: all of a gang, or one instance."""
+        """The amounts that one start of the task holds: all of a gang, or one instance."""
         gpus, cpus, memory_gb, _ = task.demand.demand
         count = task.demand.gang or 1
         return Amounts(gpus * count, cpus * count, memory_gb * count)
