@@ -25,7 +25,6 @@ from dagsim.workload.records import clipped, clipped_repr
 __all__ = ["Google2011"]
 
 _TASK_FIELDS = 13
-_JOB_FIELDS = 8
 _EVENTS = {
     "0": Event.SUBMIT,
     "1": Event.SCHEDULE,
