@@ -17,6 +17,7 @@ from dagsim.systems.seam import RewardTerm
 __all__ = ["TERMS", "Accrual"]
 
 _ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
+_RUNS = (int(Kind.STARTED), int(Kind.COMPUTING), int(Kind.FINISHED))
 _ARRIVED, _LEFT = int(Kind.ARRIVED), (int(Kind.COMPLETED), int(Kind.REJECTED))
 
 
@@ -200,6 +201,11 @@ class ShapedJobSeconds(JobSeconds):
     def __init__(self, kernel: ClusterKernel) -> None:
         super().__init__(kernel.schedule)
         self._paths = CriticalPaths(kernel)
+
+    def take(self, row: Row) -> None:
+        if row[0] not in _RUNS:
+            super().take(row)
+            self._paths.take(row)
 
     def total(self, now: float) -> float:
         return super().total(now) + (self._paths.left_s() - self._paths.arrived_s)
