@@ -26,6 +26,7 @@ __all__ = [
     "Source",
     "columns",
     "distinct",
+    "job_columns",
     "total",
 ]
 
@@ -201,6 +202,11 @@ Source: TypeAlias = Schedule | ScheduleColumns
 def columns(source: Source) -> ScheduleColumns:
     """The columns of ``source``; columns are returned as they are."""
     return source if isinstance(source, ScheduleColumns) else ScheduleColumns.of(source)
+
+
+def job_columns(source: Source) -> JobColumns:
+    """The columns of its jobs; of a schedule nothing else is unrolled."""
+    return source.jobs if isinstance(source, ScheduleColumns) else _jobs(source, source.log.rows())
 
 
 def total(keys: Ints, weight: Floats, count: int) -> Floats:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dagsim.metrics.columns import Floats, ScheduleColumns, Source, columns, total
+from dagsim.metrics.columns import Floats, ScheduleColumns, Source, columns, job_columns, total
 
 __all__ = [
     "bounded_slowdown",
@@ -27,7 +27,7 @@ _TAU_S = 10.0
 
 def jct(source: Source) -> Floats:
     """Job completion time in s: completed - arrived."""
-    jobs = columns(source).jobs
+    jobs = job_columns(source)
     return jobs.completed_s - jobs.arrival_s
 
 
