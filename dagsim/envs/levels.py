@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -14,13 +13,6 @@ from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.systems.cluster.view import ClusterView
 
 __all__ = ["Levelled"]
-
-
-class _Row(NamedTuple):
-    row: int
-    """The row of the candidates."""
-    parallelism: float
-    """The share of the waiting instances with room that start."""
 
 
 class Levelled:
@@ -34,28 +26,31 @@ class Levelled:
     def __init__(self, codec: Candidates, level: Level) -> None:
         self.codec = codec
         self.level = level
-        self._rows: list[_Row] = []
+        self._rows: Sequence[int] = ()
+        """The rows of the candidates that can be chosen."""
+        self._parallelism: Sequence[float] = ()
+        """For each the share of the waiting instances with room that start."""
 
     def encode(self, view: ClusterView) -> Observation | None:
         """The choices of this level; ``None`` if there is nothing to choose."""
         observation = self.codec.encode(view)
         if observation is None:
             return None
-        self._rows = self._chosen()
-        picked = [row for row, _ in self._rows]
-        if len(observation.tokens) > len(self.codec.rows):
-            picked.append(-1)
-        tokens = np.zeros((len(picked), len(self.token_features)), np.float32)
-        tokens[:, :-1] = observation.tokens if self.level == "task_type" else observation.tokens[picked]
-        tokens[: len(self._rows), -1] = [parallelism for _, parallelism in self._rows]
+        self._rows, self._parallelism = self._chosen()
+        rows = observation.tokens
+        if self.level != "task_type":
+            waits = len(rows) > len(self.codec.rows)
+            rows = rows[[*self._rows, -1] if waits else self._rows]
+        tokens = np.zeros((len(rows), len(self.token_features)), np.float32)
+        tokens[:, :-1] = rows
+        tokens[: len(self._parallelism), -1] = self._parallelism
         return Observation(tokens, observation.context, observation.gpus)
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
         """The decision of a row."""
         if choice >= len(self._rows):
             return ()
-        row, parallelism = self._rows[choice]
-        decisions = self.codec.decode(view, row)
+        decisions, parallelism = self.codec.decode(view, self._rows[choice]), self._parallelism[choice]
         if parallelism == 1.0 or not decisions:
             return decisions
         (decision,) = decisions
@@ -70,19 +65,22 @@ class Levelled:
             return None
         if row == len(self.codec.rows):
             return len(self._rows)
-        return next((place for place, each in enumerate(self._rows) if each == (row, 1.0)), None)
+        chosen = zip(self._rows, self._parallelism, strict=True)
+        return next((place for place, each in enumerate(chosen) if each == (row, 1.0)), None)
 
-    def _chosen(self) -> list[_Row]:
+    def _chosen(self) -> tuple[Sequence[int], Sequence[float]]:
         rows = self.codec.rows
         if self.level == "task_type":
-            return [_Row(row, 1.0) for row in range(len(rows))]
+            return range(len(rows)), [1.0] * len(rows)
         if self.level == "task_type_par":
             some = [(0.0, 0.5, 1.0) if task.waiting > 2 and not task.demand.gang else (1.0,) for task, _ in rows]
-            return [_Row(row, part) for row, parts in enumerate(some) for part in parts]
+            picked = [row for row, parts in enumerate(some) for _ in parts]
+            return picked, [part for parts in some for part in parts]
         best: dict[object, tuple[float, float, int]] = {}
         for row, (task, type_) in enumerate(rows):
             of = task.job if self.level == "job" else task
             key = (-task.rank_s if self.level == "job" else 0.0, task.seconds[type_], row)
             if of not in best or key < best[of]:
                 best[of] = key
-        return [_Row(row, 1.0) for _, _, row in sorted(best.values(), key=lambda each: each[2])]
+        picked = sorted([row for _, _, row in best.values()])
+        return picked, [1.0] * len(picked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import log1p
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -16,9 +16,18 @@ from dagsim.systems.cluster.policies.orders.static import width
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
 
-__all__ = ["NODE_FEATURES", "Presets"]
+__all__ = ["NODE_FEATURES", "Legal", "Presets"]
 
 NODE_FEATURES = ("log_best", "log_rank", "gpus", "waiting", "running", "ready", "missing_parents", "job_age")
+
+
+class Legal(NamedTuple):
+    """What can be done."""
+
+    starts: int
+    """The first actions stand for so many rows: starts with a slot."""
+    wait: int | None
+    """The last action stands for this row, if waiting is legal."""
 
 
 class Presets:
@@ -34,52 +43,43 @@ class Presets:
         self._gpus = len(features["gpus"])
         self.space = self._space()
 
-    def observe(self, observation: Observation | None, view: ClusterView | None, mask: np.ndarray) -> Any:
+    def observe(self, observation: Observation | None, legal: Legal, view: ClusterView | None, mask: np.ndarray) -> Any:
         """The observation as the preset has it, with a copy of its mask; all 0 when the episode is over."""
-        flat = self._padded(observation)
+        begin = self.config.slots * self._tokens
+        end = begin + self._context
+        flat = np.zeros(end + self._types * self._gpus, np.float32)
+        tokens = flat[:begin].reshape(self.config.slots, self._tokens)
+        context, gpus = flat[begin:end], flat[end:].reshape(self._types, self._gpus)
+        if observation is not None:
+            starts, wait = legal
+            tokens[:starts] = observation.tokens[:starts]
+            if wait is not None:
+                tokens[-1] = observation.tokens[wait]
+            context[:] = observation.context
+            gpus[:] = observation.gpus
         match self.config.observation:
             case "flat":
                 return flat
             case "dict":
                 return {"observations": flat, "action_mask": mask.copy()}
-        begin = self.config.slots * self._tokens
-        end = begin + self._context
-        parts = {
-            "tokens": flat[:begin].reshape(self.config.slots, self._tokens),
-            "context": flat[begin:end],
-            "gpus": flat[end:].reshape(self._types, self._gpus),
-            "action_mask": mask.copy(),
-        }
+        parts = {"tokens": tokens, "context": context, "gpus": gpus, "action_mask": mask.copy()}
         return parts | self._graph(view) if self.config.observation == "graph" else parts
 
-    def mask(self, observation: Observation | None) -> np.ndarray:
+    def legal(self, observation: Observation | None) -> Legal:
+        """What can be done: nothing when the episode is over."""
+        if observation is None:
+            return Legal(0, None)
+        rows, slots = len(observation.tokens), self.config.slots - 1
+        if observation.tokens[-1, 0] == 1.0:
+            return Legal(min(rows - 1, slots), rows - 1)
+        return Legal(min(rows, slots), None)
+
+    def mask(self, legal: Legal) -> np.ndarray:
         """(slots,) int8: 1 for what is legal."""
         mask = np.zeros(self.config.slots, np.int8)
-        if observation is not None:
-            count, waits = self._shown(observation)
-            mask[:count] = 1
-            mask[-1] = waits
+        mask[: legal.starts] = 1
+        mask[-1] = legal.wait is not None
         return mask
-
-    def _shown(self, observation: Observation) -> tuple[int, bool]:
-        """The number of rows that stand for a start and have a slot, and whether the last one waits."""
-        tokens = observation.tokens
-        waits = bool(tokens[-1, 0] == 1.0)
-        return min(len(tokens) - waits, self.config.slots - 1), waits
-
-    def _padded(self, observation: Observation | None) -> np.ndarray:
-        """Tokens in their slots, context and GPU types, end to end."""
-        begin = self.config.slots * self._tokens
-        end = begin + self._context
-        flat = np.zeros(end + self._types * self._gpus, np.float32)
-        if observation is not None:
-            count, waits = self._shown(observation)
-            flat[: count * self._tokens] = observation.tokens[:count].ravel()
-            if waits:
-                flat[begin - self._tokens : begin] = observation.tokens[-1]
-            flat[begin:end] = observation.context
-            flat[end:] = observation.gpus.ravel()
-        return flat
 
     def _graph(self, view: ClusterView | None) -> dict[str, np.ndarray]:
         """The unfinished tasks of the jobs in the system, and their edges. The oldest job comes first."""

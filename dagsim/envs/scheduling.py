@@ -55,6 +55,7 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         self.codec = self._codec()
         self._episode: Episode | None = None
         self._reward: Reward | None = None
+        self._legal = self._presets.legal(None)
         self._steps = self._illegal = 0
 
     @property
@@ -91,7 +92,7 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
 
     def action_masks(self) -> np.ndarray:
         """(slots,) bool: what is legal now."""
-        return self._presets.mask(self._observation).astype(bool)
+        return self._presets.mask(self._presets.legal(self._observation)).astype(bool)
 
     def action_of(self, decision: Decision | None) -> int | None:
         """The action that stands for a heuristic's decision (``None``: to wait); ``None`` if there is none, also where
@@ -133,14 +134,11 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
 
     def _row(self, action: int) -> int:
         """The row that an action stands for, or the first one where it is illegal."""
-        observation = self._observation
-        assert observation is not None
-        rows = len(observation.tokens)
-        waits = observation.tokens[-1, 0] == 1.0
-        if action == self.config.slots - 1 and waits:
-            return rows - 1
-        if 0 <= action < min(rows - int(waits), self.config.slots - 1):
+        starts, wait = self._legal
+        if 0 <= action < starts:
             return action
+        if action == self.config.slots - 1 and wait is not None:
+            return wait
         self._illegal += 1
         return 0
 
@@ -160,8 +158,9 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
     def _seen(self) -> tuple[Any, dict[str, Any]]:
         """The observation as the preset has it, and the facts beside it."""
         observation = self._observation
-        mask = self._presets.mask(observation)
-        return self._presets.observe(observation, self.view, mask), self._info(mask)
+        legal = self._legal = self._presets.legal(observation)
+        mask = self._presets.mask(legal)
+        return self._presets.observe(observation, legal, self.view, mask), self._info(mask)
 
     def _info(self, mask: np.ndarray) -> dict[str, Any]:
         assert self.simulation is not None
@@ -172,7 +171,7 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
             "time_s": self.simulation.now,
             **{f"reward_{name}": -cost for name, cost in self._reward.last.items()},
         }
-        if self.view is None:
+        if self._observation is None:
             from dagsim.metrics.jct import jct
 
             info["mean_jct_s"] = float(np.mean(jct(self.simulation.schedule)))
