@@ -73,26 +73,20 @@ class ExpectedFree:
 
     def free_in_s(self, gpus: float, type_: int) -> float:
         """Seconds until ``gpus`` GPUs of the type are expected to be idle."""
-        missing = gpus - self._machines.idle_gpus(type_)
-        if missing <= 0:
-            return 0.0
-        for end_s, _, held in self._ends[type_]:
-            missing -= held
-            if missing <= 0:
-                return max(end_s - self._view.now, 0.0)
-        return NEVER_S
+        return self.freed_in_each_s((gpus - self._machines.idle_gpus(type_),), type_)[0]
 
-    def free_in_each_s(self, amounts: Iterable[float], type_: int) -> list[float]:
-        """Seconds until so many GPUs of the type are expected to be idle, for each of the amounts."""
-        idle, ends, now = self._machines.idle_gpus(type_), self._ends[type_], self._view.now
+    def freed_in_each_s(self, amounts: Iterable[float], type_: int) -> list[float]:
+        """Seconds until so many GPUs of the type are expected to have been given back, for each of the amounts; 0 for
+        none."""
+        ends, now = self._ends[type_], self._view.now
         waits: list[float] = []
         for gpus in amounts:
-            wait_s, missing = 0.0, gpus - idle
-            if missing > 0:
+            wait_s = 0.0
+            if gpus > 0:
                 wait_s = NEVER_S
                 for end_s, _, held in ends:
-                    missing -= held
-                    if missing <= 0:
+                    gpus -= held
+                    if gpus <= 0:
                         wait_s = max(end_s - now, 0.0)
                         break
             waits.append(wait_s)

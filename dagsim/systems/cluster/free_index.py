@@ -55,7 +55,12 @@ class FreeIndex:
 
     def total(self) -> int:
         """The free amounts of all machines."""
-        return sum([level * self.sets[level].bit_count() for level in machine_numbers(self.used)])
+        total, used, sets = 0, self.used, self.sets
+        while used:
+            level = used.bit_length() - 1
+            total += level * sets[level].bit_count()
+            used ^= 1 << level
+        return total
 
     def levels(self, least: int) -> Iterator[int]:
         """The levels in use from ``least`` on, lowest first."""

@@ -225,10 +225,15 @@ class ClusterState:
 
     def types_with_room(self, demand: DemandClass) -> list[int]:
         """The types on which one instance (or the whole gang) could start now. Remembers a no, as ``fits`` does."""
-        if demand.blocked_at == self.released or not (demand.plain or demand.gang or self.fits(demand)):
+        if demand.blocked_at == self.released:
             return []
-        fits_on = self.fits_on
-        room = [type_ for type_ in demand.types if fits_on(demand, type_)]
+        if demand.gang:
+            room = [type_ for type_ in demand.types if self._fits_gang(demand, type_)]
+        elif demand.plain:
+            by_gpus, whole = self.by_gpus, demand.whole
+            room = [type_ for type_ in demand.types if by_gpus[type_].used >> whole]
+        else:
+            room = [type_ for type_ in demand.types if self.best(demand, type_) >= 0] if self.fits(demand) else []
         if not room:
             demand.blocked_at = self.released
         return room

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
-from itertools import islice
-from math import inf, log, log1p
-from operator import add
+from itertools import islice, repeat
+from math import exp, inf, log, log1p
+from operator import add, sub
 from struct import Struct
 from typing import TypeAlias
 
 import numpy as np
 
 from dagsim.model import Decision, Start
-from dagsim.systems.cluster.api import NEVER_S, ClusterView, DemandClass, TaskState
+from dagsim.systems.cluster.api import NEVER_S, ClusterView, DemandClass, ExpectedFree, TaskState
 from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.systems.cluster.codecs.config import CandidatesConfig
-from dagsim.systems.cluster.codecs.pool import QUEUE, STATIC, WIDTHS, Pool, ReadyTask
+from dagsim.systems.cluster.codecs.pool import QUEUE, STATIC, UNITS, WIDTHS, Group, Pool, ReadyTask
 from dagsim.systems.cluster.policies.placement.rule import placing
 
 __all__ = ["Candidates"]
@@ -39,6 +40,7 @@ _MOVING = (
 _PRESENT = ("ready", "running", "jobs", "work")
 
 _CLIP = 3.0
+_LOWEST, _HIGHEST = exp(-_CLIP), exp(_CLIP)
 _INSTANT_S = 1e-9
 """Stands for 0 s in ratios."""
 _WITHIN_S = (60.0, 300.0, 900.0, 3600.0)
@@ -47,8 +49,8 @@ _DEFAULT = CandidatesConfig()
 _FLOAT32 = np.dtype(np.float32)
 _GPU_ROW, _MOVING_ROW, _PRESENT_ROW = (Struct(f"{len(names)}f") for names in (_GPU, _MOVING, _PRESENT))
 
-_Offer: TypeAlias = tuple[ReadyTask, list[int], list[float]]
-"""A task to choose, the types with room for it, and the seconds until each type has room."""
+_Offer: TypeAlias = tuple[ReadyTask, list[int]]
+"""A task to choose, and the types with room for it."""
 
 
 class Candidates:
@@ -77,11 +79,7 @@ class Candidates:
         self.config = config
         self._place = placing(config.placement).place
         self._pool: Pool | None = None
-        self._capacity: list[float] = []
-        """GPUs of each type, 1 at least."""
-        self._total = 0.0
         self._view: ClusterView | None = None
-        self._waits = False
         self._quiet: tuple[int, int] | None = None
         """Releases and ready tasks so far when nothing fitted."""
         self.rows: list[tuple[TaskState, int]] = []
@@ -99,7 +97,7 @@ class Candidates:
             return None
         self._look(view, pool)
         offers = self._offers(view, pool)
-        self._view, self._waits, self.rows = view, view.pending, []
+        self._view, self.rows = view, []
         if not offers:
             if self.config.select == "heads":  # of every group: until a task comes or something is released, none fits
                 self._quiet = machines.released, pool.pushed
@@ -118,7 +116,7 @@ class Candidates:
         """The row of the last observation that the first decision stands for; ``None`` if there is none."""
         decision = next(iter(decisions), None)
         if decision is None:
-            return len(self.rows) if self._waits else None
+            return len(self.rows) if self._view is not None and self._view.pending else None
         if isinstance(decision, Start) and self._view is not None:
             on = self._view.machines.list[decision.placement[0].node].type
             for row, (task, type_) in enumerate(self.rows):
@@ -128,87 +126,92 @@ class Candidates:
 
     def _bind(self, view: ClusterView) -> Pool:
         machines = view.machines
-        types = len(machines.types)
-        capacity = [sum(machine.gpus for machine in machines.list if machine.type == type_) for type_ in range(types)]
-        self._capacity = [max(float(gpus), 1.0) for gpus in capacity]
-        self._total = sum(self._capacity)
-        self._pool = view.index(self, lambda: Pool(types))
+        gpus = [0.0] * len(machines.types)
+        for machine in machines.list:
+            gpus[machine.type] += machine.gpus
+        self._pool = view.index(self, lambda: Pool([max(each, 1.0) for each in gpus]))
         return self._pool
 
     def _look(self, view: ClusterView, pool: Pool) -> None:
         if pool.new:
+            running = view.running
             for run in pool.new:
-                if run.id in view.running and not run.task.waiting:
+                if run.id in running and not run.task.waiting:
                     pool.drop(run.task)
             pool.new.clear()
 
     def _offers(self, view: ClusterView, pool: Pool) -> list[_Offer]:
         """The tasks to choose from that some type has room for."""
-        known: dict[int, tuple[list[int], list[float]]] = {}
+        machines = view.machines
+        rooms: dict[DemandClass, list[int]] = {}
         offers: list[_Offer] = []
-        for tasks in self._considered(view, pool):
-            demand = tasks[0].task.demand
-            there = known.get(demand.number)
-            if there is None:
-                there = known[demand.number] = self._room(view, demand, pool.types)
-            if there[0]:
-                offers += [(ready, *there) for ready in tasks]
+        for group in self._considered(view, pool, machines.released):
+            demand = group.demand
+            room = rooms.get(demand)
+            if room is None:
+                room = rooms[demand] = machines.types_with_room(demand)
+            if room:
+                for ready in group.heads():
+                    offers.append((ready, room))
         return offers
 
-    def _considered(self, view: ClusterView, pool: Pool) -> Iterable[tuple[ReadyTask, ...]]:
-        """The tasks to choose from, some with the same demand at a time."""
+    def _considered(self, view: ClusterView, pool: Pool, released: int) -> Sequence[Group | ReadyTask]:
+        """The groups whose heads can be chosen, or tasks, each for itself."""
         if self.config.select == "heads":
-            released = view.machines.released
-            return [
-                heads
-                for group in pool.groups
-                if group.short and group.demand.blocked_at != released and (heads := group.heads())
-            ]
+            return [group for group in pool.groups if group.short and group.demand.blocked_at != released]
         window = self.config.window
         tasks = list(islice(view.ready, window if self.config.select == "oldest" else window // 2))
         if self.config.select == "mixed":
             tasks += nsmallest(window - len(tasks), view.ready, key=lambda task: (task.best_s, task.order, task.piece))
-        return [(pool.tasks[task],) for task in dict.fromkeys(tasks)]
-
-    def _room(self, view: ClusterView, demand: DemandClass, types: int) -> tuple[list[int], list[float]]:
-        """The types with room for the demand, and the seconds until each type has room (``ExpectedFree.eta_s``)."""
-        room = view.machines.types_with_room(demand)
-        eta = [NEVER_S] * types
-        if room:
-            free_in_s, gpus = view.expected_free.free_in_s, demand.demand.gpus * (demand.gang or 1)
-            for type_ in demand.types:
-                eta[type_] = 0.0 if type_ in room else free_in_s(gpus, type_)
-        return room, eta
+        return [pool.tasks[task] for task in dict.fromkeys(tasks)]
 
     def _observe(self, view: ClusterView, pool: Pool, offers: list[_Offer]) -> Observation:
-        gpu_rows = self._gpu_rows(view, pool)
+        idle, expected = [levels.total() for levels in view.machines.by_gpus], view.expected_free
+        gpu_rows = self._gpu_rows(pool, expected, idle)
         seen = [_GPU_ROW.unpack(row) for row in gpu_rows]  # in the precision in which they are shown
-        tokens = self._tokens(view, pool, offers, gpu_rows, seen)
+        tokens = self._tokens(view.now, pool, offers, expected, idle, gpu_rows, seen)
+        if view.pending:
+            tokens.append(_WAIT)
+        rows = len(self.rows) + view.pending
         context = self._context(view, pool, seen)
-        numbers = np.frombuffer(bytearray().join([*tokens, *gpu_rows, *context]), _FLOAT32)
-        rows, columns, types = len(self.rows) + self._waits, len(self.token_features), pool.types
-        begin = rows * columns
-        end = begin + types * len(_GPU)
+        numbers = bytearray().join([*tokens, *gpu_rows, *context])
+        begin = rows * len(_WAIT)
+        end = begin + len(idle) * _GPU_ROW.size
         return Observation(
-            numbers[:begin].reshape(rows, columns), numbers[end:], numbers[begin:end].reshape(types, len(_GPU))
+            np.ndarray((rows, len(self.token_features)), _FLOAT32, numbers),
+            np.ndarray(len(self.context_features), _FLOAT32, numbers, end),
+            np.ndarray((len(idle), len(_GPU)), _FLOAT32, numbers, begin),
         )
 
     def _tokens(
-        self, view: ClusterView, pool: Pool, offers: list[_Offer], gpu_rows: list[bytes], seen: list[tuple[float, ...]]
+        self,
+        now: float,
+        pool: Pool,
+        offers: list[_Offer],
+        expected: ExpectedFree,
+        idle: list[int],
+        gpu_rows: list[bytes],
+        seen: list[tuple[float, ...]],
     ) -> list[bytes]:
         """The rows in pieces: what never changes, what moves, and the type."""
-        now, ahead, pack, capacity = view.now, self.config.look_ahead != "off", _MOVING_ROW.pack, self._capacity
+        ahead, pack, capacity = self.config.look_ahead != "off", _MOVING_ROW.pack, pool.capacity
+        ready_s, count = pool.best_s, len(pool.tasks)
+        etas: dict[DemandClass, list[float]] = {}
         eta_best = on_best = elsewhere = 0.0
         tokens: list[bytes] = []
-        for ready, room, eta in offers:
+        for ready, room in offers:
             task, wide, seconds, slowdown = ready.task, ready.wide, ready.seconds, ready.slowdown
-            job = task.job
+            job, demand = task.job, task.demand
             age, job_age = log1p((now - task.ready_s) / 60) / 5, log1p((now - job.job.arrival_s) / 60) / 5
-            shorter, job_left, tasks_left = pool.shorter(ready), ready.job_left(), job.tasks_left / 8
-            finish = [wait_s + own_s for wait_s, own_s in zip(eta, seconds, strict=True)]
-            best_s = finish[ready.best_type]
-            first_s, second_s = sorted([*finish, inf])[:2]
+            shorter = bisect_left(ready_s, ready.best_s) / count
+            job_left, tasks_left = ready.job_left(), job.tasks_left / 8
             if ahead:
+                eta = etas.get(demand)
+                if eta is None:
+                    eta = etas[demand] = _eta_s(demand, room, expected, idle)
+                finish = list(map(add, eta, seconds))
+                best_s = finish[ready.best_type]
+                first_s, second_s = sorted([*finish, inf])[:2]
                 eta_best = log1p((best_s - ready.best_s) / 60) / 5
             for type_ in room:
                 self.rows.append((task, type_))
@@ -216,71 +219,73 @@ class Candidates:
                 if ahead:
                     on_best = _log_ratio(best_s, seconds[type_])
                     elsewhere = _log_ratio(second_s if finish[type_] == first_s else first_s, seconds[type_])
-                free_after, advantage = free - wide / capacity[type_], slowdown[type_] - mean_slowdown
-                moving = (
+                moving = pack(
                     age,
                     job_age,
                     eta_best,
                     on_best,
                     elsewhere,
-                    free_after,
+                    free - wide / capacity[type_],
                     shorter,
-                    advantage,
+                    slowdown[type_] - mean_slowdown,
                     job_left,
                     tasks_left,
                 )
-                tokens += ready.rows[type_], pack(*moving), gpu_rows[type_]
-        if self._waits:
-            tokens.append(_WAIT)
+                tokens += ready.rows[type_], moving, gpu_rows[type_]
         return tokens
 
-    def _gpu_rows(self, view: ClusterView, pool: Pool) -> list[bytes]:
+    def _gpu_rows(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> list[bytes]:
         """Per type, what is free of it, and who waits for it."""
-        idle_gpus, total, ahead = view.machines.idle_gpus, self._total, self._ahead(view)
+        pack, total, count, ahead = _GPU_ROW.pack, pool.gpus, len(pool.tasks), self._ahead(pool, expected, idle)
         return [
-            _GPU_ROW.pack(
-                idle_gpus(type_) / gpus,
-                gpus / total,
-                log1p(pool.area(type_) / gpus / 600),
-                pool.slowdown(type_),
-                *ahead[type_],
+            pack(free / gpus, gpus / total, log1p(area / UNITS / gpus / 600), slowdown / UNITS / count, *ahead[type_])
+            for type_, (free, gpus, area, slowdown) in enumerate(
+                zip(idle, pool.capacity, pool.area, pool.slowdown, strict=True)
             )
-            for type_, gpus in enumerate(self._capacity)
         ]
 
-    def _ahead(self, view: ClusterView) -> list[Sequence[float]]:
+    def _ahead(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> list[Sequence[float]]:
         """Per type, the expected ends of what runs on it, as ``look_ahead`` says."""
-        expected, types = view.expected_free, range(len(self._capacity))
         match self.config.look_ahead:
             case "sorted":
-                waits = [expected.free_in_each_s(_PROBES, type_) for type_ in types]
+                freed_in_each_s = expected.freed_in_each_s
+                waits = [freed_in_each_s(map(sub, _PROBES, repeat(free)), type_) for type_, free in enumerate(idle)]
             case "per_gpu":
-                waits = [expected.oldest_s(type_, 4) for type_ in types]
+                waits = [expected.oldest_s(type_, 4) for type_ in range(len(idle))]
             case "cdf":
-                within = [[expected.free_within(wait_s, type_) for wait_s in _WITHIN_S] for type_ in types]
-                return [[gpus / self._capacity[type_] for gpus in each] for type_, each in enumerate(within)]
+                return [
+                    [expected.free_within(wait_s, type_) / gpus for wait_s in _WITHIN_S]
+                    for type_, gpus in enumerate(pool.capacity)
+                ]
             case _:
-                return [(0.0,) * 4 for _ in types]
+                return [(0.0,) * 4 for _ in idle]
         return [[log1p(wait_s / 60) / 5 if wait_s else 0.0 for wait_s in each] for each in waits]
 
     def _context(self, view: ClusterView, pool: Pool, seen: list[tuple[float, ...]]) -> list[bytes]:
         """The state of queue and cluster, and the means over the types, summed up as float32."""
-        total = self._total
-        work = log1p(pool.area() / total / 600)
+        work = log1p(sum(pool.area) / UNITS / pool.gpus / 600)
         present = _PRESENT_ROW.pack(log1p(len(pool.tasks)), log1p(len(view.running)), log1p(len(view.jobs)), work)
         sums, pack, unpack = seen[0], _GPU_ROW.pack, _GPU_ROW.unpack
         for row in seen[1:]:
             sums = unpack(pack(*map(add, sums, row)))
         types = len(seen)
-        return [present, *[each.packed(total) for each in pool.classes], pack(*[each / types for each in sums])]
+        return [present, *[each.packed for each in pool.classes], pack(*[each / types for each in sums])]
 
 
 _WAIT = Struct("f").pack(1.0).ljust(4 * len(Candidates.token_features), b"\0")
 """The row that waits."""
 
 
+def _eta_s(demand: DemandClass, room: list[int], expected: ExpectedFree, idle: list[int]) -> list[float]:
+    """By type, the seconds until it has room for the demand (``ExpectedFree.eta_s``), given those with ``room``."""
+    gpus = demand.demand.gpus * (demand.gang or 1)
+    eta = [NEVER_S] * len(idle)
+    for type_ in demand.types:
+        eta[type_] = 0.0 if type_ in room else expected.freed_in_each_s((gpus - idle[type_],), type_)[0]
+    return eta
+
+
 def _log_ratio(seconds: float, here_s: float) -> float:
     """The logarithm of the ratio, within the clip."""
     ratio = (seconds if seconds > _INSTANT_S else _INSTANT_S) / (here_s if here_s > _INSTANT_S else _INSTANT_S)
-    above = log(ratio) if ratio > 0 else -inf
-    return -_CLIP if above < -_CLIP else min(above, _CLIP)
+    return -_CLIP if ratio < _LOWEST else _CLIP if ratio > _HIGHEST else log(ratio)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Sequence
+from functools import lru_cache
 from heapq import heappop, heappush
 from math import inf, log, log1p
+from operator import add, sub
 from struct import Struct
 from typing import TypeAlias
 
 from dagsim.systems.cluster.api import DemandClass, JobState, Run, TaskState
 from dagsim.systems.cluster.policies.orders.static import width
 
-__all__ = ["QUEUE", "STATIC", "WIDTHS", "Group", "Pool", "ReadyTask", "WidthClass"]
+__all__ = ["QUEUE", "STATIC", "UNITS", "WIDTHS", "Group", "Pool", "ReadyTask", "WidthClass"]
 
 STATIC = (
     "log_seconds",
@@ -34,7 +37,7 @@ WIDTHS = (1.0, 2.0, 4.0)
 
 _SCALE_S = 600.0
 """A typical task: its logarithm is 0."""
-_UNITS = 2.0**80
+UNITS = 2.0**80
 """Sums are kept in whole units of 2**-80, so that taking a task in and letting it go leaves no residue."""
 _STATIC_ROW = Struct(f"4x{len(STATIC)}f")
 _QUEUE_ROW = Struct(f"{len(QUEUE)}f")
@@ -47,7 +50,8 @@ class ReadyTask:
     """A ready task, with what does not change while it waits.
 
     By type: ``seconds``, ``slowdown`` (the logarithm of the seconds over the best), and ``rows``, the float32 bytes of
-    a 0 (it does not stand for waiting) and of the ``STATIC`` columns. ``area`` are the GPU-seconds on the best type.
+    a 0 (it does not stand for waiting) and of the ``STATIC`` columns. For sums, in whole units: ``area``, the
+    GPU-seconds on the best type, and ``slowdowns``.
     """
 
     __slots__ = (
@@ -59,6 +63,7 @@ class ReadyTask:
         "rows",
         "seconds",
         "slowdown",
+        "slowdowns",
         "task",
         "wide",
         "width_class",
@@ -70,10 +75,12 @@ class ReadyTask:
         self.best_s = best_s = task.best_s or 1e-9
         self.best_type = best = seconds.index(task.best_s)
         self.wide = wide = width(task)
-        self.area = best_s * wide
         self.width_class = bisect_left(WIDTHS, wide)
+        area = best_s * wide
+        self.area = int(area * UNITS)
         self.slowdown = [0.0 if s == inf else log(max(s, 1e-9) / best_s) for s in seconds]
-        log_best, log_area = log(best_s / _SCALE_S), log(self.area / _SCALE_S)
+        self.slowdowns = [int(slower * UNITS) for slower in self.slowdown]
+        log_best, log_area = log(best_s / _SCALE_S), log(area / _SCALE_S)
         log_rank = log(max(task.rank_s, 1e-9) / _SCALE_S) / 3
         graph = task.job.job.graph
         children, tasks = len(graph.children[task.index]) / 2, len(graph.tasks) / 8
@@ -94,6 +101,15 @@ class ReadyTask:
         ]
         self._tasks_left = -1
         self._job_left = 0.0
+
+    @property
+    def demand(self) -> DemandClass:
+        """The demand of the task."""
+        return self.task.demand
+
+    def heads(self) -> tuple[ReadyTask, ...]:
+        """The task itself, as of a group of one."""
+        return (self,)
 
     def job_left(self) -> float:
         """The job's seconds of unfinished tasks on their fastest types, as a logarithm."""
@@ -135,70 +151,74 @@ class Group:
 
 
 class WidthClass:
-    """The sums over the ready tasks of one class of widths."""
+    """The sums over the ready tasks of one class of widths, on a cluster of so many ``gpus``."""
 
-    __slots__ = ("_packed", "area", "best_s")
+    __slots__ = ("_area", "_best_s", "_gpus", "packed")
 
-    def __init__(self) -> None:
-        self.best_s: list[float] = []
+    packed: bytes
+    """The float32 bytes of the ``QUEUE`` columns."""
+
+    def __init__(self, gpus: float) -> None:
+        self._gpus = gpus
+        self._best_s: list[float] = []
         """Seconds of each task on its best type, in rising order."""
-        self.area = 0
+        self._area = 0
         """GPU-seconds on the best types, in whole units."""
-        self._packed: bytes | None = None
+        self._pack()
 
     def count(self, ready: ReadyTask) -> None:
         """Take in a task."""
-        insort(self.best_s, ready.best_s)
-        self.area += int(ready.area * _UNITS)
-        self._packed = None
+        insort(self._best_s, ready.best_s)
+        self._area += ready.area
+        self._pack()
 
     def uncount(self, ready: ReadyTask) -> None:
         """Let go of a task."""
-        del self.best_s[bisect_left(self.best_s, ready.best_s)]
-        self.area -= int(ready.area * _UNITS)
-        self._packed = None
+        del self._best_s[bisect_left(self._best_s, ready.best_s)]
+        self._area -= ready.area
+        self._pack()
 
-    def packed(self, gpus: float) -> bytes:
-        """The float32 bytes of the ``QUEUE`` columns, on a cluster of so many GPUs."""
-        if self._packed is None:
-            best_s = self.best_s
-            shortest = log1p(best_s[0] / 60) / 5 if best_s else -1.0
-            self._packed = _QUEUE_ROW.pack(log1p(len(best_s)), shortest, log1p(self.area / _UNITS / gpus / 600))
-        return self._packed
+    def _pack(self) -> None:
+        best_s = self._best_s
+        shortest = log1p(best_s[0] / 60) / 5 if best_s else -1.0
+        self.packed = _QUEUE_ROW.pack(log1p(len(best_s)), shortest, log1p(self._area / UNITS / self._gpus / 600))
 
 
 class Pool:
     """An index of the ready tasks (``ClusterView.index``): their groups in the order of their first tasks, and the sums
-    over all that an observation shows.
+    over all that an observation shows. ``capacity`` are the GPUs of each type, 1 at least.
 
     Cost: O(log tasks + types) per task, and moving the tail of a sorted list.
     """
 
-    def __init__(self, types: int) -> None:
-        self.types = types
+    def __init__(self, capacity: Sequence[float]) -> None:
+        self.capacity = capacity
+        self.gpus = sum(capacity)
         self.tasks: dict[TaskState, ReadyTask] = {}
         self.groups: list[Group] = []
-        self.classes = [WidthClass() for _ in range(len(WIDTHS) + 1)]
+        self.classes = [WidthClass(self.gpus) for _ in range(len(WIDTHS) + 1)]
+        self.best_s: list[float] = []
+        """Seconds of each task on its best type, in rising order."""
+        self.area = [0] * len(capacity)
+        """GPU-seconds of the tasks that are fastest on each type, in whole units."""
+        self.slowdown = [0] * len(capacity)
+        """Slowdowns of all tasks on each type, in whole units."""
         self.pushed = 0
         """How many tasks have become ready so far."""
         self.new: list[Run] = []
         """Runs that started since the last observation, for the codec to clear."""
         self._group_of: dict[_Profile, Group] = {}
-        self._area = [0] * types
-        """GPU-seconds of the tasks that are fastest on each type, in whole units."""
-        self._slowdown = [0] * types
-        """Slowdowns of all tasks on each type, in whole units."""
 
     def push(self, task: TaskState) -> None:
         """Take in a task that became ready."""
         self.pushed += 1
         ready = self.tasks[task] = ReadyTask(task)
-        self.classes[ready.width_class].count(ready)
-        self._area[ready.best_type] += int(ready.area * _UNITS)
-        for type_, slower in enumerate(ready.slowdown):
-            self._slowdown[type_] += int(slower * _UNITS)
         best_s = ready.best_s
-        profile = task.demand, tuple([round(seconds / best_s, 6) for seconds in task.seconds])
+        self.classes[ready.width_class].count(ready)
+        insort(self.best_s, best_s)
+        self.area[ready.best_type] += ready.area
+        self.slowdown = list(map(add, self.slowdown, ready.slowdowns))
+        profile = task.demand, tuple([_rounded(seconds / best_s) for seconds in task.seconds])
         group = self._group_of.get(profile)
         if group is None:
             group = self._group_of[profile] = Group(task.demand)
@@ -215,18 +235,12 @@ class Pool:
         if ready is None:
             return
         self.classes[ready.width_class].uncount(ready)
-        self._area[ready.best_type] -= int(ready.area * _UNITS)
-        for type_, slower in enumerate(ready.slowdown):
-            self._slowdown[type_] -= int(slower * _UNITS)
+        del self.best_s[bisect_left(self.best_s, ready.best_s)]
+        self.area[ready.best_type] -= ready.area
+        self.slowdown = list(map(sub, self.slowdown, ready.slowdowns))
 
-    def area(self, type_: int | None = None) -> float:
-        """GPU-seconds of the tasks that are fastest on the type, or of all."""
-        return (sum(self._area) if type_ is None else self._area[type_]) / _UNITS
 
-    def slowdown(self, type_: int) -> float:
-        """The mean slowdown of all tasks on the type."""
-        return self._slowdown[type_] / _UNITS / len(self.tasks)
-
-    def shorter(self, ready: ReadyTask) -> float:
-        """The share of tasks that take less time."""
-        return sum([bisect_left(each.best_s, ready.best_s) for each in self.classes]) / len(self.tasks)
+@lru_cache(4096)
+def _rounded(ratio: float) -> float:
+    """The ratio to six digits; tasks of one model have but a few, and rounding takes five times as long as this."""
+    return round(ratio, 6)
