@@ -123,7 +123,5 @@ def sample(log_p: np.ndarray, first: np.ndarray, rng: np.random.Generator | None
     most = np.maximum.reduceat(noisy, first)
     lengths = np.diff(np.append(first, len(noisy)))
     hits = np.flatnonzero(noisy == np.repeat(most, lengths))
-    owner = np.repeat(np.arange(len(first)), lengths)[hits]
-    keep = np.concatenate([[True], owner[1:] != owner[:-1]])  # the first of equals
-    chosen: np.ndarray = hits[keep] - first
+    chosen: np.ndarray = hits[np.searchsorted(hits, first)] - first  # the first of equals
     return chosen
