@@ -24,7 +24,7 @@ import torch
 
 from dagsim.agents.config import PpoConfig, TrainConfig
 from dagsim.agents.learner import LearnerContext
-from dagsim.agents.rollouts import InProcessRollouts, play
+from dagsim.agents.rollouts import InProcessRollouts, play, spared
 from dagsim.config.schema import Config, load_config
 from dagsim.envs.episode import Episode, EpisodeFactory
 from dagsim.envs.rewards import Reward, RewardConfig
@@ -70,7 +70,8 @@ def environment(config: Config, seeds: range, preset: str) -> int:
         _, info = env.reset(seed=seed)
         over = False
         while not over:
-            _, _, over, _, info = env.step(int(rng.choice(np.flatnonzero(info["action_mask"]))))
+            (legal,) = info["action_mask"].nonzero()
+            _, _, over, _, info = env.step(int(legal[int(rng.random() * len(legal))]))
             count += 1
     return count
 
@@ -142,7 +143,8 @@ def main() -> None:
     rates: dict[str, float | None] = {}
     for name, each in work.items():
         try:
-            rates[name] = round(rate(each), 1)
+            with spared():  # as in a training session
+                rates[name] = round(rate(each), 1)
         except ImportError:
             rates[name] = None
         if not given.json:

@@ -31,7 +31,7 @@ from dagsim.agents.config import TrainConfig, WarmStart, algorithm_name
 from dagsim.agents.learner import Learner, LearnerContext, update_ema
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.nets.config import LinearConfig
-from dagsim.agents.rollouts import InProcessRollouts, ProcessRollouts, Rollouts, evaluate_greedy, one_thread
+from dagsim.agents.rollouts import InProcessRollouts, ProcessRollouts, Rollouts, evaluate_greedy, one_thread, spared
 from dagsim.config.schema import Config
 from dagsim.config.training import check_training
 from dagsim.envs.episode import EpisodeFactory
@@ -125,6 +125,7 @@ class TrainingRun:
             context = self._context(rollouts, self.train)
             learner = self.train.algorithm.build(context)
             self._judged = learner.net if not self.train.ema_decay else deepcopy(learner.net)
+            stack.enter_context(spared())
             done = 0 if state is None else int(state["iteration"])
             if state is not None:
                 self._restore(learner, state)
