@@ -43,8 +43,9 @@ class Presets:
         self._gpus = len(features["gpus"])
         self.space = self._space()
 
-    def observe(self, observation: Observation | None, legal: Legal, view: ClusterView | None, mask: np.ndarray) -> Any:
-        """The observation as the preset has it, with a copy of its mask; all 0 when the episode is over."""
+    def observe(self, observation: Observation | None, legal: Legal, mask: np.ndarray) -> Any:
+        """The observation as the preset has it (but for the graph), with a copy of its mask; all 0 when the episode is
+        over."""
         begin = self.config.slots * self._tokens
         end = begin + self._context
         flat = np.zeros(end + self._types * self._gpus, np.float32)
@@ -62,8 +63,7 @@ class Presets:
                 return flat
             case "dict":
                 return {"observations": flat, "action_mask": mask.copy()}
-        parts = {"tokens": tokens, "context": context, "gpus": gpus, "action_mask": mask.copy()}
-        return parts | self._graph(view) if self.config.observation == "graph" else parts
+        return {"tokens": tokens, "context": context, "gpus": gpus, "action_mask": mask.copy()}
 
     def legal(self, observation: Observation | None) -> Legal:
         """What can be done: nothing when the episode is over."""
@@ -81,7 +81,7 @@ class Presets:
         mask[-1] = legal.wait is not None
         return mask
 
-    def _graph(self, view: ClusterView | None) -> dict[str, np.ndarray]:
+    def graph(self, view: ClusterView | None) -> dict[str, np.ndarray]:
         """The unfinished tasks of the jobs in the system, and their edges. The oldest job comes first."""
         config = self.config
         rows: list[tuple[float, ...]] = []

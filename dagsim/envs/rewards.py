@@ -61,7 +61,7 @@ class Reward:
 
     def step(self) -> float:
         """The reward since the last call: minus what the terms have cost since then."""
-        now, config = self._kernel.now, self.config
+        now, weights, scale = self._kernel.now, self.config.terms, self.config.scale
         if self._takers:
             rows = self._log.since(self._read)
             self._read += len(rows)
@@ -70,6 +70,6 @@ class Reward:
                     take(row)
         reward = 0.0
         for name, term in self._terms.items():
-            self.last[name] = cost = term.cost(now) * config.terms[name] / config.scale
+            self.last[name] = cost = term.cost(now) * weights[name] / scale
             reward -= cost
         return reward

@@ -160,7 +160,10 @@ class SchedulingEnv(gymnasium.Env[Any, np.int64]):
         observation = self._observation
         legal = self._legal = self._presets.legal(observation)
         mask = self._presets.mask(legal)
-        return self._presets.observe(observation, legal, self.view, mask), self._info(mask)
+        seen = self._presets.observe(observation, legal, mask)
+        if self.config.observation == "graph":
+            seen |= self._presets.graph(self.view)
+        return seen, self._info(mask)
 
     def _info(self, mask: np.ndarray) -> dict[str, Any]:
         assert self.simulation is not None

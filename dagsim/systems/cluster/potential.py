@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from dagsim.model import Kind
 from dagsim.model.log import Row
 from dagsim.systems.cluster.kernel import ClusterKernel
@@ -102,25 +100,21 @@ class CriticalPaths:
                 waiting = self._waiting[number]
                 waiting.pop(task, None)
                 ready[number] = max(waiting.values(), default=0.0)
-        running = self._simulation.running
+        running, until = self._simulation.running, self._until
         if self._stopped:
-            self._until = dict.fromkeys(self._until, 0.0)
-            self._run_on(running.values())
-        else:
-            self._run_on([run for run in self._started if run.id in running])
+            until.update(dict.fromkeys(until, 0.0))
+        for run in running.values() if self._stopped else self._started:
+            if run.id in running:
+                task, number = run.task, run.task.job.number
+                behind_s = ranks[number][task.index] - min(task.truth)
+                begun = run.computing_s
+                if begun is None:
+                    begun = max(run.started_s + run.setup_s, self._simulation.now)
+                end = begun + run.seconds + behind_s
+                if end > until[number]:
+                    until[number] = end
         self._started.clear()
         self._stopped = False
-
-    def _run_on(self, runs: Iterable[Run]) -> None:
-        """Note when the paths through these runs end."""
-        until, now = self._until, self._simulation.now
-        for run in runs:
-            number, task = run.task.job.number, run.task
-            behind_s = self._ranks[number][task.index] - min(task.truth)
-            begun = run.computing_s if run.computing_s is not None else max(run.started_s + run.setup_s, now)
-            end = begun + run.seconds + behind_s
-            if end > until[number]:
-                until[number] = end
 
     def _enter(self, job: JobState) -> None:
         best = [min(task.truth) for task in job.tasks]

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dagsim.model import Decision, Start
-from dagsim.systems.cluster.api import NEVER_S, ClusterView, DemandClass, ExpectedFree, TaskState
+from dagsim.systems.cluster.api import NEVER_S, ClusterState, ClusterView, DemandClass, ExpectedFree, TaskState
 from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.systems.cluster.codecs.config import CandidatesConfig
 from dagsim.systems.cluster.codecs.pool import QUEUE, STATIC, UNITS, WIDTHS, Group, Pool, ReadyTask
@@ -23,6 +23,7 @@ from dagsim.systems.cluster.policies.placement.rule import placing
 __all__ = ["Candidates"]
 
 _GPU = ("free", "capacity", "pressure", "mean_slowdown", "ahead_1", "ahead_2", "ahead_3", "ahead_4")
+_FREE, _MEAN_SLOWDOWN = _GPU.index("free"), _GPU.index("mean_slowdown")
 _PROBES = (1.0, 2.0, 4.0, 8.0)
 """Numbers of GPUs that ``sorted`` asks for."""
 _MOVING = (
@@ -95,14 +96,15 @@ class Candidates:
         machines = view.machines
         if self._quiet == (machines.released, pool.pushed):
             return None
-        self._look(view, pool)
-        offers = self._offers(view, pool)
+        if pool.new:
+            pool.look(view.running)
+        offers = self._offers(view, machines, pool)
         self._view, self.rows = view, []
         if not offers:
             if self.config.select == "heads":  # of every group: until a task comes or something is released, none fits
                 self._quiet = machines.released, pool.pushed
             return None
-        return self._observe(view, pool, offers)
+        return self._observe(view, machines, pool, offers)
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
         """Start the task on the type; the last row, where there are more rows than pairs, waits."""
@@ -132,20 +134,17 @@ class Candidates:
         self._pool = view.index(self, lambda: Pool([max(each, 1.0) for each in gpus]))
         return self._pool
 
-    def _look(self, view: ClusterView, pool: Pool) -> None:
-        if pool.new:
-            running = view.running
-            for run in pool.new:
-                if run.id in running and not run.task.waiting:
-                    pool.drop(run.task)
-            pool.new.clear()
-
-    def _offers(self, view: ClusterView, pool: Pool) -> list[_Offer]:
+    def _offers(self, view: ClusterView, machines: ClusterState, pool: Pool) -> list[_Offer]:
         """The tasks to choose from that some type has room for."""
-        machines = view.machines
+        groups: Sequence[Group | ReadyTask]
+        if self.config.select == "heads":
+            released = machines.released
+            groups = [group for group in pool.groups if group.short and group.demand.blocked_at != released]
+        else:
+            groups = self._window(view, pool)
         rooms: dict[DemandClass, list[int]] = {}
         offers: list[_Offer] = []
-        for group in self._considered(view, pool, machines.released):
+        for group in groups:
             demand = group.demand
             room = rooms.get(demand)
             if room is None:
@@ -155,26 +154,24 @@ class Candidates:
                     offers.append((ready, room))
         return offers
 
-    def _considered(self, view: ClusterView, pool: Pool, released: int) -> Sequence[Group | ReadyTask]:
-        """The groups whose heads can be chosen, or tasks, each for itself."""
-        if self.config.select == "heads":
-            return [group for group in pool.groups if group.short and group.demand.blocked_at != released]
+    def _window(self, view: ClusterView, pool: Pool) -> list[ReadyTask]:
+        """The oldest of all ready tasks, or as many of the shortest, too."""
         window = self.config.window
         tasks = list(islice(view.ready, window if self.config.select == "oldest" else window // 2))
         if self.config.select == "mixed":
             tasks += nsmallest(window - len(tasks), view.ready, key=lambda task: (task.best_s, task.order, task.piece))
         return [pool.tasks[task] for task in dict.fromkeys(tasks)]
 
-    def _observe(self, view: ClusterView, pool: Pool, offers: list[_Offer]) -> Observation:
-        idle, expected = [levels.total() for levels in view.machines.by_gpus], view.expected_free
+    def _observe(self, view: ClusterView, machines: ClusterState, pool: Pool, offers: list[_Offer]) -> Observation:
+        idle, expected = [levels.total() for levels in machines.by_gpus], view.expected_free
         gpu_rows = self._gpu_rows(pool, expected, idle)
         seen = [_GPU_ROW.unpack(row) for row in gpu_rows]  # in the precision in which they are shown
         tokens = self._tokens(view.now, pool, offers, expected, idle, gpu_rows, seen)
+        rows = len(self.rows)
         if view.pending:
+            rows += 1
             tokens.append(_WAIT)
-        rows = len(self.rows) + view.pending
-        context = self._context(view, pool, seen)
-        numbers = bytearray().join([*tokens, *gpu_rows, *context])
+        numbers = bytearray().join([*tokens, *gpu_rows, *self._context(view, pool, seen)])
         begin = rows * len(_WAIT)
         end = begin + len(idle) * _GPU_ROW.size
         return Observation(
@@ -215,7 +212,7 @@ class Candidates:
                 eta_best = log1p((best_s - ready.best_s) / 60) / 5
             for type_ in room:
                 self.rows.append((task, type_))
-                free, _, _, mean_slowdown, *_ = seen[type_]
+                shown = seen[type_]
                 if ahead:
                     on_best = _log_ratio(best_s, seconds[type_])
                     elsewhere = _log_ratio(second_s if finish[type_] == first_s else first_s, seconds[type_])
@@ -225,9 +222,9 @@ class Candidates:
                     eta_best,
                     on_best,
                     elsewhere,
-                    free - wide / capacity[type_],
+                    shown[_FREE] - wide / capacity[type_],
                     shorter,
-                    slowdown[type_] - mean_slowdown,
+                    slowdown[type_] - shown[_MEAN_SLOWDOWN],
                     job_left,
                     tasks_left,
                 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import lru_cache
 from heapq import heappop, heappush
 from math import inf, log, log1p
@@ -206,7 +206,7 @@ class Pool:
         self.pushed = 0
         """How many tasks have become ready so far."""
         self.new: list[Run] = []
-        """Runs that started since the last observation, for the codec to clear."""
+        """Runs that started since the last observation."""
         self._group_of: dict[_Profile, Group] = {}
 
     def push(self, task: TaskState) -> None:
@@ -229,8 +229,14 @@ class Pool:
         """Take in a run that has just started."""
         self.new.append(run)
 
-    def drop(self, task: TaskState) -> None:
-        """The task has been started for good: nothing of it waits."""
+    def look(self, running: Container[int]) -> None:
+        """Let go of the tasks of which nothing waits since the runs that have started."""
+        for run in self.new:
+            if run.id in running and not run.task.waiting:
+                self._drop(run.task)
+        self.new.clear()
+
+    def _drop(self, task: TaskState) -> None:
         ready = self.tasks.pop(task, None)
         if ready is None:
             return
