@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -172,7 +173,7 @@ class Registry(Generic[T]):
         self, name: str, target: Callable[..., object], params: dict[str, object], defaults: dict[str, object]
     ) -> dict[str, object]:
         try:
-            known = inspect.signature(target).parameters.values()
+            known = _of_class(target) if isinstance(target, type) else _parameters(target)
         except (TypeError, ValueError):
             raise ConfigError(f"{self.kind} {name!r}: {target!r} cannot make one") from None
         named = {p.name: p for p in known if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
@@ -199,6 +200,14 @@ class Registry(Generic[T]):
         names = self.names()
         hint = nearest(name, names) or f"; known: {', '.join(names)}"
         return UnknownName(f"unknown {self.kind} {name!r}{hint}" + (f" ({self.listing})" if self.listing else ""))
+
+
+def _parameters(target: Callable[..., object]) -> tuple[inspect.Parameter, ...]:
+    return tuple(inspect.signature(target).parameters.values())
+
+
+_of_class = lru_cache(1024)(_parameters)
+"""The same of a class, remembered: every episode of a training makes a reward and a placement."""
 
 
 def _number(value: object) -> bool:

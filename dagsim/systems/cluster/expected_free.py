@@ -81,15 +81,16 @@ class ExpectedFree:
         ends, now = self._ends[type_], self._view.now
         waits: list[float] = []
         for gpus in amounts:
-            wait_s = 0.0
-            if gpus > 0:
-                wait_s = NEVER_S
-                for end_s, _, held in ends:
-                    gpus -= held
-                    if gpus <= 0:
-                        wait_s = max(end_s - now, 0.0)
-                        break
-            waits.append(wait_s)
+            if gpus <= 0:
+                waits.append(0.0)
+                continue
+            for end_s, _, held in ends:
+                gpus -= held
+                if gpus <= 0:
+                    waits.append(end_s - now if end_s > now else 0.0)
+                    break
+            else:
+                waits.append(NEVER_S)
         return waits
 
     def free_within(self, wait_s: float, type_: int) -> float:
