@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -12,11 +14,12 @@ from dagsim.metrics import summarize
 from dagsim.metrics.columns import columns
 from dagsim.metrics.energy import energy
 from dagsim.metrics.jct import bounded_slowdown, jct
-from dagsim.model import Cluster, Job, Task
-from dagsim.systems.cluster import ClusterKernel
+from dagsim.model import Admit, Cluster, Decision, Job, Reject, Start, Task
+from dagsim.systems.cluster import ClusterKernel, ClusterView
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
+from dagsim.systems.seam import Conversation
 
 EVERY = TERMS.names()
 
@@ -64,6 +67,62 @@ def test_shaping_holds_with_preemption_and_failures() -> None:
     simulation, steps, _ = rewarded("srtf", failing, shaped_job_seconds=1.0)
     made = columns(simulation.schedule)
     assert sum(steps) == pytest.approx(-(jct(made).sum() - made.jobs.ideal_s.sum()), rel=1e-9)
+
+
+@pytest.mark.parametrize("policy", ["sjf", "srtf", "random"])
+def test_critical_paths_are_those_of_what_runs_and_waits(policy: str) -> None:
+    """After every step they are what a look at all runs and ready tasks gives."""
+    failing = "disturbances=[{kind: node_failures, mean_up_s: 20000, mean_down_s: 600}]"
+    config = load_config(None, ["workload=heterogeneous-dag", "workload.count=30", failing])
+    simulation = cluster_scenario_of(config).kernel(1)
+    reward = Reward(RewardConfig({"shaped_job_seconds": 1.0}), simulation, TERMS)
+    paths, decide = reward._terms["shaped_job_seconds"]._paths, POLICIES.create(policy, seed=1).decide  # type: ignore[attr-defined]
+    conversation = Conversation(simulation)
+    while conversation.view is not None:
+        reward.step()
+        assert paths.left_s() == pytest.approx(longest_paths_s(simulation), rel=1e-12)
+        conversation.answer(decide(conversation.view))
+    reward.step()
+    assert paths.left_s() == 0.0
+
+
+def longest_paths_s(simulation: ClusterKernel) -> float:
+    jobs = simulation.frontier.jobs
+    fastest = {number: [min(task.truth) for task in job.tasks] for number, job in jobs.items()}
+    ranks = {number: job.job.graph.upward_rank(fastest[number]) for number, job in jobs.items()}
+    longest = dict.fromkeys(jobs, 0.0)
+    for run in simulation.running.values():
+        number, index = run.job.number, run.task.index
+        path_s = run.ends_s - simulation.now + ranks[number][index] - fastest[number][index]
+        longest[number] = max(longest[number], path_s)
+    for task in simulation.frontier.ready:
+        number, index = task.job.number, task.index
+        longest[number] = max(longest[number], ranks[number][index] - (1 - task.left) * fastest[number][index])
+    return sum(longest.values())
+
+
+def gate(view: ClusterView) -> Iterator[Decision]:
+    """Admit the first job, reject the second, and let others in from 10 s on."""
+    for number in list(view.applicants):
+        if number == 1:
+            yield Reject(number)
+        elif number == 0 or view.now >= 10.0:
+            yield Admit(number)
+    for task in list(view.ready):
+        if (placement := view.fit(task)) is not None:
+            yield Start(task, placement)
+
+
+def test_shaping_holds_where_jobs_wait_to_be_admitted() -> None:
+    # Three jobs of 10 s on one GPU: they take 10 s, nothing, and 20 s, of which 10 s each are their work.
+    jobs = [Job.single(str(number), Task("t", 10.0)) for number in range(3)]
+    simulation = ClusterKernel(Cluster.of({"V100": 1}), jobs, admission=True)
+    reward = Reward(RewardConfig({"shaped_job_seconds": 1.0}), simulation, TERMS)
+    conversation, total = Conversation(simulation), 0.0
+    while conversation.view is not None:
+        total += reward.step()
+        conversation.answer(gate(conversation.view))
+    assert total + reward.step() == pytest.approx(-(10 + 20 - 2 * 10))
 
 
 def test_every_term_ends_at_its_metric() -> None:
