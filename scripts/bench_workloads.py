@@ -1,4 +1,7 @@
-"""How fast workloads are made, written and read: python scripts/bench_workloads.py [JOBS]. CPU seconds, peak memory."""
+"""How fast workloads are made, written and read: python scripts/bench_workloads.py [JOBS]. CPU seconds, peak memory.
+
+Of each workload first the columns, then the same as objects (``Job``, ``Task``), columns included.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
 
+from dagsim.config.presets import WORKLOADS
 from dagsim.model import Cluster, Job
 from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.workload import PRESETS, read_jobs, write_jobs
+from dagsim.workload.sessions import Sessions
+from dagsim.workload.synthetic import Synthetic
 
 CLUSTER = Cluster.of({"A100-40": 8, "V100-16": 8, "T4": 16})
 RUNTIME = Throughput()
@@ -23,13 +29,24 @@ def report(what: str, jobs: Iterable[Job]) -> None:
     count = tasks = 0
     for job in jobs:
         count, tasks = count + 1, tasks + len(job.graph.tasks)
-    seconds = process_time() - began
-    print(f"{what:<28} {count:>9,} jobs {tasks:>10,} tasks {seconds:7.2f} s {1e6 * seconds / tasks:6.2f} us per task")
+    told(what, count, tasks, process_time() - began)
+
+
+def report_columns(what: str, workload: Synthetic | Sessions) -> None:
+    began = process_time()
+    drawn = workload.arrays(CLUSTER, RUNTIME)
+    told(f"{what}, columns", len(drawn), drawn.tasks, process_time() - began)
+
+
+def told(what: str, jobs: int, tasks: int, seconds: float) -> None:
+    print(f"{what:<28} {jobs:>9,} jobs {tasks:>10,} tasks {seconds:7.2f} s {1e6 * seconds / tasks:6.2f} us per task")
 
 
 def main(jobs: int) -> None:
-    for name in ("heterogeneous", "heterogeneous-dag", "map-reduce", "alibaba"):
-        report(name, replace(PRESETS[name].workload, count=jobs).jobs(CLUSTER, RUNTIME))
+    for name in ("heterogeneous", "heterogeneous-dag", "map-reduce", "alibaba", "like-alibaba"):
+        workload = replace(WORKLOADS[name].workload, count=jobs, measure=None)
+        report_columns(name, workload)
+        report(name, workload.jobs(CLUSTER, RUNTIME))
     with TemporaryDirectory() as folder:
         path = Path(folder) / "workload.jsonl"
         began = process_time()

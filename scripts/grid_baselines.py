@@ -166,7 +166,8 @@ def main() -> int:
     made = table(kept, seeds)
     write_text(given.out / "grid.csv", to_csv(made))
     draw(made, given.out / "grid.png")
-    made_by = spending.sentence(METHOD, n=len(seeds))
+    slow = ", ".join(f"`{name}`" for name in SLOW)
+    made_by = f"{spending.sentence(METHOD, n=len(seeds))} {slow} ran on the first {SLOW_SEEDS} of these only."
     write_text(given.out / "grid.md", f"# The grid of baselines (`grid.csv`)\n\n{made_by}\n")
     if seeds == spending.seeds:
         ledger.close(spending)

@@ -103,6 +103,14 @@ def _below_fair() -> str:
     return _below(means["weighted-fair[alpha=0.25,order=shortest]"]["mean_s"] / means["fair"]["mean_s"])
 
 
+def _better_on_unlike_gpus(policy: str) -> tuple[int, int]:
+    """The cells of the grid with unlike GPUs in which a policy is better than the reference, and all of them."""
+    rows = [
+        row for row in rows_of("baselines/grid.csv") if row["policy"] == policy and row["cluster"] == "heterogeneous"
+    ]
+    return sum(row["verdict"].startswith("better;") for row in rows), len(rows)
+
+
 def _cost(policy: str, beside: str) -> str:
     """The costs of a decision in multiples of those of another policy."""
     costs = read_json("baselines/cost.json")["us_per_decision"]
@@ -223,6 +231,10 @@ SENTENCES: dict[str, tuple[tuple[str, Callable[[], tuple[Any, ...]]], ...]] = {
         ),
     ),
     "docs/policies.md": (
+        (
+            "it is better than `sjf` in {} of the {} cells.",
+            lambda: _better_on_unlike_gpus("eft-wait"),
+        ),
         (
             "`min-min` is as good, and costs {} times as much with 10,000 tasks pending.",
             lambda: (_cost("min-min", "eft-wait"),),

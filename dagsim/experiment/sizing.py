@@ -81,9 +81,9 @@ class TotalDemand:
         job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
         shortest, mean_s = np.zeros(jobs.tasks), np.zeros(jobs.tasks)
         asked_s: dict[str, np.ndarray] = {}
-        for place, task in enumerate(jobs.first_tasks()):
+        for place, task in enumerate(jobs.samples()):
             names, types, weights = self._row(task)
-            these = np.flatnonzero(jobs.demand == place)
+            these = np.flatnonzero(jobs.kind == place)
             rates = np.array(runtime.rates(task, types))
             with np.errstate(divide="ignore"):
                 seconds = np.where(rates, jobs.work[these, None] / rates, inf)
@@ -103,7 +103,7 @@ class TotalDemand:
             self.gpu_s[name], self.gpus_at_once[name] = _totals(job, gpu_s, share)
         amounts = mean_s * jobs.instances
         for resource in ("cpus", "memory_gb"):
-            each = np.array([getattr(demand, resource) for demand in jobs.demands])[jobs.demand]
+            each = jobs.asked(resource)
             totals = _totals(job, amounts * each, share)
             if resource == "cpus":
                 self.core_s, self.cores_at_once = totals

@@ -12,7 +12,9 @@ from typing import Literal
 
 import numpy as np
 
+from dagsim.workload.arrays import ranges
 from dagsim.workload.distributions import Choice, Quantiles
+from dagsim.workload.graphs import GraphArrays
 
 __all__ = ["CPUS", "DURATION_S", "INSTANCES", "TASKS", "Alibaba"]
 
@@ -63,15 +65,23 @@ class Alibaba:
 
     __pydantic_config__ = {"extra": "forbid"}
 
-    def draw(self, rng: np.random.Generator, jobs: int) -> list[tuple[tuple[int, ...], ...]]:
+    def draw(self, rng: np.random.Generator, jobs: int) -> GraphArrays:
         tasks = TASKS.draw(rng, jobs).astype(int)
-        levels = 1 + rng.binomial(tasks - 1, _deeper(tasks))
-        picks = rng.random((int(tasks.sum()), 3)).tolist()
-        shapes, first = [], 0
-        for count, depth in zip(tasks.tolist(), levels.tolist(), strict=True):
-            shapes.append(_shape(count, depth, picks[first : first + count]))
-            first += count
-        return shapes
+        depth = 1 + rng.binomial(tasks - 1, _deeper(tasks))
+        picks = rng.random((int(tasks.sum()), 3))
+        level, owner = _levels(tasks, depth, picks[:, 0]), np.repeat(np.arange(jobs), tasks)
+        firsts = np.flatnonzero((np.diff(owner, prepend=-1) != 0) | (np.diff(level, prepend=-1) != 0))  # of each level
+        ends = np.append(firsts[1:], len(level))
+        of = np.repeat(np.arange(len(firsts)), ends - firsts)  # the level of each task, over all jobs
+        widths = ends - firsts
+
+        child = np.flatnonzero(level > 0)
+        above = of[child] - 1
+        parent = firsts[above] + (picks[child, 1] * widths[above]).astype(np.int64)
+        lonely = np.setdiff1d(np.flatnonzero(level < np.repeat(depth, tasks) - 1), parent)
+        below = of[lonely] + 1
+        adopted = firsts[below] + (picks[lonely, 2] * widths[below]).astype(np.int64)
+        return GraphArrays.of_edges(tasks, np.concatenate([parent, lonely]), np.concatenate([child, adopted]))
 
 
 def _deeper(tasks: np.ndarray) -> np.ndarray:
@@ -81,15 +91,12 @@ def _deeper(tasks: np.ndarray) -> np.ndarray:
     return np.asarray(np.where(tasks < len(known), known[np.minimum(tasks, len(known) - 1)], beyond))
 
 
-def _shape(count: int, depth: int, picks: list[list[float]]) -> tuple[tuple[int, ...], ...]:
-    """One task per level, the others on any; three numbers per task choose its level, its parent, and its child."""
-    level = sorted([*range(depth), *(int(pick[0] ** _CROWDED * depth) for pick in picks[depth:])])
-    bounds = [0, *(task for task in range(1, count) if level[task] != level[task - 1]), count]
-    parents: list[set[int]] = [set() for _ in range(count)]
-    for above in range(depth - 1):
-        start, middle, end = bounds[above : above + 3]
-        for task in range(middle, end):
-            parents[task].add(start + int(picks[task][1] * (middle - start)))
-        for task in set(range(start, middle)).difference(*parents[middle:end]):
-            parents[middle + int(picks[task][2] * (end - middle))].add(task)
-    return tuple([tuple(sorted(of)) for of in parents])
+def _levels(tasks: np.ndarray, depth: np.ndarray, picks: np.ndarray) -> np.ndarray:
+    """(n,) int64: the level of each task, rising within a job: one task per level, the others on any."""
+    level = ranges(np.zeros(len(tasks), np.int64), tasks)
+    depth = np.repeat(depth, tasks)
+    free = level >= depth
+    power = np.array([pick**_CROWDED for pick in picks[free].tolist()])  # NumPy's own differs from machine to machine
+    level[free] = (power * depth[free]).astype(np.int64)
+    owner = np.repeat(np.arange(len(tasks)), tasks)
+    return level[np.lexsort((level, owner))]

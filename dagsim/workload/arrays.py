@@ -1,22 +1,38 @@
-"""Jobs and their tasks as NumPy arrays: what readers of large traces fill, and what the compiled engine reads.
+"""Jobs and their tasks as NumPy arrays: what generators and readers of large traces fill, and what the compiled engine
+reads.
 
-``Job`` and ``Task`` are views that are made when Python code asks for them (``jobs``), equal to those that a reader
-makes one by one. Tasks of these jobs are independent instances that ask for GPUs, cores and memory; jobs have no more
-than an id and an arrival.
+``Job`` and ``Task`` are views that are made when Python code asks for them (``jobs``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from math import inf
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from dagsim.model import Demand, Edge, Job, Task, TaskGraph
 
-__all__ = ["JobArrays", "ranges", "renumbered"]
+__all__ = ["JobArrays", "TaskKind", "bounds", "kinds_of", "objects", "ranges", "renumbered"]
+
+
+T = TypeVar("T")
+
+
+class TaskKind(NamedTuple):
+    """What alike tasks share: all but their name, work, instances and estimate."""
+
+    demand: Demand
+    gang: bool = False
+    model: str | None = None
+
+    def task(self, name: str, work: float, instances: int, estimate: float | None = None) -> Task:
+        """A task of this kind."""
+        return Task(name, work, instances, self.gang, *self.demand, None, self.model, None, estimate)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,15 +46,22 @@ class JobArrays:
     names: np.ndarray  # object: str, each once
     work: np.ndarray  # (n,) float64
     instances: np.ndarray  # (n,) int64
-    demand: np.ndarray  # (n,) int32: place in demands
-    demands: tuple[Demand, ...]
-    """Each once, in the order in which tasks first ask for them."""
+    kind: np.ndarray  # (n,) int32: place in kinds
+    kinds: tuple[TaskKind, ...]
+    """Each once, in the order in which tasks first are of them."""
     waits: np.ndarray  # (n + 1,) int64: where the parents of each task begin in ``parent``
     parent: np.ndarray  # (E,) int32: place of each parent among the tasks of its job
+    estimate: np.ndarray | None = None  # (n,) float64: what users claim the work to be; None: they claim nothing
+    output_bytes: np.ndarray | None = None  # (E,) float64: what each edge carries; None: nothing
+    priority: np.ndarray | None = None  # (J,) float64; None: 0
+    deadline_s: np.ndarray | None = None  # (J,) float64, inf where a job has none; None: no job has one
+    tenant: np.ndarray | None = None  # (J,) int32: place in tenants; None: no names
+    tenants: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> JobArrays:
-        """The arrays of plain jobs; edges are kept by child, in their order."""
+        """The arrays of jobs that have no more than an id and an arrival, of tasks without speeds, batches, estimates
+        and outputs; edges are kept by child, in their order."""
         tasks = [task for job in jobs for task in job.graph.tasks]
         parents = [
             [edge.parent for edge in job.graph.edges if edge.child == place]
@@ -47,19 +70,19 @@ class JobArrays:
         ]
         names = dict.fromkeys(task.name for task in tasks)
         places = {name: place for place, name in enumerate(names)}
-        demands = dict.fromkeys(task.demand for task in tasks)
-        asked = {demand: place for place, demand in enumerate(demands)}
+        of_task = [TaskKind(task.demand, task.gang, task.model) for task in tasks]
+        kinds = {kind: place for place, kind in enumerate(dict.fromkeys(of_task))}
         return cls(
-            ids=_objects([job.id for job in jobs]),
+            ids=objects([job.id for job in jobs]),
             arrival_s=np.array([job.arrival_s for job in jobs], np.float64),
-            first=_starts([len(job.graph.tasks) for job in jobs]),
+            first=bounds([len(job.graph.tasks) for job in jobs]),
             name=np.array([places[task.name] for task in tasks], np.int32),
-            names=_objects(names),
+            names=objects(names),
             work=np.array([task.work for task in tasks], np.float64),
             instances=np.array([task.instances for task in tasks], np.int64),
-            demand=np.array([asked[task.demand] for task in tasks], np.int32),
-            demands=tuple(demands),
-            waits=_starts([len(of) for of in parents]),
+            kind=np.array([kinds[kind] for kind in of_task], np.int32),
+            kinds=tuple(kinds),
+            waits=bounds([len(of) for of in parents]),
             parent=np.array([place for of in parents for place in of], np.int32),
         )
 
@@ -79,17 +102,18 @@ class JobArrays:
     def jobs(self) -> Iterator[Job]:
         """The jobs as objects, each made when asked for."""
         first, waits = self.first.tolist(), self.waits.tolist()
-        ids, arrivals = self.ids.tolist(), self.arrival_s.tolist()
-        for number in range(len(self)):
-            tasks = slice(first[number], first[number + 1])
-            starts = waits[first[number] : first[number + 1] + 1]
-            parents = self.parent[starts[0] : starts[-1]].tolist()
-            edges = [
-                Edge(parent, child)
-                for child, (begin, end) in enumerate(pairwise(starts))
-                for parent in parents[begin - starts[0] : end - starts[0]]
-            ]
-            yield Job(ids[number], TaskGraph(self._tasks(tasks), tuple(edges)), arrivals[number])
+        columns = (self.ids.tolist(), self.arrival_s.tolist(), self.parents(), *self.submitted())
+        outputs = self.output_bytes
+        for number, (id, arrival_s, parents, *rest) in enumerate(zip(*columns, strict=True)):
+            begin, end = first[number], first[number + 1]
+            if outputs is None:
+                edges = _plain_edges(parents)
+            else:
+                carried = outputs[waits[begin] : waits[end]].tolist()
+                edges = tuple(
+                    [edge._replace(bytes=size) for edge, size in zip(_plain_edges(parents), carried, strict=True)]
+                )
+            yield Job(id, TaskGraph(self._tasks(slice(begin, end)), edges), arrival_s, *rest)
 
     def task_names(self) -> Iterator[tuple[str, ...]]:
         """Per job the names of its tasks."""
@@ -119,36 +143,42 @@ class JobArrays:
         sizes = np.diff(self.first)[jobs]
         tasks = ranges(self.first[jobs], sizes)
         degrees = np.diff(self.waits)[tasks]
-        demand, demands = renumbered(self.demand[tasks], self.demands)
+        kind, kinds = renumbered(self.kind[tasks], self.kinds)
+        edges = ranges(self.waits[tasks], degrees)
         return replace(
             self,
             ids=self.ids[jobs],
             arrival_s=self.arrival_s[jobs],
-            first=_starts(sizes),
+            first=bounds(sizes),
             name=self.name[tasks],
             work=self.work[tasks],
             instances=self.instances[tasks],
-            demand=demand,
-            demands=demands,
-            waits=_starts(degrees),
-            parent=self.parent[ranges(self.waits[tasks], degrees)],
+            kind=kind,
+            kinds=kinds,
+            waits=bounds(degrees),
+            parent=self.parent[edges],
+            estimate=_taken(self.estimate, tasks),
+            output_bytes=_taken(self.output_bytes, edges),
+            priority=_taken(self.priority, jobs),
+            deadline_s=_taken(self.deadline_s, jobs),
+            tenant=_taken(self.tenant, jobs),
         )
 
     def joined(self, other: JobArrays) -> JobArrays:
-        """These jobs, and behind them others."""
-        known = {demand: place for place, demand in enumerate(dict.fromkeys((*self.demands, *other.demands)))}
-        theirs = np.array([known[demand] for demand in other.demands], np.int32)
+        """These jobs, and behind them others; both have no more than what ``of`` keeps."""
+        known = {kind: place for place, kind in enumerate(dict.fromkeys((*self.kinds, *other.kinds)))}
+        theirs = np.array([known[kind] for kind in other.kinds], np.int32)
         return JobArrays(
             ids=np.concatenate([self.ids, other.ids]),
             arrival_s=np.concatenate([self.arrival_s, other.arrival_s]),
-            first=_starts(np.concatenate([np.diff(self.first), np.diff(other.first)])),
+            first=bounds(np.concatenate([np.diff(self.first), np.diff(other.first)])),
             name=np.concatenate([self.name, other.name + np.int32(len(self.names))]),
             names=np.concatenate([self.names, other.names]),
             work=np.concatenate([self.work, other.work]),
             instances=np.concatenate([self.instances, other.instances]),
-            demand=np.concatenate([self.demand, theirs[other.demand] if len(theirs) else other.demand]),
-            demands=tuple(known),
-            waits=_starts(np.concatenate([np.diff(self.waits), np.diff(other.waits)])),
+            kind=np.concatenate([self.kind, theirs[other.kind] if len(theirs) else other.kind]),
+            kinds=tuple(known),
+            waits=bounds(np.concatenate([np.diff(self.waits), np.diff(other.waits)])),
             parent=np.concatenate([self.parent, other.parent]),
         )
 
@@ -172,24 +202,72 @@ class JobArrays:
         longest: np.ndarray = np.maximum.reduceat(rank, self.first[:-1])
         return longest
 
-    def asking(self, demand: np.ndarray, demands: tuple[Demand, ...]) -> JobArrays:
-        """The same jobs with other demands."""
-        return replace(self, demand=demand, demands=demands)
+    def being(self, kind: np.ndarray, kinds: tuple[TaskKind, ...]) -> JobArrays:
+        """The same jobs with tasks of other kinds."""
+        return replace(self, kind=kind, kinds=kinds)
 
-    def first_tasks(self) -> Iterator[Task]:
-        """Per demand a task that asks for it."""
-        _, places = np.unique(self.demand, return_index=True)
+    def samples(self) -> Iterator[Task]:
+        """Per kind the first task that is of it."""
+        _, places = np.unique(self.kind, return_index=True)
         for place in places.tolist():
             yield from self._tasks(slice(place, place + 1))
 
-    def _tasks(self, which: slice) -> tuple[Task, ...]:
-        columns = (self.names[self.name[which]], self.work[which], self.instances[which], self.demand[which])
-        return tuple(
-            [
-                Task(name, work, instances, False, *self.demands[asked])
-                for name, work, instances, asked in zip(*[column.tolist() for column in columns], strict=True)
-            ]
+    def task(self, place: int) -> tuple[Task, str]:
+        """One task, and the id of its job."""
+        return self._tasks(slice(place, place + 1))[0], str(self.ids[np.searchsorted(self.first, place, "right") - 1])
+
+    def submitted(self) -> tuple[list[float], list[str], list[float | None]]:
+        """Priority, tenant and deadline of each job."""
+        jobs = len(self)
+        return (
+            [0.0] * jobs if self.priority is None else self.priority.tolist(),
+            [""] * jobs if self.tenant is None else [self.tenants[each] for each in self.tenant.tolist()],
+            [None] * jobs if self.deadline_s is None else [s if s < inf else None for s in self.deadline_s.tolist()],
         )
+
+    def asked(self, resource: str) -> np.ndarray:
+        """(n,) float64: what an instance of each task asks of a resource, a field of ``Demand``."""
+        each: np.ndarray = np.array([getattr(kind.demand, resource) for kind in self.kinds], float)[self.kind]
+        return each
+
+    def _tasks(self, which: slice) -> tuple[Task, ...]:
+        kinds = self.kinds
+        columns = [self.names[self.name[which]], self.kind[which], self.work[which], self.instances[which]]
+        if self.estimate is not None:
+            columns.append(self.estimate[which])
+        return tuple(
+            [kinds[kind].task(name, *rest) for name, kind, *rest in zip(*[c.tolist() for c in columns], strict=True)]
+        )
+
+
+def kinds_of(
+    gpus: np.ndarray,
+    cpus: np.ndarray,
+    memory_gb: np.ndarray,
+    gang: np.ndarray,
+    model: np.ndarray,
+    models: tuple[str | None, ...],
+    gpu_types: tuple[str, ...] | None,
+) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
+    """``kind`` and ``kinds`` of tasks with these columns, (n,) each; ``model`` is the place in ``models``.
+
+    Raises:
+        ModelError: A task asks for what cannot be.
+    """
+    code = np.zeros(len(gpus), np.int64)
+    for column in (gpus, cpus, memory_gb, gang, model):
+        if len(column) and (column != column[0]).any():
+            _, place = np.unique(column, return_inverse=True)
+            code = np.unique(code * (int(place.max()) + 1) + place, return_inverse=True)[1]
+    _, first = np.unique(code, return_index=True)
+    kind, rows = renumbered(code, first.tolist())
+    listed = zip(*[column[list(rows)].tolist() for column in (gpus, cpus, memory_gb, gang, model)], strict=True)
+    return kind, tuple(
+        [
+            TaskKind(Task("t0", 0.0, 1, False, gpus, cpus, gb, gpu_types).demand, together, models[trained])
+            for gpus, cpus, gb, together, trained in listed
+        ]
+    )
 
 
 def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -200,22 +278,32 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return places
 
 
-def renumbered(demand: np.ndarray, demands: Sequence[Demand]) -> tuple[np.ndarray, tuple[Demand, ...]]:
-    """Places among those demands that are asked for, in the order in which tasks first ask."""
-    used, first = np.unique(demand, return_index=True)
+def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[T, ...]]:
+    """Places among those kinds that there are, in the order in which tasks first are of them."""
+    used, first = np.unique(kind, return_index=True)
     order = used[np.argsort(first)]
-    place = np.zeros(max(len(demands), 1), np.int32)
+    place = np.zeros(max(len(kinds), 1), np.int32)
     place[order] = np.arange(len(order))
-    return place[demand], tuple([demands[each] for each in order.tolist()])
+    return place[kind], tuple([kinds[each] for each in order.tolist()])
 
 
-def _starts(sizes: Any) -> np.ndarray:
+def bounds(sizes: Any) -> np.ndarray:
     """The places where stretches of these sizes begin, and where the last ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(sizes, np.int64))])
 
 
-def _objects(values: Iterable[str]) -> np.ndarray:
+def objects(values: Iterable[str]) -> np.ndarray:
+    """An array of texts."""
     listed = list(values)
     made = np.empty(len(listed), object)
     made[:] = listed
     return made
+
+
+def _taken(column: np.ndarray | None, places: np.ndarray) -> np.ndarray | None:
+    return None if column is None else column[places]
+
+
+@lru_cache(maxsize=4096)
+def _plain_edges(parents: tuple[tuple[int, ...], ...]) -> tuple[Edge, ...]:
+    return tuple([Edge(parent, child) for child, of in enumerate(parents) for parent in of])

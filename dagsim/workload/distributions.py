@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import inf, isfinite, log
 from typing import Annotated, Literal, TypeAlias
@@ -161,7 +162,11 @@ class Choice:
         _weights(self.kind, self.weights or (1.0,) * len(self.values), len(self.values))
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        picked = _pick(rng, self.weights or (1.0,) * len(self.values), count)
+        return self.at(rng.random(count))
+
+    def at(self, uniform: np.ndarray) -> np.ndarray:
+        """The values at these probabilities, each from 0 up to but not 1."""
+        picked = _picked(self.weights or (1.0,) * len(self.values), uniform)
         return np.take(np.asarray(self.values, float), picked)
 
 
@@ -191,14 +196,21 @@ class Quantiles:
 
     def at(self, uniform: np.ndarray) -> np.ndarray:
         """The values at these probabilities, each from 0 up to but not 1."""
-        chances, values = np.array(self.points, float).T
-        upper = np.clip(np.searchsorted(chances, uniform, "right"), 1, len(chances) - 1)
+        chances, values, growth = _table(self.points)
+        upper = np.searchsorted(chances[1:-1], uniform, "right") + 1
         part = (uniform - chances[upper - 1]) / (chances[upper] - chances[upper - 1])
         left, right = values[upper - 1], values[upper]
-        growth = np.array([log(high) - log(low) if low > 0 else 0.0 for low, high in pairwise(values.tolist())])
-        geometric = np.clip(left * exp(part * growth[upper - 1]), left, right)
+        geometric = np.minimum(np.maximum(left * exp(part * growth[upper - 1]), left), right)
         drawn = np.where(left > 0, geometric, part * right)
         return np.asarray(np.ceil(drawn - 1e-9) if self.whole else drawn)
+
+
+@lru_cache(maxsize=256)
+def _table(points: tuple[tuple[float, float], ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Probabilities, values, and by what the logarithm grows from each to the next."""
+    chances, values = np.array(points, float).T
+    growth = [log(high) - log(low) if low > 0 else 0.0 for low, high in pairwise(values.tolist())]
+    return chances, values, np.array(growth)
 
 
 Simple: TypeAlias = Annotated[
@@ -230,7 +242,7 @@ class Mixture:
         _weights(self.kind, tuple(part.weight for part in self.parts), len(self.parts))
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        picked = _pick(rng, tuple(part.weight for part in self.parts), count)
+        picked = _picked(tuple(part.weight for part in self.parts), rng.random(count))
         drawn = np.empty(count)
         for number, part in enumerate(self.parts):
             mine = picked == number
@@ -244,10 +256,10 @@ Distribution: TypeAlias = Annotated[
 """Any distribution; in YAML ``kind`` says which (without it, ``value`` is a constant)."""
 
 
-def _pick(rng: np.random.Generator, weights: tuple[float, ...], count: int) -> np.ndarray:
-    """Places in ``weights``, drawn by them."""
+def _picked(weights: tuple[float, ...], uniform: np.ndarray) -> np.ndarray:
+    """The places in ``weights`` at these probabilities."""
     bounds = np.cumsum(weights)
-    return np.asarray(np.searchsorted(bounds, rng.random(count) * bounds[-1], "right"))
+    return np.asarray(np.searchsorted(bounds, uniform * bounds[-1], "right"))
 
 
 def _finite(kind: str, name: str, value: float) -> None:

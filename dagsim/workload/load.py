@@ -22,7 +22,7 @@ import numpy as np
 from dagsim.model import Cluster, GpuType, Job, Task
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["Load", "LoadMeter", "WorkRuntime", "offered_load"]
+__all__ = ["Load", "LoadMeter", "WorkRuntime", "offered_load", "seconds_of"]
 
 
 class WorkRuntime(Protocol):
@@ -102,14 +102,14 @@ class LoadMeter:
     def add_arrays(self, jobs: JobArrays, seconds: np.ndarray) -> None:
         """Count all tasks of ``jobs`` in, to the same sums; ``seconds`` are (n, GPU types)."""
         for resource, capacity in (("gpus", self._gpus), ("cpus", self._cpus)):
-            asked = np.array([getattr(demand, resource) for demand in jobs.demands])[jobs.demand]
+            asked = jobs.asked(resource)
             busy = _busy_all(jobs.instances * asked, capacity, seconds)[asked > 0]
             total = float(np.add.accumulate(busy)[-1]) if len(busy) else 0.0
             if resource == "gpus":
                 self.gpu_s += total
             else:
                 self.cpu_s += total
-        anything = np.array([bool(demand.gpus or demand.cpus) for demand in jobs.demands])[jobs.demand]
+        anything = (jobs.asked("gpus") != 0) | (jobs.asked("cpus") != 0)
         shortest = seconds.min(axis=1)[anything]
         self.longest_s = max(self.longest_s, float(shortest[shortest < inf].max(initial=0.0)))
 
@@ -121,6 +121,17 @@ class LoadMeter:
     def over(self, span_s: float, jobs: int) -> Load:
         """The load of what was added, had it arrived over ``span_s``."""
         return Load(_per(self.gpu_s, span_s), _per(self.cpu_s, span_s), span_s, jobs, self.longest_s)
+
+
+def seconds_of(jobs: JobArrays, runtime: WorkRuntime, types: tuple[GpuType | None, ...]) -> np.ndarray:
+    """(n, types) float64: the seconds that an instance of each task takes on each of ``types``."""
+    rates = getattr(runtime, "rates", None)
+    if rates is None:
+        return np.array([runtime.seconds(task, types) for job in jobs.jobs() for task in job.tasks])
+    per_second = np.array([rates(task, types) for task in jobs.samples()], float)[jobs.kind]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seconds: np.ndarray = np.where(per_second, jobs.work[:, None] / per_second, inf)
+    return seconds
 
 
 def offered_load(jobs: Iterable[Job], cluster: Cluster, runtime: WorkRuntime) -> Load:

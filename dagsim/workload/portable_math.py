@@ -19,8 +19,9 @@ _TAYLOR = tuple([1.0 / factorial(power) for power in range(13, -1, -1)])
 
 def exp(x: np.ndarray) -> np.ndarray:
     """The exponential of each of ``x``, within 2 units in the last place; 0 and infinity beyond what a float holds."""
-    doublings = np.rint(np.clip(x, -750.0, 750.0) * _LOG2_E)
-    rest = (np.clip(x, -750.0, 750.0) - doublings * _LN2_HIGH) - doublings * _LN2_LOW
+    x = np.minimum(np.maximum(x, -750.0), 750.0)
+    doublings = np.rint(x * _LOG2_E)
+    rest = (x - doublings * _LN2_HIGH) - doublings * _LN2_LOW
     power = np.zeros_like(rest)
     for term in _TAYLOR:
         power = power * rest + term

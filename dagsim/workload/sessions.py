@@ -8,7 +8,7 @@ trace; the presets ``like-philly`` and so on are such fits.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from math import inf
 from typing import Literal, NamedTuple
@@ -16,14 +16,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dagsim.errors import WorkloadError
-from dagsim.model import Cluster, Edge, Job, Task, TaskGraph
+from dagsim.model import Cluster, Job
 from dagsim.model.streams import stream
-from dagsim.workload.distributions import Constant, Distribution, Quantiles
-from dagsim.workload.load import LoadMeter, WorkRuntime
+from dagsim.workload.arrays import JobArrays, bounds
+from dagsim.workload.distributions import Choice, Constant, Distribution, Quantiles
+from dagsim.workload.drawn import job_arrays
+from dagsim.workload.graphs import GraphArrays
+from dagsim.workload.load import LoadMeter, WorkRuntime, seconds_of
 from dagsim.workload.measure import Measure, check_measure
 from dagsim.workload.rates import HOURS_PER_WEEK, Rates
-from dagsim.workload.shapes import Parents, Shape, Single
-from dagsim.workload.sizes import Draws
+from dagsim.workload.shapes import Shape, Single
+from dagsim.workload.sizes import Draws, SizeColumns, counts
 
 __all__ = ["SessionKind", "Sessions"]
 
@@ -68,21 +71,39 @@ class SessionKind:
             raise WorkloadError(f"sessions: a kind's share must be above 0, got {self.share!r}")
 
 
-class _Demand(NamedTuple):
-    """The demand of an instance, the same for all jobs of a session."""
+class _Started(NamedTuple):
+    """Sessions, an entry each."""
 
-    gpus: float
-    cpus: float
-    memory_gb: float
+    kind: np.ndarray  # int64: place in kinds
+    tenant: np.ndarray  # int64
+    jobs: np.ndarray  # int64: how many it has
+    own: np.ndarray  # float64: its place among the durations of its kind
+    gpus: np.ndarray  # float64: of an instance, the same for all of its jobs
+    cpus: np.ndarray
+    memory_gb: np.ndarray
+    instances: np.ndarray  # int64
+
+    def chosen(self, places: np.ndarray) -> _Started:
+        """The sessions at these places."""
+        return _Started(*[column[places] for column in self])
+
+    @classmethod
+    def joined(cls, parts: list[_Started]) -> _Started:
+        """The sessions of all parts."""
+        return cls(*[np.concatenate(columns) for columns in zip(*parts, strict=True)])
 
 
-class _Session(NamedTuple):
-    """A session under way."""
+class _Arrived(NamedTuple):
+    """Jobs in order of time, an entry each, and their sessions."""
 
-    kind: int
-    tenant: int
-    demand: _Demand
-    instances: int
+    time_s: np.ndarray
+    place: np.ndarray  # float64: of its first task, among the durations of its kind
+    session: _Started
+
+    def until(self, count: int) -> _Arrived:
+        """The first so many."""
+        session = _Started(*[column[:count] for column in self.session])
+        return _Arrived(self.time_s[:count], self.place[:count], session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,21 +151,27 @@ class Sessions:
             raise WorkloadError(f"workload: load_is must be exact or expected, got {self.load_is!r}")
         check_measure(self.measure, self.count)
 
-    def jobs(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> Iterator[Job]:
-        """The jobs under ``seed`` in order of arrival, made as they are asked for.
+    def arrays(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> JobArrays:
+        """The jobs under ``seed`` in order of arrival.
 
-        An exact load takes a pass over all of them before the first.
+        Raises:
+            WorkloadError: Work that this cluster cannot do.
         """
         stretch = _stretch(self, cluster, runtime)
+        drawn = self._drawn(seed)
         if self.load_is == "exact":
-            stretch *= self._offered(cluster, runtime, seed, stretch) / self.load
-        return self._drawn(seed, stretch)
+            stretch *= self._offered(drawn, cluster, runtime, stretch) / self.load
+        return drawn.arriving(drawn.arrival_s * stretch)
+
+    def jobs(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> Iterator[Job]:
+        """The jobs of ``arrays``, each made when it is asked for."""
+        return self.arrays(cluster, runtime, seed).jobs()
 
     def natural_load(self, cluster: Cluster, runtime: WorkRuntime) -> float:
         """The load that the real cluster's own rate of arrivals offers to this one, on average."""
         gpu_s = cpu_s = 0.0
         total = sum(kind.share for kind in self.kinds)
-        tasks = float(np.mean([len(parents) for parents in self.shape.draw(stream(0, "pilot/shapes"), _GRID)]))
+        tasks = float(self.shape.draw(stream(0, "pilot/shapes"), _GRID).tasks.mean())
         for kind in self.kinds:
             meter = self._metered(kind, cluster, runtime)
             tasks_per_session = kind.share / total * float(kind.jobs.at(_middles(_GRID)).mean()) * tasks
@@ -154,58 +181,65 @@ class Sessions:
 
     def _metered(self, kind: SessionKind, cluster: Cluster, runtime: WorkRuntime) -> LoadMeter:
         """The load of ``_GRID`` tasks of the kind, evenly over the quantiles of its work."""
-        meter, rng = LoadMeter(cluster, runtime), stream(0, "pilot/demands")
-        demands, instances = _demands(kind, rng, _GRID)
-        for work, demand, count in zip(kind.work.at(_middles(_GRID)).tolist(), demands, instances, strict=True):
-            meter.add(_task("t0", work, kind, demand, count))
+        demands = _demands(kind, stream(0, "pilot/demands"), _GRID)
+        tasks = job_arrays(GraphArrays.single(_GRID), _sizes(kind.work.at(_middles(_GRID)), kind.gang, *demands))
+        meter = LoadMeter(cluster, runtime)
+        meter.add_arrays(tasks, seconds_of(tasks, runtime, cluster.gpu_types))
         return meter
 
-    def _offered(self, cluster: Cluster, runtime: WorkRuntime, seed: int, stretch: float) -> float:
-        meter, last_s = LoadMeter(cluster, runtime), 0.0
-        for job in self._drawn(seed, stretch):
-            last_s = job.arrival_s
-            for task in job.tasks:
-                meter.add(task)
+    def _offered(self, drawn: JobArrays, cluster: Cluster, runtime: WorkRuntime, stretch: float) -> float:
+        meter, last_s = LoadMeter(cluster, runtime), float(drawn.arrival_s[-1] * stretch)
+        meter.add_arrays(drawn, seconds_of(drawn, runtime, cluster.gpu_types))
         if not last_s or not meter.busy_s > 0:
             raise WorkloadError(f"workload: {cluster} can do nothing of this work, or all of it comes at once")
         return meter.busy_s / last_s
 
-    def _drawn(self, seed: int, stretch: float) -> Iterator[Job]:
+    def _drawn(self, seed: int) -> JobArrays:
+        """The jobs at the times of the real cluster, the first at 0."""
         rng: Draws = cache(lambda name: stream(seed, name))
-        first_s, shapes = None, self._shapes(rng)
-        for number, (time_s, session, place, work) in zip(range(self.count), self._arrivals(rng), strict=False):
-            first_s = time_s if first_s is None else first_s
-            tasks = self._tasks(rng, session, place, work, parents := next(shapes))
-            tenant = f"tenant-{session.tenant}" if session.tenant >= 0 else ""
-            graph = TaskGraph(tasks, _edges(parents))
-            yield Job(f"job-{number}", graph, (time_s - first_s) * stretch, self.kinds[session.kind].priority, tenant)
+        weeks: list[_Arrived] = []
+        tasks: list[tuple[np.ndarray, np.ndarray]] = []
+        left = self.count
+        shapes = GraphArrays.joined([self.shape.draw(rng("shapes"), _CHUNK) for _ in range(-(-self.count // _CHUNK))])
+        for week in self._arrivals(rng):
+            weeks.append(week.until(left))
+            done, left = self.count - left, max(0, left - len(week.time_s))
+            tasks.append(self._tasks(rng, weeks[-1], shapes.tasks[done : self.count - left]))
+            if not left:
+                break
+        session = _Started.joined([week.session for week in weeks])
+        graphs = shapes.between(0, self.count)
+        place, instances = (np.concatenate(column) for column in zip(*tasks, strict=True))
+        of = session.chosen(np.repeat(np.arange(self.count), graphs.tasks))
+        gang = np.array([kind.gang for kind in self.kinds])[of.kind]
+        sizes = _sizes(self._works(of.kind, place), gang, of.gpus, of.cpus, of.memory_gb, instances)
+        drawn = job_arrays(graphs, sizes, np.array([kind.priority for kind in self.kinds], float)[session.kind])
+        time_s = np.concatenate([week.time_s for week in weeks])
+        drawn = drawn.arriving(time_s - time_s[0])
+        if self.tenants:
+            names = tuple([f"tenant-{number}" for number in range(self.tenants)])
+            drawn = replace(drawn, tenant=session.tenant.astype(np.int32), tenants=names)
+        return drawn
 
-    def _shapes(self, rng: Draws) -> Iterator[Parents]:
-        while True:
-            yield from self.shape.draw(rng("shapes"), _CHUNK)
-
-    def _arrivals(self, rng: Draws) -> Iterator[tuple[float, _Session, float, float]]:
-        """Every job's time, session, place among its kind's durations, and work, in order of time."""
-        sessions: list[_Session] = []
-        held = np.empty((3, 0))  # time, place, work
+    def _arrivals(self, rng: Draws) -> Iterator[_Arrived]:
+        """The jobs of week after week."""
+        sessions = _Started(*[np.empty(0)] * len(_Started._fields))
+        held = np.empty((2, 0))  # time, place
         owners = np.empty(0, int)
         for week, starts in enumerate(self.rates.weeks(rng)):
             fresh = self._sessions(rng, len(starts))
-            lengths = np.array([length for _, length, _ in fresh], int)
-            owner = np.repeat(np.arange(len(starts)), lengths)
-            places = self._places(rng, np.array([own for _, _, own in fresh])[owner])
-            works = self._works(np.array([session.kind for session, _, _ in fresh], int)[owner], places)
-            held = np.concatenate([held, [self._times(rng, starts, lengths), places, works]], axis=1)
-            owners = np.concatenate([owners, len(sessions) + owner])
-            sessions += [session for session, _, _ in fresh]
+            owner = np.repeat(np.arange(len(starts)), fresh.jobs)
+            places = self._places(rng, fresh.own[owner])
+            held = np.concatenate([held, [self._times(rng, starts, fresh.jobs), places]], axis=1)
+            owners = np.concatenate([owners, len(sessions.kind) + owner])
+            sessions = _Started.joined([sessions, fresh]) if len(sessions.kind) else fresh
             order = np.argsort(held[0], kind="stable")
             held, owners = held[:, order], owners[order]
             ready = int(np.searchsorted(held[0], (week + 1) * 3600.0 * HOURS_PER_WEEK))
-            for time_s, place, work, one in zip(*held[:, :ready].tolist(), owners[:ready].tolist(), strict=True):
-                yield time_s, sessions[one], place, work
+            yield _Arrived(held[0, :ready], held[1, :ready], sessions.chosen(owners[:ready]))
             held, owners = held[:, ready:], owners[ready:]
-            first = int(owners.min()) if len(owners) else len(sessions)
-            owners, sessions = owners - first, sessions[first:]
+            first = int(owners.min()) if len(owners) else len(sessions.kind)
+            owners, sessions = owners - first, sessions.chosen(np.arange(first, len(sessions.kind)))
 
     def _works(self, kinds: np.ndarray, places: np.ndarray) -> np.ndarray:
         works = np.empty(len(places))
@@ -221,26 +255,27 @@ class Sessions:
         since = np.cumsum(gaps)
         return np.asarray(np.repeat(starts - since[ends - lengths], lengths) + since)
 
-    def _sessions(self, rng: Draws, count: int) -> list[tuple[_Session, int, float]]:
-        """The number of sessions, the jobs of each, and its place among durations. Durations are those of its kind."""
+    def _sessions(self, rng: Draws, count: int) -> _Started:
+        """So many sessions."""
         shares = np.cumsum([kind.share for kind in self.kinds])
         kinds = np.searchsorted(shares, rng("sessions/kinds").random(count) * shares[-1], "right")
         own, lengths = rng("sessions/own").random(count), rng("sessions/jobs").random(count)
-        jobs, demands = np.ones(count, int), []
+        jobs, demands = np.ones(count, int), [np.empty(count), np.empty(count), np.empty(count), np.empty(count, int)]
         for number, kind in enumerate(self.kinds):
-            mine = kinds == number
-            jobs[mine] = np.maximum(np.rint(kind.jobs.at(lengths[mine])), 1)
-            drawn = _demands(kind, rng(f"sessions/demands-{number}"), int(mine.sum()))
-            demands.append(zip(*drawn, strict=True))
-        columns = zip(kinds.tolist(), self._tenants(rng, count), jobs.tolist(), own.tolist(), strict=True)
-        return [(_Session(number, tenant, *next(demands[number])), many, at) for number, tenant, many, at in columns]
+            mine = np.flatnonzero(kinds == number)
+            if not len(mine):
+                continue
+            jobs[mine] = counts(kind.jobs.at(lengths[mine]))
+            drawn = _demands(kind, rng(f"sessions/demands-{number}"), len(mine))
+            for column, values in zip(demands, drawn, strict=True):
+                column[mine] = values
+        return _Started(kinds, self._tenants(rng, count), jobs, own, *demands)
 
-    def _tenants(self, rng: Draws, count: int) -> list[int]:
+    def _tenants(self, rng: Draws, count: int) -> np.ndarray:
         if not self.tenants:
-            return [-1] * count
-        bounds = np.cumsum([rank**-self.zipf for rank in range(1, self.tenants + 1)])
-        drawn = np.searchsorted(bounds, rng("sessions/tenants").random(count) * bounds[-1], "right")
-        return drawn.tolist()  # type: ignore[no-any-return]
+            return np.zeros(count, int)
+        shares = np.cumsum([rank**-self.zipf for rank in range(1, self.tenants + 1)])
+        return np.asarray(np.searchsorted(shares, rng("sessions/tenants").random(count) * shares[-1], "right"))
 
     def _places(self, rng: Draws, own: np.ndarray) -> np.ndarray:
         """A place among the durations of its kind for every job: near its session's ``own``, or anywhere."""
@@ -250,17 +285,44 @@ class Sessions:
         places = np.where(rng("sessions/alike").random(len(own)) < self.alike, near, fresh)
         return np.minimum(places, np.nextafter(1, 0))
 
-    def _tasks(self, rng: Draws, session: _Session, place: float, work: float, parents: Parents) -> tuple[Task, ...]:
-        """The tasks of a job: the first one's place among the durations is the job's, others are near it or not."""
-        kind = self.kinds[session.kind]
-        if len(parents) == 1:
-            return (_task("t0", work, kind, session.demand, session.instances),)
-        works = kind.work.at(self._places(rng, np.full(len(parents) - 1, place))).tolist()
-        instances = _counts(kind.instances.draw(rng("tasks/instances"), len(parents)))
-        return tuple(
-            _task(f"t{at}", each, kind, session.demand, count)
-            for at, (each, count) in enumerate(zip((work, *works), instances, strict=True))
-        )
+    def _tasks(self, rng: Draws, arrived: _Arrived, tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of all tasks of the jobs of a week, which have so many each: the place among durations, and instances.
+
+        The first task's place is the job's, others are near it or not.
+        """
+        place, instances = np.repeat(arrived.place, tasks), np.repeat(arrived.session.instances, tasks)
+        if (several := tasks > 1).any():
+            others = np.ones(len(place), bool)
+            others[bounds(tasks)[:-1]] = False
+            place[others] = self._places(rng, place[others])
+            drawn = self._instances(rng("tasks/instances"), arrived.session.kind[several], tasks[several])
+            instances[np.repeat(several, tasks)] = drawn
+        return place, instances
+
+    def _instances(self, rng: np.random.Generator, kinds: np.ndarray, tasks: np.ndarray) -> np.ndarray:
+        """The instances of each task of jobs that are of these kinds and have so many tasks."""
+        rules = [kind.instances for kind in self.kinds]
+        if not all(isinstance(rule, Choice | Quantiles) for rule in rules):
+            drawn = [rules[kind].draw(rng, many) for kind, many in zip(kinds.tolist(), tasks.tolist(), strict=True)]
+            return counts(np.concatenate(drawn))
+        drawn_at, of_task = rng.random(int(tasks.sum())), np.repeat(kinds, tasks)
+        values = np.empty(len(of_task))
+        for number in np.unique(kinds).tolist():
+            mine = of_task == number
+            values[mine] = rules[number].at(drawn_at[mine])
+        return counts(values)
+
+
+def _sizes(
+    work: np.ndarray,
+    gang: np.ndarray | bool,
+    gpus: np.ndarray,
+    cpus: np.ndarray,
+    memory_gb: np.ndarray,
+    instances: np.ndarray,
+) -> SizeColumns:
+    together = np.asarray(gang & (instances > 1))
+    return SizeColumns(work, instances, gpus, cpus, memory_gb, together, np.zeros(len(work), np.int64))
 
 
 def _stretch(workload: Sessions, cluster: Cluster, runtime: WorkRuntime) -> float:
@@ -278,25 +340,12 @@ def _remembered(workload: Sessions, cluster: Cluster, runtime: WorkRuntime) -> f
     return natural / workload.load
 
 
-def _task(name: str, work: float, kind: SessionKind, demand: _Demand, instances: int) -> Task:
-    return Task(name, work, instances, kind.gang and instances > 1, *demand)
-
-
-def _demands(kind: SessionKind, rng: np.random.Generator, count: int) -> tuple[list[_Demand], list[int]]:
-    """Demands of an instance, and instances, of so many sessions."""
-    columns = [each.draw(rng, count).tolist() for each in (kind.gpus, kind.cpus, kind.memory_gb)]
-    return [_Demand(*each) for each in zip(*columns, strict=True)], _counts(kind.instances.draw(rng, count))
-
-
-def _counts(drawn: np.ndarray) -> list[int]:
-    return np.maximum(np.rint(drawn), 1).astype(int).tolist()  # type: ignore[no-any-return]
+def _demands(kind: SessionKind, rng: np.random.Generator, count: int) -> tuple[np.ndarray, ...]:
+    """GPUs, cores and GB of an instance, and instances, of so many sessions."""
+    demands = [each.draw(rng, count) for each in (kind.gpus, kind.cpus, kind.memory_gb)]
+    return *demands, counts(kind.instances.draw(rng, count))
 
 
 def _middles(count: int) -> np.ndarray:
     """The middles of so many equal parts of 0..1."""
     return (np.arange(count) + 0.5) / count
-
-
-@lru_cache(maxsize=4096)
-def _edges(parents: Parents) -> tuple[Edge, ...]:
-    return tuple([Edge(parent, child) for child, of in enumerate(parents) for parent in of])

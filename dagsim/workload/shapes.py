@@ -1,28 +1,24 @@
 """DAG shapes: which task of a job waits for which.
 
-``draw(rng, jobs)`` gives one shape per job, as the parents of each task. Tasks are listed parents first.
+``draw(rng, jobs)`` gives the DAGs of so many jobs. Tasks are listed parents first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
 
 from dagsim.errors import WorkloadError
 from dagsim.workload.alibaba import Alibaba
+from dagsim.workload.arrays import bounds, ranges
+from dagsim.workload.graphs import GraphArrays
 from dagsim.workload.tagged_union import TaggedUnion
 
-__all__ = ["Chain", "ForkJoin", "Layered", "MapReduce", "Parents", "RandomDag", "Shape", "Single"]
-
-Parents: TypeAlias = tuple[tuple[int, ...], ...]
-"""The parents of each task, by place."""
+__all__ = ["Chain", "ForkJoin", "Layered", "MapReduce", "RandomDag", "Shape", "Single"]
 
 _FORBID = {"extra": "forbid"}
-_SINGLE: Parents = ((),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +29,8 @@ class Single:
 
     __pydantic_config__ = _FORBID
 
-    def draw(self, rng: np.random.Generator, jobs: int) -> list[Parents]:
-        return [_SINGLE] * jobs
+    def draw(self, rng: np.random.Generator, jobs: int) -> GraphArrays:
+        return GraphArrays.single(jobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +45,9 @@ class Chain:
     def __post_init__(self) -> None:
         _check_range(self.kind, "length", self.length)
 
-    def draw(self, rng: np.random.Generator, jobs: int) -> list[Parents]:
-        return [_in_layers((1,) * length) for length in _between(rng, self.length, jobs)]
+    def draw(self, rng: np.random.Generator, jobs: int) -> GraphArrays:
+        length = _between(rng, self.length, jobs)
+        return _in_layers(length, np.ones(int(length.sum()), np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +64,12 @@ class ForkJoin:
         _check_range(self.kind, "width", self.width)
         _check_range(self.kind, "stages", self.stages)
 
-    def draw(self, rng: np.random.Generator, jobs: int) -> list[Parents]:
-        stages = _between(rng, self.stages, jobs)
-        widths = iter(_between(rng, self.width, sum(stages)))
-        return [_in_layers((1, *(w for _ in range(count) for w in (next(widths), 1)))) for count in stages]
+    def draw(self, rng: np.random.Generator, jobs: int) -> GraphArrays:
+        layers = 1 + 2 * _between(rng, self.stages, jobs)
+        place = ranges(np.zeros(jobs, np.int64), layers)
+        widths = np.ones(len(place), np.int64)
+        widths[place % 2 == 1] = _between(rng, self.width, (len(place) - jobs) // 2)
+        return _in_layers(layers, widths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +87,10 @@ class MapReduce:
         for name in ("maps", "reduces", "rounds"):
             _check_range(self.kind, name, getattr(self, name))
 
-    def draw(self, rng: np.random.Generator, jobs: int) -> list[Parents]:
+    def draw(self, rng: np.random.Generator, jobs: int) -> GraphArrays:
         rounds = _between(rng, self.rounds, jobs)
-        maps = iter(_between(rng, self.maps, sum(rounds)))
-        reduces = iter(_between(rng, self.reduces, sum(rounds)))
-        return [_in_layers(tuple(w for _ in range(count) for w in (next(maps), next(reduces)))) for count in rounds]
+        widths = [_between(rng, each, int(rounds.sum())) for each in (self.maps, self.reduces)]
+        return _in_layers(2 * rounds, np.stack(widths, axis=1).ravel())
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +113,24 @@ class Layered:
         if not 0 <= self.density <= 1:
             raise WorkloadError(f"shape layered: density must lie in 0..1, got {self.density!r}")
 
-    def draw(self, rng: np.random.Generator, jobs: int) -> list[Parents]:
+    def draw(self, rng: np.random.Generator, jobs: int) -> GraphArrays:
         layers = _between(rng, self.layers, jobs)
-        widths = _between(rng, self.width, sum(layers))
-        kept = iter(rng.random(sum(above * below for above, below in _neighbours(layers, widths))).tolist())
-        fallback = iter(rng.random(len(widths) * self.width[1]).tolist())
-        shapes, first = [], 0
-        for count in layers:
-            parents: list[tuple[int, ...]] = [()] * widths[first]
-            for layer in range(first + 1, first + count):
-                above = range(len(parents) - widths[layer - 1], len(parents))
-                chosen = [tuple([task for task in above if next(kept) < self.density]) for _ in range(widths[layer])]
-                parents += [one or (above[int(next(fallback) * len(above))],) for one in chosen]
-            shapes.append(tuple(parents))
-            first += count
-        return shapes
+        widths = _between(rng, self.width, int(layers.sum()))
+        first = bounds(widths)  # the first task of each layer
+        below = np.delete(np.arange(len(widths)), bounds(layers)[:-1])  # layers that have one above
+        wide, above = widths[below], widths[below - 1]
+        kept = rng.random(int((above * wide).sum())) < self.density
+        fallback = rng.random(len(widths) * self.width[1])
+        tasks = ranges(first[below], wide)  # those that have a layer above
+        candidates = np.repeat(above, wide)
+        child = np.repeat(tasks, candidates)[kept]
+        parent = ranges(np.repeat(first[below - 1], wide), candidates)[kept]
+        alone = np.setdiff1d(tasks, child, assume_unique=False)
+        over = np.repeat(above, wide)[np.searchsorted(tasks, alone)]
+        start = np.repeat(first[below - 1], wide)[np.searchsorted(tasks, alone)]
+        child = np.concatenate([child, alone])
+        parent = np.concatenate([parent, start + (fallback[: len(alone)] * over).astype(np.int64)])
+        return GraphArrays.of_edges(np.add.reduceat(widths, bounds(layers)[:-1]), parent, child)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +150,13 @@ class RandomDag:
         _check_range(self.kind, "tasks", self.tasks)
         _check_range(self.kind, "parents", self.parents)
 
-    def draw(self, rng: np.random.Generator, jobs: int) -> list[Parents]:
+    def draw(self, rng: np.random.Generator, jobs: int) -> GraphArrays:
         alone = rng.random(jobs) < self.single
-        counts = np.where(alone, 1, rng.integers(*self.tasks, jobs, endpoint=True)).tolist()
-        wanted = iter(_between(rng, self.parents, sum(counts)))
-        picks = rng.random((sum(counts), self.parents[1])).tolist()
-        shapes, first = [], 0
-        for count in counts:
-            shape = [_distinct(task, next(wanted), picks[first + task]) for task in range(count)]
-            shapes.append(tuple(shape))
-            first += count
-        return shapes
+        counts = np.where(alone, 1, rng.integers(*self.tasks, jobs, endpoint=True))
+        place = ranges(np.zeros(jobs, np.int64), counts)
+        waits = np.minimum(_between(rng, self.parents, len(place)), place)
+        picks = rng.random((len(place), self.parents[1]))
+        return GraphArrays(counts, waits, _distinct(place, waits, picks))
 
 
 Shape: TypeAlias = Annotated[
@@ -168,37 +165,35 @@ Shape: TypeAlias = Annotated[
 """Any shape; in YAML ``kind`` says which."""
 
 
-@lru_cache(maxsize=4096)
-def _in_layers(widths: tuple[int, ...]) -> Parents:
-    """Layers of these widths, each task waiting for the whole layer above."""
-    parents: list[tuple[int, ...]] = []
-    above: tuple[int, ...] = ()
-    for width in widths:
-        here = tuple(range(len(parents), len(parents) + width))
-        parents += [above] * width
-        above = here
-    return tuple(parents)
+def _in_layers(layers: np.ndarray, widths: np.ndarray) -> GraphArrays:
+    """Jobs of so many layers of these widths, each task waiting for the whole layer above."""
+    firsts = bounds(layers)[:-1]
+    above = np.concatenate([np.zeros(1, np.int64), widths[:-1]])
+    above[firsts] = 0
+    tasks = np.add.reduceat(widths, firsts)
+    start = bounds(widths)[:-1] - np.repeat(bounds(tasks)[:-1], layers) - above  # of the layer above, within the job
+    waits = np.repeat(above, widths)
+    return GraphArrays(tasks, waits, ranges(np.repeat(start, widths), waits))
 
 
-def _distinct(below: int, count: int, picks: Sequence[float]) -> tuple[int, ...]:
-    """Up to ``count`` different whole numbers under ``below``, sorted."""
-    left = list(range(below))
-    chosen = [left.pop(int(pick * len(left))) for pick in picks[: min(count, below)]]
-    return tuple(sorted(chosen))
+def _distinct(below: np.ndarray, count: np.ndarray, picks: np.ndarray) -> np.ndarray:
+    """Per row ``count`` different whole numbers under ``below``, sorted, one row behind the other.
+
+    A pick is the place among the numbers that are left.
+    """
+    chosen = np.empty((len(below), 0), np.int64)
+    for turn in range(int(count.max(initial=0))):
+        number = (picks[:, turn] * (below - turn)).astype(np.int64)
+        for other in chosen.T:  # sorted: each that is not above the number makes it one more
+            number += number >= other
+        number[turn >= count] = np.iinfo(np.int64).max
+        chosen = np.sort(np.concatenate([chosen, number[:, None]], axis=1), axis=1)
+    numbers: np.ndarray = chosen[np.arange(chosen.shape[1]) < count[:, None]]
+    return numbers
 
 
-def _neighbours(layers: list[int], widths: list[int]) -> list[tuple[int, int]]:
-    """The widths of every two layers in a row of the same job."""
-    pairs: list[tuple[int, int]] = []
-    first = 0
-    for count in layers:
-        pairs += zip(widths[first : first + count - 1], widths[first + 1 : first + count], strict=True)
-        first += count
-    return pairs
-
-
-def _between(rng: np.random.Generator, bounds: tuple[int, int], count: int) -> list[int]:
-    return rng.integers(bounds[0], bounds[1], count, endpoint=True).tolist()  # type: ignore[no-any-return]
+def _between(rng: np.random.Generator, span: tuple[int, int], count: int) -> np.ndarray:
+    return rng.integers(span[0], span[1], count, endpoint=True)
 
 
 def _check_range(kind: str, name: str, bounds: tuple[int, int]) -> None:

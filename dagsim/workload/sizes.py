@@ -6,9 +6,9 @@ quantity, so that a change to one leaves the others alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from dagsim.workload.distributions import (
 )
 from dagsim.workload.tagged_union import TaggedUnion
 
-__all__ = ["MEASURED_MODELS", "Correlated", "Draws", "Independent", "SizeColumns", "Sizes"]
+__all__ = ["MEASURED_MODELS", "Correlated", "Draws", "Independent", "SizeColumns", "Sizes", "counts"]
 
 Draws: TypeAlias = Callable[[str], np.random.Generator]
 
@@ -43,18 +43,26 @@ _FORBID = {"extra": "forbid"}
 
 
 class SizeColumns(NamedTuple):
-    """Drawn sizes, an entry per task, and what is the same for all; ``priority`` only where sizes decide on it."""
+    """Drawn sizes, an entry per task, and what is the same for all."""
 
-    work: list[float]
-    instances: list[int]
-    gpus: list[float]
-    cpus: list[float]
-    memory_gb: list[float]
-    model: list[str | None]
-    estimate: list[float | None]
-    priority: list[float] | None = None
-    gang: bool = True
+    work: np.ndarray  # (n,) float64
+    instances: np.ndarray  # (n,) int64
+    gpus: np.ndarray  # (n,) float64
+    cpus: np.ndarray  # (n,) float64
+    memory_gb: np.ndarray  # (n,) float64
+    gang: np.ndarray  # (n,) bool
+    model: np.ndarray  # (n,) int64: place in models
+    estimate: np.ndarray | None = None  # (n,) float64
+    priority: np.ndarray | None = None  # (n,) float64, where sizes decide on it
+    models: tuple[str | None, ...] = (None,)
     gpu_types: tuple[str, ...] | None = None
+
+    @classmethod
+    def joined(cls, parts: Sequence[SizeColumns]) -> SizeColumns:
+        """The tasks of all parts. Each is drawn by the same rule."""
+        columns: Any = zip(*[part[:9] for part in parts], strict=True)
+        joined = [None if column[0] is None else np.concatenate(column) for column in columns]
+        return cls._make([*joined, *parts[0][9:]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +92,18 @@ class Independent:
 
     def draw(self, rng: Draws, tasks: int) -> SizeColumns:
         work = _sizes("work", self.work, rng, tasks)
+        instances = counts(_sizes("instances", self.instances, rng, tasks))
         return SizeColumns(
-            work.tolist(),
-            _counts(_sizes("instances", self.instances, rng, tasks)),
-            _sizes("gpus", self.gpus, rng, tasks).tolist(),
-            _sizes("cpus", self.cpus, rng, tasks).tolist(),
-            _sizes("memory_gb", self.memory_gb, rng, tasks).tolist(),
+            work,
+            instances,
+            _sizes("gpus", self.gpus, rng, tasks),
+            _sizes("cpus", self.cpus, rng, tasks),
+            _sizes("memory_gb", self.memory_gb, rng, tasks),
+            self.gang & (instances > 1),
             _models(self.models, rng, tasks),
-            [None] * tasks if self.claim is None else (work * _sizes("claim", self.claim, rng, tasks)).tolist(),
+            None if self.claim is None else work * _sizes("claim", self.claim, rng, tasks),
             None,
-            self.gang,
+            self.models or (None,),
             self.gpu_types,
         )
 
@@ -139,9 +149,10 @@ class Correlated:
         any_priority = rng("sizes/priority").integers(1, self.top_priority, tasks, endpoint=True)
         gpus = np.rint(self.gpus_follow * wide + (1 - self.gpus_follow) * any_gpus)
         priority = np.rint(self.priority_follows * urgent + (1 - self.priority_follows) * any_priority)
-        ones, zeros = [1.0] * tasks, [0.0] * tasks
+        instances, ones, zeros = counts(gpus), np.ones(tasks), np.zeros(tasks)
         models = _models(self.models, rng, tasks)
-        return SizeColumns(work.tolist(), _counts(gpus), ones, zeros, zeros, models, [None] * tasks, priority.tolist())
+        columns = (work, instances, ones, zeros, zeros, instances > 1, models)
+        return SizeColumns(*columns, None, priority, self.models or (None,))
 
 
 Sizes: TypeAlias = Annotated[Independent | Correlated, TaggedUnion("independent")]
@@ -155,12 +166,12 @@ def _sizes(name: str, distribution: Distribution, rng: Draws, count: int) -> np.
     return drawn
 
 
-def _counts(drawn: np.ndarray) -> list[int]:
-    """Whole numbers of at least 1."""
-    return np.maximum(np.rint(drawn), 1).astype(int).tolist()  # type: ignore[no-any-return]
+def counts(drawn: np.ndarray) -> np.ndarray:
+    """Whole numbers of at least 1, (n,) int64."""
+    return np.asarray(np.maximum(np.rint(drawn), 1).astype(np.int64))
 
 
-def _models(models: tuple[str, ...], rng: Draws, count: int) -> list[str | None]:
+def _models(models: tuple[str, ...], rng: Draws, count: int) -> np.ndarray:
     if not models:
-        return [None] * count
-    return [models[place] for place in rng("sizes/models").integers(len(models), size=count).tolist()]
+        return np.zeros(count, np.int64)
+    return rng("sizes/models").integers(len(models), size=count)

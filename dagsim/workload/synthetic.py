@@ -6,23 +6,25 @@ another pattern of arrivals leaves the DAGs as they are, and the other way round
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from itertools import islice
 from math import inf
-from typing import Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
-from dagsim.errors import WorkloadError
-from dagsim.model import Cluster, Edge, Job, Task, TaskGraph
+from dagsim.errors import ModelError, WorkloadError
+from dagsim.model import Cluster, Job
 from dagsim.model.streams import stream
+from dagsim.workload.arrays import JobArrays
 from dagsim.workload.arrivals import Arrivals, Batch, Bursty
 from dagsim.workload.distributions import Distribution
-from dagsim.workload.load import LoadMeter, WorkRuntime
+from dagsim.workload.drawn import job_arrays
+from dagsim.workload.graphs import GraphArrays
+from dagsim.workload.load import LoadMeter, WorkRuntime, seconds_of
 from dagsim.workload.measure import Measure, check_measure
-from dagsim.workload.shapes import Parents, Shape, Single
+from dagsim.workload.shapes import Shape, Single
 from dagsim.workload.sizes import Draws, Independent, SizeColumns, Sizes
 
 __all__ = ["Synthetic"]
@@ -30,20 +32,8 @@ __all__ = ["Synthetic"]
 _CHUNK = 1024  # jobs drawn at once
 _MOST = 10_000_000
 """More jobs than this are a slip of the keyboard."""
-_KEPT = 10_000  # jobs up to which what was drawn to know the load is kept instead of drawn again
 _PILOT = 32_768  # jobs from which an expected load is estimated
 _BURSTY, _SINGLE, _INDEPENDENT = Bursty(bursts=4, share=0.7, width=0.02), Single(), Independent()
-
-
-class _Draft(NamedTuple):
-    """A job before it has an arrival."""
-
-    tasks: tuple[Task, ...]
-    parents: Parents
-    outputs: list[float] | None
-    priority: float
-    tenant: str
-    slack: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,30 +79,42 @@ class Synthetic:
         if self.load_is not in ("exact", "expected"):
             raise WorkloadError(f"workload: load_is must be exact or expected, got {self.load_is!r}")
 
-    def jobs(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> Iterator[Job]:
-        """The jobs under ``seed`` in order of arrival, made as they are asked for.
+    def arrays(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> JobArrays:
+        """The jobs under ``seed`` in order of arrival.
 
-        Knowing the exact load takes a pass over all tasks before the first job.
+        Raises:
+            WorkloadError: Sizes below 0, or work that this cluster cannot do.
+            ModelError: A job that cannot be: work that is not finite, a share of several GPUs, a negative slack.
         """
-        kept = list(self._drafts(_streams(seed), self.count)) if self.count <= _KEPT else None
-        drafts = self._drafts(_streams(seed), self.count) if kept is None else kept
-        times = self._times(cluster, runtime, seed, kept)
-        types = cluster.gpu_types
-        for number, (arrival_s, draft) in enumerate(zip(times.tolist(), drafts, strict=True)):
-            graph = TaskGraph(draft.tasks, _edges(draft.parents, draft.outputs))
-            deadline_s = None
-            if draft.slack is not None:
-                ideal_s = graph.critical_path([min(runtime.seconds(task, types)) for task in draft.tasks])
-                deadline_s = arrival_s + draft.slack * ideal_s if ideal_s < inf else None
-            yield Job(f"job-{number}", graph, arrival_s, draft.priority, draft.tenant, deadline_s)
+        drawn, slack = self._drawn(_streams(seed), self.count)
+        seconds = seconds_of(drawn, runtime, cluster.gpu_types) if self._asks_seconds() else None
+        arrival_s = self._times(cluster, runtime, seed, drawn, seconds)
+        if slack is None:
+            return drawn.arriving(arrival_s)
+        assert seconds is not None
+        ideal_s = drawn.critical_paths(seconds.min(axis=1))
+        with np.errstate(invalid="ignore"):  # of jobs that this cluster cannot do
+            deadline_s = np.where(ideal_s < inf, arrival_s + slack * ideal_s, inf)
+        if (before := np.flatnonzero(deadline_s < arrival_s)).size:
+            raise ModelError(f"job {drawn.ids[before[0]]!r}: its slack {float(slack[before[0]])!r} is below 0")
+        return replace(drawn, arrival_s=arrival_s, deadline_s=deadline_s)
 
-    def _times(self, cluster: Cluster, runtime: WorkRuntime, seed: int, kept: list[_Draft] | None) -> np.ndarray:
+    def jobs(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> Iterator[Job]:
+        """The jobs of ``arrays``, each made when it is asked for."""
+        return self.arrays(cluster, runtime, seed).jobs()
+
+    def _asks_seconds(self) -> bool:
+        return self.slack is not None or (self.load_is == "exact" and not isinstance(self.arrivals, Batch))
+
+    def _times(
+        self, cluster: Cluster, runtime: WorkRuntime, seed: int, drawn: JobArrays, seconds: np.ndarray | None
+    ) -> np.ndarray:
         """Arrival times that offer the load asked for."""
         if isinstance(self.arrivals, Batch):
             return np.zeros(self.count)
         if self.load_is == "exact":
-            drafts = self._drafts(_streams(seed), self.count) if kept is None else kept
-            busy_s = _busy_s(drafts, cluster, runtime)
+            assert seconds is not None
+            busy_s = _busy_s(drawn, cluster, runtime, seconds)
         else:
             busy_s = self.count * _expected_s(self, cluster, runtime)
         if not busy_s > 0:
@@ -124,44 +126,37 @@ class Synthetic:
         length = times[-1] - times[0]
         return np.asarray((times - times[0]) * (span_s / length if length else 0.0))
 
-    def _drafts(self, rng: Draws, count: int) -> Iterator[_Draft]:
+    def _drawn(self, rng: Draws, count: int) -> tuple[JobArrays, np.ndarray | None]:
+        """Jobs without arrivals, and the slack of each if they have deadlines."""
+        graphs: list[GraphArrays] = []
+        sizes: list[SizeColumns] = []
+        of_jobs: list[tuple[np.ndarray | None, ...]] = []
         for first in range(0, count, _CHUNK):
             jobs = min(_CHUNK, count - first)
-            shapes = self.shape.draw(rng("shapes"), jobs)
-            columns = self.sizes.draw(rng, sum(map(len, shapes)))
-            tasks = _tasks(columns, shapes)
-            priorities = None if self.priority is None else self.priority.draw(rng("priorities"), jobs).tolist()
-            tenants = rng("tenants").integers(len(self.tenants), size=jobs).tolist() if self.tenants else None
-            slacks = None if self.slack is None else self.slack.draw(rng("deadlines"), jobs).tolist()
-            outputs = None
-            if self.output_gb is not None:
-                edges = sum(len(parents) for shape in shapes for parents in shape)
-                outputs = iter(np.rint(1e9 * self.output_gb.draw(rng("outputs"), edges)).tolist())
-            place = 0
-            for job, shape in enumerate(shapes):
-                start, place = place, place + len(shape)
-                yield _Draft(
-                    tuple(tasks[start:place]),
-                    shape,
-                    None if outputs is None else list(islice(outputs, sum(map(len, shape)))),
-                    priorities[job] if priorities else columns.priority[start] if columns.priority else 0.0,
-                    self.tenants[tenants[job]] if tenants else "",
-                    slacks[job] if slacks else None,
+            graphs.append(self.shape.draw(rng("shapes"), jobs))
+            sizes.append(self.sizes.draw(rng, len(graphs[-1].waits)))
+            edges = len(graphs[-1].parent)
+            of_jobs.append(
+                (
+                    None if self.priority is None else self.priority.draw(rng("priorities"), jobs),
+                    rng("tenants").integers(len(self.tenants), size=jobs) if self.tenants else None,
+                    None if self.slack is None else self.slack.draw(rng("deadlines"), jobs),
+                    None if self.output_gb is None else np.rint(1e9 * self.output_gb.draw(rng("outputs"), edges)),
                 )
+            )
+        columns: list[Any] = [None if part[0] is None else np.concatenate(part) for part in zip(*of_jobs, strict=True)]
+        priority, tenant, slack, output_bytes = columns
+        drawn = job_arrays(GraphArrays.joined(graphs), SizeColumns.joined(sizes), priority)
+        if output_bytes is not None:
+            drawn = replace(drawn, output_bytes=output_bytes)
+        if tenant is not None:
+            drawn = replace(drawn, tenant=tenant.astype(np.int32), tenants=self.tenants)
+        return drawn, slack
 
 
 def _streams(seed: int, prefix: str = "") -> Draws:
     """The generators under ``seed`` by name, each made once."""
     return cache(lambda name: stream(seed, prefix + name))
-
-
-def _tasks(columns: SizeColumns, shapes: list[Parents]) -> list[Task]:
-    gang, gpu_types = columns.gang, columns.gpu_types
-    names = [name for shape in shapes for name in _names(len(shape))]
-    return [
-        Task(name, work, instances, gang and instances > 1, gpus, cpus, memory_gb, gpu_types, None, model, None, claim)
-        for name, work, instances, gpus, cpus, memory_gb, model, claim in zip(names, *columns[:7], strict=True)
-    ]
 
 
 def _expected_s(workload: Synthetic, cluster: Cluster, runtime: WorkRuntime) -> float:
@@ -173,29 +168,11 @@ def _expected_s(workload: Synthetic, cluster: Cluster, runtime: WorkRuntime) -> 
 
 @lru_cache(maxsize=16)
 def _piloted_s(workload: Synthetic, cluster: Cluster, runtime: WorkRuntime) -> float:
-    return _busy_s(workload._drafts(_streams(0, "pilot/"), _PILOT), cluster, runtime) / _PILOT
+    drawn, _ = workload._drawn(_streams(0, "pilot/"), _PILOT)
+    return _busy_s(drawn, cluster, runtime, seconds_of(drawn, runtime, cluster.gpu_types)) / _PILOT
 
 
-def _busy_s(drafts: Iterable[_Draft], cluster: Cluster, runtime: WorkRuntime) -> float:
+def _busy_s(drawn: JobArrays, cluster: Cluster, runtime: WorkRuntime, seconds: np.ndarray) -> float:
     meter = LoadMeter(cluster, runtime)
-    for draft in drafts:
-        for task in draft.tasks:
-            meter.add(task)
+    meter.add_arrays(drawn, seconds)
     return meter.busy_s
-
-
-def _edges(parents: Parents, outputs: list[float] | None) -> tuple[Edge, ...]:
-    if outputs is None:
-        return _plain_edges(parents)
-    pairs = [(parent, child) for child, of in enumerate(parents) for parent in of]
-    return tuple([Edge(*pair, size) for pair, size in zip(pairs, outputs, strict=True)])
-
-
-@lru_cache(maxsize=4096)
-def _plain_edges(parents: Parents) -> tuple[Edge, ...]:
-    return tuple([Edge(parent, child) for child, of in enumerate(parents) for parent in of])
-
-
-@lru_cache(maxsize=256)
-def _names(count: int) -> tuple[str, ...]:
-    return tuple([f"t{place}" for place in range(count)])

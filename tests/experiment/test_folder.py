@@ -3,6 +3,8 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import zipfile
+import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -221,6 +223,9 @@ def test_a_large_schedule_is_kept_in_columns_and_read_back(tmp_path: Path, monke
     for number in range(2):
         one, other = small.schedule(number), RunFolder.open(folder.path).schedule(number)
         assert (one.log, one.jobs, one.seed, one.ended_s) == (other.log, other.jobs, other.seed, other.ended_s)
+    with zipfile.ZipFile(folder.path / "schedules" / "000.npz") as archive:
+        raw, packed = archive.read("time_s.npy"), archive.getinfo("time_s.npy").compress_size
+    assert packed == len(zlib.compress(raw, 1, -15))  # the level that was chosen, not the default
     assert (folder.path / "runs.jsonl").read_text().count("sjf") == 2
     text = gzip.decompress((folder.path / "tasks.csv.gz").read_bytes()).decode()
     assert text.splitlines() == gzip.decompress((small.path / "tasks.csv.gz").read_bytes()).decode().splitlines()[:1]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -24,7 +25,13 @@ SHAPES = [
 
 
 def draw(shape, jobs=2000, seed=0):
-    return shape.draw(np.random.default_rng(seed), jobs)
+    """The parents of each task of each job."""
+    graphs = shape.draw(np.random.default_rng(seed), jobs)
+    waits, parent = iter(graphs.waits.tolist()), iter(graphs.parent.tolist())
+    shapes = [tuple(tuple(islice(parent, next(waits))) for _ in range(tasks)) for tasks in graphs.tasks.tolist()]
+    assert not [*waits]
+    assert not [*parent]
+    return shapes
 
 
 def depth(parents):

@@ -31,10 +31,9 @@ def test_work_is_log_normal_and_clipped():
 
 
 def test_models_are_equally_likely():
-    models = draw(Independent()).model
-    assert {model: models.count(model) / 20_000 for model in MEASURED_MODELS} == pytest.approx(
-        dict.fromkeys(MEASURED_MODELS, 0.2), abs=0.02
-    )
+    columns = draw(Independent())
+    assert columns.models == MEASURED_MODELS
+    assert np.bincount(columns.model) / 20_000 == pytest.approx([0.2] * 5, abs=0.02)
 
 
 def test_every_default_model_was_measured_on_the_default_gpus():
@@ -47,8 +46,8 @@ def test_every_default_model_was_measured_on_the_default_gpus():
 
 
 def test_counts_are_rounded_and_at_least_one():
-    assert draw(Independent(instances=Constant(0.2)), 2).instances == [1, 1]
-    assert draw(Independent(instances=Constant(3.6)), 2).instances == [4, 4]
+    assert draw(Independent(instances=Constant(0.2)), 2).instances.tolist() == [1, 1]
+    assert draw(Independent(instances=Constant(3.6)), 2).instances.tolist() == [4, 4]
 
 
 def test_claims_are_multiples_of_the_work():
@@ -58,10 +57,9 @@ def test_claims_are_multiples_of_the_work():
 
 def test_a_change_to_one_quantity_leaves_the_others_alone():
     one, other = draw(Independent(), 50), draw(Independent(gpus=Choice((0.25, 0.5)), claim=LogNormal()), 50)
-    assert one.work == other.work
-    assert one.instances == other.instances
-    assert one.model == other.model
-    assert one.gpus != other.gpus
+    for name in ("work", "instances", "model"):
+        assert (getattr(one, name) == getattr(other, name)).all()
+    assert (one.gpus != other.gpus).all()
 
 
 def test_negative_sizes_are_refused():

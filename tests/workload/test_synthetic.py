@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from dagsim.errors import ModelError, WorkloadError
 from dagsim.model import Cluster, Task
 from dagsim.systems.cluster.models.runtime import Flops, Recorded, Throughput
-from dagsim.workload import synthetic
 from dagsim.workload.arrivals import Batch, Bursty, Diurnal, Poisson
 from dagsim.workload.distributions import Choice, Constant, LogNormal, Uniform, Whole
 from dagsim.workload.load import offered_load
@@ -117,13 +116,6 @@ def facts(workload):
         "tenant": [job.tenant for job in made],
         "deadline": [job.deadline_s for job in made],
     }
-
-
-def test_drawing_again_makes_the_jobs_that_were_kept(monkeypatch):
-    workload = replace(BASE, count=2500)  # three chunks
-    kept = jobs(workload)
-    monkeypatch.setattr(synthetic, "_KEPT", 0)
-    assert jobs(workload) == kept
 
 
 def test_jobs_are_made_as_they_are_asked_for():

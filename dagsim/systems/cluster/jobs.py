@@ -17,21 +17,40 @@ from dagsim.systems.heard import Heard
 from dagsim.traces import Trace
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
-from dagsim.workload.load import Load, LoadMeter
+from dagsim.workload.load import Load, LoadMeter, seconds_of
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
 from dagsim.workload.tagged_union import TaggedUnion
 
-__all__ = ["JobStream", "Workload"]
+__all__ = ["JOBS_KEPT", "DrawnJobs", "JobStream", "Workload"]
 
+JOBS_KEPT = 20_000
+"""Jobs, of all seeds together, up to which those that were drawn are kept for the next policy."""
 Workload: TypeAlias = Annotated[Synthetic | Sessions | TraceFile, TaggedUnion("synthetic")]
+
+
+class DrawnJobs:
+    """Jobs that a generator drew: columns, and objects made when somebody goes through them; those of few jobs are
+    kept."""
+
+    def __init__(self, arrays: JobArrays) -> None:
+        self.arrays = arrays
+        self._made: list[Job] | None = None
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def __iter__(self) -> Iterator[Job]:
+        if self._made is None and len(self) <= JOBS_KEPT:
+            self._made = list(self.arrays.jobs())
+        return self.arrays.jobs() if self._made is None else iter(self._made)
 
 
 class JobStream:
     """The jobs of one run in order of arrival, to be read once.
 
-    ``jobs`` is a trace, read lazily, a list, or any iterable. The load of what came is known afterwards (``facts``);
-    of a list it is only added up when it is asked for.
+    ``jobs`` is a trace, read lazily, jobs that were drawn, a list, or any iterable. The load of what came is known
+    afterwards (``facts``); of drawn ones and a list it is only added up when it is asked for.
     """
 
     def __init__(self, jobs: Trace | Iterable[Job], cluster: Cluster, runtime: Runtime) -> None:
@@ -44,7 +63,7 @@ class JobStream:
         self._observed: dict[int, tuple[float, float]] = {}
 
     def __iter__(self) -> Iterator[Job]:
-        if not isinstance(self._jobs, list | tuple):
+        if not isinstance(self._jobs, DrawnJobs | list | tuple):
             return self._metered(self._jobs)
         return iter(self._jobs)
 
@@ -70,11 +89,13 @@ class JobStream:
         return Heard(self, heard)
 
     def arrays(self) -> JobArrays | None:
-        """The jobs in columns, where they are a large trace that is read so.
+        """The jobs in columns, where they were drawn, or are a large trace that is read so.
 
         Raises:
             TraceError: The trace cannot be read.
         """
+        if isinstance(self._jobs, DrawnJobs):
+            return self._jobs.arrays
         return None if self._trace is None else self._trace.arrays_if_large()
 
     def unroll(self, arrays: JobArrays) -> None:
@@ -89,6 +110,8 @@ class JobStream:
 
     def has(self, tasks: int) -> bool:
         """True if at least so many tasks come; makes no more jobs than it takes to know."""
+        if isinstance(self._jobs, DrawnJobs):
+            return self._jobs.arrays.tasks >= tasks
         jobs, made, count = iter(self._jobs), [], 0
         for job in jobs:
             made.append(job)
@@ -102,6 +125,9 @@ class JobStream:
     @property
     def load(self) -> Load:
         """The load of the jobs that came; of a list, that of all of it."""
+        if isinstance(self._jobs, DrawnJobs) and not self._count:
+            arrays = self._jobs.arrays
+            self.came(arrays, seconds_of(arrays, self._runtime, self._cluster.gpu_types))
         if isinstance(self._jobs, list | tuple) and not self._count:
             for _ in self._metered(self._jobs):
                 pass

@@ -14,7 +14,7 @@ from dagsim.registry import Registry
 from dagsim.systems.cluster.choice import compiled, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
 from dagsim.systems.cluster.engine import CompiledKernel, Engine, EngineUse, pays
-from dagsim.systems.cluster.jobs import JobStream
+from dagsim.systems.cluster.jobs import JOBS_KEPT, DrawnJobs, JobStream
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel
@@ -35,8 +35,6 @@ __all__ = ["ClusterScenario", "ClusterSystem", "Engaged"]
 
 _SEQUENCES_KEPT = 16
 """Job sequences kept, as replicas and other policies ask for the same one again."""
-_JOBS_KEPT = 20_000
-"""Sequences of more jobs than this are made anew each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +50,16 @@ class _Sequences:
     """Drawn jobs by seed, the latest few; an empty one goes to other processes."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[int, list[Job]] = OrderedDict()
+        self._kept: OrderedDict[int, DrawnJobs | list[Job]] = OrderedDict()
 
     def __reduce__(self) -> tuple[type[_Sequences], tuple[()]]:
         return _Sequences, ()
 
-    def get(self, seed: int, make: Callable[[], Iterable[Job]]) -> list[Job]:
+    def get(self, seed: int, make: Callable[[], DrawnJobs | list[Job]]) -> DrawnJobs | list[Job]:
         jobs = self._kept.get(seed)
         if jobs is None:
-            jobs = self._kept[seed] = list(make())
-            if len(self._kept) > _SEQUENCES_KEPT or sum(map(len, self._kept.values())) > _JOBS_KEPT:
+            jobs = self._kept[seed] = make()
+            while len(self._kept) > _SEQUENCES_KEPT or sum(map(len, self._kept.values())) > JOBS_KEPT:
                 self._kept.popitem(last=False)
         return jobs
 
@@ -220,14 +218,13 @@ class ClusterScenario:
             TraceError, WorkloadError: They cannot be made.
         """
         match self.workload:
-            case (Synthetic() | Sessions()) as drawn if drawn.count > _JOBS_KEPT:
-                return JobStream(drawn.jobs(self.cluster, self.runtime, seed), self.cluster, self.runtime)
             case (Synthetic() | Sessions()) as drawn:
-                jobs = self._sequences.get(seed, lambda: drawn.jobs(self.cluster, self.runtime, seed))
+                draw = drawn.arrays
+                jobs = self._sequences.get(seed, lambda: DrawnJobs(draw(self.cluster, self.runtime, seed)))
                 return JobStream(jobs, self.cluster, self.runtime)
             case TraceFile() as trace if trace.window is not None:
                 window = trace.window_of
-                jobs = self._sequences.get(seed, lambda: window(seed, self.cluster, self.runtime))
+                jobs = self._sequences.get(seed, lambda: list(window(seed, self.cluster, self.runtime)))
                 return JobStream(jobs, self.cluster, self.runtime)
             case TraceFile() as trace:
                 return JobStream(trace.open(self.cluster, self.runtime), self.cluster, self.runtime)

@@ -18,7 +18,7 @@ from dagsim.traces.gather import Gathered
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
-from dagsim.workload.arrays import JobArrays, ranges, renumbered
+from dagsim.workload.arrays import JobArrays, TaskKind, ranges, renumbered
 from dagsim.workload.records import MOST_INSTANCES
 
 __all__ = ["EARLY_END", "NO_PARENT", "read_columns"]
@@ -268,7 +268,7 @@ def _arrays(
     if most is not None:
         kept &= np.cumsum(kept) <= most
     instances, _, _, cpu, memory = rows.columns
-    demand, demands = _demands(cpu, memory, options)
+    kind, kinds = _kinds(cpu, memory, options)
     every = JobArrays(
         ids=rows.ids,
         arrival_s=rows.time,
@@ -277,8 +277,8 @@ def _arrays(
         names=rows.names,
         work=work,
         instances=np.where(np.isnan(instances), 1, instances).astype(np.int64),
-        demand=demand,
-        demands=demands,
+        kind=kind,
+        kinds=kinds,
         waits=graph.waits,
         parent=(graph.parent - np.repeat(rows.first[:-1][rows.job], np.diff(graph.waits))).astype(np.int32),
     )
@@ -289,20 +289,19 @@ def _arrays(
         arrays = arrays.joined(JobArrays.of([made[number] for number in others]))
         arrays = arrays.chosen(np.argsort(np.concatenate([places, others]), kind="stable"))
     elif len(places) == len(every):
-        demand, demands = renumbered(every.demand, every.demands)
-        arrays = every.asking(demand, demands)
+        arrays = every.being(*renumbered(every.kind, every.kinds))
     report.kept += arrays.tasks - sum(len(made[number].graph.tasks) for number in others)  # counted at their turn
     return arrays
 
 
-def _demands(cpu: np.ndarray, memory: np.ndarray, options: TraceOptions) -> tuple[np.ndarray, tuple[Demand, ...]]:
-    """The demands of all rows, each once."""
+def _kinds(cpu: np.ndarray, memory: np.ndarray, options: TraceOptions) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
+    """The kinds of all rows, each once."""
     if options.gpus_per_task is not None:
-        return np.zeros(len(cpu), np.int32), (Task("", 0.0, gpus=options.gpus_per_task).demand,)
+        return np.zeros(len(cpu), np.int32), (TaskKind(Task("", 0.0, gpus=options.gpus_per_task).demand),)
     pairs, asked = np.unique(cpu + 1j * memory, return_inverse=True)
     usable = np.isfinite(pairs) & (pairs.real >= 0) & (pairs.imag >= 0)  # others are of rows that are not plain
     demands = [
         Demand(0.0, float(pair.real) / 100, float(pair.imag)) if fine else Demand(0.0)
         for pair, fine in zip(pairs, usable, strict=True)
     ]
-    return asked.reshape(-1).astype(np.int32), tuple(demands)
+    return asked.reshape(-1).astype(np.int32), tuple(map(TaskKind, demands))

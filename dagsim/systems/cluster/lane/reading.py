@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import chain
 from math import inf
 from typing import NamedTuple
@@ -16,9 +17,10 @@ from dagsim.systems.cluster.lane.columns import CLASS, NODE, TASK, Classes, Empt
 from dagsim.systems.cluster.lane.ranks import ideal_s, job_gpu_seconds, upward_rank, widths
 from dagsim.systems.cluster.lane.state import NAMED_GPUS
 from dagsim.systems.cluster.models.estimates import Estimates, as_claimed
-from dagsim.systems.cluster.models.runtime import HasRates, Runtime
+from dagsim.systems.cluster.models.runtime import Gpus, HasRates, Runtime
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.workload.arrays import JobArrays
+from dagsim.workload.load import seconds_of
 
 __all__ = ["LaneScenario", "read_arrays", "read_scenario"]
 
@@ -61,11 +63,9 @@ def read_arrays(cluster: Cluster, jobs: JobArrays, runtime: HasRates, estimates:
         ModelError: A task without the estimate that is asked for.
     """
     machines = ClusterState(cluster)
-    demands = [machines.compile(demand, 0) for demand in jobs.demands]
-    rates = np.array([runtime.rates(task, machines.types) for task in jobs.first_tasks()])[jobs.demand]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        truth = np.where(rates, jobs.work[:, None] / rates, inf)
+    truth = seconds_of(jobs, runtime, machines.types)
     tasks, sizes = jobs.tasks, np.diff(jobs.first)
+    of_task, demands = _demands_of(jobs, machines)
     base = np.repeat(jobs.first[:-1], sizes)
     child = np.repeat(np.arange(tasks), np.diff(jobs.waits))
     parent = base[child] + jobs.parent
@@ -74,39 +74,68 @@ def read_arrays(cluster: Cluster, jobs: JobArrays, runtime: HasRates, estimates:
         tasks + 1,
         children=np.searchsorted(np.sort(parent), np.arange(tasks + 1)),
         job=np.repeat(np.arange(len(jobs)), sizes),
-        kind=jobs.demand,
+        kind=of_task,
         instances=jobs.instances,
     )
     order = np.zeros(0, np.int32) if (parent < child).all() else _parents_first(base, parent, child, jobs.waits)
-    work = Work(
-        _plain_jobs(jobs, demands), rows, child[np.argsort(parent, kind="stable")].astype(np.int32), truth, truth, order
-    )
+    columns = _columns_of(jobs, of_task, demands)
+    work = Work(columns, rows, child[np.argsort(parent, kind="stable")].astype(np.int32), truth, truth, order)
     classes = _classes(machines)
-    shape = zip(jobs.ids.tolist(), jobs.arrival_s.tolist(), jobs.task_names(), jobs.parents(), strict=True)
-    best_s = work.best_s
-    facts = [
-        JobFacts(id, arrival_s, 0.0, "", None, 1.0, ideal, gpu_s, gpus, names, parents)
-        for (id, arrival_s, names, parents), ideal, gpu_s, gpus in zip(
-            shape,
-            ideal_s(work, upward_rank(work, best_s)).tolist(),
-            job_gpu_seconds(work, classes, best_s).tolist(),
-            widths(work, classes).tolist(),
-            strict=True,
-        )
-    ]
+    facts = _facts_of(jobs, work, classes)
     if estimates.kind == "predicted":
-        name, job = str(jobs.names[jobs.name[0]]), str(jobs.ids[0])
-        raise ModelError(f"estimates 'predicted' need Task.estimate, and task {job}/{name} has none")
+        work = work._replace(seconds=_claims(jobs, work, runtime, machines.types))
     return LaneScenario(_estimated(work, estimates, seed), classes, _nodes(machines), facts)
 
 
-def _plain_jobs(jobs: JobArrays, demands: list[DemandClass]) -> Jobs:
-    reason = np.array([0.0 if demand.rejected is None else float(demand.rejected) for demand in demands])[jobs.demand]
+def _demands_of(jobs: JobArrays, machines: ClusterState) -> tuple[np.ndarray, list[DemandClass]]:
+    """(n,) int32: the demand class of each task, and the classes by number."""
+    together = np.array([kind.gang for kind in jobs.kinds])[jobs.kind]
+    gang = np.where(together, jobs.instances, 0)
+    _, first, alike = np.unique(jobs.kind * (gang.max(initial=0) + 1) + gang, return_index=True, return_inverse=True)
+    asked = {}
+    for place, task in sorted(enumerate(first.tolist()), key=lambda pair: pair[1]):  # in the order of the tasks
+        asked[place] = machines.compile(jobs.kinds[jobs.kind[task]].demand, int(gang[task]))
+    numbers = np.array([asked[place].number for place in range(len(first))], np.int32)
+    return numbers[alike.reshape(-1)], list(machines.classes.values())
+
+
+def _columns_of(jobs: JobArrays, of_task: np.ndarray, demands: list[DemandClass]) -> Jobs:
+    reason = np.array([0.0 if demand.rejected is None else float(demand.rejected) for demand in demands])[of_task]
     reasons = np.zeros(len(jobs))
     wrong = np.flatnonzero(reason)
     reasons[np.repeat(np.arange(len(jobs)), np.diff(jobs.first))[wrong]] = reason[wrong]  # the last one stays
-    none, ones = np.full(len(jobs), inf), np.ones(len(jobs))
-    return Jobs(jobs.arrival_s, reasons, jobs.first, np.zeros(len(jobs)), none, ones)
+    priority = np.zeros(len(jobs)) if jobs.priority is None else jobs.priority
+    deadline_s = np.full(len(jobs), inf) if jobs.deadline_s is None else jobs.deadline_s
+    return Jobs(jobs.arrival_s, reasons, jobs.first, priority, deadline_s, np.ones(len(jobs)))
+
+
+def _facts_of(jobs: JobArrays, work: Work, classes: Classes) -> list[JobFacts]:
+    best_s = work.best_s
+    columns = (ideal_s(work, upward_rank(work, best_s)), job_gpu_seconds(work, classes, best_s), widths(work, classes))
+    facts = zip(
+        jobs.ids.tolist(),
+        jobs.arrival_s.tolist(),
+        *jobs.submitted(),
+        [1.0] * len(jobs),
+        *[column.tolist() for column in columns],
+        jobs.task_names(),
+        jobs.parents(),
+        strict=True,
+    )
+    return list(map(JobFacts._make, facts))
+
+
+def _claims(jobs: JobArrays, work: Work, runtime: HasRates, types: Gpus) -> np.ndarray:
+    """(n, types) float64: the seconds of the work that users claim."""
+    rejected = work.jobs.rejected[work.rows.job] != 0
+    fine = rejected.copy()
+    if jobs.estimate is not None:
+        fine |= (jobs.estimate >= 0) & (jobs.estimate < inf)
+    if (wrong := np.flatnonzero(~fine)).size:
+        as_claimed(*jobs.task(int(wrong[0])))  # says what is wrong
+    if jobs.estimate is None:
+        return work.truth
+    return np.where(rejected[:, None], work.truth, seconds_of(replace(jobs, work=jobs.estimate), runtime, types))
 
 
 def _parents_first(base: np.ndarray, parent: np.ndarray, child: np.ndarray, waits: np.ndarray) -> np.ndarray:

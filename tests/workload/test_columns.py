@@ -1,0 +1,124 @@
+"""Generated jobs in columns: the compiled engine reads from them what it reads from the jobs as objects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dagsim.config.presets import WORKLOADS
+from dagsim.errors import ModelError
+from dagsim.model import Cluster
+from dagsim.systems.cluster.lane.reading import read_arrays, read_scenario
+from dagsim.systems.cluster.models.estimates import Estimates
+from dagsim.systems.cluster.models.runtime import Throughput
+from dagsim.workload.arrays import JobArrays
+from dagsim.workload.distributions import Choice, Constant, LogNormal, Uniform
+from dagsim.workload.load import LoadMeter, offered_load, seconds_of
+from dagsim.workload.shapes import Layered, RandomDag
+from dagsim.workload.sizes import Correlated, Independent
+from dagsim.workload.synthetic import Synthetic
+
+CLUSTER = Cluster.of({"A100-40": 8, "V100-16": 8})
+RUNTIME = Throughput(missing="flops")
+ODD = Independent(gpus=Choice((0.5, 1.0, 2.0, 32.0)), cpus=Uniform(0.0, 4.0), memory_gb=Choice((0.0, 8.0)), gang=False)
+WORKLOADS_IN_COLUMNS = {
+    "gangs of five models": Synthetic(300),
+    "everything": Synthetic(
+        300,
+        shape=RandomDag(),
+        sizes=Independent(claim=Uniform(1.0, 3.0)),
+        priority=Choice((1.0, 2.0)),
+        tenants=("a", "b"),
+        slack=Uniform(1.0, 4.0),
+        output_gb=LogNormal(),
+    ),
+    "some are turned away": Synthetic(300, sizes=ODD, shape=Layered()),
+    "correlated": Synthetic(300, sizes=Correlated()),
+    "V100 only": Synthetic(300, sizes=Independent(gpu_types=("V100-16",)), slack=Constant(2.0)),
+    "sessions": replace(WORKLOADS["like-philly"].workload, count=300, measure=None),
+    "sessions of DAGs": replace(WORKLOADS["like-alibaba"].workload, count=300, measure=None, shape=RandomDag()),
+}
+
+
+@pytest.fixture(params=WORKLOADS_IN_COLUMNS)
+def arrays(request: pytest.FixtureRequest) -> JobArrays:
+    return WORKLOADS_IN_COLUMNS[request.param].arrays(CLUSTER, RUNTIME, 3)
+
+
+def same(one: object, other: object) -> None:
+    if isinstance(one, np.ndarray):
+        assert one.dtype == other.dtype  # type: ignore[attr-defined]
+        np.testing.assert_array_equal(one, other)  # type: ignore[arg-type]
+    elif isinstance(one, tuple) and any(isinstance(each, np.ndarray | tuple) for each in one):
+        for mine, theirs in zip(one, other, strict=True):  # type: ignore[call-overload]
+            same(mine, theirs)
+    else:
+        assert one == other
+
+
+@pytest.mark.parametrize("kind", ["exact", "noisy", "hidden"])
+def test_the_lane_reads_the_same_scene_from_columns_and_objects(arrays: JobArrays, kind: str) -> None:
+    estimates = Estimates(kind)  # type: ignore[arg-type]
+    from_objects = read_scenario(CLUSTER, arrays.jobs(), RUNTIME, estimates, 5)
+    from_columns = read_arrays(CLUSTER, arrays, RUNTIME, estimates, 5)
+    assert from_columns.facts == from_objects.facts
+    same(from_columns.work[:-1], from_objects.work[:-1])  # the last is any order with parents first
+    same(from_columns.classes, from_objects.classes)
+    same(from_columns.nodes, from_objects.nodes)
+
+
+def test_claims_are_read_from_columns_and_missing_ones_are_named() -> None:
+    estimates = Estimates("predicted")
+    claimed = WORKLOADS_IN_COLUMNS["everything"].arrays(CLUSTER, RUNTIME, 0)
+    theirs = read_scenario(CLUSTER, claimed.jobs(), RUNTIME, estimates, 0).work.seconds
+    np.testing.assert_array_equal(read_arrays(CLUSTER, claimed, RUNTIME, estimates, 0).work.seconds, theirs)
+    silent = Synthetic(5).arrays(CLUSTER, RUNTIME)
+    with pytest.raises(ModelError, match=r"job-0/t0 has none"):
+        read_arrays(CLUSTER, silent, RUNTIME, estimates, 0)
+    assert claimed.estimate is not None
+    claimed.estimate[7] = np.inf
+    with pytest.raises(ModelError, match="the estimate of task job-"):
+        read_arrays(CLUSTER, claimed, RUNTIME, estimates, 0)
+
+
+def test_the_load_is_the_same_sum(arrays: JobArrays) -> None:
+    meter = LoadMeter(CLUSTER, RUNTIME)
+    meter.add_arrays(arrays, seconds_of(arrays, RUNTIME, CLUSTER.gpu_types))
+    load = offered_load(arrays.jobs(), CLUSTER, RUNTIME)
+    assert meter.over(float(arrays.arrival_s[-1] - arrays.arrival_s[0]), len(arrays)) == load
+
+
+def test_a_part_is_that_part_of_the_jobs(arrays: JobArrays) -> None:
+    jobs = list(arrays.jobs())
+    assert list(arrays.between(40, 60).jobs()) == jobs[40:60]
+    assert list(arrays.chosen(np.array([5, 2, 90])).jobs()) == [jobs[5], jobs[2], jobs[90]]
+
+
+def test_a_runtime_without_rates_is_asked_task_by_task() -> None:
+    class Plain:
+        def seconds(self, task, gpus):  # type: ignore[no-untyped-def]
+            return RUNTIME.seconds(task, gpus)
+
+    workload = Synthetic(60, shape=RandomDag(), slack=Constant(2.0))
+    assert list(workload.jobs(CLUSTER, Plain(), 1)) == list(workload.jobs(CLUSTER, RUNTIME, 1))
+
+
+def test_columns_take_less_than_150_bytes_a_task() -> None:
+    drawn = Synthetic(5_000).arrays(CLUSTER, RUNTIME)
+    texts = sum(len(id) + 49 + 8 for id in drawn.ids)  # a Python str is 49 bytes and its letters
+    assert (drawn.nbytes + texts) / drawn.tasks < 150
+
+
+@pytest.mark.parametrize(
+    ("workload", "message"),
+    [
+        (Synthetic(5, sizes=Independent(gpus=Constant(1.5))), "gpus must be 0, a fraction"),
+        (Synthetic(5, sizes=Independent(work=LogNormal(1.0, 1e6))), "work must be 0 or more, got inf"),
+        (Synthetic(5, slack=Constant(-1.0)), "slack -1.0 is below 0"),
+    ],
+)
+def test_jobs_that_cannot_be_are_refused(workload: Synthetic, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        workload.arrays(CLUSTER, RUNTIME)
