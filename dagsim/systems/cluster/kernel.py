@@ -364,7 +364,8 @@ class ClusterKernel:
         return True
 
     def _start(self, task: Any, placement: Any) -> None:
-        """Start it if that is legal: most starts, independent instances on one node, are seen to be so right here."""
+        """Start it if that is legal: most starts, independent instances or a gang on one node, are seen to be so right
+        here."""
         try:
             ((node, instances, gpu),) = placement
             legal = type(node) is int is type(instances) and gpu is None and task in self.frontier.ready
@@ -377,7 +378,7 @@ class ClusterKernel:
                     and 0 < instances <= task.waiting
                     and instances <= room
                     and machine.type in demand.types
-                    and not demand.gang
+                    and (not demand.gang or instances == task.waiting)
                 )
         except (TypeError, ValueError, IndexError):
             legal = False
