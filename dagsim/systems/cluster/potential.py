@@ -29,25 +29,17 @@ class CriticalPaths:
 
     def __init__(self, simulation: ClusterKernel) -> None:
         self._simulation = simulation
-        self._ranks: dict[int, list[float]] = {}
-        """Per job the true path from the start of each task to the end of the job."""
-        self._waiting: dict[int, dict[TaskState, float]] = {}
-        """Per job its ready tasks and their paths."""
-        self._ready: dict[int, float] = {}
-        """Per job the longest of those, in the order in which jobs were let in."""
-        self._until: dict[int, float] = {}
-        """Per job, in the same order, the latest end of a path through a run."""
+        self._paths: dict[int, _Path] = {}
+        """By job, in the order in which jobs were let in."""
         self._pushed: list[TaskState] = []
         self._started: list[Run] = []
         self._stopped = False
         """A run was stopped since the last question."""
         self.arrived_s = 0.0
         """The critical paths of all jobs that were let in, as they arrived."""
-        simulation.frontier.build(self, self, simulation.running.values(), simulation.now)
-
-    def push(self, task: TaskState) -> None:
+        self.push = self._pushed.append
         """Take in a task that became ready."""
-        self._pushed.append(task)
+        simulation.frontier.build(self, self, simulation.running.values(), simulation.now)
 
     def started(self, run: Run, now: float) -> None:
         """Take in a run that has just started."""
@@ -59,13 +51,13 @@ class CriticalPaths:
         if kind in (_ARRIVED, _ADMITTED):
             job = self._simulation.frontier.jobs.get(number)
             if job is not None:
-                self._enter(job)
+                self._paths[number] = _Path(job)
             if kind == _ARRIVED:
                 self.arrived_s += self._simulation.schedule.jobs[number].ideal_s
         elif kind == _COMPLETED:
-            self._leave(number)
+            self._paths.pop(number, None)
         elif kind == _REJECTED:
-            self._leave(number)
+            self._paths.pop(number, None)
             self.arrived_s -= self._simulation.schedule.jobs[number].ideal_s
         elif kind in _STOPS:
             self._stopped = True
@@ -75,54 +67,63 @@ class CriticalPaths:
         self._look()
         now = self._simulation.now
         return sum(
-            [
-                until - now if until - now > ready else ready
-                for until, ready in zip(self._until.values(), self._ready.values(), strict=True)
-            ]
+            [path.until_s - now if path.until_s - now > path.ready_s else path.ready_s for path in self._paths.values()]
         )
 
     def _look(self) -> None:
         """Take in the ready tasks and runs since the last question."""
-        ranks, ready = self._ranks, self._ready
+        paths, running = self._paths, self._simulation.running
         for task in self._pushed:
-            number = task.job.number
-            if task.waiting and number in ranks:
-                rank = ranks[number][task.index]
-                if task.left != 1.0:
-                    rank -= (1.0 - task.left) * min(task.truth)
-                self._waiting[number][task] = rank
-                if rank > ready[number]:
-                    ready[number] = rank
+            path = paths.get(task.job.number)
+            if path is not None and task.waiting:
+                path.wait(task)
         self._pushed.clear()
         for run in self._started:
-            task, number = run.task, run.task.job.number
-            if not task.waiting and number in ranks:
-                waiting = self._waiting[number]
-                waiting.pop(task, None)
-                ready[number] = max(waiting.values(), default=0.0)
-        running, until = self._simulation.running, self._until
+            path = paths.get(run.task.job.number)
+            if path is not None and not run.task.waiting:
+                path.go(run.task)
         if self._stopped:
-            until.update(dict.fromkeys(until, 0.0))
+            for path in paths.values():
+                path.until_s = 0.0
+        now = self._simulation.now
         for run in running.values() if self._stopped else self._started:
             if run.id in running:
-                task, number = run.task, run.task.job.number
-                behind_s = ranks[number][task.index] - min(task.truth)
-                begun = run.computing_s
-                if begun is None:
-                    begun = max(run.started_s + run.setup_s, self._simulation.now)
-                end = begun + run.seconds + behind_s
-                if end > until[number]:
-                    until[number] = end
+                paths[run.task.job.number].run(run, now)
         self._started.clear()
         self._stopped = False
 
-    def _enter(self, job: JobState) -> None:
-        best = [min(task.truth) for task in job.tasks]
-        number = job.number
-        self._ranks[number] = best if len(best) == 1 else job.job.graph.upward_rank(best)
-        self._waiting[number] = {}
-        self._ready[number] = self._until[number] = 0.0
 
-    def _leave(self, number: int) -> None:
-        for known in (self._ranks, self._waiting, self._ready, self._until):
-            known.pop(number, None)
+class _Path:
+    """The longest path of one job: through its runs until ``until_s``, through its ready tasks of ``ready_s``."""
+
+    __slots__ = ("_ranks", "_waiting", "ready_s", "until_s")
+
+    def __init__(self, job: JobState) -> None:
+        best = [min(task.truth) for task in job.tasks]
+        self._ranks = best if len(best) == 1 else job.job.graph.upward_rank(best)
+        """The true path from the start of each task to the end of the job."""
+        self._waiting: dict[TaskState, float] = {}
+        """The paths of ready tasks."""
+        self.ready_s = self.until_s = 0.0
+
+    def wait(self, task: TaskState) -> None:
+        """The task became ready."""
+        rank = self._ranks[task.index]
+        if task.left != 1.0:
+            rank -= (1.0 - task.left) * min(task.truth)
+        self._waiting[task] = rank
+        if rank > self.ready_s:
+            self.ready_s = rank
+
+    def go(self, task: TaskState) -> None:
+        """The task has been started for good."""
+        self._waiting.pop(task, None)
+        self.ready_s = max(self._waiting.values(), default=0.0)
+
+    def run(self, run: Run, now: float) -> None:
+        """The run is under way."""
+        task = run.task
+        begun = run.computing_s if run.computing_s is not None else max(run.started_s + run.setup_s, now)
+        until_s = begun + run.seconds + (self._ranks[task.index] - min(task.truth))
+        if until_s > self.until_s:
+            self.until_s = until_s
