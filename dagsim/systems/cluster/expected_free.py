@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -73,24 +73,36 @@ class ExpectedFree:
 
     def free_in_s(self, gpus: float, type_: int) -> float:
         """Seconds until ``gpus`` GPUs of the type are expected to be idle."""
-        return self.freed_in_each_s((gpus - self._machines.idle_gpus(type_),), type_)[0]
+        return self.freed_in_s(gpus - self._machines.idle_gpus(type_), type_)
 
-    def freed_in_each_s(self, amounts: Iterable[float], type_: int) -> list[float]:
-        """Seconds until so many GPUs of the type are expected to have been given back, for each of the amounts; 0 for
-        none."""
-        ends, now = self._ends[type_], self._view.now
-        waits: list[float] = []
-        for gpus in amounts:
+    def freed_in_s(self, gpus: float, type_: int) -> float:
+        """Seconds until ``gpus`` GPUs of the type are expected to have been given back; 0 for none."""
+        if gpus <= 0:
+            return 0.0
+        for end_s, _, held in self._ends[type_]:
+            gpus -= held
             if gpus <= 0:
-                waits.append(0.0)
-                continue
-            for end_s, _, held in ends:
-                gpus -= held
-                if gpus <= 0:
-                    waits.append(end_s - now if end_s > now else 0.0)
-                    break
-            else:
-                waits.append(NEVER_S)
+                return max(end_s - self._view.now, 0.0)
+        return NEVER_S
+
+    def free_in_each_s(self, amounts: Sequence[float], idle: Sequence[int]) -> list[float]:
+        """Seconds until so many GPUs of a type are expected to be idle, for each of the amounts and type after type;
+        ``idle`` of each are now."""
+        now = self._view.now
+        waits: list[float] = []
+        for ends, free in zip(self._ends, idle, strict=True):
+            for gpus in amounts:
+                missing = gpus - free
+                if missing <= 0:
+                    waits.append(0.0)
+                    continue
+                for end_s, _, held in ends:
+                    missing -= held
+                    if missing <= 0:
+                        waits.append(end_s - now if end_s > now else 0.0)
+                        break
+                else:
+                    waits.append(NEVER_S)
         return waits
 
     def free_within(self, wait_s: float, type_: int) -> float:

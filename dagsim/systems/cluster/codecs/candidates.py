@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from heapq import nsmallest
-from itertools import islice, repeat
+from itertools import islice
 from math import exp, inf, log, log1p
-from operator import add, sub
+from operator import add
 from struct import Struct
 from typing import TypeAlias
 
@@ -235,28 +235,30 @@ class Candidates:
         """Per type, what is free of it, and who waits for it."""
         pack, total, count, ahead = _GPU_ROW.pack, pool.gpus, len(pool.tasks), self._ahead(pool, expected, idle)
         return [
-            pack(free / gpus, gpus / total, log1p(area / UNITS / gpus / 600), slowdown / UNITS / count, *ahead[type_])
-            for type_, (free, gpus, area, slowdown) in enumerate(
-                zip(idle, pool.capacity, pool.area, pool.slowdown, strict=True)
+            pack(
+                free / gpus, gpus / total, log1p(area / UNITS / gpus / 600), slower / UNITS / count, *ahead[at : at + 4]
+            )
+            for free, gpus, area, slower, at in zip(
+                idle, pool.capacity, pool.area, pool.slowdown, range(0, len(ahead), 4), strict=True
             )
         ]
 
-    def _ahead(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> list[Sequence[float]]:
-        """Per type, the expected ends of what runs on it, as ``look_ahead`` says."""
+    def _ahead(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> Sequence[float]:
+        """Type after type the expected ends of what runs on it, as ``look_ahead`` says: four of each."""
         match self.config.look_ahead:
             case "sorted":
-                freed_in_each_s = expected.freed_in_each_s
-                waits = [freed_in_each_s(map(sub, _PROBES, repeat(free)), type_) for type_, free in enumerate(idle)]
+                waits = expected.free_in_each_s(_PROBES, idle)
             case "per_gpu":
-                waits = [expected.oldest_s(type_, 4) for type_ in range(len(idle))]
+                waits = [wait_s for type_ in range(len(idle)) for wait_s in expected.oldest_s(type_, 4)]
             case "cdf":
                 return [
-                    [expected.free_within(wait_s, type_) / gpus for wait_s in _WITHIN_S]
+                    expected.free_within(wait_s, type_) / gpus
                     for type_, gpus in enumerate(pool.capacity)
+                    for wait_s in _WITHIN_S
                 ]
             case _:
-                return [(0.0,) * 4 for _ in idle]
-        return [[log1p(wait_s / 60) / 5 if wait_s else 0.0 for wait_s in each] for each in waits]
+                return (0.0,) * (4 * len(idle))
+        return [log1p(wait_s / 60) / 5 if wait_s else 0.0 for wait_s in waits]
 
     def _context(self, view: ClusterView, pool: Pool, seen: list[tuple[float, ...]]) -> list[bytes]:
         """The state of queue and cluster, and the means over the types, summed up as float32."""
@@ -278,7 +280,7 @@ def _eta_s(demand: DemandClass, room: list[int], expected: ExpectedFree, idle: l
     gpus = demand.demand.gpus * (demand.gang or 1)
     eta = [NEVER_S] * len(idle)
     for type_ in demand.types:
-        eta[type_] = 0.0 if type_ in room else expected.freed_in_each_s((gpus - idle[type_],), type_)[0]
+        eta[type_] = 0.0 if type_ in room else expected.freed_in_s(gpus - idle[type_], type_)
     return eta
 
 
