@@ -41,6 +41,7 @@ _MOVING = (
 _PRESENT = ("ready", "running", "jobs", "work")
 
 _CLIP = 3.0
+"""Logarithms of ratios lie between minus this and this."""
 _LOWEST, _HIGHEST = exp(-_CLIP), exp(_CLIP)
 _INSTANT_S = 1e-9
 """Stands for 0 s in ratios."""
