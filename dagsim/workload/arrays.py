@@ -280,8 +280,10 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[T, ...]]:
     """Places among those kinds that there are, in the order in which tasks first are of them."""
-    used, first = np.unique(kind, return_index=True)
-    order = used[np.argsort(first)]
+    first = np.full(len(kinds), len(kind))
+    first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)  # of several values the last one stays
+    used = np.flatnonzero(first < len(kind))
+    order = used[np.argsort(first[used])]
     place = np.zeros(max(len(kinds), 1), np.int32)
     place[order] = np.arange(len(order))
     return place[kind], tuple([kinds[each] for each in order.tolist()])
