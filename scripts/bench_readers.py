@@ -6,7 +6,8 @@ seconds, rows per second and peak memory. On the machine dagsim
 was written on (2 cores, Python 3.11) 2,000,000 rows became jobs in 13 s with 114 MB, about half of it the making of
 ``Task``, ``TaskGraph`` and ``Job``; 200,000 rows in 1.3 s with 82 MB (35 MB of both are imports).
 
-Why objects come without a table library: every row has to become Python values anyway. The same 2,000,000 rows as Python values, one core:
+Why objects come without a table library: every row has to become Python values anyway. The same 2,000,000 rows as
+Python values, one core:
 
     str.split            0.48 s     10 MB        pyarrow.csv, streamed    0.97 s    310 MB
     csv.reader           0.76 s     10 MB        polars                   1.12 s    961 MB
