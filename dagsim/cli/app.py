@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
 import gc
 import os
@@ -67,6 +68,7 @@ def main() -> None:
     """The entry point."""
     gc.set_threshold(*_GC_THRESHOLDS)
     sys.path.append(str(Path.cwd()))  # where --algo my_module:MyPolicy is looked for, last
+    atexit.register(gc.freeze)  # memory is given back anyway: to search it for garbage is a tenth of a short command
     with Stops() as stops:
         try:
             app()
