@@ -5,8 +5,8 @@
 Each case is drawn from its number alone, so that ``--first N --cases 1`` plays a single one again: a cluster of up to
 12 nodes of up to three GPU types and CPU nodes, some with more GPUs than the log can name; up to 25 DAG jobs with
 ties, zero lengths, instances, gangs over nodes, shares of GPUs, CPUs, memory and types allowed, some of them rejected;
-a placement; exact or wrong estimates. ``NUMBA_DISABLE_JIT=1`` checks the same text as plain Python. Exits with 1 if any
-case differs.
+a placement; exact or wrong estimates. Where a node has more GPUs than the log can name, shares are whole GPUs, since
+the lane refuses others. ``NUMBA_DISABLE_JIT=1`` checks the same text as plain Python. Exits with 1 if any case differs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import json
 import random
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
+from math import ceil
 from typing import Any
 
 from dagsim.metrics import summarize
@@ -99,6 +101,12 @@ def jobs_of(rng: random.Random) -> list[Job]:
     return jobs
 
 
+def without_shares(job: Job) -> Job:
+    """The job with a whole GPU for every share: the lane knows no others on such nodes."""
+    tasks = tuple(replace(task, gpus=ceil(task.gpus)) for task in job.graph.tasks)
+    return replace(job, graph=TaskGraph(tasks, job.graph.edges))
+
+
 def policy_of(rng: random.Random, kind: str) -> str:
     """A policy of the kind with a placement."""
     name = rng.choice(KINDS[kind])
@@ -114,6 +122,8 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
     """The schedules of one case, by the SimPy kernel and by the lane."""
     rng = random.Random(f"{kind} {number}")
     cluster, jobs, policy = cluster_of(rng), jobs_of(rng), policy_of(rng, kind)
+    if any(node.gpus > state.NAMED_GPUS for node in cluster.nodes):
+        jobs = [without_shares(job) for job in jobs]
     estimates = Estimates(rng.choice(("exact", "exact", "noisy", "predicted", "hidden")))
     stops = Preemption(
         "resume" if kind == "las" else rng.choice(("resume", "restart"))

@@ -27,6 +27,10 @@ def decima_table(*files: str) -> Iterator[str]:
             cells = [file, str(row.pair.n), f"`{line['policy']}`", f"{mean:.1f}", f"{row.pair.ratio:.3f}"]
             cells += [f"{row.pair.low:.3f} to {row.pair.high:.3f}", str(verdict(row.pair, row.p))]
             yield f"| {' | '.join(cells if place else [*cells[:-2], '-', 'reference'])} |"
+    for file in files:
+        if made := read_json(f"decima/{file}.json").get("made"):
+            yield ""
+            yield f"*{file}: {made}*"
 
 
 def spark_table() -> Iterator[str]:

@@ -144,11 +144,11 @@ SENTENCES: dict[str, tuple[tuple[str, Callable[[], tuple[Any, ...]]], ...]] = {
     "docs/decima.md": (
         (
             "With 50 executors the network has {:.3f} of the best tuned weighted fair share on the ten sequences; on "
-            "100 held-out ones {:.3f} by parity's rules and {:.3f} by the default ones",
+            "60 held-out ones {:.3f} by parity's rules and {:.3f} by the default ones",
             lambda: tuple(network(file, "w2") for file in ("learned-w2", "held-out-parity", "held-out-default")),
         ),
         (
-            "With 10 executors it has {:.3f} of `srpt-cp[cap=5]` on the ten (not told apart there), and {} on 100",
+            "With 10 executors it has {:.3f} of `srpt-cp[cap=5]` on the ten (not told apart there), and {} on 60",
             lambda: (network("learned-w1", "w1"), ratio_of(_w1())),
         ),
         (

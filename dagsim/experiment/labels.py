@@ -10,7 +10,7 @@ from dagsim.config.presets import WORKLOADS
 from dagsim.config.schema import Config
 from dagsim.metrics.standings import Sample
 from dagsim.traces.trace_file import TraceFile
-from dagsim.workload import Sessions, Synthetic
+from dagsim.workload import PRESETS, Sessions, Synthetic
 
 if TYPE_CHECKING:
     from dagsim.experiment.folder import RunFolder
@@ -38,7 +38,8 @@ def workload_label(config: Config) -> str:
     if isinstance(workload, TraceFile):
         name = Path(workload.path).name
         return name if workload.window is None else f"{name}, windows of {workload.window:,} jobs"
-    like = {name: preset.workload for name, preset in WORKLOADS.items()}
+    presets = PRESETS if isinstance(workload, Synthetic) else WORKLOADS  # fits are sessions, and slow to read
+    like = {name: preset.workload for name, preset in presets.items()}
     changes = {name: _changes(other, workload) for name, other in like.items() if type(other) is type(workload)}
     nearest = min(changes, key=lambda name: len(changes[name]))
     plain = {key: value for key, value in changes[nearest].items() if isinstance(value, int | float | str)}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from time import process_time
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from dagsim.errors import DagsimError, SimulationError
 from dagsim.processes import end_with_parent, starting
@@ -30,8 +30,8 @@ _WORTH_S = 3.0
 """Less work than this is done before workers are ready."""
 _WARM_UP_S = 0.5
 """Processor time that the first item may have spent on imports."""
-_AHEAD = 8
-"""Outcomes a worker may be ahead of the one that is waited for: they are kept in memory."""
+_HELD_BYTES = 1 << 28
+"""So much of outcomes that are there before their turn, pickled, is held in memory; then workers wait."""
 
 
 def cores() -> int:
@@ -84,6 +84,14 @@ class _Worker:
     """The item it is at."""
 
 
+class _Answer(NamedTuple):
+    """A message of a worker, and its bytes."""
+
+    kind: str
+    value: Any
+    size: int
+
+
 @dataclass(slots=True)
 class _Pool(Generic[Item, Outcome]):
     """Processes that take items through pipes."""
@@ -107,27 +115,29 @@ class _Pool(Generic[Item, Outcome]):
         """A worker has started up."""
         for worker in self.workers:
             if not worker.ready and worker.pipe.poll():
-                self._receive(worker)
+                _received(worker)
                 worker.ready = True
         return any(worker.ready for worker in self.workers)
 
     def run(self, items: Sequence[Item], first: int, tell: Heard, wanted: Callable[[Item], bool]) -> Iterator[Outcome]:
         """The outcomes of the items from ``first`` on."""
         given = turn = first
-        kept: dict[int, tuple[str, Any]] = {}
+        kept: dict[int, _Answer] = {}
+        held = 0
         while turn < len(items):
             for worker in self.workers:
                 while given < len(items) and not wanted(items[given]):
-                    kept[given] = ("unwanted", None)
+                    kept[given] = _Answer("unwanted", None, 0)
                     given += 1
-                if worker.ready and worker.index is None and given < min(len(items), turn + _AHEAD * self.count):
+                if worker.ready and worker.index is None and given < len(items) and held < _HELD_BYTES:
                     worker.pipe.send((given, items[given]))
                     worker.index = given
                     given += 1
             if turn not in kept:
-                self._listen(kept, turn, tell)
+                held += self._listen(kept, turn, tell)
             while turn in kept:
-                kind, value = kept.pop(turn)
+                kind, value, size = kept.pop(turn)
+                held -= size
                 turn += 1
                 if kind == "raised":
                     raise value
@@ -142,30 +152,41 @@ class _Pool(Generic[Item, Outcome]):
             worker.process.join()
             worker.pipe.close()
 
-    def _listen(self, kept: dict[int, tuple[str, Any]], turn: int, tell: Heard) -> None:
+    def _listen(self, kept: dict[int, _Answer], turn: int, tell: Heard) -> int:
+        """Wait for workers, and keep the outcomes that they have; returns the bytes of these."""
         pipes = {worker.pipe: worker for worker in self.workers}
+        held = 0
         for pipe in wait(list(pipes)):
             worker = pipes[pipe]  # type: ignore[index]
-            kind, value = self._receive(worker)
-            if kind == "ready":
+            answer = _received(worker)
+            if answer.kind == "ready":
                 worker.ready = True
-            elif kind == "count" and worker.index is not None:
-                tell(worker.index, turn, value)
+            elif answer.kind == "count" and worker.index is not None:
+                tell(worker.index, turn, answer.value)
             elif worker.index is not None:
-                kept[worker.index] = (kind, value)
+                kept[worker.index] = answer
+                held += answer.size
                 worker.index = None
+        return held
 
-    def _receive(self, worker: _Worker) -> tuple[str, Any]:
-        try:
-            kind, value = worker.pipe.recv()
-        except (EOFError, ConnectionError):
-            worker.process.join(5)
-            code = worker.process.exitcode
-            how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-            raise SimulationError(
-                f"a worker process was killed ({how}; is there enough memory? --workers 1 takes the least)"
-            ) from None
-        return kind, value
+
+def _received(worker: _Worker) -> _Answer:
+    """The next message of the worker.
+
+    Raises:
+        SimulationError: It was killed.
+    """
+    try:
+        data = worker.pipe.recv_bytes()
+    except (EOFError, ConnectionError):
+        worker.process.join(5)
+        code = worker.process.exitcode
+        how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+        raise SimulationError(
+            f"a worker process was killed ({how}; is there enough memory? --workers 1 takes the least)"
+        ) from None
+    kind, value = pickle.loads(data)
+    return _Answer(kind, value, len(data))
 
 
 def _serve(pipe: Connection, pickled: bytes, telling: bool) -> None:

@@ -246,24 +246,24 @@ def _jobs(schedule: Schedule, rows: np.ndarray) -> JobColumns:
 
 def _runs(rows: np.ndarray, nodes: int, log_end_s: float) -> RunColumns:
     kind = np.ascontiguousarray(rows["kind"])
-    started = rows[np.flatnonzero(kind == Kind.STARTED)]
-    ended = rows[np.flatnonzero(_among(_ENDS)[kind])]
-    computing = rows[np.flatnonzero(kind == Kind.COMPUTING)]
-    key = started["run"] * nodes + started["node"]
-    end = _pair(key, ended["run"] * nodes + ended["node"])
-    computes = _pair(key, computing["run"] * nodes + computing["node"])
+    started = np.flatnonzero(kind == Kind.STARTED)
+    ended = np.flatnonzero(_among(_ENDS)[kind])
+    computing = np.flatnonzero(kind == Kind.COMPUTING)
+    run, node = rows["run"][started], rows["node"][started].astype(np.int64)
+    key = run * nodes + node
+    end, computes = (_pair(key, rows["run"][places] * nodes + rows["node"][places]) for places in (ended, computing))
     return RunColumns(
-        run=np.ascontiguousarray(started["run"]),
-        job=started["job"].astype(np.int64),
-        task=started["task"].astype(np.int64),
-        node=started["node"].astype(np.int64),
-        instances=started["instances"].astype(np.int64),
-        gpus=np.ascontiguousarray(started["gpus"]),
-        held=np.ascontiguousarray(started["value"]),
-        start_s=np.ascontiguousarray(started["time_s"]),
-        computing_s=_look_up(computing["time_s"], computes, np.nan),
-        end_s=_look_up(ended["time_s"], end, log_end_s),
-        outcome=_look_up(ended["kind"].astype(np.int64), end, _STILL_RUNNING),
+        run=run,
+        job=rows["job"][started].astype(np.int64),
+        task=rows["task"][started].astype(np.int64),
+        node=node,
+        instances=rows["instances"][started].astype(np.int64),
+        gpus=rows["gpus"][started],
+        held=rows["value"][started],
+        start_s=rows["time_s"][started],
+        computing_s=_look_up(rows["time_s"][computing], computes, np.nan),
+        end_s=_look_up(rows["time_s"][ended], end, log_end_s),
+        outcome=_look_up(kind[ended].astype(np.int64), end, _STILL_RUNNING),
     )
 
 
@@ -286,35 +286,37 @@ def _outages(rows: np.ndarray, log_end_s: float) -> NodeOutages:
 
 
 def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
-    change = np.zeros(Kind.UP + 1, np.int64)
+    change = np.zeros(Kind.UP + 1, np.int8)
     change[Kind.STARTED] = 1
     change[list(_ENDS)] = -1
     kind = np.ascontiguousarray(rows["kind"])
     places = np.flatnonzero(_among((Kind.ARRIVED, Kind.COMPLETED, Kind.STARTED, *_ENDS))[kind])
-    job = rows["job"][places].astype(np.int64)
-    order = np.argsort(job, kind="stable")  # rows are in order of time, and stay so within each job
-    places = places[order]
-    job, time_s, kind = job[order], rows["time_s"][places], kind[places]
+    # rows are in order of time, and stay so within each job
+    places = places[np.argsort(rows["job"][places], kind="stable")]
+    job, time_s, change = rows["job"][places], rows["time_s"][places], change[kind[places]]
+    del places  # large runs are short of memory here
 
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
-    count = np.cumsum(change[kind])
+    count = np.cumsum(change, dtype=np.int64)
     before = np.append(0, count[last])[:-1]  # what earlier jobs left running at the end of the log
-    running = count - np.repeat(before, np.diff(np.flatnonzero(last), prepend=-1))
+    count -= np.repeat(before, np.diff(np.flatnonzero(last), prepend=-1))
 
     gone = np.where(jobs.unfinished[job[last]], log_end_s, time_s[last])
     end_s = np.append(time_s[1:], 0.0)[: len(job)]
     end_s[last] = np.maximum(gone, time_s[last])
-    keep = (end_s > time_s) & jobs.accepted[job]
-    return Phases(job[keep], time_s[keep], end_s[keep], running[keep])
+    keep = np.flatnonzero((end_s > time_s) & jobs.accepted[job])
+    return Phases(job[keep].astype(np.int64), time_s[keep], end_s[keep], count[keep])
 
 
 def _pair(starts: Ints, ends: Ints) -> Ints:
     """For each start the place of the end with the same key, or -1; where a key repeats, n-th goes with n-th."""
-    order, by_key = np.argsort(ends, kind="stable"), np.argsort(starts, kind="stable")
-    sorted_ends, sorted_starts = ends[order], starts[by_key]
-    repeat = np.arange(len(starts)) - np.searchsorted(sorted_starts, sorted_starts)
-    place = np.searchsorted(sorted_ends, sorted_starts) + repeat
-    found = place < np.searchsorted(sorted_ends, sorted_starts, side="right")
+    by_key = np.argsort(starts, kind="stable")
+    sorted_starts = starts[by_key]
+    order = np.argsort(ends, kind="stable")
+    sorted_ends = ends[order]
+    place = np.arange(len(starts)) - np.searchsorted(sorted_starts, sorted_starts)
+    place += np.searchsorted(sorted_ends, sorted_starts)
+    found = np.flatnonzero(place < np.searchsorted(sorted_ends, sorted_starts, side="right"))
     pairs = np.full(len(starts), -1, np.int64)
     pairs[by_key[found]] = order[place[found]]
     return pairs

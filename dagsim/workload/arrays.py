@@ -22,6 +22,9 @@ __all__ = ["JobArrays", "TaskKind", "bounds", "kinds_of", "objects", "ranges", "
 
 T = TypeVar("T")
 
+_BLOCK = 1024
+"""Jobs whose tasks are made at once."""
+
 
 class TaskKind(NamedTuple):
     """What alike tasks share: all but their name, work, instances and estimate."""
@@ -103,17 +106,18 @@ class JobArrays:
         """The jobs as objects, each made when asked for."""
         first, waits = self.first.tolist(), self.waits.tolist()
         columns = (self.ids.tolist(), self.arrival_s.tolist(), self.parents(), *self.submitted())
+        rows = zip(*columns, strict=True)
         outputs = self.output_bytes
-        for number, (id, arrival_s, parents, *rest) in enumerate(zip(*columns, strict=True)):
-            begin, end = first[number], first[number + 1]
-            if outputs is None:
+        for start in range(0, len(self), _BLOCK):
+            stop = min(start + _BLOCK, len(self))
+            tasks, base = self._tasks(slice(first[start], first[stop])), first[start]
+            for number, (id, arrival_s, parents, *rest) in zip(range(start, stop), rows, strict=False):
+                begin, end = first[number], first[number + 1]
                 edges = _plain_edges(parents)
-            else:
-                carried = outputs[waits[begin] : waits[end]].tolist()
-                edges = tuple(
-                    [edge._replace(bytes=size) for edge, size in zip(_plain_edges(parents), carried, strict=True)]
-                )
-            yield Job(id, TaskGraph(self._tasks(slice(begin, end)), edges), arrival_s, *rest)
+                if outputs is not None:
+                    carried = zip(edges, outputs[waits[begin] : waits[end]].tolist(), strict=True)
+                    edges = tuple([edge._replace(bytes=size) for edge, size in carried])
+                yield Job(id, TaskGraph(tasks[begin - base : end - base], edges), arrival_s, *rest)
 
     def task_names(self) -> Iterator[tuple[str, ...]]:
         """Per job the names of its tasks."""
@@ -122,6 +126,9 @@ class JobArrays:
 
     def parents(self) -> Iterator[tuple[tuple[int, ...], ...]]:
         """Per job, and task, the places of its parents; jobs of one shape share them."""
+        if not len(self.parent):
+            yield from [((),) * size for size in np.diff(self.first).tolist()]
+            return
         degrees, first, waits = np.diff(self.waits).astype(np.int32), self.first.tolist(), self.waits.tolist()
         known: dict[tuple[bytes, bytes], tuple[tuple[int, ...], ...]] = {}
         for begin, end in pairwise(first):
@@ -206,11 +213,10 @@ class JobArrays:
         """The same jobs with tasks of other kinds."""
         return replace(self, kind=kind, kinds=kinds)
 
-    def samples(self) -> Iterator[Task]:
+    def samples(self) -> tuple[Task, ...]:
         """Per kind the first task that is of it."""
         _, places = np.unique(self.kind, return_index=True)
-        for place in places.tolist():
-            yield from self._tasks(slice(place, place + 1))
+        return self._tasks(places)
 
     def task(self, place: int) -> tuple[Task, str]:
         """One task, and the id of its job."""
@@ -230,7 +236,7 @@ class JobArrays:
         each: np.ndarray = np.array([getattr(kind.demand, resource) for kind in self.kinds], float)[self.kind]
         return each
 
-    def _tasks(self, which: slice) -> tuple[Task, ...]:
+    def _tasks(self, which: slice | np.ndarray) -> tuple[Task, ...]:
         kinds = self.kinds
         columns = [self.names[self.name[which]], self.kind[which], self.work[which], self.instances[which]]
         if self.estimate is not None:
@@ -280,8 +286,10 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[T, ...]]:
     """Places among those kinds that there are, in the order in which tasks first are of them."""
-    used, first = np.unique(kind, return_index=True)
-    order = used[np.argsort(first)]
+    first = np.full(len(kinds), len(kind))
+    first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)  # of several values the last one stays
+    used = np.flatnonzero(first < len(kind))
+    order = used[np.argsort(first[used])]
     place = np.zeros(max(len(kinds), 1), np.int32)
     place[order] = np.arange(len(order))
     return place[kind], tuple([kinds[each] for each in order.tolist()])

@@ -13,6 +13,9 @@ from dagsim.workload.sizes import SizeColumns
 
 __all__ = ["job_arrays"]
 
+_FEW = 20_000
+"""Names up to which they are kept for the next seed."""
+
 
 def job_arrays(graphs: GraphArrays, sizes: SizeColumns, priority: np.ndarray | None = None) -> JobArrays:
     """Jobs ``job-0``, ``job-1``, ... of tasks ``t0``, ``t1``, ..., which arrive at 0 s.
@@ -48,6 +51,10 @@ def job_arrays(graphs: GraphArrays, sizes: SizeColumns, priority: np.ndarray | N
     )
 
 
-@lru_cache(maxsize=4)
 def _numbered(prefix: str, count: int) -> list[str]:
+    return _few(prefix, count) if count <= _FEW else [f"{prefix}{number}" for number in range(count)]
+
+
+@lru_cache(maxsize=4)
+def _few(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{number}" for number in range(count)]

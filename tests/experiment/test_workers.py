@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +70,28 @@ def test_a_worker_that_is_killed_is_an_error_in_words(monkeypatch: pytest.Monkey
     monkeypatch.setattr(workers._Pool, "is_ready", ready_at_last)
     with pytest.raises(SimulationError, match=r"a worker process was killed \(signal 9"):
         list(in_order(odd_fails, items, 2))
+
+
+def wait_for(item: tuple[int, int, Path], tell: Callable[[int], None]) -> list[int]:
+    """The items that were done before it; it goes on once the one that it names is."""
+    number, other, folder = item
+    while other >= 0 and not (folder / str(other)).exists():
+        time.sleep(0.01)
+    done = sorted(int(path.name) for path in folder.iterdir())
+    (folder / str(number)).touch()
+    return done
+
+
+@pytest.mark.parametrize(("held_bytes", "ahead"), [(1 << 28, 60), (1, 1)])
+def test_workers_run_ahead_of_a_long_item_as_far_as_memory_goes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, held_bytes: int, ahead: int
+) -> None:
+    monkeypatch.setattr(workers._Pool, "is_ready", ready_at_last)
+    monkeypatch.setattr(workers, "_HELD_BYTES", held_bytes)
+    items = [(0, ahead, tmp_path), *((number, -1, tmp_path) for number in range(1, 61))]
+    first, *others = in_order(wait_for, items, 2)
+    assert first == list(range(1, ahead + 1))
+    assert len(others) == 60
 
 
 READY = workers._Pool.is_ready

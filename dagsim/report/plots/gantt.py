@@ -157,12 +157,29 @@ def _name_lanes(axes: Axes, made: ScheduleColumns, lanes: Lanes) -> None:
     axes.set_yticks(middles, [made.cluster.nodes[place].name for place in nodes])
     axes.tick_params(axis="y", which="major", length=0, labelsize=9 if len(nodes) <= 40 else 6)
     if numbered:
-        gpus = [(place, gpu) for place in nodes for gpu in range(int(lanes.count[place]))]
-        axes.set_yticks([float(lanes.first[place]) + gpu + 0.5 for place, gpu in gpus], minor=True)
-        axes.set_yticklabels([str(gpu) for _, gpu in gpus], minor=True)
-        axes.tick_params(axis="y", which="minor", length=0, labelsize=6, labelcolor=GREY, pad=2)
         axes.tick_params(axis="y", which="major", pad=14)
+        for place in nodes:
+            _number_gpus(axes, float(lanes.first[place]) + 0.5, int(lanes.count[place]))
     axes.spines["left"].set_visible(False)
+
+
+def _number_gpus(axes: Axes, first: float, count: int) -> None:
+    """Numbers left of the lanes from ``first`` on: text in the room before the names, as ticks cost far more."""
+    from matplotlib.transforms import ScaledTranslation
+
+    beside = axes.get_yaxis_transform() + ScaledTranslation(-2 / 72, 0, axes.figure.dpi_scale_trans)
+    for gpu in range(count):
+        number = axes.text(
+            0.0,
+            first + gpu,
+            str(gpu),
+            transform=beside,
+            ha="right",
+            va="center_baseline",
+            fontsize=6,
+            color=GREY,
+        )
+        number.set_in_layout(False)
 
 
 def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +31,14 @@ _WIDTH = 9
 _NAME, _INSTANCES, _JOB, _KIND, _STATUS, _START, _END, _CPU, _MEMORY = range(_WIDTH)
 _BY_NAME = np.int64(1) << 31
 """Keys of tasks without a number begin here."""
+
+
+class _Parsed(NamedTuple):
+    """The file as a table."""
+
+    table: Any  # a pandas DataFrame
+    job: np.ndarray  # (n,) int64: place in ids
+    ids: np.ndarray  # object: str, by first appearance
 
 
 class _Rows(NamedTuple):
@@ -76,10 +85,11 @@ def read_columns(
         return None
     with source.open_binary() as stream:
         data = stream.read()
-    table = _parsed(data)
-    if table is None:
+    parsed = _parsed(data)
+    if parsed is None:
         return None
-    rows = _gathered(table)
+    rows = _gathered(parsed)
+    del parsed
     report.rows = len(rows.line)
     graph = _graph(rows, spelled)
     plain = _plain_rows(rows, options)
@@ -90,7 +100,7 @@ def read_columns(
     return _arrays(rows, graph, work, plain_job, made, options, report, most)
 
 
-def _parsed(data: bytes) -> Any | None:
+def _parsed(data: bytes) -> _Parsed | None:
     """The nine columns as pandas reads them; nothing if a line is no row of the table."""
     import pandas as pd
 
@@ -98,22 +108,32 @@ def _parsed(data: bytes) -> Any | None:
     odd = b"\r" in data or b"\0" in data or b"\n\n" in data or data.startswith((b"\n", b"\xef\xbb\xbf", b"task_name"))
     if odd or data.count(b",") != (_WIDTH - 1) * lines:
         return None
-    texts: Any = dict.fromkeys((_NAME, _JOB, _KIND, _STATUS), "category")
+    # A category would sort the ids of all jobs: twice the time of everything else.
+    texts: Any = {_NAME: "category", _JOB: object, _KIND: "category", _STATUS: "category"}
     try:
-        table = pd.read_csv(
-            io.BytesIO(data), header=None, dtype=texts, quoting=3, na_values=[""], keep_default_na=False, engine="c"
+        table: Any = pd.read_csv(
+            io.BytesIO(data),
+            header=None,
+            dtype=texts,
+            quoting=3,
+            na_values=[""],
+            keep_default_na=False,
+            engine="c",
+            low_memory=False,
         )
     except (ValueError, OverflowError):  # too many fields in a line, or no UTF-8
         return None
     if table.shape[1] != _WIDTH:
         return None
     numbers = all(table[column].dtype.kind in "if" for column in (_INSTANCES, _START, _END, _CPU, _MEMORY))
-    named = len(table) == lines and table[_JOB].cat.codes.min() >= 0 and table[_NAME].cat.codes.min() >= 0
-    return table if numbers and named else None
+    job, ids = pd.factorize(table[_JOB])
+    named = len(table) == lines and job.min() >= 0 and table[_NAME].cat.codes.min() >= 0
+    return _Parsed(table, job, np.asarray(ids, object)) if numbers and named else None
 
 
-def _gathered(table: Any) -> _Rows:
+def _gathered(parsed: _Parsed) -> _Rows:
     """The rows by job, jobs by their earliest start, then by first appearance."""
+    table, code = parsed.table, parsed.job
     statuses = table[_STATUS].cat
     known = list(statuses.categories)
     ended = known.index("Terminated") if "Terminated" in known else -2
@@ -122,19 +142,17 @@ def _gathered(table: Any) -> _Rows:
     start = columns[1]
     with np.errstate(invalid="ignore"):
         time = np.where(terminated & (start >= 0), start, np.inf)
-    code = table[_JOB].cat.codes.to_numpy()
     by_job = np.argsort(code, kind="stable")
     begins = np.flatnonzero(np.diff(code[by_job], prepend=-1))
     earliest, appears = np.minimum.reduceat(time[by_job], begins), by_job[begins]
     order = np.lexsort((appears, earliest))
     sizes = np.diff(begins, append=len(code))[order]
     line = by_job[ranges(begins[order], sizes)]
-    ids = np.asarray(table[_JOB].cat.categories, object)[code[appears[order]]]
     return _Rows(
         line,
         np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
         earliest[order],
-        ids,
+        parsed.ids[code[appears[order]]],
         table[_NAME].cat.codes.to_numpy()[line].astype(np.int32),
         np.asarray(table[_NAME].cat.categories, object),
         tuple([column[line] for column in columns]),
@@ -296,12 +314,16 @@ def _arrays(
 
 def _kinds(cpu: np.ndarray, memory: np.ndarray, options: TraceOptions) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
     """The kinds of all rows, each once."""
+    import pandas as pd
+
     if options.gpus_per_task is not None:
         return np.zeros(len(cpu), np.int32), (TaskKind(Task("", 0.0, gpus=options.gpus_per_task).demand),)
-    pairs, asked = np.unique(cpu + 1j * memory, return_inverse=True)
-    usable = np.isfinite(pairs) & (pairs.real >= 0) & (pairs.imag >= 0)  # others are of rows that are not plain
-    demands = [
-        Demand(0.0, float(pair.real) / 100, float(pair.imag)) if fine else Demand(0.0)
-        for pair, fine in zip(pairs, usable, strict=True)
-    ]
-    return asked.reshape(-1).astype(np.int32), tuple(map(TaskKind, demands))
+    cpu_code, cpus = pd.factorize(cpu, use_na_sentinel=False)
+    memory_code, memories = pd.factorize(memory, use_na_sentinel=False)
+    asked, pairs = pd.factorize(cpu_code * len(memories) + memory_code)
+    kinds = []
+    for pair in pairs.tolist():
+        cores, gb = float(cpus[pair // len(memories)]), float(memories[pair % len(memories)])
+        usable = 0 <= cores < inf and 0 <= gb < inf  # others are of rows that are not plain
+        kinds.append(TaskKind(Demand(0.0, cores / 100, gb) if usable else Demand(0.0)))
+    return asked.astype(np.int32), tuple(kinds)

@@ -38,8 +38,8 @@ def test_the_gantt_is_one_collection_of_boxes(schedule):
     assert axes.get_xlabel() == "time [min]"
 
 
-def test_each_run_is_labelled_at_most_once(schedule):
-    assert sorted(texts(gantt(schedule))) == ["job0", "job1", "job2"]
+def test_each_run_is_labelled_at_most_once_and_each_gpu_is_numbered(schedule):
+    assert sorted(texts(gantt(schedule))) == [*"00112233", "job0", "job1", "job2"]
 
 
 def test_the_gantt_tells_what_stopped_runs_and_nodes(schedule_of):

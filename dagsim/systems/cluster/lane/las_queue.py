@@ -87,6 +87,8 @@ def take_in_jobs(s: State, v: LasService, q: LasQueues) -> None:
             q.first[job] = task
         q.ready[0] += 1
         _enter(s, task, q.key[job])
+        if task >= len(s.fresh) - len(s.origin):  # a piece: its job has had more since its key was computed
+            refresh(s, v, q, job)
     s.n[FRESH] = 0
 
 

@@ -69,7 +69,7 @@ def take(s: State, kind: int, node: int, count: int, run: int) -> int:
             if gpu == last:
                 s.holds[s.runs[run].last].count += 1
             else:
-                bit = int64(1) << gpu if s.nodes[node].gpus <= NAMED_GPUS else int64(0)
+                bit = int64(1) << gpu
                 _note(s, run, node, 1, bit, gpu)
                 held |= bit
                 last = gpu
@@ -131,13 +131,9 @@ def _take_share(s: State, node: int, share: int) -> int:
     gpu = tightest(s, node, share)
     if gpu < 0:
         gpu = 0
-        if s.nodes[node].gpus <= NAMED_GPUS:
-            while not s.nodes[node].free >> gpu & 1:
-                gpu += 1
-            s.nodes[node].free ^= int64(1) << gpu
-        else:  # numbers do not matter here: any that is not in use
-            while s.left[node, gpu] >= 0:
-                gpu += 1
+        while not s.nodes[node].free >> gpu & 1:
+            gpu += 1
+        s.nodes[node].free ^= int64(1) << gpu
         s.left[node, gpu] = MICRO
         s.nodes[node].partly += 1
         s.nodes[node].idle -= 1

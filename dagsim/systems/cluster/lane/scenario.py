@@ -18,7 +18,7 @@ from dagsim.systems.cluster.lane.las import LAS
 from dagsim.systems.cluster.lane.orders import ORDERS
 from dagsim.systems.cluster.lane.reading import LaneScenario
 from dagsim.systems.cluster.lane.srtf import SRTF
-from dagsim.systems.cluster.lane.state import BEST, CONSOLIDATE, FIRST, WORST
+from dagsim.systems.cluster.lane.state import BEST, CONSOLIDATE, FIRST, NAMED_GPUS, WORST
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.preemption import Preemption
 
@@ -136,6 +136,9 @@ def too_much(scene: LaneScenario, plan: LanePolicy) -> str:
     admitted = work.jobs.rejected[work.rows.job] == 0
     if np.isinf(work.truth[may & admitted[:, None]]).any():
         return "the compiled lane does not know tasks that never end on a GPU type that they may use"
+    unnamed = np.unique(nodes.table.type[nodes.table.gpus > NAMED_GPUS])
+    if (classes.may[classes.table.share > 0][:, unnamed] > 0).any():  # which GPU a share is on decides later ones
+        return f"the compiled lane does not know shares of GPUs on nodes of more than {NAMED_GPUS} GPUs"
     if plan.policy in EASY and len(work.jobs.arrival_s) > _MOST_JOBS:
         return f"the compiled lane knows {plan.policy} for up to {_MOST_JOBS} jobs, got {len(work.jobs.arrival_s)}"
     leaves = 4 * nodes.by_type.shape[1] * classes.may.sum()

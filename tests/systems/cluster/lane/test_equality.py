@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dagsim.model import Cluster, Job, Kind, Task
+from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
 from dagsim.systems.cluster import Estimates
 from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.drive import compile_loops, whole_log
 from dagsim.systems.cluster.lane.reading import read_scenario
-from dagsim.systems.cluster.lane.scenario import planned
+from dagsim.systems.cluster.lane.scenario import planned, too_much
 from dagsim.systems.cluster.models.runtime import Recorded
 
 SCRIPT = Path(__file__).parents[4] / "scripts" / "check_lane.py"
@@ -49,6 +49,10 @@ def test_plain_python_writes_the_kernels_log_byte_for_byte() -> None:
     found = check(6, 10_000, NUMBA_DISABLE_JIT="1")
     assert found["compiled"] is False
     assert {kind: result["different"] for kind, result in found["kinds"].items() if result["different"]} == {}
+
+
+def test_a_job_whose_last_run_is_stopped_waits_by_all_that_it_has_had() -> None:
+    assert check(1, 11, "--kinds", "las", NUMBA_DISABLE_JIT="1")["kinds"]["las"]["equal"] == 1
 
 
 @pytest.mark.timeout(600)  # the first run on a machine compiles
@@ -115,3 +119,11 @@ def test_the_cases_hold_everything_that_the_lane_knows(script: ModuleType) -> No
         lambda task: not task.work,
     ):
         assert any(claim(task) for task in tasks)
+
+
+@pytest.mark.parametrize(("gpus", "asked", "refused"), [(63, 0.5, True), (62, 0.5, False), (63, 1.0, False)])
+def test_shares_of_gpus_that_the_log_cannot_name_are_left_to_the_kernel(gpus: int, asked: float, refused: bool) -> None:
+    # Which GPU a share went to decides where the next one goes, and the lane does not number these.
+    cluster = Cluster((Node("big", gpu_type("V100"), gpus), Node("small", gpu_type("T4"), 1)))
+    scene = read_scenario(cluster, [Job.single("j", Task("t", 1.0, gpus=asked))], Recorded(), Estimates(), 0)
+    assert ("nodes of more than 62 GPUs" in too_much(scene, planned("sjf"))) is refused

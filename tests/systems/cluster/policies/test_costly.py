@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from dagsim.model import Cluster, Job, Start, Task
 from dagsim.model.record import Kind
 from dagsim.systems.cluster import ClusterKernel, Estimates
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.fair.gavel import shares
+from dagsim.systems.cluster.policies.fair.gavel import by_rate, by_throughput, shares
 from dagsim.systems.cluster.policies.planning.allox import assign
 from dagsim.systems.cluster.policies.planning.plan_ahead import plan_slots
 from dagsim.systems.cluster.policies.support.profile import Profile
@@ -109,31 +111,34 @@ def test_gavel_levels_what_everybody_gets():
     # Two tasks of one GPU, one V100 and one T4. Both take 1 s on the V100; on the T4 the first 2, the second 4 s. Time
     # on the V100 x and 1 - x: x + (1 - x) / 2 = (1 - x) + x / 4, so x = 0.4: both get 0.7 of the throughput they could
     # have.
-    left = np.array([[1.0, 2.0], [1.0, 4.0]])
-    found = shares(left, np.ones(2), np.ones(2), "max-min", np.ones(2))
-    assert found == pytest.approx(np.array([[0.4, 0.6], [0.6, 0.4]]), abs=1e-4)
+    found = shares([by_throughput((1.0, 2.0), 1.0), by_throughput((1.0, 4.0), 1.0)], [1.0, 1.0])
+    assert np.array(found) == pytest.approx(np.array([[0.4, 0.6], [0.6, 0.4]]), abs=1e-4)
 
 
 def test_gavel_makes_all_end_together():
     # One GPU: 3 s and 1 s of work. Time in proportion to the work: both end at 4.
-    found = shares(np.array([[3.0], [1.0]]), np.ones(2), np.ones(1), "makespan", np.ones(1))
-    assert found == pytest.approx(np.array([[0.75], [0.25]]), abs=1e-4)
+    found = shares(by_rate(np.array([[3.0], [1.0]]), [1.0, 1.0]), [1.0])
+    assert np.array(found) == pytest.approx(np.array([[0.75], [0.25]]), abs=1e-4)
 
 
 def test_gavel_buys_throughput_where_it_is_cheap():
     # The T4 does a third of the work of a V100 for a seventh of the price.
-    found = shares(np.array([[1.0, 3.0]]), np.ones(1), np.ones(2), "cost", np.array([2.5, 0.35]))
-    assert found == pytest.approx(np.array([[0.0, 1.0]]), abs=1e-6)
+    found = shares([by_throughput((1.0, 3.0), 1.0)], [1.0, 1.0], [2.5, 0.35])
+    assert np.array(found) == pytest.approx(np.array([[0.0, 1.0]]), abs=1e-6)
 
 
 def test_gavel_gives_alike_tasks_alike_shares_of_all_there_is():
     # Three tasks, as much faster on the V100 each, whatever is left of them; the fourth is two GPUs wide
-    left = np.array([[1.0, 2.0], [30.0, 60.0], [7.0, 14.0], [1.0, 2.0]])
-    found = shares(left, np.array([1.0, 1.0, 1.0, 2.0]), np.ones(2), "max-min", np.ones(2))
-    assert found[0].tolist() == found[1].tolist() == found[2].tolist()
-    levels = (found * [1.0, 0.5]).sum(axis=1)
+    seconds, gpus = ((1.0, 2.0), (30.0, 60.0), (7.0, 14.0), (1.0, 2.0)), (1.0, 1.0, 1.0, 2.0)
+    first, second, third, wide = shares([*map(by_throughput, seconds, gpus)], [1.0, 1.0])
+    assert first == second == third
+    levels = (np.array([first, second, third, wide]) * [1.0, 0.5]).sum(axis=1)
     assert levels == pytest.approx([0.3] * 4)  # 1.5 of throughput over 5 GPUs asked for
-    assert (found * [[1], [1], [1], [2]]).sum(axis=0) == pytest.approx([1, 1])
+    assert np.array([first, second, third, wide, wide]).sum(axis=0) == pytest.approx([1, 1])
+
+
+def test_gavel_knows_no_progress_where_a_task_may_not_run():
+    assert by_throughput((2.0, inf, 3.0), 4.0) == (4.0, 1.0, 0.0, 0.666666667)
 
 
 def test_gavel_takes_turns_by_its_shares(run, rows, ends):

@@ -4,11 +4,12 @@ it."""
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from math import inf
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -18,11 +19,16 @@ from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, Q
 from dagsim.systems.cluster.policies.orders.static import by_rank, width
 from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placing
 
-__all__ = ["Gavel", "Objective", "shares"]
+__all__ = ["Gavel", "Objective", "by_rate", "by_throughput", "shares"]
 
 Objective: TypeAlias = Literal["max-min", "makespan", "cost"]
 _Key: TypeAlias = tuple[int, int]
 """Job number and task."""
+_Kind: TypeAlias = tuple[float, ...]
+"""Of tasks that are alike: GPUs asked for at once, then the progress on each type, 0 where they may not run."""
+_Pair: TypeAlias = tuple[float, int, int, _Key, float]
+"""Task and type: how far the task is ahead of its share there, its order, the type, its key, the GPUs it asks for."""
+_NEVER: dict[int, float] = {}
 
 PRICE_PER_HOUR = {"A100-80": 5.0, "A100-40": 3.7, "V100-32": 2.5, "V100-16": 2.5, "P100": 1.5, "K80": 0.5, "T4": 0.35}
 """Dollars per GPU and hour, as public clouds asked in 2023; other types cost as much as a V100."""
@@ -62,6 +68,8 @@ class Gavel:
         """Seconds each task has had on each type."""
         self._since: dict[_Key, float] = {}
         """When each task was first thought of."""
+        self._kinds: dict[TaskState, _Kind] = {}
+        """The kinds of the tasks that competed last, by throughput."""
         self._counted: dict[int, tuple[_Key, int]] = {}
         """Task and type of the runs under way whose time is counted."""
         self._counted_s = 0.0
@@ -98,18 +106,18 @@ class Gavel:
         if not ready:
             return
         if competing or any(view.fits(each) for each in ready):
-            chosen = self._chosen(view, ready)
+            chosen = self._chosen(view, ready, None if competing else waiting)
             if competing:
                 yield from self._make_way(view, chosen)
             started = False
             full: set[tuple[DemandClass, int]] = set()
-            for pair in chosen:
-                again = waiting.get(pair.key)
-                if again is None or (again.demand, pair.type) in full:
+            for _, _, type_, key, _ in chosen:
+                again = waiting.get(key)
+                if again is None or (again.demand, type_) in full:
                     continue
-                placement = self._place(view, again, pair.type)
+                placement = self._place(view, again, type_)
                 if placement is None:
-                    full.add((again.demand, pair.type))
+                    full.add((again.demand, type_))
                 else:
                     started = True
                     yield Start(again, placement)
@@ -126,41 +134,53 @@ class Gavel:
         kept, free = set(), [float(view.machines.idle_gpus(type_)) for type_ in range(len(view.gpu_types))]
         for run in view.running.values():
             free[run.type] += run.gpus
-        for pair in chosen:
-            if pair.gpus <= free[pair.type] + 1e-9:
-                free[pair.type] -= pair.gpus
-                kept.add((pair.key, pair.type))
+        for _, _, type_, key, gpus in chosen:
+            if gpus <= free[type_] + 1e-9:
+                free[type_] -= gpus
+                kept.add((key, type_))
         for run in list(view.running.values()):
             asks = run.task.demand.demand.gpus
             if asks and (_key(run.task), run.type) not in kept and run.started_s < view.now:
                 yield Preempt(run.id)
 
-    def _chosen(self, view: ClusterView, ready: list[TaskState]) -> list[_Pair]:
-        """Pairs of task and type, who lags most behind first; each task once."""
+    def _chosen(self, view: ClusterView, ready: list[TaskState], waiting: _Waiting | None) -> list[_Pair]:
+        """The pair of each task that lags most behind, who lags most first; if ``waiting`` is given, of those alone
+        that wait in it and would fit."""
+        now, since = view.now, self._since
         runs = {run.task: run for run in view.running.values() if run.task.demand.demand.gpus}
         tasks = list(dict.fromkeys(chain(runs, ready)))
-        left_s = np.array([task.seconds for task in tasks])
-        if self.objective == "makespan":
-            left_s *= np.array([_left(runs.get(task), view.now) for task in tasks])[:, None]
+        pairs: dict[_Key, _Pair] = {}
+        for task, shared in zip(tasks, self._shares(view, tasks, runs), strict=True):
+            key = _key(task)
+            total_s = now - since.setdefault(key, now) or 1.0
+            if waiting is not None and ((piece := waiting.get(key)) is None or not view.fits(piece)):
+                continue
+            had_s, known = self._had.get(key, _NEVER), pairs.get(key)
+            for type_ in task.demand.types:
+                if shared[type_] > 1e-6:
+                    lag = shared[type_] / (had_s.get(type_, 0.0) / total_s + 1e-3)
+                    pair = (-lag, task.order, type_, key, width(task))
+                    if known is None or pair < known:
+                        known = pairs[key] = pair
+        return sorted(pairs.values())
+
+    def _shares(self, view: ClusterView, tasks: list[TaskState], runs: dict[TaskState, Run]) -> list[tuple[float, ...]]:
+        """The shares of each task by type, on the machines that are up."""
         types = view.gpu_types
         capacity = [0.0] * len(types)
         for machine in view.machines.list:
             if machine.up:
                 capacity[machine.type] += machine.gpus
+        if self.objective == "makespan":
+            left_s = np.array([task.seconds for task in tasks])
+            left_s *= np.array([_left(runs.get(task), view.now) for task in tasks])[:, None]
+            kinds = by_rate(left_s, [width(task) for task in tasks])
+        else:
+            known = self._kinds
+            self._kinds = {task: known.get(task) or by_throughput(task.seconds, width(task)) for task in tasks}
+            kinds = list(self._kinds.values())
         price = [PRICE_PER_HOUR.get(gpu.name, 2.5) if gpu else 0.0 for gpu in types]
-        gpus = np.array([width(task) for task in tasks])
-        share = shares(left_s, gpus, np.array(capacity), self.objective, np.array(price))
-        pairs: list[_Pair] = []
-        for task, shared, asked in zip(tasks, share.tolist(), gpus.tolist(), strict=True):
-            key = _key(task)
-            had = self._had.get(key, {})
-            total = view.now - self._since.setdefault(key, view.now) or 1.0
-            for type_ in task.demand.types:
-                if shared[type_] > 1e-6:
-                    lag = shared[type_] / (had.get(type_, 0.0) / total + 1e-3)
-                    pairs.append(_Pair(-lag, task.order, type_, key, asked))
-        seen: set[_Key] = set()
-        return [pair for pair in sorted(pairs) if not (pair.key in seen or seen.add(pair.key))]  # type: ignore[func-returns-value]
+        return shares(kinds, capacity, price if self.objective == "cost" else None)
 
     def _count(self, view: ClusterView) -> None:
         """Add up what the tasks have had until now."""
@@ -180,14 +200,6 @@ class Gavel:
         for known in (self._had, self._since):
             for key in [key for key in known if key[0] not in view.jobs]:
                 del known[key]
-
-
-class _Pair(NamedTuple):
-    lag: float
-    order: int
-    type: int
-    key: _Key
-    gpus: float
 
 
 class _Waiting:
@@ -239,38 +251,46 @@ def _last_first(key: _Key) -> _Key:
     return -key[0], -key[1]
 
 
-def shares(
-    left_s: np.ndarray, gpus: np.ndarray, capacity: np.ndarray, objective: Objective, price: np.ndarray
-) -> np.ndarray:
-    """(tasks, types) float64: the share of its time that each task should run on each type.
+def by_throughput(seconds: tuple[float, ...], gpus: float) -> _Kind:
+    """The kind of a task by throughput over that on its fastest type, to 9 decimals: the same however much is left."""
+    left_s = [max(each_s, 1e-9) for each_s in seconds]
+    best_s = min(left_s)
+    return (gpus, *[round(best_s / each_s * 1e9) / 1e9 for each_s in left_s])
 
-    ``left_s`` (tasks, types) are the seconds each would still take there alone, ``inf`` where it may not run; ``gpus``
-    (tasks,) what it asks for at once, ``capacity`` (types,) the GPUs there are, ``price`` (types,) what one costs.
-    Shares of a task add up to at most 1, the GPUs they take to at most the capacity. Tasks that are alike, as many
-    GPUs wide and as much faster on one type than on another, get the same shares: the program has a row for each kind.
+
+def by_rate(left_s: np.ndarray, gpus: Sequence[float]) -> list[_Kind]:
+    """The kinds of tasks by how soon they end, over the soonest of all. ``left_s``: (tasks, types), inf: not there."""
+    rate = 1.0 / np.maximum(left_s, 1e-9)
+    progress = rate / max(rate.max(), 1e-300)
+    return [(asked, *row) for asked, row in zip(gpus, progress.tolist(), strict=True)]
+
+
+def shares(
+    kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None = None
+) -> list[tuple[float, ...]]:
+    """By task and type, the share of its time that each should run there, for tasks of these ``kinds``.
+
+    ``capacity`` are the GPUs of each type, ``price`` what one costs. Shares of a task add up to at most 1, the GPUs
+    they take to at most the capacity. Tasks of a kind get the same shares: the program has a row for each kind.
     """
-    left_s = np.maximum(left_s, 1e-9)
-    if objective == "makespan":
-        rate = 1.0 / left_s
-        progress = rate / max(rate.max(), 1e-300)
-    else:  # throughput, normalised by that on the fastest type: the same however much is left
-        progress = np.round(left_s.min(axis=1, keepdims=True) / left_s, 9)
-    kinds, kind, count = np.unique(np.column_stack([gpus, progress]), axis=0, return_inverse=True, return_counts=True)
-    dear = tuple(price.tolist()) if objective == "cost" else None
-    found = _solved(tuple(map(tuple, kinds.tolist())), tuple(count.tolist()), tuple(capacity.tolist()), dear)
-    return np.array(found)[kind.ravel()]
+    count = Counter(kinds)
+    rows = sorted(count)
+    dear = None if price is None else tuple(price)
+    found = _solved(tuple(rows), tuple([count[kind] for kind in rows]), tuple(capacity), dear)
+    share = dict(zip(rows, found, strict=True))
+    return [share[kind] for kind in kinds]
 
 
 @lru_cache(maxsize=4096)
 def _solved(
-    kinds: tuple[tuple[float, ...], ...],
+    kinds: tuple[_Kind, ...],
     count: tuple[int, ...],
     capacity: tuple[float, ...],
     price: tuple[float, ...] | None,
 ) -> tuple[tuple[float, ...], ...]:
-    """The shares of a task of each kind (its GPUs, then its progress on each type; 0 where it may not run) of which
-    there are ``count``: the least progress at its highest, or with a ``price`` the most progress for money."""
-    from scipy.optimize import linprog
+    """The shares of a task of each kind, of which there are ``count``: the least progress at its highest, or with a
+    ``price`` the most progress for money."""
+    from scipy.optimize import milp  # linprog gives the same, and takes longer to check what it is given
 
     table = np.array(kinds)
     gpus, progress = table[:, 0], table[:, 1:]
@@ -289,7 +309,7 @@ def _solved(
         # The least level first; what is left over goes to whoever can use it, so that nothing idles.
         total = times * progress
         goal = np.append(-1e-4 * total.ravel() / max(total.sum(), 1e-9), -1.0)
-    found = linprog(goal, A_ub=upper, b_ub=bound, bounds=np.column_stack([np.zeros(len(most)), most]), method="highs")
+    found = milp(goal, constraints=(upper, -inf, bound), bounds=(0.0, most))
     if found.x is None:
         return ((0.0,) * types,) * rows
     flat: list[float] = found.x.tolist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from math import inf
 
 import numpy as np
@@ -50,14 +51,12 @@ class Gittins:
         if not served.gpu_s:
             return 0.0
         self._served.add(job)
-        key = self._known.get(served.gpu_s)
-        if key is None:
-            key = self._known[served.gpu_s] = self._unserved - gittins_index(self._sizes, served.gpu_s)
-        return key
+        return self._key(served.gpu_s)
 
     def keys(self, service: ServiceColumns) -> np.ndarray:
-        each = zip(service.job.tolist(), service.gpu_s.tolist(), strict=True)
-        return np.array([self.key(job, Served(gpu_s)) for job, gpu_s in each])
+        had = service.gpu_s.tolist()
+        self._served.update([job for job, gpu_s in zip(service.job.tolist(), had, strict=True) if gpu_s])
+        return np.array([self._key(gpu_s) if gpu_s else 0.0 for gpu_s in had])
 
     def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
         """Between two sizes the index rises and the key falls: only as it passes a size may a job exceed ``key``."""
@@ -84,9 +83,15 @@ class Gittins:
         self._moved = False
         return sorted(self._served)
 
+    def _key(self, had: float) -> float:
+        key = self._known.get(had)
+        if key is None:
+            key = self._known[had] = self._unserved - gittins_index(self._sizes, had)
+        return key
+
     def _renew(self) -> None:
         self._renewed = len(self._past)
-        self._sizes = np.array(self._past)
+        self._sizes = np.array(self._past, float)
         if self._renewed > _SIZES:
             self._sizes = self._sizes[np.linspace(0, self._renewed - 1, _SIZES).round().astype(int)]
         self._known: dict[float, float] = {}
@@ -100,7 +105,17 @@ def gittins_index(sizes: np.ndarray, had: float) -> float:
     the chance to end within some further service to the service that this is expected to take. 0 if none was larger."""
     if not len(sizes) or had >= sizes[-1]:
         return 0.0
-    left = sizes[sizes.searchsorted(had, "right") :] - had
-    ends = np.arange(1, len(left) + 1)
-    service = left.cumsum() + (len(left) - ends) * left
-    return float((ends / service).max())
+    place = sizes.searchsorted(had, "right")
+    left = sizes[place:] - had
+    ends, others = _counts(len(sizes))
+    service = left.cumsum()
+    left *= others[place:]
+    service += left
+    return float((ends[: len(left)] / service).max())
+
+
+@lru_cache(maxsize=2)
+def _counts(sizes: int) -> tuple[np.ndarray, np.ndarray]:
+    """(sizes,) float64 each: the jobs that end by each size, counted from 1, and the others."""
+    ends = np.arange(1.0, sizes + 1.0)
+    return ends, sizes - ends
