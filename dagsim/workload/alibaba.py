@@ -14,7 +14,7 @@ import numpy as np
 
 from dagsim.workload.arrays import ranges
 from dagsim.workload.distributions import Choice, Quantiles
-from dagsim.workload.graphs import GraphArrays
+from dagsim.workload.graphs import DagArrays
 
 __all__ = ["CPUS", "DURATION_S", "INSTANCES", "TASKS", "Alibaba"]
 
@@ -65,7 +65,7 @@ class Alibaba:
 
     __pydantic_config__ = {"extra": "forbid"}
 
-    def draw(self, rng: np.random.Generator, jobs: int) -> GraphArrays:
+    def draw(self, rng: np.random.Generator, jobs: int) -> DagArrays:
         tasks = TASKS.draw(rng, jobs).astype(int)
         depth = 1 + rng.binomial(tasks - 1, _deeper(tasks))
         picks = rng.random((int(tasks.sum()), 3))
@@ -81,7 +81,7 @@ class Alibaba:
         lonely = np.setdiff1d(np.flatnonzero(level < np.repeat(depth, tasks) - 1), parent)
         below = of[lonely] + 1
         adopted = firsts[below] + (picks[lonely, 2] * widths[below]).astype(np.int64)
-        return GraphArrays.of_edges(tasks, np.concatenate([parent, lonely]), np.concatenate([child, adopted]))
+        return DagArrays.of_edges(tasks, np.concatenate([parent, lonely]), np.concatenate([child, adopted]))
 
 
 def _deeper(tasks: np.ndarray) -> np.ndarray:

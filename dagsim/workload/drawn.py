@@ -8,7 +8,7 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.workload.arrays import JobArrays, bounds, kinds_of, objects, ranges
-from dagsim.workload.graphs import GraphArrays
+from dagsim.workload.graphs import DagArrays
 from dagsim.workload.sizes import SizeColumns
 
 __all__ = ["job_arrays"]
@@ -17,7 +17,7 @@ _FEW = 20_000
 """Names up to which they are kept for the next seed."""
 
 
-def job_arrays(graphs: GraphArrays, sizes: SizeColumns, priority: np.ndarray | None = None) -> JobArrays:
+def job_arrays(graphs: DagArrays, sizes: SizeColumns, priority: np.ndarray | None = None) -> JobArrays:
     """Jobs ``job-0``, ``job-1``, ... of tasks ``t0``, ``t1``, ..., which arrive at 0 s.
 
     ``priority`` is (J,) float64; left out, it is what the sizes of a job's first task say, if anything.

@@ -8,10 +8,10 @@ import numpy as np
 
 from dagsim.workload.arrays import bounds
 
-__all__ = ["GraphArrays"]
+__all__ = ["DagArrays"]
 
 
-class GraphArrays(NamedTuple):
+class DagArrays(NamedTuple):
     """The DAGs of J jobs with n tasks and E edges, one job behind the other, parents first."""
 
     tasks: np.ndarray  # (J,) int64: how many each job has
@@ -19,24 +19,24 @@ class GraphArrays(NamedTuple):
     parent: np.ndarray  # (E,) int64: place of each parent among the tasks of its job, child by child, in order
 
     @classmethod
-    def single(cls, jobs: int) -> GraphArrays:
+    def single(cls, jobs: int) -> DagArrays:
         """Jobs of one task."""
         return cls(np.ones(jobs, np.int64), np.zeros(jobs, np.int64), np.zeros(0, np.int64))
 
     @classmethod
-    def of_edges(cls, tasks: np.ndarray, parent: np.ndarray, child: np.ndarray) -> GraphArrays:
+    def of_edges(cls, tasks: np.ndarray, parent: np.ndarray, child: np.ndarray) -> DagArrays:
         """Jobs of so many ``tasks`` with these edges, (E,) each, in any order; places are among the tasks of all."""
         order = np.lexsort((parent, child))
         first = np.repeat(bounds(tasks)[:-1], tasks)
         return cls(tasks, np.bincount(child, minlength=len(first)), parent[order] - first[child[order]])
 
     @classmethod
-    def joined(cls, parts: list[GraphArrays]) -> GraphArrays:
+    def joined(cls, parts: list[DagArrays]) -> DagArrays:
         """The jobs of all parts."""
         return cls(*[np.concatenate(columns) for columns in zip(*parts, strict=True)])
 
-    def between(self, start: int, stop: int) -> GraphArrays:
+    def between(self, start: int, stop: int) -> DagArrays:
         """Jobs ``start`` to ``stop``."""
         first, edges = bounds(self.tasks), bounds(self.waits)
         begin, end = first[start], first[stop]
-        return GraphArrays(self.tasks[start:stop], self.waits[begin:end], self.parent[edges[begin] : edges[end]])
+        return DagArrays(self.tasks[start:stop], self.waits[begin:end], self.parent[edges[begin] : edges[end]])

@@ -21,7 +21,7 @@ from dagsim.model.streams import stream
 from dagsim.workload.arrays import JobArrays, bounds
 from dagsim.workload.distributions import Choice, Constant, Distribution, Quantiles
 from dagsim.workload.drawn import job_arrays
-from dagsim.workload.graphs import GraphArrays
+from dagsim.workload.graphs import DagArrays
 from dagsim.workload.load import LoadMeter, WorkRuntime, seconds_of
 from dagsim.workload.measure import Measure, check_measure
 from dagsim.workload.rates import HOURS_PER_WEEK, Rates
@@ -182,7 +182,7 @@ class Sessions:
     def _metered(self, kind: SessionKind, cluster: Cluster, runtime: WorkRuntime) -> LoadMeter:
         """The load of ``_GRID`` tasks of the kind, evenly over the quantiles of its work."""
         demands = _demands(kind, stream(0, "pilot/demands"), _GRID)
-        tasks = job_arrays(GraphArrays.single(_GRID), _sizes(kind.work.at(_middles(_GRID)), kind.gang, *demands))
+        tasks = job_arrays(DagArrays.single(_GRID), _sizes(kind.work.at(_middles(_GRID)), kind.gang, *demands))
         meter = LoadMeter(cluster, runtime)
         meter.add_arrays(tasks, seconds_of(tasks, runtime, cluster.gpu_types))
         return meter
@@ -200,7 +200,7 @@ class Sessions:
         weeks: list[_Arrived] = []
         tasks: list[tuple[np.ndarray, np.ndarray]] = []
         left = self.count
-        shapes = GraphArrays.joined([self.shape.draw(rng("shapes"), _CHUNK) for _ in range(-(-self.count // _CHUNK))])
+        shapes = DagArrays.joined([self.shape.draw(rng("shapes"), _CHUNK) for _ in range(-(-self.count // _CHUNK))])
         for week in self._arrivals(rng):
             weeks.append(week.until(left))
             done, left = self.count - left, max(0, left - len(week.time_s))

@@ -13,7 +13,7 @@ import numpy as np
 from dagsim.errors import WorkloadError
 from dagsim.workload.alibaba import Alibaba
 from dagsim.workload.arrays import bounds, ranges
-from dagsim.workload.graphs import GraphArrays
+from dagsim.workload.graphs import DagArrays
 from dagsim.workload.tagged_union import TaggedUnion
 
 __all__ = ["Chain", "ForkJoin", "Layered", "MapReduce", "RandomDag", "Shape", "Single"]
@@ -29,8 +29,8 @@ class Single:
 
     __pydantic_config__ = _FORBID
 
-    def draw(self, rng: np.random.Generator, jobs: int) -> GraphArrays:
-        return GraphArrays.single(jobs)
+    def draw(self, rng: np.random.Generator, jobs: int) -> DagArrays:
+        return DagArrays.single(jobs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Chain:
     def __post_init__(self) -> None:
         _check_range(self.kind, "length", self.length)
 
-    def draw(self, rng: np.random.Generator, jobs: int) -> GraphArrays:
+    def draw(self, rng: np.random.Generator, jobs: int) -> DagArrays:
         length = _between(rng, self.length, jobs)
         return _in_layers(length, np.ones(int(length.sum()), np.int64))
 
@@ -64,7 +64,7 @@ class ForkJoin:
         _check_range(self.kind, "width", self.width)
         _check_range(self.kind, "stages", self.stages)
 
-    def draw(self, rng: np.random.Generator, jobs: int) -> GraphArrays:
+    def draw(self, rng: np.random.Generator, jobs: int) -> DagArrays:
         layers = 1 + 2 * _between(rng, self.stages, jobs)
         place = ranges(np.zeros(jobs, np.int64), layers)
         widths = np.ones(len(place), np.int64)
@@ -87,7 +87,7 @@ class MapReduce:
         for name in ("maps", "reduces", "rounds"):
             _check_range(self.kind, name, getattr(self, name))
 
-    def draw(self, rng: np.random.Generator, jobs: int) -> GraphArrays:
+    def draw(self, rng: np.random.Generator, jobs: int) -> DagArrays:
         rounds = _between(rng, self.rounds, jobs)
         widths = [_between(rng, each, int(rounds.sum())) for each in (self.maps, self.reduces)]
         return _in_layers(2 * rounds, np.stack(widths, axis=1).ravel())
@@ -113,7 +113,7 @@ class Layered:
         if not 0 <= self.density <= 1:
             raise WorkloadError(f"shape layered: density must lie in 0..1, got {self.density!r}")
 
-    def draw(self, rng: np.random.Generator, jobs: int) -> GraphArrays:
+    def draw(self, rng: np.random.Generator, jobs: int) -> DagArrays:
         layers = _between(rng, self.layers, jobs)
         widths = _between(rng, self.width, int(layers.sum()))
         first = bounds(widths)  # the first task of each layer
@@ -130,7 +130,7 @@ class Layered:
         start = np.repeat(first[below - 1], wide)[np.searchsorted(tasks, alone)]
         child = np.concatenate([child, alone])
         parent = np.concatenate([parent, start + (fallback[: len(alone)] * over).astype(np.int64)])
-        return GraphArrays.of_edges(np.add.reduceat(widths, bounds(layers)[:-1]), parent, child)
+        return DagArrays.of_edges(np.add.reduceat(widths, bounds(layers)[:-1]), parent, child)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +150,13 @@ class RandomDag:
         _check_range(self.kind, "tasks", self.tasks)
         _check_range(self.kind, "parents", self.parents)
 
-    def draw(self, rng: np.random.Generator, jobs: int) -> GraphArrays:
+    def draw(self, rng: np.random.Generator, jobs: int) -> DagArrays:
         alone = rng.random(jobs) < self.single
         counts = np.where(alone, 1, rng.integers(*self.tasks, jobs, endpoint=True))
         place = ranges(np.zeros(jobs, np.int64), counts)
         waits = np.minimum(_between(rng, self.parents, len(place)), place)
         picks = rng.random((len(place), self.parents[1]))
-        return GraphArrays(counts, waits, _distinct(place, waits, picks))
+        return DagArrays(counts, waits, _distinct(place, waits, picks))
 
 
 Shape: TypeAlias = Annotated[
@@ -165,7 +165,7 @@ Shape: TypeAlias = Annotated[
 """Any shape; in YAML ``kind`` says which."""
 
 
-def _in_layers(layers: np.ndarray, widths: np.ndarray) -> GraphArrays:
+def _in_layers(layers: np.ndarray, widths: np.ndarray) -> DagArrays:
     """Jobs of so many layers of these widths, each task waiting for the whole layer above."""
     firsts = bounds(layers)[:-1]
     above = np.concatenate([np.zeros(1, np.int64), widths[:-1]])
@@ -173,7 +173,7 @@ def _in_layers(layers: np.ndarray, widths: np.ndarray) -> GraphArrays:
     tasks = np.add.reduceat(widths, firsts)
     start = bounds(widths)[:-1] - np.repeat(bounds(tasks)[:-1], layers) - above  # of the layer above, within the job
     waits = np.repeat(above, widths)
-    return GraphArrays(tasks, waits, ranges(np.repeat(start, widths), waits))
+    return DagArrays(tasks, waits, ranges(np.repeat(start, widths), waits))
 
 
 def _distinct(below: np.ndarray, count: np.ndarray, picks: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from dagsim.workload.arrays import JobArrays
 from dagsim.workload.arrivals import Arrivals, Batch, Bursty
 from dagsim.workload.distributions import Distribution
 from dagsim.workload.drawn import job_arrays
-from dagsim.workload.graphs import GraphArrays
+from dagsim.workload.graphs import DagArrays
 from dagsim.workload.load import LoadMeter, WorkRuntime, seconds_of
 from dagsim.workload.measure import Measure, check_measure
 from dagsim.workload.shapes import Shape, Single
@@ -128,7 +128,7 @@ class Synthetic:
 
     def _drawn(self, rng: Draws, count: int) -> tuple[JobArrays, np.ndarray | None]:
         """Jobs without arrivals, and the slack of each if they have deadlines."""
-        graphs: list[GraphArrays] = []
+        graphs: list[DagArrays] = []
         sizes: list[SizeColumns] = []
         of_jobs: list[tuple[np.ndarray | None, ...]] = []
         for first in range(0, count, _CHUNK):
@@ -146,7 +146,7 @@ class Synthetic:
             )
         columns: list[Any] = [None if part[0] is None else np.concatenate(part) for part in zip(*of_jobs, strict=True)]
         priority, tenant, slack, output_bytes = columns
-        drawn = job_arrays(GraphArrays.joined(graphs), SizeColumns.joined(sizes), priority)
+        drawn = job_arrays(DagArrays.joined(graphs), SizeColumns.joined(sizes), priority)
         if output_bytes is not None:
             drawn = replace(drawn, output_bytes=output_bytes)
         if tenant is not None:
