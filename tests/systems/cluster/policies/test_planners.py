@@ -176,3 +176,25 @@ def test_the_highest_dynamic_level_is_found_without_a_look_at_all(seed: int) -> 
         return Problem(seconds, parents, children, range(24), lambda *_: 3.0, lanes, widths, Calendar(7))
 
     assert plan_dls(drawn()) == plainly(drawn())
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_lanes_are_known_to_be_busy_for_longer_than_gaps_are_looked_for(width: int) -> None:
+    calendar = Calendar(2)
+    for number in range(200):  # no gap before 200 s, then lane 1 has one of a second
+        calendar.book((0, 1), float(number), number + 1.0)
+    calendar.book((0,), 200.0, 300.0)
+    calendar.book((1,), 201.0, 300.0)
+    assert calendar.idle_s((0, 1), width, 5.0) == (200.0 if width == 1 else 300.0)
+
+
+def test_before_a_time_known_to_be_idle_nothing_fits() -> None:
+    rng = random.Random(5)
+    for _ in range(200):
+        calendar, lanes = Calendar(3), (0, 1, 2)
+        for _ in range(rng.randint(1, 120)):
+            width, seconds = rng.randint(1, 3), rng.choice((1.0, 2.0, 7.0))
+            ready_s = float(rng.randint(0, 60))
+            start, chosen = calendar.earliest(lanes, width, ready_s, seconds)
+            assert calendar.idle_s(lanes, width, 0.0) <= start
+            calendar.book(chosen, start, start + seconds)
