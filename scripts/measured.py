@@ -33,6 +33,12 @@ def _measured() -> Iterator[tuple[str, str, str]]:
         "",
     )
     yield "tasks of 20 identical instances", f"{kernel('instances20_us_per_instance'):.1f} µs per instance", ""
+    seconds = _replays()
+    yield (
+        "replay of 1,000,000 tasks from a file: reading, simulation, metrics and run folder",
+        f"{min(seconds):.1f} to {max(seconds):.1f} CPU-s (`results/kernel/replay.txt`)",
+        "`dagsim replay --trace FILE --format alibaba2018 --algo sjf`",
+    )
     pending = " / ".join(f"{kernel(f'pending_{name}_us'):.1f}" for name in ("fifo", "sjf", "srtf"))
     yield "100,000 tasks pending, FIFO / SJF / SRTF", f"{pending} µs per task", ""
     models = " / ".join(f"{kernel(f'{name}_us'):.1f}" for name in ("setup", "network", "failures"))
@@ -99,6 +105,14 @@ def _measured() -> Iterator[tuple[str, str, str]]:
 def kernel(name: str) -> float:
     """A figure of ``results/kernel/bench.txt``."""
     return float(found_in(rf"^{re.escape(name)}\s+([\d.]+)", "kernel/bench.txt").group(1))
+
+
+def _replays() -> list[float]:
+    """CPU seconds of the replays of today's code in ``results/kernel/replay.txt``."""
+    text = (RESULTS / "kernel" / "replay.txt").read_text(encoding="utf-8")
+    return [
+        float(user) + float(own) for user, own in re.findall(r"^now +([\d.]+) user \+ ([\d.]+) sys", text, re.MULTILINE)
+    ]
 
 
 def validated(pattern: str, file: str) -> str:

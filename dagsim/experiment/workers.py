@@ -130,7 +130,7 @@ class _Pool(Generic[Item, Outcome]):
                     kept[given] = _Answer("unwanted", None, 0)
                     given += 1
                 if worker.ready and worker.index is None and given < len(items) and held < _HELD_BYTES:
-                    worker.pipe.send((given, items[given]))
+                    _send(worker, (given, items[given]))
                     worker.index = given
                     given += 1
             if turn not in kept:
@@ -170,6 +170,18 @@ class _Pool(Generic[Item, Outcome]):
         return held
 
 
+def _send(worker: _Worker, message: object) -> None:
+    """Send the worker a message.
+
+    Raises:
+        SimulationError: It was killed.
+    """
+    try:
+        worker.pipe.send(message)
+    except ConnectionError:
+        raise _killed(worker) from None
+
+
 def _received(worker: _Worker) -> _Answer:
     """The next message of the worker.
 
@@ -179,14 +191,17 @@ def _received(worker: _Worker) -> _Answer:
     try:
         data = worker.pipe.recv_bytes()
     except (EOFError, ConnectionError):
-        worker.process.join(5)
-        code = worker.process.exitcode
-        how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        raise SimulationError(
-            f"a worker process was killed ({how}; is there enough memory? --workers 1 takes the least)"
-        ) from None
+        raise _killed(worker) from None
     kind, value = pickle.loads(data)
     return _Answer(kind, value, len(data))
+
+
+def _killed(worker: _Worker) -> SimulationError:
+    """The error of a worker that is gone."""
+    worker.process.join(5)
+    code = worker.process.exitcode
+    how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+    return SimulationError(f"a worker process was killed ({how}; is there enough memory? --workers 1 takes the least)")
 
 
 def _serve(pipe: Connection, pickled: bytes, telling: bool) -> None:

@@ -72,6 +72,19 @@ def test_a_worker_that_is_killed_is_an_error_in_words(monkeypatch: pytest.Monkey
         list(in_order(odd_fails, items, 2))
 
 
+def test_a_worker_that_was_killed_before_it_is_given_anything_is_the_same_error() -> None:
+    pool = workers._Pool(odd_fails, 1, telling=False)
+    try:
+        while not pool.is_ready():
+            time.sleep(0.01)
+        pool.workers[0].process.kill()
+        pool.workers[0].process.join()
+        with pytest.raises(SimulationError, match=r"a worker process was killed \(signal 9"):
+            list(pool.run([0, 2], 0, lambda *_: None, lambda _: True))
+    finally:
+        pool.end()
+
+
 def wait_for(item: tuple[int, int, Path], tell: Callable[[int], None]) -> list[int]:
     """The items that were done before it; it goes on once the one that it names is."""
     number, other, folder = item
