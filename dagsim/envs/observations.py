@@ -22,7 +22,7 @@ NODE_FEATURES = ("log_best", "log_rank", "gpus", "waiting", "running", "ready", 
 
 
 class Legal(NamedTuple):
-    """What can be done."""
+    """The legal actions."""
 
     starts: int
     """The first actions stand for so many rows: starts with a slot."""
@@ -66,7 +66,7 @@ class Presets:
         return {"tokens": tokens, "context": context, "gpus": gpus, "action_mask": mask.copy()}
 
     def legal(self, observation: Observation | None) -> Legal:
-        """What can be done: nothing when the episode is over."""
+        """The legal actions; none when the episode is over."""
         if observation is None:
             return Legal(0, None)
         rows, slots = len(observation.tokens), self.config.slots - 1

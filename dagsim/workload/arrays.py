@@ -27,7 +27,7 @@ _BLOCK = 1024
 
 
 class TaskKind(NamedTuple):
-    """What alike tasks share: all but their name, work, instances and estimate."""
+    """Alike tasks: they differ in no more than name, work, instances and estimate."""
 
     demand: Demand
     gang: bool = False
@@ -208,10 +208,6 @@ class JobArrays:
             rank[waited] = longer
         longest: np.ndarray = np.maximum.reduceat(rank, self.first[:-1])
         return longest
-
-    def being(self, kind: np.ndarray, kinds: tuple[TaskKind, ...]) -> JobArrays:
-        """The same jobs with tasks of other kinds."""
-        return replace(self, kind=kind, kinds=kinds)
 
     def samples(self) -> tuple[Task, ...]:
         """Per kind the first task that is of it."""

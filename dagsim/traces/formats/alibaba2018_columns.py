@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from math import inf
 from typing import Any, NamedTuple
 
@@ -307,7 +308,8 @@ def _arrays(
         arrays = arrays.joined(JobArrays.of([made[number] for number in others]))
         arrays = arrays.chosen(np.argsort(np.concatenate([places, others]), kind="stable"))
     elif len(places) == len(every):
-        arrays = every.being(*renumbered(every.kind, every.kinds))
+        kind, kinds = renumbered(every.kind, every.kinds)
+        arrays = replace(every, kind=kind, kinds=kinds)
     report.kept += arrays.tasks - sum(len(made[number].graph.tasks) for number in others)  # counted at their turn
     return arrays
 

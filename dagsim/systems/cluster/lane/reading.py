@@ -92,10 +92,10 @@ def _demands_of(jobs: JobArrays, machines: ClusterState) -> tuple[np.ndarray, li
     together = np.array([kind.gang for kind in jobs.kinds])[jobs.kind]
     gang = np.where(together, jobs.instances, 0)
     _, first, alike = np.unique(jobs.kind * (gang.max(initial=0) + 1) + gang, return_index=True, return_inverse=True)
-    asked = {}
-    for place, task in sorted(enumerate(first.tolist()), key=lambda pair: pair[1]):  # in the order of the tasks
-        asked[place] = machines.compile(jobs.kinds[jobs.kind[task]].demand, int(gang[task]))
-    numbers = np.array([asked[place].number for place in range(len(first))], np.int32)
+    numbers = np.empty(len(first), np.int32)
+    for place in np.argsort(first).tolist():  # in the order of the tasks
+        task = first[place]
+        numbers[place] = machines.compile(jobs.kinds[jobs.kind[task]].demand, int(gang[task])).number
     return numbers[alike.reshape(-1)], list(machines.classes.values())
 
 
