@@ -1,10 +1,9 @@
-"""How fast the Alibaba 2018 reader turns rows into jobs: ``python scripts/bench_readers.py [--rows 2000000] [--gz]``.
+"""How fast readers turn rows into jobs: ``python scripts/bench_readers.py [--rows 2000000] [--format swf] [--gz]``.
 
-Writes a synthetic ``batch_task.csv`` (3.3 tasks per job, jobs in random order, rows of a job apart) into a temporary
-directory, reads it through ``open_trace``, first in columns (``columns_s``, CPU seconds), then as objects, and prints
-seconds, rows per second and peak memory. On the machine dagsim
-was written on (2 cores, Python 3.11) 2,000,000 rows became jobs in 13 s with 114 MB, about half of it the making of
-``Task``, ``TaskGraph`` and ``Job``; 200,000 rows in 1.3 s with 82 MB (35 MB of both are imports).
+Writes a large file into a temporary directory: a synthetic ``batch_task.csv`` of Alibaba 2018 (3.3 tasks per job, jobs
+in random order, rows of a job apart), or, of another format, the rows of a sample again and again, with ids of their
+own and later times (``--sample``; the one that comes with dagsim unless given). Reads it through ``open_trace`` in
+columns and as objects in turn, and prints CPU seconds of the best of ``--times`` rounds, and peak memory.
 
 Why objects come without a table library: every row has to become Python values anyway. The same 2,000,000 rows as
 Python values, one core:
@@ -27,9 +26,30 @@ import resource
 import tempfile
 import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
-from dagsim.traces import open_trace
+from dagsim.traces import Trace, open_trace
+from dagsim.traces.source import Source
+
+SAMPLES = Path(__file__).parent.parent / "workloads" / "samples"
+
+
+class Repeated(NamedTuple):
+    """A format whose rows are repeated: its sample, and where a row has its id and its time."""
+
+    sample: str
+    separator: str
+    id: int
+    time: int
+
+
+REPEATED = {
+    "swf": Repeated("swf/sample.swf", " ", 0, 1),
+    "helios": Repeated("helios/cluster_log.csv", ",", 0, 7),
+    "pai2020": Repeated("pai2020/pai_job_duration_sample.csv", ",", 0, 6),
+}
 
 
 def rows(count: int, seed: int = 1) -> Iterator[str]:
@@ -54,32 +74,81 @@ def rows(count: int, seed: int = 1) -> Iterator[str]:
                     return
 
 
+def repeated(kind: Repeated, format_: str, sample: Path, count: int) -> Iterator[str]:
+    """The head of the sample, and those of its rows that are kept until there are ``count``."""
+    trace = open_trace(sample, format_, full_report=True)
+    for _ in trace.jobs():
+        pass
+    dropped = {
+        int(text.split(": dropped")[0].rpartition(":")[2]) for text in trace.report.details if ": dropped" in text
+    }
+    blanks = kind.separator == " "
+    lines = [line for number, line in Source(sample).lines() if line.strip() and number not in dropped]
+    head = [line for line in lines if line.startswith(";")] if blanks else lines[:1]
+    yield from (f"{line}\n" for line in head)
+    listed = [line.split(None if blanks else ",") for line in lines[len(head) :]]
+    for number in range(count):
+        fields = list(listed[number % len(listed)])
+        fields[kind.id] = str(number)
+        fields[kind.time] = _later(fields[kind.time], 100 * (number // len(listed)))
+        yield f"{kind.separator.join(fields)}\n"
+
+
+def _later(text: str, seconds: int) -> str:
+    try:
+        return str(int(float(text)) + seconds)
+    except ValueError:
+        return str(datetime.fromisoformat(text) + timedelta(seconds=seconds))
+
+
+def write(path: Path, given: argparse.Namespace) -> None:
+    """Write the file that is to be read."""
+    lines = rows(given.rows)
+    if given.format != "alibaba2018":
+        kind = REPEATED[given.format]
+        lines = repeated(kind, given.format, given.sample or SAMPLES / kind.sample, given.rows)
+    with gzip.open(path, "wt", compresslevel=1) if given.gz else path.open("w") as file:
+        file.writelines(lines)
+
+
+def timed(trace: Trace, columns: bool) -> float:
+    """CPU seconds of one reading."""
+    began = time.process_time()
+    if columns:
+        trace.arrays()
+    else:
+        for _ in trace.jobs():
+            pass
+    return time.process_time() - began
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--gz", action="store_true", help="compress the file")
-    parser.add_argument("--trace", type=Path, help="read this file instead of a synthetic one")
+    parser.add_argument("--format", choices=("alibaba2018", *REPEATED), default="alibaba2018")
+    parser.add_argument("--sample", type=Path, help="repeat the rows of this file")
+    parser.add_argument("--trace", type=Path, help="read this file instead of one that is made")
+    parser.add_argument("--times", type=int, default=1, help="rounds")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = given.trace
         if path is None:
-            path = Path(folder) / ("batch_task.csv.gz" if given.gz else "batch_task.csv")
-            with gzip.open(path, "wt", compresslevel=1) if given.gz else path.open("w") as file:
-                file.writelines(rows(given.rows))
-        trace = open_trace(path, None if given.trace else "alibaba2018")
-        began = time.process_time()
-        columns_s = None if trace.arrays() is None else round(time.process_time() - began, 2)
-        began = time.perf_counter()
-        tasks = sum(len(job.graph.tasks) for job in trace.jobs())
-        seconds = time.perf_counter() - began
+            path = Path(folder) / f"{'batch_task' if given.format == 'alibaba2018' else 'trace'}.csv"
+            write(path, given)
+        trace = open_trace(path, None if given.trace else given.format)
+        arrays = trace.arrays()
+        taken = [(timed(trace, True), timed(trace, False)) for _ in range(given.times)]
+    columns_s, objects_s = (min(each) for each in zip(*taken, strict=True))
     result = {
         "rows": trace.report.rows,
         "jobs": trace.report.jobs,
-        "tasks": tasks,
-        "columns_s": columns_s,
-        "seconds": round(seconds, 2),
-        "rows_per_s": round(trace.report.rows / seconds),
+        "columns_s": None if arrays is None else round(columns_s, 2),
+        "columns_us_per_row": None if arrays is None else round(columns_s / trace.report.rows * 1e6, 2),
+        "bytes_per_task": None if arrays is None else round(arrays.nbytes / arrays.tasks, 1),
+        "objects_s": round(objects_s, 2),
+        "objects_us_per_row": round(objects_s / trace.report.rows * 1e6, 2),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000),
     }
     print(

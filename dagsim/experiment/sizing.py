@@ -95,7 +95,7 @@ class TotalDemand:
                     into[these] = weight * each_s * jobs.instances[these] * task.gpus
             fastest = seconds.min(axis=1)
             shortest[these] = np.where(fastest < inf, fastest, 0.0)
-            self._ask(task, names)
+            self._ask(task, names, int(jobs.instances[these].max()))
         path_s = jobs.critical_paths(shortest)
         with np.errstate(divide="ignore"):
             share = np.where(path_s > 0, 1 / path_s, 0.0)
@@ -127,12 +127,12 @@ class TotalDemand:
                     asked.gpu_s[name] += weight * each_s * task.instances * task.gpus
         asked.core_s += mean_s * task.instances * task.cpus
         asked.gb_s += mean_s * task.instances * task.memory_gb
-        self._ask(task, names)
+        self._ask(task, names, task.instances)
         return min(seconds) if min(seconds) < inf else 0.0
 
-    def _ask(self, task: Task, names: Sequence[str]) -> None:
-        """Note the most that one instance, and one gang, takes."""
-        together = task.instances if task.gang else 1
+    def _ask(self, task: Task, names: Sequence[str], instances: int) -> None:
+        """Note the most that one instance, and one gang of so many, takes."""
+        together = instances if task.gang else 1
         if task.gpus:
             self.instance_gpus = max(self.instance_gpus, task.gpus)
             self.gpus[names[-1]] = max(self.gpus[names[-1]], together * task.gpus)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from math import inf
 
+import numpy as np
+
 from dagsim.workload.records import MOST_INSTANCES
 
-__all__ = ["MOST_GPUS", "Dirty", "count", "finite_number"]
+__all__ = ["MOST_GPUS", "Dirty", "are_counts", "count", "finite_number"]
 
 MOST_GPUS = 1 << 16
 """More GPUs in one node are a damaged field."""
@@ -41,3 +43,9 @@ def count(text: str, field: str, least: int = 1, most: int = MOST_INSTANCES) -> 
     if not least <= value <= most or value != int(value):
         raise Dirty(f"whose {field} is impossible")
     return int(value)
+
+
+def are_counts(values: np.ndarray, least: int = 1, most: int = MOST_INSTANCES) -> np.ndarray:
+    """(n,) bool: ``count`` takes the number."""
+    counted: np.ndarray = (values >= least) & (values <= most) & (values == np.floor(values))
+    return counted

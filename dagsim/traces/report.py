@@ -58,6 +58,11 @@ class ReadReport:
         self.skipped[reason] += rows
 
     @property
+    def lists_more(self) -> bool:
+        """True if the next detail is kept."""
+        return self.full or len(self.details) < _DETAILS
+
+    @property
     def open(self) -> int:
         """Rows read of which it is not decided yet whether they are kept."""
         return self.rows - self.kept - self.dropped.total() - self.skipped.total()
@@ -81,5 +86,5 @@ class ReadReport:
         return f"read {self.rows:,} rows: " + "; ".join(parts)
 
     def _detail(self, text: str) -> None:
-        if self.full or len(self.details) < _DETAILS:
+        if self.lists_more:
             self.details.append(text)

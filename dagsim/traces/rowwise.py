@@ -1,50 +1,104 @@
-"""Traces that give each job in one row."""
+"""Traces that give each job in one row: read one by one, or large files in columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
+from typing import NamedTuple
+
+import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Job
+from dagsim.traces.columnar import Note, Table, gathered, told
 from dagsim.traces.fields import Dirty
 from dagsim.traces.gather import gather, pack, unpack
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
+from dagsim.workload.arrays import JobArrays
 
-__all__ = ["jobs_by_row"]
+__all__ = ["PlainRows", "RowReader"]
 
 
-def jobs_by_row(
-    rows: Iterable[Row],
-    source: Source,
-    report: ReadReport,
-    *,
-    id: int,
-    time: int,
-    make: Callable[[list[str], str], Job],
-) -> Iterator[Job]:
-    """The jobs that ``make(row, where)`` makes, in order of arrival, sorted externally where they are many.
+class PlainRows(NamedTuple):
+    """The jobs of n rows, as far as they are plain."""
+
+    jobs: JobArrays
+    """One per row, in the order of the file; ids and times may be NaN, and rows that are not plain hold anything."""
+    plain: np.ndarray  # (n,) bool: the row's job is certain; only ``notes`` are to be said of it
+    notes: Sequence[Note] = ()
+
+
+class RowReader(NamedTuple):
+    """Makes jobs of rows by ``make(row, where)``, in order of arrival, sorted externally where they are many.
 
     ``id`` and ``time`` are the places of the fields that name a job and say when it arrives (nothing: at 0). A row
     for which ``make`` raises ``Dirty`` or ``ModelError`` is dropped; so are all rows of one id but the earliest.
     """
-    for group in gather((row[id] or f"row {place}", _arrival(row[time]), pack(place, row)) for place, row in rows):
-        packed = [unpack(text) for text in group.rows]
-        (first, row), *others = sorted(packed, key=lambda each: _arrival(each[1][time]))
+
+    source: Source
+    report: ReadReport
+    id: int
+    time: int
+    make: Callable[[list[str], str], Job]
+
+    def jobs(self, rows: Iterable[Row]) -> Iterator[Job]:
+        """The jobs of all rows."""
+        numbered = (
+            (row[self.id] or _unnamed(place), _arrival(row[self.time]), pack(place, row)) for place, row in rows
+        )
+        for group in gather(numbered):
+            job = self._job([unpack(text) for text in group.rows])
+            if job is not None:
+                yield job
+
+    def arrays(self, table: Table, read: PlainRows, most: int | None) -> JobArrays:
+        """The first ``most`` jobs, in columns."""
+        import pandas as pd
+
+        lines = table.lines
+        self.report.rows = len(lines.ends)
+        ids, time = read.jobs.ids.copy(), np.maximum(read.jobs.arrival_s, 0.0)
+        unnamed = pd.isna(ids)
+        for row in np.flatnonzero(unnamed).tolist():
+            ids[row] = _unnamed(lines.number(row))
+        for row in np.flatnonzero(~np.isfinite(time)).tolist():
+            time[row] = _arrival(table.fields(row)[self.time])
+        rows = gathered(*pd.factorize(ids), time)
+        places = rows.line[rows.first[:-1]]
+        plain = (read.plain & ~unnamed)[places] & (np.diff(rows.first) == 1)
+
+        def make(_: int, members: list[int]) -> Job | None:
+            return self._job([(lines.number(row), table.fields(row)) for row in members])
+
+        notes = [(reason, mask[rows.line]) for reason, mask in read.notes]
+        arrays = told(read.jobs, places, rows, plain, notes, lines, self.report, most, make)
+        self.report.kept = len(arrays)
+        return arrays
+
+    def _job(self, rows: list[tuple[int, list[str]]]) -> Job | None:
+        """The job of the rows of one id, if it can be made; all but the earliest row are dropped."""
+        (first, row), *others = sorted(rows, key=lambda each: _arrival(each[1][self.time]))
         for place, other in others:
-            report.drop("given twice" if other == row else "whose id another row has", source.where(place))
+            reason = "given twice" if other == row else "whose id another row has"
+            self.report.drop(reason, self.source.where(place))
+        where = self.source.where(first)
         try:
-            if not row[id]:
+            if not row[self.id]:
                 raise Dirty("without an id")
-            job = make(row, source.where(first))
-        except Dirty as reason:
-            report.drop(str(reason), source.where(first))
+            job = self.make(row, where)
+        except Dirty as error:
+            self.report.drop(str(error), where)
         except ModelError as error:
-            report.drop("that ask for what cannot be", source.where(first), detail=str(error))
+            self.report.drop("that ask for what cannot be", where, detail=str(error))
         else:
-            report.kept += 1
-            yield job
+            self.report.kept += 1
+            return job
+        return None
+
+
+def _unnamed(place: int) -> str:
+    return f"row {place}"
 
 
 def _arrival(text: str) -> float:

@@ -21,7 +21,7 @@ from dagsim.files import is_there
 from dagsim.traces.report import ReadReport
 from dagsim.workload.records import clipped
 
-__all__ = ["LINE_BITS", "Row", "Source"]
+__all__ = ["LINE_BITS", "Row", "Source", "picker"]
 
 Row = tuple[int, Sequence[str]]
 """The number of a row (see ``Source.where``) and its fields."""
@@ -220,7 +220,7 @@ class Source:
                 if missing:
                     wanted = headless or (*columns, *optional)[: max(len(row), len(columns))]
                     names = [name.lower() for name in wanted]
-                width, pick = len(names), _picker(names, [*columns, *optional])
+                width, pick = len(names), picker(names, [*columns, *optional])
                 if not missing:
                     continue
             report.rows += 1
@@ -358,7 +358,7 @@ def _is_data(path: str) -> bool:
     return not any(fnmatch(part, pattern) for part in path.split("/") for pattern in _NO_DATA)
 
 
-def _picker(names: Sequence[str], wanted: Sequence[str]) -> Callable[[Sequence[str]], Sequence[str]]:
+def picker(names: Sequence[str], wanted: Sequence[str]) -> Callable[[Sequence[str]], Sequence[str]]:
     """A function that takes the ``wanted`` fields out of a row whose columns are called ``names``."""
     lower = [name.lower() for name in wanted]
     if list(names) == lower:

@@ -125,9 +125,13 @@ class Trace:
             report.skip("after the window", report.open)
         origin = self.meta["origin_s"] = float(kept.arrival_s[0])
         arrival_s = (kept.arrival_s - origin) * options.time_scale
-        if not np.isfinite(arrival_s).all():
-            raise TraceError(f"{self.source}: a time scale of {options.time_scale!r} is too large for it")
-        return kept.arriving(arrival_s)
+        moved = kept.arriving(arrival_s)
+        for place in np.flatnonzero(~np.isfinite(arrival_s))[:1].tolist():
+            try:
+                next(moved.between(place, place + 1).jobs())
+            except ModelError as error:
+                raise self._too_large(error) from None
+        return moved
 
     def _windowed(self, report: ReadReport) -> Iterator[Job]:
         start, limit, scale = self.options.start, self.options.limit, self.options.time_scale
@@ -146,7 +150,7 @@ class Trace:
             try:
                 moved = shifted(job, origin, scale)
             except ModelError as error:
-                raise TraceError(f"{self.source}: a time scale of {scale!r} is too large for it ({error})") from None
+                raise self._too_large(error) from None
             yield moved
             if limit is not None and report.jobs >= limit:
                 break
@@ -154,6 +158,9 @@ class Trace:
             raise TraceError(f"{self.source}: no job to keep ({report})")
         if report.open:
             report.skip("after the window", report.open)
+
+    def _too_large(self, error: ModelError) -> TraceError:
+        return TraceError(f"{self.source}: a time scale of {self.options.time_scale!r} is too large for it ({error})")
 
 
 def shifted(job: Job, origin: float, scale: float) -> Job:

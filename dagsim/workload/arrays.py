@@ -63,30 +63,48 @@ class JobArrays:
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> JobArrays:
-        """The arrays of jobs that have no more than an id and an arrival, of tasks without speeds, batches, estimates
-        and outputs; edges are kept by child, in their order."""
+        """The arrays of jobs of tasks without speeds, batches and outputs, of which all have an estimate or none;
+        edges are kept by child, in their order."""
         tasks = [task for job in jobs for task in job.graph.tasks]
         parents = [
             [edge.parent for edge in job.graph.edges if edge.child == place]
             for job in jobs
             for place in range(len(job.graph.tasks))
         ]
-        names = dict.fromkeys(task.name for task in tasks)
-        places = {name: place for place, name in enumerate(names)}
-        of_task = [TaskKind(task.demand, task.gang, task.model) for task in tasks]
-        kinds = {kind: place for place, kind in enumerate(dict.fromkeys(of_task))}
+        name, names = _places([task.name for task in tasks])
+        kind, kinds = _places([TaskKind(task.demand, task.gang, task.model) for task in tasks])
+        tenant, tenants = _places([job.tenant for job in jobs])
+        estimates = [task.estimate for task in tasks]
         return cls(
             ids=objects([job.id for job in jobs]),
             arrival_s=np.array([job.arrival_s for job in jobs], np.float64),
             first=bounds([len(job.graph.tasks) for job in jobs]),
-            name=np.array([places[task.name] for task in tasks], np.int32),
+            name=name,
             names=objects(names),
             work=np.array([task.work for task in tasks], np.float64),
             instances=np.array([task.instances for task in tasks], np.int64),
-            kind=np.array([kinds[kind] for kind in of_task], np.int32),
-            kinds=tuple(kinds),
+            kind=kind,
+            kinds=kinds,
             waits=bounds([len(of) for of in parents]),
             parent=np.array([place for of in parents for place in of], np.int32),
+            estimate=None if None in estimates else np.array(estimates, np.float64),
+            tenant=None if tenants == ("",) else tenant,
+            tenants=() if tenants == ("",) else tenants,
+        )
+
+    @classmethod
+    def of_single_tasks(cls, ids: np.ndarray, arrival_s: np.ndarray, name: str, **columns: Any) -> JobArrays:
+        """Jobs of one task each, all of one name; ``columns`` are the fields that are not said by this."""
+        jobs = len(ids)
+        return cls(
+            ids=ids,
+            arrival_s=arrival_s,
+            first=np.arange(jobs + 1),
+            name=np.zeros(jobs, np.int32),
+            names=objects([name]),
+            waits=np.zeros(jobs + 1, np.int64),
+            parent=np.zeros(0, np.int32),
+            **columns,
         )
 
     def __len__(self) -> int:
@@ -173,8 +191,9 @@ class JobArrays:
 
     def joined(self, other: JobArrays) -> JobArrays:
         """These jobs, and behind them others; both have no more than what ``of`` keeps."""
-        known = {kind: place for place, kind in enumerate(dict.fromkeys((*self.kinds, *other.kinds)))}
-        theirs = np.array([known[kind] for kind in other.kinds], np.int32)
+        kind, kinds = _places((*self.kinds, *other.kinds))
+        mine, theirs = self._named(), other._named()
+        tenant, tenants = _places((*mine[1], *theirs[1]))
         return JobArrays(
             ids=np.concatenate([self.ids, other.ids]),
             arrival_s=np.concatenate([self.arrival_s, other.arrival_s]),
@@ -183,10 +202,13 @@ class JobArrays:
             names=np.concatenate([self.names, other.names]),
             work=np.concatenate([self.work, other.work]),
             instances=np.concatenate([self.instances, other.instances]),
-            kind=np.concatenate([self.kind, theirs[other.kind] if len(theirs) else other.kind]),
-            kinds=tuple(known),
+            kind=kind[np.concatenate([self.kind, other.kind + np.int32(len(self.kinds))])],
+            kinds=kinds,
             waits=bounds(np.concatenate([np.diff(self.waits), np.diff(other.waits)])),
             parent=np.concatenate([self.parent, other.parent]),
+            estimate=_joined(self.estimate, other.estimate),
+            tenant=None if tenants == ("",) else tenant[np.concatenate([mine[0], theirs[0] + len(mine[1])])],
+            tenants=() if tenants == ("",) else tenants,
         )
 
     def arriving(self, arrival_s: np.ndarray) -> JobArrays:
@@ -231,6 +253,10 @@ class JobArrays:
         """(n,) float64: what an instance of each task asks of a resource, a field of ``Demand``."""
         each: np.ndarray = np.array([getattr(kind.demand, resource) for kind in self.kinds], float)[self.kind]
         return each
+
+    def _named(self) -> tuple[np.ndarray, tuple[str, ...]]:
+        """``tenant`` and ``tenants``; all are of one without a name if nobody has one."""
+        return (np.zeros(len(self), np.int32), ("",)) if self.tenant is None else (self.tenant, self.tenants)
 
     def _tasks(self, which: slice | np.ndarray) -> tuple[Task, ...]:
         kinds = self.kinds
@@ -302,6 +328,17 @@ def objects(values: Iterable[str]) -> np.ndarray:
     made = np.empty(len(listed), object)
     made[:] = listed
     return made
+
+
+def _places(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
+    """Each value's place among those that there are, int32, and these, in their order."""
+    listed = list(values)
+    known = {value: place for place, value in enumerate(dict.fromkeys(listed))}
+    return np.array([known[value] for value in listed], np.int32), tuple(known)
+
+
+def _joined(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
+    return None if one is None or other is None else np.concatenate([one, other])
 
 
 def _taken(column: np.ndarray | None, places: np.ndarray) -> np.ndarray | None:

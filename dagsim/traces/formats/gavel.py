@@ -18,7 +18,7 @@ from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rowwise import jobs_by_row
+from dagsim.traces.rowwise import RowReader
 from dagsim.traces.source import Row, Source
 from dagsim.traces.workflow import read_json, value
 
@@ -59,14 +59,8 @@ class GavelTrace(Reader):
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         speeds = _speeds(source)
-        return jobs_by_row(
-            _rows(source, report),
-            source,
-            report,
-            id=0,
-            time=1,
-            make=lambda row, where: _job(row, speeds, options, report, where),
-        )
+        reader = RowReader(source, report, 0, 1, lambda row, where: _job(row, speeds, options, report, where))
+        return reader.jobs(_rows(source, report))
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         tables = _beside(source)

@@ -7,24 +7,32 @@ sorted by submission, externally beyond 262,144 rows (see ``gather``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import inf, nan
+
+import numpy as np
 
 from dagsim.errors import TraceError
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.traces.clocks import seconds_since_1970
-from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.columnar import Table, csv_table, kinds_of_rows, seconds
+from dagsim.traces.fields import Dirty, are_counts, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rowwise import jobs_by_row
+from dagsim.traces.rowwise import PlainRows, RowReader
 from dagsim.traces.source import Row, Source
+from dagsim.workload.arrays import JobArrays, TaskKind
 
 __all__ = ["Helios", "read_capacity"]
 
 _COLUMNS = ("job_id", "user", "vc", "gpu_num", "cpu_num", "node_num", "state", "submit_time")
 _TIMES = ("start_time", "end_time", "duration", "queue")
 _STATES = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL")
+_UNKNOWN = "of an unknown state (kept)"
 _GPUS_PER_NODE = 8
+_NUMBERS, _TEXTS = (3, 4, 5, 10), (0, 2, 6, 7, 8, 9)
+"""Places of the fields that count."""
 
 
 class Helios(Reader):
@@ -42,9 +50,14 @@ class Helios(Reader):
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         rows = _dated(source.rows(report, _COLUMNS, _TIMES, header=True))
-        return jobs_by_row(
-            rows, source, report, id=0, time=12, make=lambda row, where: _job(row, options, report, where)
-        )
+        return _reader(source, options, report).jobs(rows)
+
+    def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
+        table = csv_table(source, _COLUMNS, _TIMES, _NUMBERS, _TEXTS)
+        if table is None:
+            return None
+        dated = table._replace(split=lambda text: _with_submission(table.split(text)))
+        return _reader(source, options, report).arrays(dated, _plain(table, options), most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """Nodes of 8 GPUs for every virtual cluster, by the last day of the table."""
@@ -92,11 +105,18 @@ def read_capacity(source: Source, gpu: str) -> Cluster:
 def _dated(rows: Iterator[Row]) -> Iterator[Row]:
     """The rows with their submission in seconds as a last field; nothing where it cannot be read."""
     for place, row in rows:
-        try:
-            submitted = repr(seconds_since_1970(row[7], "submit_time"))
-        except Dirty:
-            submitted = ""
-        yield place, [*row, submitted]
+        yield place, _with_submission(row)
+
+
+def _with_submission(row: Sequence[str]) -> list[str]:
+    try:
+        return [*row, repr(seconds_since_1970(row[7], "submit_time"))]
+    except Dirty:
+        return [*row, ""]
+
+
+def _reader(source: Source, options: TraceOptions, report: ReadReport) -> RowReader:
+    return RowReader(source, report, 0, 12, lambda row, where: _job(row, options, report, where))
 
 
 def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) -> Job:
@@ -115,9 +135,41 @@ def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) 
     if seconds < 0:
         raise Dirty("with a negative duration")
     if state not in _STATES:
-        report.note("of an unknown state (kept)", where)
+        report.note(_UNKNOWN, where)
     gpus = count(gpu_num, "gpu_num", 0)
     pieces = gpus or count(node_num or "1", "node_num")
     cpus = finite_number(cpu_num, "cpu_num") / pieces
     task = Task("job", max(seconds, options.floor_s), pieces, pieces > 1, 1.0 if gpus else 0.0, cpus)
     return Job.single(id, task, submitted, tenant=vc)
+
+
+def _plain(table: Table, options: TraceOptions) -> PlainRows:
+    """What ``_job`` makes, of all rows."""
+    duration, gpus, cpus, nodes = (
+        table.numbers(place, blank) for place, blank in ((10, nan), (3, nan), (4, nan), (5, 1))
+    )
+    if (unsaid := table.blank(10)).any():
+        duration = np.where(unsaid, seconds(table.texts(9)) - seconds(table.texts(8)), duration)
+    submitted = seconds(table.texts(7))
+    plain = (duration >= 0) & (duration < inf) & (cpus >= 0) & (cpus < inf) & (submitted >= 0)
+    plain &= are_counts(gpus, 0) & ((gpus > 0) | are_counts(nodes))
+    pieces = np.where(gpus > 0, gpus, nodes)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        columns = (np.where(gpus > 0, 1.0, 0.0), cpus / pieces, pieces > 1)
+    kind, kinds = kinds_of_rows(
+        plain, columns, lambda gpus, cpus, gang: TaskKind(Task("job", 0.0, gpus=gpus, cpus=cpus).demand, gang)
+    )
+    tenant, tenants = table.words(2)
+    state, states = table.words(6)
+    jobs = JobArrays.of_single_tasks(
+        table.texts(0),
+        submitted,
+        "job",
+        work=np.where(duration < options.floor_s, options.floor_s, duration),
+        instances=np.where(plain, pieces, 1).astype(np.int64),
+        kind=kind,
+        kinds=kinds,
+        tenant=tenant,
+        tenants=tenants,
+    )
+    return PlainRows(jobs, plain, ((_UNKNOWN, np.array([each not in _STATES for each in states])[state]),))

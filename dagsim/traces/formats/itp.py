@@ -13,7 +13,7 @@ from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rowwise import jobs_by_row
+from dagsim.traces.rowwise import RowReader
 from dagsim.traces.source import Source
 
 __all__ = ["Itp"]
@@ -35,9 +35,7 @@ class Itp(Reader):
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         rows = source.rows(report, _COLUMNS, _DRAWN, header=True)
-        return jobs_by_row(
-            rows, source, report, id=0, time=1, make=lambda row, where: _job(row, options, report, where)
-        )
+        return RowReader(source, report, 0, 1, lambda row, where: _job(row, options, report, where)).jobs(rows)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {

@@ -18,7 +18,7 @@ from dagsim.traces.fields import MOST_GPUS, Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rowwise import jobs_by_row
+from dagsim.traces.rowwise import RowReader
 from dagsim.traces.source import Source
 from dagsim.workload.records import clipped, clipped_repr
 
@@ -46,9 +46,7 @@ class Openb2023(Reader):
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         rows = source.rows(report, _COLUMNS, _TIMES)
-        return jobs_by_row(
-            rows, source, report, id=0, time=8, make=lambda row, where: _job(row, options, report, where)
-        )
+        return RowReader(source, report, 0, 8, lambda row, where: _job(row, options, report, where)).jobs(rows)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The nodes of the first ``openb_node_list*`` beside the pods; ``read_openb_nodes`` reads another."""

@@ -23,6 +23,7 @@ from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.workload.arrays import JobArrays
 from dagsim.workload.records import clipped
 
 __all__ = ["Pai2020"]
@@ -91,6 +92,11 @@ class Pai2020(Reader):
             if job is not None:
                 report.kept += len(job.tasks) + len(gathered.submitted)
                 yield job
+
+    def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
+        if source.path.is_dir() or not pai_lists.recognises_pai_list(source):
+            return None
+        return pai_lists.pai_list_arrays(source, options, report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``pai_machine_spec`` beside the trace."""

@@ -11,20 +11,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import ceil, inf
 
+import numpy as np
+
 from dagsim.model import Job, Task
 from dagsim.model.gpu import canonical
-from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.columnar import Table, csv_table, kinds_of_rows
+from dagsim.traces.fields import Dirty, are_counts, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rowwise import jobs_by_row
+from dagsim.traces.rowwise import PlainRows, RowReader
 from dagsim.traces.source import Source
+from dagsim.workload.arrays import JobArrays, TaskKind
 
-__all__ = ["assumptions", "read_pai_list", "recognises_pai_list"]
+__all__ = ["assumptions", "pai_list_arrays", "read_pai_list", "recognises_pai_list"]
 
 _SIMULATOR = ("job_id", "num_gpu", "submit_time", "duration")
 _SIMULATOR_MORE = ("num_inst", "num_cpu", "user", "gpu_type")
 _HYDRA = ("job_name", "norm_job_submit_time", "ddl")
 _HYDRA_TYPES = {"A100": "A100-40", "V100": "V100-16", "GTX2080Ti": "RTX-2080Ti"}
+_UNEVEN = "jobs that ask for a fraction above one GPU (rounded up)"
 _GPU_TYPES = {"V100M32": "V100-32", "MISC": "K80"}
 
 
@@ -38,11 +43,20 @@ def read_pai_list(source: Source, options: TraceOptions, report: ReadReport) -> 
     """The jobs of a list in order of submission."""
     if set(_HYDRA) <= _header(source):
         rows = source.rows(report, _HYDRA, tuple(_HYDRA_TYPES), header=True)
-        return jobs_by_row(rows, source, report, id=0, time=1, make=lambda row, where: _hydra_job(row, options))
-    rows = source.rows(report, _SIMULATOR, _SIMULATOR_MORE, header=True)
-    return jobs_by_row(
-        rows, source, report, id=0, time=2, make=lambda row, where: _simulator_job(row, options, report, where)
-    )
+        return RowReader(source, report, 0, 1, lambda row, where: _hydra_job(row, options)).jobs(rows)
+    return _simulated(source, options, report).jobs(source.rows(report, _SIMULATOR, _SIMULATOR_MORE, header=True))
+
+
+def pai_list_arrays(source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
+    """The first ``most`` jobs in columns; nothing for lists of Hydra, whose jobs each have speeds of their own."""
+    if set(_HYDRA) <= _header(source):
+        return None
+    table = csv_table(source, _SIMULATOR, _SIMULATOR_MORE, (1, 2, 3, 4, 5), (0, 6, 7))
+    return None if table is None else _simulated(source, options, report).arrays(table, _plain(table, options), most)
+
+
+def _simulated(source: Source, options: TraceOptions, report: ReadReport) -> RowReader:
+    return RowReader(source, report, 0, 2, lambda row, where: _simulator_job(row, options, report, where))
 
 
 def assumptions(source: Source) -> dict[str, str]:
@@ -62,7 +76,7 @@ def _simulator_job(row: Sequence[str], options: TraceOptions, report: ReadReport
     name, num_gpu, submit_time, duration, num_inst, num_cpu, user, kind = row
     gpus = finite_number(num_gpu or "0", "num_gpu")
     if 1 < gpus < inf and gpus != int(gpus):
-        report.note("jobs that ask for a fraction above one GPU (rounded up)", where)
+        report.note(_UNEVEN, where)
         gpus = float(ceil(gpus))
     seconds = finite_number(duration, "duration")
     if seconds < 0:
@@ -79,6 +93,46 @@ def _simulator_job(row: Sequence[str], options: TraceOptions, report: ReadReport
         gpu_types=(canonical(measured_on),) if measured_on else None,
     )
     return Job.single(name, task, finite_number(submit_time, "submit_time"), tenant=user)
+
+
+def _plain(table: Table, options: TraceOptions) -> PlainRows:
+    """What ``_simulator_job`` makes, of all rows."""
+    gpus, instances, cpus = (table.numbers(place, blank) for place, blank in ((1, 0), (4, 1), (5, 0)))
+    submitted, duration = table.numbers(2), table.numbers(3)
+    plain = np.isfinite(gpus) & (gpus >= 0) & (cpus >= 0) & (cpus < inf) & are_counts(instances)
+    plain &= (duration >= 0) & (duration < inf) & (submitted >= 0) & (submitted < inf)
+    uneven = (gpus > 1) & (gpus != np.floor(gpus))
+    gpus = np.where(uneven, np.ceil(gpus), gpus)
+    word, words = table.words(7)
+    measured = ["" if kind == "CPU" else _GPU_TYPES.get(kind, kind) for kind in words]
+    measured_on = np.where(gpus > 0, word, len(words) - 1)
+    work = duration.copy()
+    for place in np.unique(measured_on[plain]).tolist():
+        these = measured_on == place
+        work[these] = options.on_reference(duration[these], measured[place])
+    kind, kinds = kinds_of_rows(
+        plain,
+        (gpus, cpus, instances > 1, measured_on),
+        lambda gpus, cpus, gang, place: TaskKind(
+            Task(
+                "job", 0.0, 1, gang, gpus, cpus, gpu_types=(canonical(measured[place]),) if measured[place] else None
+            ).demand,
+            gang,
+        ),
+    )
+    tenant, tenants = table.words(6)
+    jobs = JobArrays.of_single_tasks(
+        table.texts(0),
+        submitted,
+        "job",
+        work=np.where(work < options.floor_s, options.floor_s, work),
+        instances=np.where(plain, instances, 1).astype(np.int64),
+        kind=kind,
+        kinds=kinds,
+        tenant=tenant,
+        tenants=tenants,
+    )
+    return PlainRows(jobs, plain, ((_UNEVEN, uneven),))
 
 
 def _hydra_job(row: Sequence[str], options: TraceOptions) -> Job:

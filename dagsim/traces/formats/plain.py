@@ -42,7 +42,7 @@ from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rowwise import jobs_by_row
+from dagsim.traces.rowwise import RowReader
 from dagsim.traces.slurm.fields import duration_s, moment_s
 from dagsim.traces.source import Row, Source
 from dagsim.traces.tables import Table, likely, map_command
@@ -119,7 +119,7 @@ class Plain(Reader):
         rows = _in_seconds(table.rows(report, _NEEDED, _ALLOWED), options)
         if table.has("task"):
             return _graphs(rows, source, options, report)
-        return jobs_by_row(rows, source, report, id=0, time=1, make=lambda row, where: _single(row, options))
+        return RowReader(source, report, 0, 1, lambda row, where: _single(row, options)).jobs(rows)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         said = {"work": "duration_s, or end_s - start_s, measured on the job's gpu_type where it has exactly one"}

@@ -11,18 +11,29 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import numpy as np
+
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Node, Task
-from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.columnar import Table, kinds_of_rows, plain_lines, table_of
+from dagsim.traces.fields import Dirty, are_counts, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rowwise import jobs_by_row
+from dagsim.traces.rowwise import PlainRows, RowReader
 from dagsim.traces.source import Row, Source
+from dagsim.workload.arrays import JobArrays, TaskKind
 
 __all__ = ["Swf", "max_processors"]
 
 _FIELDS = 18
+_JOB, _USER, _NUMBERS = 0, 11, (1, 3, 4, 7, 8, 16)
+"""The fields that count."""
+_HEADER = re.compile(rb"([ \t]*(;[^\n]*)?\n)*")
+_OTHERS = "that got other processors than requested"
+_LONGER = "that ran longer than requested"
+_WIDER = "that are wider than the machine"
+_PRECEDING = "that name a preceding job (not heeded)"
 _PROTOCOLS = ("rlscheduler", "pyss")
 _MACHINE = re.compile(r";\s*(MaxProcs|MaxNodes)\s*:\s*(\d{1,9})(?!\d)", re.IGNORECASE)
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
@@ -49,17 +60,18 @@ class Swf(Reader):
         return False
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        if options.protocol not in (None, *_PROTOCOLS):
-            raise ConfigError(f"swf knows no protocol {options.protocol!r}; it knows {', '.join(_PROTOCOLS)}")
-        most = options.processors or max_processors(source)
-        return jobs_by_row(
-            _rows(source, report),
-            source,
-            report,
-            id=0,
-            time=1,
-            make=lambda row, where: _job(row, options, most, report, where),
-        )
+        most = _machine(source, options)
+        return _reader(source, options, report, most).jobs(_rows(source, report))
+
+    def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
+        machine = _machine(source, options)
+        lines = plain_lines(source, _HEADER, _FIELDS, " ")
+        if lines is None or b";" in lines.data:
+            return None
+        table = table_of(lines, range(_FIELDS), _NUMBERS, (_JOB, _USER), str.split, " ")
+        if table is None:
+            return None
+        return _reader(source, options, report, machine).arrays(table, _plain(table, options, machine), most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """One machine of ``MaxProcs`` cores (``processors`` if given, else ``MaxNodes``, else none)."""
@@ -76,6 +88,21 @@ class Swf(Reader):
         if options.protocol:
             said["protocol"] = f"rows are turned into jobs by the rules of {options.protocol}"
         return said
+
+
+def _machine(source: Source, options: TraceOptions) -> int | None:
+    """Its processors, if known.
+
+    Raises:
+        ConfigError: A protocol that there is not.
+    """
+    if options.protocol not in (None, *_PROTOCOLS):
+        raise ConfigError(f"swf knows no protocol {options.protocol!r}; it knows {', '.join(_PROTOCOLS)}")
+    return options.processors or max_processors(source)
+
+
+def _reader(source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> RowReader:
+    return RowReader(source, report, 0, 1, lambda row, where: _job(row, options, most, report, where))
 
 
 def max_processors(source: Source) -> int | None:
@@ -122,21 +149,71 @@ def _job(row: list[str], options: TraceOptions, most: int | None, report: ReadRe
             if run < 0:
                 raise Dirty("that never ran")
             if allocated > 0 and requested > 0 and allocated != requested:
-                report.note("that got other processors than requested", where)
+                report.note(_OTHERS, where)
             if 0 < limit < run:
-                report.note("that ran longer than requested", where)
+                report.note(_LONGER, where)
     if processors <= 0:
         raise Dirty("without processors")
     if most and processors > most:
-        report.note("that are wider than the machine", where)
+        report.note(_WIDER, where)
     if finite_number(row[16], "preceding job") > 0:
-        report.note("that name a preceding job (not heeded)", where)
+        report.note(_PRECEDING, where)
     gpus, cpus, _ = options.cpu_demand(1.0, 0.0)
     work = max(run, options.floor_s)
     estimate = limit if limit > 0 else work
     task = Task("job", work, processors, processors > 1, gpus, cpus, estimate=estimate)
     user = row[11]
     return Job.single(row[0], task, submit, tenant="" if user == "-1" else user)
+
+
+def _plain(table: Table, options: TraceOptions, machine: int | None) -> PlainRows:
+    """What ``_job`` makes, of all rows."""
+    submit, run, allocated, requested, limit, preceding = map(table.numbers, _NUMBERS)
+    plain = (submit >= 0) & np.isfinite(submit) & np.isfinite(run) & np.isfinite(limit) & np.isfinite(preceding)
+    plain &= are_counts(allocated, -1) & are_counts(requested, -1)
+    others = longer = np.zeros(len(plain), bool)
+    match options.protocol:
+        case "rlscheduler":
+            plain &= run != 0
+            run = np.where(run < 0, 10.0, run)
+            limit = np.where(limit == -1, run, limit)
+            processors = np.maximum(allocated, requested)
+        case "pyss":
+            never = (run <= 0) | (allocated <= 0)
+            run, limit = np.trunc(run), np.trunc(limit)
+            wanted = np.where(never, 1.0, np.maximum(np.maximum(run, limit), 1.0))
+            run, limit = np.where(never, 1.0, np.maximum(np.minimum(run, limit), 1.0)), wanted
+            processors = np.where(never, np.maximum(allocated, 1.0), allocated)
+        case _:
+            plain &= run >= 0
+            processors = np.where(allocated > 0, allocated, requested)
+            others = (allocated > 0) & (requested > 0) & (allocated != requested)
+            longer = (limit > 0) & (limit < run)
+    plain &= processors > 0
+    work = np.where(run < options.floor_s, options.floor_s, run)
+    gpus, cpus, _ = options.cpu_demand(1.0, 0.0)
+    demand = Task("job", 0.0, gpus=gpus, cpus=cpus).demand
+    kind, kinds = kinds_of_rows(plain, [processors > 1], lambda gang: TaskKind(demand, gang))
+    tenant, users = table.words(_USER)
+    jobs = JobArrays.of_single_tasks(
+        table.texts(_JOB),
+        submit,
+        "job",
+        work=work,
+        instances=np.where(plain, processors, 1).astype(np.int64),
+        kind=kind,
+        kinds=kinds,
+        estimate=np.where(limit > 0, limit, work),
+        tenant=tenant,
+        tenants=tuple(["" if user == "-1" else user for user in users]),
+    )
+    notes = (
+        (_OTHERS, others),
+        (_LONGER, longer),
+        (_WIDER, processors > (machine or np.inf)),
+        (_PRECEDING, preceding > 0),
+    )
+    return PlainRows(jobs, plain, notes)
 
 
 def _rlscheduler(run: float, limit: float, processors: int) -> tuple[float, float, int]:

@@ -14,7 +14,7 @@ from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rowwise import jobs_by_row
+from dagsim.traces.rowwise import RowReader
 from dagsim.traces.source import Source
 
 __all__ = ["Tiresias"]
@@ -38,10 +38,10 @@ class Tiresias(Reader):
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         if set(_SIA) <= _header(source):
             rows = source.rows(report, _SIA, header=True)
-            return jobs_by_row(rows, source, report, id=0, time=1, make=lambda row, where: _sia(row, options))
+            return RowReader(source, report, 0, 1, lambda row, where: _sia(row, options)).jobs(rows)
         unit = 0.001 if _is_muri(source) else 1.0
         rows = source.rows(report, _LIST, _OF_SOME, header=True)
-        return jobs_by_row(rows, source, report, id=0, time=2, make=lambda row, where: _job(row, unit, options))
+        return RowReader(source, report, 0, 2, lambda row, where: _job(row, unit, options)).jobs(rows)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         said = {"gang": "the GPUs of a job start together, on any nodes"}

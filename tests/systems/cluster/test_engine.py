@@ -19,7 +19,7 @@ from dagsim.systems.cluster import choice
 from dagsim.systems.cluster.engine import EngineUse, pays
 from dagsim.systems.cluster.lane import drive, jit
 from dagsim.systems.cluster.lane.scenario import PLACEMENTS, POLICIES
-from dagsim.traces.formats.alibaba2018 import Alibaba2018
+from dagsim.traces import reader
 
 SMALL = ("workload={preset: heterogeneous-dag, count: 12}", "seeds=2")
 COMPARED = ("runs.jsonl", "summary.json", "jobs.csv.gz", "tasks.csv.gz")
@@ -185,17 +185,25 @@ def test_the_page_lists_every_policy_and_placement_that_the_engine_knows() -> No
         assert f"`{name}`" in page or name in ("f2", "f3"), name
 
 
+TRACES = {
+    "alibaba2018": [f"M{task},1,j_{job},A,Terminated,{job},{job + 50},100,1" for job in range(300) for task in (1, 2)],
+    "swf": [
+        f"{job} {job} 0 {50 + job % 7} {1 + job % 3} -1 -1 4 60 -1 1 {job % 5} 1 -1 1 1 -1 -1" for job in range(300)
+    ],
+}
+
+
+@pytest.mark.parametrize("name", TRACES)
 def test_the_beginning_of_a_large_trace_is_read_once_in_columns(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
-    rows = [f"M{task},1,j_{job},A,Terminated,{job},{job + 50},100,1" for job in range(300) for task in (1, 2)]
-    path = tmp_path / "batch_task.csv"
-    path.write_text("\n".join(rows))
-    settings = (f"workload={{kind: trace, path: {path}, options: {{limit: 20}}}}", "seeds=1")
+    path = tmp_path / "trace"
+    path.write_text("\n".join(TRACES[name]))
+    settings = (f"workload={{kind: trace, format: {name}, path: {path}, options: {{limit: 20}}}}", "seeds=1")
     read = run_policy(load_config(None, settings), "sjf", 0)
     monkeypatch.setattr("dagsim.traces.trace._COLUMNS_FROM_B", 100)
     monkeypatch.setattr(drive, "is_warm", lambda policy: True)
-    monkeypatch.setattr(Alibaba2018, "read", None)
+    monkeypatch.setattr(type(reader(name)), "read", None)
     for engine, used in (("auto", "simpy"), ("compiled", "compiled")):
         result = run_policy(load_config(None, (*settings, f"engine={engine}")), "sjf", 0)
         assert result.engine is not None

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from traces.formats.damage import PACKINGS, damaged, packed
+from traces.formats.in_columns import both
 
 from dagsim.errors import TraceError
 from dagsim.traces import TraceOptions, open_trace, reader, recognise
@@ -175,6 +176,8 @@ def _read_all(sample: Sample, path: Path, folder: Path, rng: Random) -> str:
         except TraceError as error:
             refused = refused or step is all_jobs
             _check_that_it_names_the_place(str(error), folder)
+    one, other = both(path, sample.format, options)
+    assert one == other, "in columns other than by rows"
     assert trace.report.open >= 0
     assert trace.report.kept >= 0
     str(trace.report)

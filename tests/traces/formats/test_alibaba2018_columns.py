@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from traces.formats.in_columns import both
 
-from dagsim.errors import TraceError
 from dagsim.experiment.sizing import TotalDemand
 from dagsim.model import Cluster
 from dagsim.systems.cluster import Estimates
@@ -26,7 +26,7 @@ OPTIONS = (
 )
 DIRT = (
     *((1, ""), (1, "0"), (1, "2.5"), (4, "Failed"), (4, "Odd"), (5, "-1"), (6, "0")),
-    *((7, ""), (7, "-3"), (8, "101"), (8, "")),
+    *((2, "j_0"), (5, "five"), (7, ""), (7, "-3"), (8, "101"), (8, "")),
 )
 """Places in a row, and texts that must not stand there."""
 
@@ -57,37 +57,20 @@ def rows(rng: random.Random, jobs: int, dirt: float) -> list[str]:
     return lines
 
 
-def both(path: Path, options: TraceOptions) -> tuple[object, object]:
-    """What reading row by row, and in columns, comes to: jobs and report, or the error."""
-    outcomes = []
-    for columns in (False, True):
-        trace = open_trace(path, "alibaba2018", options)
-        try:
-            arrays = trace.arrays() if columns else None
-            assert not columns or arrays is not None
-            jobs = list(trace.jobs() if arrays is None else arrays.jobs())
-            if arrays is not None:
-                trace.arrays()  # the report that jobs() would have begun anew
-            outcomes.append((jobs, trace.report, trace.meta))
-        except TraceError as error:
-            outcomes.append(str(error))
-    return outcomes[0], outcomes[1]
-
-
 @pytest.mark.parametrize("options", OPTIONS, ids=("plain", "window", "partial"))
 def test_columns_hold_the_jobs_of_the_rows_and_say_the_same(tmp_path: Path, options: TraceOptions) -> None:
     for seed in range(20):
         path = tmp_path / f"{seed}.csv"
         rng = random.Random(seed)
         path.write_text("\n".join(rows(rng, rng.randint(1, 30), rng.choice((0.0, 0.05, 0.4)))) + "\n")
-        one, other = both(path, options)
+        one, other = both(path, "alibaba2018", options)
         assert one == other, seed
 
 
 def test_the_first_dirty_row_stops_a_strict_reading_alike(tmp_path: Path) -> None:
     path = tmp_path / "batch_task.csv"
     path.write_text("\n".join(rows(random.Random(3), 20, 0.3)))
-    one, other = both(path, TraceOptions(strict=True))
+    one, other = both(path, "alibaba2018", TraceOptions(strict=True))
     assert isinstance(one, str)
     assert one == other
 
@@ -95,14 +78,14 @@ def test_the_first_dirty_row_stops_a_strict_reading_alike(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "text",
     [
-        "M1,1,j_1,A,Terminated,1,2,100,1\r\nM2,1,j_1,A,Terminated,1,2,100,1\r\n",
+        "M1,1,j_1,A,Terminated,1,2,100,1\rM2,1,j_1,A,Terminated,1,2,100,1\r",
         "M1,1,j_1,A,Terminated,1,2,100\n",
         "M1,1,j_1,A,Terminated,1,2,100,1,1\nM2,1,j_1,A,Terminated,1,2,100\n",
         "M1,1,,A,Terminated,1,2,100,1\n",
-        "M1,1,j_1,A,Terminated,one,2,100,1\n",
+        '"M1",1,j_1,A,Terminated,1,2,100,1\n',
         "M1,1,j_1,A,Terminated,1,2,100,1\n\nM2,1,j_1,A,Terminated,1,2,100,1\n",
     ],
-    ids=("ends of lines", "short", "long and short", "no job", "no number", "blank"),
+    ids=("ends of lines", "short", "long and short", "no job", "quotes", "blank"),
 )
 def test_what_is_not_nine_plain_columns_is_left_to_the_rows(tmp_path: Path, text: str) -> None:
     path = tmp_path / "batch_task.csv"
@@ -114,7 +97,7 @@ def test_what_is_not_nine_plain_columns_is_left_to_the_rows(tmp_path: Path, text
 @pytest.mark.parametrize("name", ["chains10k", "random6600"])
 def test_columns_hold_the_jobs_of_real_rows(data: Path, name: str) -> None:
     path = data / "traces" / "alibaba-v2018" / f"batch_task_{name}.csv.gz"
-    one, other = both(path, TraceOptions(limit=600, start=20))
+    one, other = both(path, "alibaba2018", TraceOptions(limit=600, start=20))
     assert one == other
 
 

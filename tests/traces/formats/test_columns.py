@@ -1,0 +1,268 @@
+"""Traces in columns: the jobs and the report of the reading row by row, whatever the rows look like."""
+
+from __future__ import annotations
+
+import gzip
+import random
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from traces.formats.in_columns import both
+
+from dagsim.errors import ConfigError
+from dagsim.experiment.sizing import TotalDemand
+from dagsim.model import Cluster
+from dagsim.systems.cluster import Estimates
+from dagsim.systems.cluster.lane.reading import read_arrays, read_scenario
+from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.traces import TraceOptions, open_trace
+from dagsim.traces.clocks import seconds_since_1970
+from dagsim.traces.columnar import seconds
+from dagsim.traces.fields import Dirty
+from dagsim.workload.arrays import JobArrays
+
+
+class Kind(NamedTuple):
+    """A format: the head of its files, how a row is put together, rows in order, and where they have id and time."""
+
+    head: str
+    separator: str
+    rows: tuple[str, ...]
+    id: int
+    time: int
+    options: tuple[TraceOptions, ...]
+
+
+FORMATS = {
+    "swf": Kind(
+        "; MaxProcs: 128\n",
+        " ",
+        (
+            "1 0 5 60 4 -1 -1 4 90 -1 1 1 1 -1 1 1 -1 -1",
+            "2 10 0 100.5 8 -1 -1 8 100 -1 1 2 1 -1 1 1 -1 -1",
+            "3 10 0 70 1 -1 -1 16 -1 -1 0 -1 1 -1 1 1 -1 -1",
+            "4 20 0 7 -1 -1 -1 256 7.5 -1 0 02 1 -1 1 1 3 -1",
+        ),
+        0,
+        1,
+        (
+            TraceOptions(),
+            TraceOptions(protocol="pyss"),
+            TraceOptions(protocol="rlscheduler"),
+            TraceOptions(gpus_per_task=0.5, floor_s=65.0),
+            TraceOptions(processors=8),
+        ),
+    ),
+    "helios": Kind(
+        "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n",
+        ",",
+        (
+            "a,u1,vcA,16,64,2,COMPLETED,2020-04-02 00:00:10,2020-04-02 00:00:20,2020-04-02 00:01:20,60,10",
+            "b,u1,,0,48,7,FAILED,2020-04-02 00:00:00,,,5.5,0",
+            "c,u2,vcA,1,4,,SUSPENDED,2020-02-29 00:00:30,2020-04-02 00:00:30,2020-04-02 00:00:31,,0",
+            "d,u2,vcB,0,3,,NODE_FAIL,2020-04-01T00:00:30,,,10,0",
+        ),
+        0,
+        7,
+        (TraceOptions(), TraceOptions(floor_s=7.0, reference_gpu="T4")),
+    ),
+    "pai2020": Kind(
+        "job_id,user,gpu_type,num_cpu,num_gpu,num_inst,submit_time,duration,wait_time,size\n",
+        ",",
+        (
+            "7,user-1,T4,6.0,0.5,1,120,60,3.0,40.0",
+            "8,user-1,V100,4.0,1,4,100,600.0,3.0,40.0",
+            "9,,MISC,4.25,2.5,,130.5,0,3.0,40.0",
+            "10,user-2,CPU,12,0,3,100,17,3.0,40.0",
+            "11,user-2,,,1,1,1e2,17,3.0,40.0",
+        ),
+        0,
+        6,
+        (TraceOptions(), TraceOptions(reference_gpu="T4", floor_s=20.0)),
+    ),
+}
+WINDOWS = (
+    {},
+    {"limit": 3},
+    {"start": 2, "limit": 2},
+    {"start": 3, "time_scale": 0.5},
+    {"strict": True},
+)
+DIRT = (
+    *(
+        "",
+        "-1",
+        "0",
+        "-0",
+        "-0.5",
+        "1.5",
+        "nan",
+        "inf",
+        "1e400",
+        "1e-400",
+        "x",
+        " 5",
+        "+7",
+        "0x1",
+        "1_0",
+        "\uff11\uff12",
+        "é",
+    ),
+    *("True", "None", "65537", "70000000000", "9007199254740993", "12345678901234567890123", "0.30000000000000004"),
+    *("2020-02-30 00:00:00", "2020-4-2 1:2:3", "2020-04-02", "1969-01-01 00:00:00", "2020-04-02 00:00:10+01:00"),
+    *("2020-04-02 24:00:00", "CPU", "V100M32", "COMPLETED", "row 3", "row 4"),
+)
+"""What a field may hold that it should not, or that is easily misread."""
+
+
+def text_of(rng: random.Random, kind: Kind, dirt: float) -> bytes:
+    """A file with rows in any order, some ids given twice, and each row dirty in some way with probability ``dirt``."""
+    lines = []
+    for number in range(rng.randint(1, 30)):
+        fields = rng.choice(kind.rows).split(kind.separator)
+        fields[kind.id] = str(rng.randint(1, 200) if rng.random() < dirt else number)
+        if rng.random() < 0.6:
+            time = rng.randint(0, 50)
+            fields[kind.time] = f"2020-03-01 00:00:{time:02}" if "-" in fields[kind.time] else str(time)
+        if rng.random() < dirt:
+            text = rng.choice(DIRT)
+            fields[rng.randrange(len(fields))] = (
+                text if kind.separator == "," else text.strip().replace(" ", "T") or "-1"
+            )
+        separator = kind.separator if kind.separator == "," else rng.choice((" ", "   ", "\t", " \t"))
+        lines.append(separator.join(fields))
+        if rng.random() < dirt / 4:
+            lines.append(lines[-1])
+    text = kind.head + "\n".join(lines) + rng.choice(("\n", "", "\n\n"))
+    data = (text.replace("\n", "\r\n") if rng.random() < 0.1 else text).encode()
+    return gzip.compress(data) if rng.random() < 0.1 else data
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_columns_hold_the_jobs_of_the_rows_and_say_the_same(tmp_path: Path, name: str) -> None:
+    kind, path, compared = FORMATS[name], tmp_path / "trace", 0
+    for seed in range(150):
+        rng = random.Random(seed)
+        path.write_bytes(text_of(rng, kind, rng.choice((0.0, 0.05, 0.4))))
+        for window in rng.sample(WINDOWS, 2):
+            own = rng.choice(kind.options)
+            options = TraceOptions(**{**{name: getattr(own, name) for name in own.given()}, **window})
+            one, other = both(path, name, options)
+            assert one == other, f"seed {seed}, {options}"
+            compared += one is not None
+    assert compared > 200
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: text.replace("\n", "\r"),
+        lambda text: text.replace("\n", "\n\n"),
+        lambda text: text.replace("1", '"1"'),
+        lambda text: text + text.splitlines()[-1] + " 1,1\n",
+        lambda text: text + "1\n",
+        lambda text: text + "\x1f\n",
+        lambda text: text[: text.index("\n") + 1],
+    ],
+    ids=("ends of lines", "blank lines", "quotes", "more fields", "fewer fields", "separator", "no rows"),
+)
+def test_a_file_that_is_no_plain_table_is_left_to_the_rows(tmp_path: Path, name: str, spoil) -> None:  # type: ignore[no-untyped-def]
+    path, kind = tmp_path / "trace", FORMATS[name]
+    path.write_bytes(spoil(kind.head + "\n".join(kind.rows) + "\n").encode())
+    assert open_trace(path, name).arrays() is None
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_damaged_bytes_are_the_same_error(tmp_path: Path, name: str) -> None:
+    path, kind = tmp_path / "trace", FORMATS[name]
+    text = (kind.head + "\n".join(kind.rows) + "\n").encode()
+    for data in (text[:-3] + b"\xff" + text[-3:], b";\xff" + text, gzip.compress(text)[:-9]):
+        path.write_bytes(data)
+        one, other = both(path, name, TraceOptions())
+        assert one == other
+        assert one is None or "the compressed data is damaged" in one
+
+
+def test_an_unknown_protocol_is_refused_in_columns_too(tmp_path: Path) -> None:
+    path = tmp_path / "trace.swf"
+    path.write_text("\n".join(FORMATS["swf"].rows))
+    with pytest.raises(ConfigError, match="swf knows no protocol 'easy'"):
+        open_trace(path, "swf", TraceOptions(protocol="easy")).arrays()
+
+
+def test_dates_in_columns_are_those_of_each_or_none() -> None:
+    rng = random.Random(4)
+    years, days = (0, 1969, 1970, 1999, 2000, 2023, 2024, 2100, 9999), (0, 1, 28, 29, 30, 31, 32)
+    texts = [
+        f"{rng.choice(years):04}-{rng.randint(0, 13):02}-{rng.choice(days):02}{rng.choice(' T')}"
+        f"{rng.randint(0, 24):02}:{rng.choice((0, 59, 60)):02}:{rng.choice((0, 59, 60)):02}"
+        for _ in range(5000)
+    ]
+    for text, found in zip(texts, seconds(np.array(texts, object)).tolist(), strict=True):
+        try:
+            assert found == seconds_since_1970(text, "date"), text
+        except Dirty:
+            assert np.isnan(found), text
+    odd = ["2020-01-01 00:00:00x", "2020-01-01 00:00", "2020-01-01", "", "2020-01-01 00:00:00 ", "2020-01-01x00:00:00"]
+    assert np.isnan(seconds(np.array(odd, object))).all()
+    assert np.isnan(seconds(np.array(["\uff12020-01-01 00:00:00"], object))).all()
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("KTH-SP2-1996-2.1-cln.swf.gz", "NASA-iPSC-1993-3.1-cln.swf.gz", "SDSC-SP2-1998-first5000lines.swf"),
+        "lublin_256.swf.gz",
+    ],
+)
+def test_columns_hold_the_jobs_of_real_rows(data: Path, name: str) -> None:
+    path = data / "traces" / "swf" / name
+    for options in (TraceOptions(), TraceOptions(start=500, limit=1000, protocol="pyss")):
+        one, other = both(path, "swf", options)
+        assert one == other
+        assert one is not None
+
+
+@pytest.fixture(params=FORMATS)
+def arrays(request: pytest.FixtureRequest, tmp_path: Path) -> JobArrays:
+    kind, path = FORMATS[request.param], tmp_path / "trace"
+    lines = [kind.rows[number % len(kind.rows)].split(kind.separator) for number in range(400)]
+    for number, fields in enumerate(lines):
+        fields[kind.id] = str(number)
+    lines[17][kind.time] = "x"
+    lines[18][kind.id] = "3"
+    path.write_text(kind.head + "".join(kind.separator.join(fields) + "\n" for fields in lines))
+    read = open_trace(path, request.param).arrays()
+    assert read is not None
+    return read
+
+
+@pytest.mark.parametrize("kind", ["exact", "predicted", "hidden"])
+def test_the_lane_reads_the_same_scene_from_columns(arrays: JobArrays, kind: str) -> None:
+    if kind == "predicted" and arrays.estimate is None:
+        return
+    cluster, jobs, estimates = Cluster.of({"V100": 8, "T4": 4}), list(arrays.jobs()), Estimates(kind)  # type: ignore[arg-type]
+    one = read_scenario(cluster, jobs, Recorded(), estimates, 3)
+    other = read_arrays(cluster, arrays, Recorded(), estimates, 3)
+    assert one.facts == other.facts
+    for name in ("truth", "seconds", "child", "tasks"):
+        assert np.array_equal(getattr(one.work, name), getattr(other.work, name)), name
+    assert all(map(np.array_equal, one.work.jobs, other.work.jobs))
+    assert all(map(np.array_equal, one.classes, other.classes))
+
+
+def test_the_size_of_a_cluster_is_the_same_sum(arrays: JobArrays) -> None:
+    asked, in_columns = TotalDemand(Recorded()), TotalDemand(Recorded())
+    for job in arrays.jobs():
+        asked.add(job)
+    in_columns.add_arrays(arrays, Recorded())
+    told = [{name: value for name, value in vars(each).items() if name[0] != "_"} for each in (asked, in_columns)]
+    assert told[0] == told[1]
+
+
+def test_columns_take_less_than_150_bytes_a_task(arrays: JobArrays) -> None:
+    assert arrays.nbytes / arrays.tasks < 150
