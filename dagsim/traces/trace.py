@@ -116,8 +116,9 @@ class Trace:
         self.report = report
         kept = read.between(options.start, len(read))
         if kept is not read:
-            report.skip("before the window", read.tasks - kept.tasks)
-            report.kept = kept.tasks
+            beside = (report.kept - read.tasks) // max(len(read), 1)  # rows of a job that are no tasks
+            before, report.kept = report.kept, kept.tasks + beside * len(kept)
+            report.skip("before the window", before - report.kept)
         report.jobs = len(kept)
         if not len(kept):
             raise TraceError(f"{self.source}: no job to keep ({report})")

@@ -10,14 +10,16 @@ from this trace are read by ``pai_lists``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph, gpu_type
+from dagsim.traces.columnar import Table
 from dagsim.traces.fields import MOST_GPUS, Dirty, count, finite_number
 from dagsim.traces.formats import pai_lists
+from dagsim.traces.formats.pai2020_columns import Tables, Words, read_table, read_tables
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
@@ -61,6 +63,7 @@ _TABLES = {
 _GPU_TYPES = {"V100M32": "V100-32", "V100": "V100-16", "T4": "T4", "P100": "P100", "MISC": "K80"}
 """The catalogue's names. MISC stands for the older K40m, K80 and M60, of which the catalogue has the K80."""
 
+_UNEVEN = "tasks that ask for a fraction above one GPU (rounded up)"
 _ENDED = ("Terminated", "Failed")
 _STATUSES = (*_ENDED, "Running", "Waiting")
 
@@ -94,9 +97,15 @@ class Pai2020(Reader):
                 yield job
 
     def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
-        if source.path.is_dir() or not pai_lists.recognises_pai_list(source):
-            return None
-        return pai_lists.pai_list_arrays(source, options, report, most)
+        if not source.path.is_dir() and pai_lists.recognises_pai_list(source):
+            return pai_lists.pai_list_arrays(source, options, report, most)
+        found = _Tables.beside(source)
+        read = found.in_columns()
+
+        def by_rows(group: Gathered) -> Job | None:
+            return _Gathered.of(group, found).job(options, report)
+
+        return read and read_tables(read, options, report, most, Words(_ended(options), _GPU_TYPES, _UNEVEN), by_rows)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``pai_machine_spec`` beside the trace."""
@@ -161,6 +170,18 @@ class _Tables:
             for place, row in _rows(self.instance, "instance", report):
                 report.skip("joined from the instance table")
                 yield row[0], inf, pack(place, ["instance", *row])
+
+    def in_columns(self) -> Tables | None:
+        """The tables in columns; nothing if one of them is not plain."""
+        sources = {"task": self.task, "job": self.job, "instance": self.instance, "group_tag": self.tags}
+        read: dict[str, Table] = {}
+        for name, source in sources.items():
+            if source is not None:
+                table = read_table(source, _TABLES[name], _named(source, name), name)
+                if table is None:
+                    return None
+                read[name] = table
+        return Tables(read["task"], read.get("job"), read.get("instance"), read.get("group_tag"))
 
     def _submitted(self, report: ReadReport) -> Iterator[tuple[int, list[str]]]:
         assert self.job
@@ -266,12 +287,12 @@ class _Gathered:
             ModelError: Its demand is impossible.
         """
         _, name, inst_num, status, start, end, plan_cpu, plan_mem, plan_gpu, assigned = row
-        if status not in (_ENDED if options.keep_partial else _ENDED[:1]):
+        if status not in _ended(options):
             raise Dirty("of tasks that did not terminate" if status in _STATUSES else "of an unknown status")
         begun, ended = self._times(name, _time(start), _time(end), report, where)
         gpus = finite_number(plan_gpu or "0", "plan_gpu") / 100
         if gpus > 1 and gpus != int(gpus):
-            report.note("tasks that ask for a fraction above one GPU (rounded up)", where)
+            report.note(_UNEVEN, where)
             gpus = float(ceil(gpus))
         type_of = _GPU_TYPES.get(assigned, assigned)
         allowed = _GPU_TYPES.get(asked, asked) if self.tables.tags else type_of
@@ -315,13 +336,26 @@ def _table(source: Source, table: str) -> Source | None:
 
 def _rows(source: Source, table: str, report: ReadReport) -> Iterator[tuple[int, list[str]]]:
     """The rows of a table in the order of ``_TABLES``, whatever order its header file says."""
+    for place, row in source.rows(report, _TABLES[table], names=_named(source, table)):
+        yield place, list(row)
+
+
+def _named(source: Source, table: str) -> Sequence[str]:
+    """The names of a table's columns as its header file says, if there is one.
+
+    Raises:
+        TraceError: It lacks some.
+    """
     headers = Source(source.path).beside(f"pai_{table}_table.header").files
     names = headers[0].head(1)[0].strip().split(",") if headers else ()
     if headers and not set(_TABLES[table]) <= set(names):
         missing = ", ".join(sorted(set(_TABLES[table]) - set(names)))
         raise TraceError(f"{headers[0]}:1: the header lacks {missing}")
-    for place, row in source.rows(report, _TABLES[table], names=names):
-        yield place, list(row)
+    return names
+
+
+def _ended(options: TraceOptions) -> Sequence[str]:
+    return _ENDED if options.keep_partial else _ENDED[:1]
 
 
 def _time(text: str) -> float:
