@@ -21,6 +21,7 @@ from dagsim.model import Job
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source, picker
 from dagsim.workload.arrays import JobArrays, TaskKind, ranges
+from dagsim.workload.optional import Labels
 
 __all__ = [
     "Lines",
@@ -93,7 +94,10 @@ class Table(NamedTuple):
     """The fields of a file's rows; columns that the file lacks are blank."""
 
     lines: Lines
-    frame: Any  # a pandas DataFrame
+    places: Sequence[int | None]
+    """Which field of the file is which column, if any."""
+    frame: Any
+    """A pandas DataFrame by fields of the file."""
     split: Callable[[str], list[str]]
     """The fields of a row's text, as the reader of rows gets them."""
 
@@ -119,18 +123,20 @@ class Table(NamedTuple):
         """(n,) object: str, or NaN where blank."""
         return np.asarray(self._column(column), object)
 
-    def words(self, column: int) -> tuple[np.ndarray, tuple[str, ...]]:
-        """(n,) int32: places in a few words, the last of which is empty and stands for blank ones."""
+    def words(self, column: int) -> Labels:
+        """The words of (n,) rows, the last of which is empty and stands for blank ones."""
         import pandas as pd
 
-        if column not in self.frame:
-            return np.zeros(len(self.frame), np.int32), ("",)
         codes, words = pd.factorize(self.texts(column))
-        return np.where(codes < 0, len(words), codes).astype(np.int32), (*words.tolist(), "")
+        return Labels(np.where(codes < 0, len(words), codes).astype(np.int32), (*words.tolist(), ""))
+
+    def has(self, column: int) -> bool:
+        """True if the file has the column."""
+        return self.places[column] is not None
 
     def _column(self, column: int) -> Any:
-        if column in self.frame:
-            return self.frame[column]
+        if self.has(column):
+            return self.frame[self.places[column]]
         import pandas as pd
 
         return pd.Series(np.full(len(self.lines.ends), nan))
@@ -139,7 +145,7 @@ class Table(NamedTuple):
 def plain_lines(source: Source, header: re.Pattern[bytes], fields: int | None, separator: str = ",") -> Lines | None:
     """The lines behind the ``header``; nothing if one has another number of ``fields``, or is odd.
 
-    ``fields`` are as many as the header has unless given; a separator of one blank stands for several.
+    ``fields`` are as many as the header has unless given; a ``separator`` that is a blank stands for several.
     """
     if len(source.files) != 1:
         return None
@@ -152,13 +158,13 @@ def plain_lines(source: Source, header: re.Pattern[bytes], fields: int | None, s
     found = header.match(data)
     begin = found.end() if found else 0
     head, data = data[:begin], data[begin:].rstrip(b"\n")
-    if not data or _is_odd(data, separator) or (_is_odd(head, ",") if separator == "," else b"\r" in head):
+    if not data or _is_odd(data, separator) or (b"\r" in head if separator == " " else _is_odd(head, ",")):
         return None
     ends = np.append(np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")), len(data))
     sizes = np.diff(ends, prepend=-1)
-    if sizes.min() < 2 or (separator == "," and sizes.max() > csv.field_size_limit()):
+    if sizes.min() < 2 or (separator != " " and sizes.max() > csv.field_size_limit()):
         return None
-    fields = head.count(b",") + 1 if fields is None else fields
+    fields = head.count(separator.encode()) + 1 if fields is None else fields
     if not _regular(data, ends, fields, separator):
         return None
     try:
@@ -170,12 +176,17 @@ def plain_lines(source: Source, header: re.Pattern[bytes], fields: int | None, s
 
 
 def csv_table(
-    source: Source, needed: Sequence[str], optional: Sequence[str], numbers: Collection[int], texts: Collection[int]
+    source: Source,
+    needed: Sequence[str],
+    optional: Sequence[str],
+    numbers: Collection[int],
+    texts: Collection[int],
+    separator: str = ",",
 ) -> Table | None:
     """The columns ``numbers`` and ``texts`` of what ``source.rows(..., needed, optional, header=True)`` reads; nothing
     where the file is not plain."""
-    lines = plain_lines(source, _HEADER, None)
-    names = [name.strip().lower() for name in lines.head.strip("\n").split(",")] if lines else []
+    lines = plain_lines(source, _HEADER, None, separator)
+    names = [name.strip().lower() for name in lines.head.strip("\n").split(separator)] if lines else []
     wanted = [name.lower() for name in (*needed, *optional)]
     if lines is None or not set(wanted[: len(needed)]) <= set(names):
         return None
@@ -185,7 +196,8 @@ def csv_table(
         [names.index(name) if name in names else None for name in wanted],
         numbers,
         texts,
-        lambda text: list(pick(text.split(","))),
+        lambda text: list(pick(text.split(separator))),
+        separator,
     )
 
 
@@ -202,13 +214,13 @@ def table_of(
     """
     import pandas as pd
 
-    there = {place: column for column in (*numbers, *texts) if (place := places[column]) is not None}
+    there = {place: column in texts for column in (*numbers, *texts) if (place := places[column]) is not None}
     for number in ("float64", "object"):  # the second time where something is no number
-        dtypes: Any = {place: number if column in numbers else "object" for place, column in there.items()}
+        dtypes: Any = {place: "object" if text else number for place, text in there.items()}
         try:
             frame: Any = pd.read_csv(
                 BytesIO(lines.data),
-                sep="," if separator == "," else r"\s+",
+                sep=r"\s+" if separator == " " else separator,
                 header=None,
                 usecols=sorted(there),
                 dtype=dtypes,
@@ -222,7 +234,7 @@ def table_of(
         except (ValueError, OverflowError):
             continue
         if len(frame) == len(lines.ends):
-            return Table(lines, frame.rename(columns=there), split)
+            return Table(lines, places, frame, split)
     return None
 
 
@@ -346,9 +358,9 @@ def _told(
 
 
 def _is_odd(data: bytes, separator: str) -> bool:
-    if separator == ",":
-        return any(each in data for each in _ODD)
-    return any(each in data for each in (*_ODD, *_OTHER_BLANKS)) or not data.isascii()
+    if separator == " ":
+        return any(each in data for each in (*_ODD, *_OTHER_BLANKS)) or not data.isascii()
+    return any(each in data for each in _ODD)
 
 
 def _regular(data: bytes, ends: np.ndarray, fields: int, separator: str) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from math import inf
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.model import GPU_TYPES, gpu_type
@@ -153,3 +156,12 @@ class TraceOptions:
         if self.reference_gpu is None or measured is None:
             return seconds
         return seconds * measured.fp32_tflops / gpu_type(self.reference_gpu).fp32_tflops
+
+    def all_on_reference(self, seconds: np.ndarray, measured_on: Sequence[str | None], place: np.ndarray) -> np.ndarray:
+        """The same of (n,) seconds, each measured on the type at its ``place``."""
+        if self.reference_gpu is None:
+            return seconds
+        counted = seconds.copy()
+        for each in np.unique(place).tolist():
+            counted[place == each] = self.on_reference(seconds[place == each], measured_on[each])
+        return counted

@@ -125,9 +125,8 @@ class Trace:
         if report.open:
             report.skip("after the window", report.open)
         origin = self.meta["origin_s"] = float(kept.arrival_s[0])
-        arrival_s = (kept.arrival_s - origin) * options.time_scale
-        moved = kept.arriving(arrival_s)
-        for place in np.flatnonzero(~np.isfinite(arrival_s))[:1].tolist():
+        moved = kept.shifted(origin, options.time_scale)
+        for place in np.flatnonzero(~np.isfinite(moved.arrival_s))[:1].tolist():
             try:
                 next(moved.between(place, place + 1).jobs())
             except ModelError as error:

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from math import inf
+from math import inf, nan
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from dagsim.model import Demand, Edge, Job, Task, TaskGraph
+from dagsim.workload import optional
+from dagsim.workload.optional import Labels
 
 __all__ = ["JobArrays", "TaskKind", "bounds", "kinds_of", "objects", "ranges", "renumbered"]
 
@@ -54,27 +56,31 @@ class JobArrays:
     """Each once, in the order in which tasks first are of them."""
     waits: np.ndarray  # (n + 1,) int64: where the parents of each task begin in ``parent``
     parent: np.ndarray  # (E,) int32: place of each parent among the tasks of its job
-    estimate: np.ndarray | None = None  # (n,) float64: what users claim the work to be; None: they claim nothing
+    estimate: np.ndarray | None = None  # (n,) float64: what users claim the work to be; NaN, None: they claim nothing
     output_bytes: np.ndarray | None = None  # (E,) float64: what each edge carries; None: nothing
     priority: np.ndarray | None = None  # (J,) float64; None: 0
     deadline_s: np.ndarray | None = None  # (J,) float64, inf where a job has none; None: no job has one
-    tenant: np.ndarray | None = None  # (J,) int32: place in tenants; None: no names
-    tenants: tuple[str, ...] = ()
+    weight: np.ndarray | None = None  # (J,) float64; None: 1
+    observed_start_s: np.ndarray | None = None  # (J,) float64, NaN where it is not known; None: of no job
+    eligible_s: np.ndarray | None = None  # (J,) float64, likewise
+    tenant: Labels | None = None
+    user: Labels | None = None
+    account: Labels | None = None
+    partition: Labels | None = None
+    qos: Labels | None = None
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> JobArrays:
-        """The arrays of jobs of tasks without speeds, batches and outputs, of which all have an estimate or none;
-        edges are kept by child, in their order."""
+        """The arrays of jobs without observed nodes, of tasks without speeds, batches and outputs; edges are kept by
+        child, in their order."""
         tasks = [task for job in jobs for task in job.graph.tasks]
         parents = [
             [edge.parent for edge in job.graph.edges if edge.child == place]
             for job in jobs
             for place in range(len(job.graph.tasks))
         ]
-        name, names = _places([task.name for task in tasks])
-        kind, kinds = _places([TaskKind(task.demand, task.gang, task.model) for task in tasks])
-        tenant, tenants = _places([job.tenant for job in jobs])
-        estimates = [task.estimate for task in tasks]
+        name, names = optional.places([task.name for task in tasks])
+        kind, kinds = optional.places([TaskKind(task.demand, task.gang, task.model) for task in tasks])
         return cls(
             ids=objects([job.id for job in jobs]),
             arrival_s=np.array([job.arrival_s for job in jobs], np.float64),
@@ -87,9 +93,8 @@ class JobArrays:
             kinds=kinds,
             waits=bounds([len(of) for of in parents]),
             parent=np.array([place for of in parents for place in of], np.int32),
-            estimate=None if None in estimates else np.array(estimates, np.float64),
-            tenant=None if tenants == ("",) else tenant,
-            tenants=() if tenants == ("",) else tenants,
+            estimate=optional.numbers([task.estimate for task in tasks], nan),
+            **optional.of_jobs(jobs),
         )
 
     @classmethod
@@ -123,7 +128,7 @@ class JobArrays:
     def jobs(self) -> Iterator[Job]:
         """The jobs as objects, each made when asked for."""
         first, waits = self.first.tolist(), self.waits.tolist()
-        columns = (self.ids.tolist(), self.arrival_s.tolist(), self.parents(), *self.submitted())
+        columns = (self.ids.tolist(), self.arrival_s.tolist(), self.parents(), *self.submitted(), *self._seen())
         rows = zip(*columns, strict=True)
         outputs = self.output_bytes
         for start in range(0, len(self), _BLOCK):
@@ -184,16 +189,12 @@ class JobArrays:
             parent=self.parent[edges],
             estimate=_taken(self.estimate, tasks),
             output_bytes=_taken(self.output_bytes, edges),
-            priority=_taken(self.priority, jobs),
-            deadline_s=_taken(self.deadline_s, jobs),
-            tenant=_taken(self.tenant, jobs),
+            **optional.chosen(self, jobs),
         )
 
     def joined(self, other: JobArrays) -> JobArrays:
         """These jobs, and behind them others; both have no more than what ``of`` keeps."""
-        kind, kinds = _places((*self.kinds, *other.kinds))
-        mine, theirs = self._named(), other._named()
-        tenant, tenants = _places((*mine[1], *theirs[1]))
+        kind, kinds = optional.places((*self.kinds, *other.kinds))
         return JobArrays(
             ids=np.concatenate([self.ids, other.ids]),
             arrival_s=np.concatenate([self.arrival_s, other.arrival_s]),
@@ -206,14 +207,32 @@ class JobArrays:
             kinds=kinds,
             waits=bounds(np.concatenate([np.diff(self.waits), np.diff(other.waits)])),
             parent=np.concatenate([self.parent, other.parent]),
-            estimate=_joined(self.estimate, other.estimate),
-            tenant=None if tenants == ("",) else tenant[np.concatenate([mine[0], theirs[0] + len(mine[1])])],
-            tenants=() if tenants == ("",) else tenants,
+            estimate=optional.filled((self.estimate, other.estimate), (self.tasks, other.tasks), nan),
+            **optional.both(self, other),
         )
 
     def arriving(self, arrival_s: np.ndarray) -> JobArrays:
         """The same jobs at other times."""
         return replace(self, arrival_s=arrival_s)
+
+    def shifted(self, origin: float, scale: float) -> JobArrays:
+        """The same jobs with times counted from ``origin`` and stretched by ``scale``; deadlines keep their distance.
+
+        Under a scale other than 1 it is no longer the cluster that was observed, so that observations are left out.
+        """
+        arrival_s = (self.arrival_s - origin) * scale
+        still = (arrival_s == self.arrival_s) & (scale == 1)
+
+        def seen(times: np.ndarray | None) -> np.ndarray | None:
+            if times is None or scale != 1:
+                return None
+            return np.where(still, times, np.maximum(arrival_s, times - origin))
+
+        deadline_s = self.deadline_s
+        if deadline_s is not None:
+            deadline_s = np.where(still, deadline_s, arrival_s + (deadline_s - self.arrival_s))
+        observed, eligible = seen(self.observed_start_s), seen(self.eligible_s)
+        return replace(self, arrival_s=arrival_s, deadline_s=deadline_s, observed_start_s=observed, eligible_s=eligible)
 
     def critical_paths(self, seconds: np.ndarray) -> np.ndarray:
         """(J,) float64: the longest path through each job with ``seconds`` per task; as many passes as it has tasks."""
@@ -240,13 +259,14 @@ class JobArrays:
         """One task, and the id of its job."""
         return self._tasks(slice(place, place + 1))[0], str(self.ids[np.searchsorted(self.first, place, "right") - 1])
 
-    def submitted(self) -> tuple[list[float], list[str], list[float | None]]:
-        """Priority, tenant and deadline of each job."""
+    def submitted(self) -> tuple[list[float], list[str], list[float | None], list[float]]:
+        """Priority, tenant, deadline and weight of each job."""
         jobs = len(self)
         return (
             [0.0] * jobs if self.priority is None else self.priority.tolist(),
-            [""] * jobs if self.tenant is None else [self.tenants[each] for each in self.tenant.tolist()],
+            [""] * jobs if self.tenant is None else self.tenant.tolist(),
             [None] * jobs if self.deadline_s is None else [s if s < inf else None for s in self.deadline_s.tolist()],
+            [1.0] * jobs if self.weight is None else self.weight.tolist(),
         )
 
     def asked(self, resource: str) -> np.ndarray:
@@ -254,18 +274,25 @@ class JobArrays:
         each: np.ndarray = np.array([getattr(kind.demand, resource) for kind in self.kinds], float)[self.kind]
         return each
 
-    def _named(self) -> tuple[np.ndarray, tuple[str, ...]]:
-        """``tenant`` and ``tenants``; all are of one without a name if nobody has one."""
-        return (np.zeros(len(self), np.int32), ("",)) if self.tenant is None else (self.tenant, self.tenants)
+    def _seen(self) -> list[list[Any]]:
+        """What comes behind ``weight`` in ``Job``; nothing if no job has any of it."""
+        times, labels = (self.observed_start_s, self.eligible_s), (self.user, self.account, self.partition, self.qos)
+        if all(each is None for each in (*times, *labels)):
+            return []
+        nobody: list[Any] = [None] * len(self)
+        return [
+            *[nobody if each is None else [s if s == s else None for s in each.tolist()] for each in times],
+            [()] * len(self),
+            *[[""] * len(self) if each is None else each.tolist() for each in labels],
+        ]
 
     def _tasks(self, which: slice | np.ndarray) -> tuple[Task, ...]:
         kinds = self.kinds
         columns = [self.names[self.name[which]], self.kind[which], self.work[which], self.instances[which]]
+        listed = [column.tolist() for column in columns]
         if self.estimate is not None:
-            columns.append(self.estimate[which])
-        return tuple(
-            [kinds[kind].task(name, *rest) for name, kind, *rest in zip(*[c.tolist() for c in columns], strict=True)]
-        )
+            listed.append([claim if claim == claim else None for claim in self.estimate[which].tolist()])
+        return tuple([kinds[kind].task(name, *rest) for name, kind, *rest in zip(*listed, strict=True)])
 
 
 def kinds_of(
@@ -328,17 +355,6 @@ def objects(values: Iterable[str]) -> np.ndarray:
     made = np.empty(len(listed), object)
     made[:] = listed
     return made
-
-
-def _places(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
-    """Each value's place among those that there are, int32, and these, in their order."""
-    listed = list(values)
-    known = {value: place for place, value in enumerate(dict.fromkeys(listed))}
-    return np.array([known[value] for value in listed], np.int32), tuple(known)
-
-
-def _joined(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
-    return None if one is None or other is None else np.concatenate([one, other])
 
 
 def _taken(column: np.ndarray | None, places: np.ndarray) -> np.ndarray | None:

@@ -24,6 +24,7 @@ from dagsim.workload.drawn import job_arrays
 from dagsim.workload.graphs import DagArrays
 from dagsim.workload.load import LoadMeter, WorkRuntime, seconds_of
 from dagsim.workload.measure import Measure, check_measure
+from dagsim.workload.optional import Labels
 from dagsim.workload.rates import HOURS_PER_WEEK, Rates
 from dagsim.workload.shapes import Shape, Single
 from dagsim.workload.sizes import Draws, SizeColumns, counts
@@ -218,7 +219,7 @@ class Sessions:
         drawn = drawn.arriving(time_s - time_s[0])
         if self.tenants:
             names = tuple([f"tenant-{number}" for number in range(self.tenants)])
-            drawn = replace(drawn, tenant=session.tenant.astype(np.int32), tenants=names)
+            drawn = replace(drawn, tenant=Labels(session.tenant.astype(np.int32), names))
         return drawn
 
     def _arrivals(self, rng: Draws) -> Iterator[_Arrived]:

@@ -24,6 +24,7 @@ from dagsim.workload.drawn import job_arrays
 from dagsim.workload.graphs import DagArrays
 from dagsim.workload.load import LoadMeter, WorkRuntime, seconds_of
 from dagsim.workload.measure import Measure, check_measure
+from dagsim.workload.optional import Labels
 from dagsim.workload.shapes import Shape, Single
 from dagsim.workload.sizes import Draws, Independent, SizeColumns, Sizes
 
@@ -150,7 +151,7 @@ class Synthetic:
         if output_bytes is not None:
             drawn = replace(drawn, output_bytes=output_bytes)
         if tenant is not None:
-            drawn = replace(drawn, tenant=tenant.astype(np.int32), tenants=self.tenants)
+            drawn = replace(drawn, tenant=Labels(tenant.astype(np.int32), self.tenants))
         return drawn, slack
 
 

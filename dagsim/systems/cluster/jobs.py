@@ -107,6 +107,12 @@ class JobStream:
         self._meter.add_arrays(arrays, seconds)
         self._first_s, self._last_s = float(arrays.arrival_s[0]), float(arrays.arrival_s[-1])
         self._count = len(arrays)
+        started_s = arrays.observed_start_s
+        if started_s is not None:
+            eligible_s = np.full(len(arrays), nan) if arrays.eligible_s is None else arrays.eligible_s
+            since_s = np.where(np.isnan(eligible_s), arrays.arrival_s, eligible_s)
+            for number in np.flatnonzero(~np.isnan(started_s)).tolist():
+                self._observed[number] = float(started_s[number]), float(since_s[number])
 
     def has(self, tasks: int) -> bool:
         """True if at least so many tasks come; makes no more jobs than it takes to know."""

@@ -159,7 +159,6 @@ def _plain(table: Table, options: TraceOptions) -> PlainRows:
     kind, kinds = kinds_of_rows(
         plain, columns, lambda gpus, cpus, gang: TaskKind(Task("job", 0.0, gpus=gpus, cpus=cpus).demand, gang)
     )
-    tenant, tenants = table.words(2)
     state, states = table.words(6)
     jobs = JobArrays.of_single_tasks(
         table.texts(0),
@@ -169,7 +168,6 @@ def _plain(table: Table, options: TraceOptions) -> PlainRows:
         instances=np.where(plain, pieces, 1).astype(np.int64),
         kind=kind,
         kinds=kinds,
-        tenant=tenant,
-        tenants=tenants,
+        tenant=table.words(2),
     )
     return PlainRows(jobs, plain, ((_UNKNOWN, np.array([each not in _STATES for each in states])[state]),))

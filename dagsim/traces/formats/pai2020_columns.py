@@ -103,8 +103,7 @@ def read_tables(
         task, rows, is_task, sizes, None if asked is None else asked[last], types, words, options
     )
     if job is not None:
-        user, users = job.words(_USER)
-        every = replace(every, tenant=user[last], tenants=users)
+        every = replace(every, tenant=job.words(_USER).chosen(last))
     whole = np.bincount(rows.job[is_task][~fine], minlength=len(sizes)) == 0
     plain = whole & submitted & (sizes > 0) & (rows.time < inf)
     noted = np.zeros(len(is_task), bool)
@@ -193,13 +192,12 @@ def _every(
     for amount in (gpus, cpus, memory):
         fine &= (amount >= 0) & (amount < inf)
     fine &= ~pd.Series(job * np.int64(len(names)) + name[line]).duplicated(keep=False).to_numpy()
-    assigned, types = task.words(_TYPE)
+    assigned = task.words(_TYPE)
+    measured_on = [words.types.get(each, each) for each in assigned.words]
     work = np.zeros(len(line))
     work[fine] = end[fine] - start[fine]
-    for place in np.unique(assigned[line]).tolist():
-        these = fine & (assigned[line] == place) & (gpus > 0)
-        work[these] = options.on_reference(work[these], words.types.get(types[place], types[place]))
-    allowed, of = (assigned[line], types) if asked is None else (asked[job], asked_types)
+    work = options.all_on_reference(work, measured_on, np.where(gpus > 0, assigned.place[line], len(measured_on) - 1))
+    allowed, of = (assigned.place[line], assigned.words) if asked is None else (asked[job], asked_types)
     chosen = [None if each in ("", "CPU") else (words.types.get(each, each),) for each in of]
     kind, kinds = kinds_of_rows(
         fine,

@@ -106,10 +106,7 @@ def _plain(table: Table, options: TraceOptions) -> PlainRows:
     word, words = table.words(7)
     measured = ["" if kind == "CPU" else _GPU_TYPES.get(kind, kind) for kind in words]
     measured_on = np.where(gpus > 0, word, len(words) - 1)
-    work = duration.copy()
-    for place in np.unique(measured_on[plain]).tolist():
-        these = measured_on == place
-        work[these] = options.on_reference(duration[these], measured[place])
+    work = options.all_on_reference(duration, measured, measured_on)
     kind, kinds = kinds_of_rows(
         plain,
         (gpus, cpus, instances > 1, measured_on),
@@ -120,7 +117,6 @@ def _plain(table: Table, options: TraceOptions) -> PlainRows:
             gang,
         ),
     )
-    tenant, tenants = table.words(6)
     jobs = JobArrays.of_single_tasks(
         table.texts(0),
         submitted,
@@ -129,8 +125,7 @@ def _plain(table: Table, options: TraceOptions) -> PlainRows:
         instances=np.where(plain, instances, 1).astype(np.int64),
         kind=kind,
         kinds=kinds,
-        tenant=tenant,
-        tenants=tenants,
+        tenant=table.words(6),
     )
     return PlainRows(jobs, plain, ((_UNEVEN, uneven),))
 

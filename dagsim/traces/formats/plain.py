@@ -33,11 +33,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import inf
+from zoneinfo import ZoneInfo
 
 from dagsim.errors import GraphError, ModelError, TraceError
 from dagsim.model import Job, Task, TaskGraph
 from dagsim.model.gpu import canonical
 from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.formats.plain_columns import NUMBERS, TEXTS, plain_rows
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
@@ -46,6 +48,7 @@ from dagsim.traces.rowwise import RowReader
 from dagsim.traces.slurm.fields import duration_s, moment_s
 from dagsim.traces.source import Row, Source
 from dagsim.traces.tables import Table, likely, map_command
+from dagsim.workload.arrays import JobArrays
 from dagsim.workload.records import clipped
 
 __all__ = ["Plain"]
@@ -76,6 +79,7 @@ _ALLOWED = (
     "parents",
 )
 _COLUMNS = (*_NEEDED, *_ALLOWED)
+_NUMBERS, _TEXTS = (tuple([_COLUMNS.index(name) for name in names]) for names in (NUMBERS, TEXTS))
 _DURATION = ("duration_s", "start_s", "end_s")
 _MOMENTS = tuple([_COLUMNS.index(name) for name in ("arrival_s", "deadline_s", "start_s", "end_s", "eligible_s")])
 _YES_OR_NO = {"": True, "yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
@@ -108,24 +112,47 @@ class Plain(Reader):
         )
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        table = Table(source, options.mapping(), options.delimiter)
-        table.check(_COLUMNS)
-        if missing := _missing(table):
-            raise TraceError(
-                f"{source}:1: there is no column for {', '.join(missing)}; "
-                f"there are {clipped(', '.join(table.names))}; "
-                f"say which hold them: {map_command(source, options.mapping(), missing)}"
-            )
-        rows = _in_seconds(table.rows(report, _NEEDED, _ALLOWED), options)
+        table, zone = _table(source, options), options.zone()
+        rows = ((place, _in_seconds(row, zone)) for place, row in table.rows(report, _NEEDED, _ALLOWED))
         if table.has("task"):
             return _graphs(rows, source, options, report)
-        return RowReader(source, report, 0, 1, lambda row, where: _single(row, options)).jobs(rows)
+        return _reader(source, options, report).jobs(rows)
+
+    def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
+        found, zone = _table(source, options), options.zone()
+        table = None if found.has("task") else found.in_columns(_NEEDED, _ALLOWED, _NUMBERS, _TEXTS)
+        if table is None:
+            return None
+        read, split = plain_rows(table, _COLUMNS, _YES_OR_NO, options), table.split
+        dated = table._replace(split=lambda text: list(_in_seconds(split(text), zone)))
+        return None if read is None else _reader(source, options, report).arrays(dated, read, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         said = {"work": "duration_s, or end_s - start_s, measured on the job's gpu_type where it has exactly one"}
         if options.map or options.timezone:
             said["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (--timezone)"
         return said
+
+
+def _table(source: Source, options: TraceOptions) -> Table:
+    """The table, with all columns that are needed.
+
+    Raises:
+        TraceError: One is missing, or unknown.
+    """
+    table = Table(source, options.mapping(), options.delimiter)
+    table.check(_COLUMNS)
+    if missing := _missing(table):
+        raise TraceError(
+            f"{source}:1: there is no column for {', '.join(missing)}; "
+            f"there are {clipped(', '.join(table.names))}; "
+            f"say which hold them: {map_command(source, options.mapping(), missing)}"
+        )
+    return table
+
+
+def _reader(source: Source, options: TraceOptions, report: ReadReport) -> RowReader:
+    return RowReader(source, report, 0, 1, lambda row, where: _single(row, options))
 
 
 def _missing(table: Table) -> list[str]:
@@ -136,17 +163,15 @@ def _missing(table: Table) -> list[str]:
     return missing
 
 
-def _in_seconds(rows: Iterator[Row], options: TraceOptions) -> Iterator[Row]:
-    """The rows with dates as seconds since 1970; what is no date stays as it is."""
-    zone = options.zone()
-    for place, row in rows:
-        if any(_is_date(row[at]) for at in _MOMENTS):
-            row = list(row)
-            for at in _MOMENTS:
-                with suppress(Dirty):
-                    if _is_date(row[at]):
-                        row[at] = repr(moment_s(row[at], _COLUMNS[at], zone))
-        yield place, row
+def _in_seconds(row: Sequence[str], zone: ZoneInfo | None) -> Sequence[str]:
+    """The row with dates as seconds since 1970; what is no date stays as it is."""
+    if any(_is_date(row[at]) for at in _MOMENTS):
+        row = list(row)
+        for at in _MOMENTS:
+            with suppress(Dirty):
+                if _is_date(row[at]):
+                    row[at] = repr(moment_s(row[at], _COLUMNS[at], zone))
+    return row
 
 
 def _is_date(text: str) -> bool:

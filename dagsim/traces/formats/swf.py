@@ -194,7 +194,7 @@ def _plain(table: Table, options: TraceOptions, machine: int | None) -> PlainRow
     gpus, cpus, _ = options.cpu_demand(1.0, 0.0)
     demand = Task("job", 0.0, gpus=gpus, cpus=cpus).demand
     kind, kinds = kinds_of_rows(plain, [processors > 1], lambda gang: TaskKind(demand, gang))
-    tenant, users = table.words(_USER)
+    users = table.words(_USER)
     jobs = JobArrays.of_single_tasks(
         table.texts(_JOB),
         submit,
@@ -204,8 +204,7 @@ def _plain(table: Table, options: TraceOptions, machine: int | None) -> PlainRow
         kind=kind,
         kinds=kinds,
         estimate=np.where(limit > 0, limit, work),
-        tenant=tenant,
-        tenants=tuple(["" if user == "-1" else user for user in users]),
+        tenant=users._replace(words=tuple(["" if user == "-1" else user for user in users.words])),
     )
     notes = (
         (_OTHERS, others),

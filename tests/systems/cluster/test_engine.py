@@ -187,6 +187,10 @@ def test_the_page_lists_every_policy_and_placement_that_the_engine_knows() -> No
 
 TRACES = {
     "alibaba2018": [f"M{task},1,j_{job},A,Terminated,{job},{job + 50},100,1" for job in range(300) for task in (1, 2)],
+    "plain": [
+        "id,arrival_s,gpus,duration_s,start_s,eligible_s,weight,user,tenant",
+        *[f"{job},{job},1,{50 + job % 7},{job + 9},,{1 + job % 2},u{job % 3},t" for job in range(300)],
+    ],
     "swf": [
         f"{job} {job} 0 {50 + job % 7} {1 + job % 3} -1 -1 4 60 -1 1 {job % 5} 1 -1 1 1 -1 -1" for job in range(300)
     ],
@@ -201,6 +205,7 @@ def test_the_beginning_of_a_large_trace_is_read_once_in_columns(
     path.write_text("\n".join(TRACES[name]))
     settings = (f"workload={{kind: trace, format: {name}, path: {path}, options: {{limit: 20}}}}", "seeds=1")
     read = run_policy(load_config(None, settings), "sjf", 0)
+    assert ("observed" in read.workload) == (name == "plain")
     monkeypatch.setattr("dagsim.traces.trace._COLUMNS_FROM_B", 100)
     monkeypatch.setattr(drive, "is_warm", lambda policy: True)
     monkeypatch.setattr(type(reader(name)), "read", None)

@@ -106,7 +106,8 @@ def _columns_of(jobs: JobArrays, of_task: np.ndarray, demands: list[DemandClass]
     reasons[np.repeat(np.arange(len(jobs)), np.diff(jobs.first))[wrong]] = reason[wrong]  # the last one stays
     priority = np.zeros(len(jobs)) if jobs.priority is None else jobs.priority
     deadline_s = np.full(len(jobs), inf) if jobs.deadline_s is None else jobs.deadline_s
-    return Jobs(jobs.arrival_s, reasons, jobs.first, priority, deadline_s, np.ones(len(jobs)))
+    weight = np.ones(len(jobs)) if jobs.weight is None else jobs.weight
+    return Jobs(jobs.arrival_s, reasons, jobs.first, priority, deadline_s, weight)
 
 
 def _facts_of(jobs: JobArrays, work: Work, classes: Classes) -> list[JobFacts]:
@@ -116,7 +117,6 @@ def _facts_of(jobs: JobArrays, work: Work, classes: Classes) -> list[JobFacts]:
         jobs.ids.tolist(),
         jobs.arrival_s.tolist(),
         *jobs.submitted(),
-        [1.0] * len(jobs),
         *[column.tolist() for column in columns],
         jobs.task_names(),
         jobs.parents(),
