@@ -29,6 +29,7 @@ __all__ = [
     "Rows",
     "Table",
     "csv_table",
+    "distinct",
     "gathered",
     "kinds_of_rows",
     "plain_lines",
@@ -284,17 +285,22 @@ def kinds_of_rows(
     usable: np.ndarray, columns: Sequence[np.ndarray], kind: Callable[..., TaskKind]
 ) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
     """(n,) int32: places in the kinds, and the kind of each combination of values that a ``usable`` row has."""
-    import pandas as pd
-
-    codes = np.zeros(int(usable.sum()), np.int64)
     few = [column[usable] for column in columns]
-    for column in few:
-        places, values = pd.factorize(column)
-        codes = pd.factorize(codes * len(values) + places)[0]
-    _, firsts = np.unique(codes, return_index=True)
+    codes, firsts = distinct(few)
     every = np.zeros(len(usable), np.int32)
     every[usable] = codes
     return every, tuple([kind(*values) for values in zip(*[each[firsts].tolist() for each in few], strict=True)])
+
+
+def distinct(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) int64: a number for each combination of values, in order of appearance; and the row where each first is."""
+    import pandas as pd
+
+    codes = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        places, values = pd.factorize(column)
+        codes = pd.factorize(codes * len(values) + places)[0]
+    return codes, np.unique(codes, return_index=True)[1]
 
 
 def seconds(texts: np.ndarray) -> np.ndarray:

@@ -64,6 +64,7 @@ class JobArrays:
     observed_start_s: np.ndarray | None = None  # (J,) float64, NaN where it is not known; None: of no job
     eligible_s: np.ndarray | None = None  # (J,) float64, likewise
     tenant: Labels | None = None
+    observed_nodes: Labels | None = None  # of tuples of names
     user: Labels | None = None
     account: Labels | None = None
     partition: Labels | None = None
@@ -71,8 +72,7 @@ class JobArrays:
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> JobArrays:
-        """The arrays of jobs without observed nodes, of tasks without speeds, batches and outputs; edges are kept by
-        child, in their order."""
+        """The arrays of jobs of tasks without speeds, batches and outputs; edges are kept by child, in their order."""
         tasks = [task for job in jobs for task in job.graph.tasks]
         parents = [
             [edge.parent for edge in job.graph.edges if edge.child == place]
@@ -232,7 +232,15 @@ class JobArrays:
         if deadline_s is not None:
             deadline_s = np.where(still, deadline_s, arrival_s + (deadline_s - self.arrival_s))
         observed, eligible = seen(self.observed_start_s), seen(self.eligible_s)
-        return replace(self, arrival_s=arrival_s, deadline_s=deadline_s, observed_start_s=observed, eligible_s=eligible)
+        nodes = self.observed_nodes if scale == 1 else None
+        return replace(
+            self,
+            arrival_s=arrival_s,
+            deadline_s=deadline_s,
+            observed_start_s=observed,
+            eligible_s=eligible,
+            observed_nodes=nodes,
+        )
 
     def critical_paths(self, seconds: np.ndarray) -> np.ndarray:
         """(J,) float64: the longest path through each job with ``seconds`` per task; as many passes as it has tasks."""
@@ -276,13 +284,14 @@ class JobArrays:
 
     def _seen(self) -> list[list[Any]]:
         """What comes behind ``weight`` in ``Job``; nothing if no job has any of it."""
-        times, labels = (self.observed_start_s, self.eligible_s), (self.user, self.account, self.partition, self.qos)
-        if all(each is None for each in (*times, *labels)):
+        times, nodes = (self.observed_start_s, self.eligible_s), self.observed_nodes
+        labels = (self.user, self.account, self.partition, self.qos)
+        if all(each is None for each in (*times, nodes, *labels)):
             return []
         nobody: list[Any] = [None] * len(self)
         return [
             *[nobody if each is None else [s if s == s else None for s in each.tolist()] for each in times],
-            [()] * len(self),
+            [()] * len(self) if nodes is None else nodes.tolist(),
             *[[""] * len(self) if each is None else each.tolist() for each in labels],
         ]
 

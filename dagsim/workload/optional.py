@@ -19,14 +19,15 @@ T = TypeVar("T")
 
 _NUMBERS = {"priority": 0.0, "deadline_s": inf, "weight": 1.0, "observed_start_s": nan, "eligible_s": nan}
 """The numbers, and those of a job that has none."""
-_LABELS = ("tenant", "user", "account", "partition", "qos")
+_LABELS: dict[str, Any] = {"tenant": "", "user": "", "account": "", "partition": "", "qos": "", "observed_nodes": ()}
+"""The words, and those of a job that has none."""
 
 
 class Labels(NamedTuple):
-    """A word per job, perhaps an empty one."""
+    """A word per job, perhaps an empty one; or the names of its nodes."""
 
     place: np.ndarray  # (J,) int32: place in words
-    words: tuple[str, ...]
+    words: tuple[Any, ...]
 
     @property
     def nbytes(self) -> int:
@@ -34,10 +35,10 @@ class Labels(NamedTuple):
         return self.place.nbytes
 
     @classmethod
-    def of(cls, words: Iterable[str]) -> Labels | None:
+    def of(cls, words: Iterable[Any]) -> Labels | None:
         """These words; nothing if all are empty."""
         labels = cls(*places(words))
-        return None if set(labels.words) <= {""} else labels
+        return labels if any(labels.words) else None
 
     def chosen(self, jobs: np.ndarray) -> Labels:
         """Those of the jobs at these places."""
@@ -48,7 +49,7 @@ class Labels(NamedTuple):
         place, words = places((*self.words, *other.words))
         return Labels(place[np.concatenate([self.place, other.place + np.int32(len(self.words))])], words)
 
-    def tolist(self) -> list[str]:
+    def tolist(self) -> list[Any]:
         """The words."""
         words = self.words
         return [words[each] for each in self.place.tolist()]
@@ -73,10 +74,10 @@ def both(one: JobArrays, other: JobArrays) -> dict[str, Any]:
     sizes, found = (len(one), len(other)), dict[str, Any]()
     for name, none in _NUMBERS.items():
         found[name] = filled((getattr(one, name), getattr(other, name)), sizes, none)
-    for name in _LABELS:
+    for name, nothing in _LABELS.items():
         mine, theirs = getattr(one, name), getattr(other, name)
         if mine or theirs:
-            found[name] = (mine or _nameless(len(one))).joined(theirs or _nameless(len(other)))
+            found[name] = (mine or _none(nothing, len(one))).joined(theirs or _none(nothing, len(other)))
     return found
 
 
@@ -102,5 +103,5 @@ def places(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
     return np.array([known[value] for value in listed], np.int32), tuple(known)
 
 
-def _nameless(jobs: int) -> Labels:
-    return Labels(np.zeros(jobs, np.int32), ("",))
+def _none(nothing: Any, jobs: int) -> Labels:
+    return Labels(np.zeros(jobs, np.int32), (nothing,))

@@ -313,7 +313,7 @@ class ClusterKernel:
                 job.weight,
                 active.rank(),
                 gpu_s,
-                gpus_most,
+                float(gpus_most),
                 graph.names,
                 parents,
             )

@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Job, Task, TaskGraph
 from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.formats.sacct_columns import sacct_arrays, sacct_table
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.hostlists import hosts
 from dagsim.traces.options import TraceOptions
@@ -38,6 +39,7 @@ from dagsim.traces.slurm.fields import (
 )
 from dagsim.traces.slurm.rows import COLUMNS, COMMAND, delimiter_of, is_json, sacct_rows
 from dagsim.traces.source import Row, Source
+from dagsim.workload.arrays import JobArrays
 
 __all__ = ["Sacct"]
 
@@ -86,15 +88,22 @@ class Sacct(Reader):
         )
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        if options.protocol not in (None, *_PROTOCOLS):
-            raise ConfigError(f"sacct knows no protocol {options.protocol!r}; it knows {', '.join(_PROTOCOLS)}")
-        reading = _Reading(source, options, report, options.zone(), options.named_gpus())
+        reading = _Reading.of(source, options, report)
         groups = gather(reading.by_job(sacct_rows(source, report, options.delimiter)))
         for _, together in groupby(groups, key=lambda group: group.time):
             for group in sorted(together, key=lambda group: _order(group.job)):  # text and JSON list them differently
                 job = reading.job(group)
                 if job is not None:
                     yield job
+
+    def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
+        reading = _Reading.of(source, options, report)
+        if is_json(source) or options.start:  # rows of jobs that are left out differ in number
+            return None
+        table = sacct_table(source, options.delimiter)
+        if table is None:
+            return None
+        return sacct_arrays(table, options, report, most, _order, reading.template, reading.hosts, reading.job)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
@@ -152,6 +161,17 @@ class _Reading:
     zone: ZoneInfo | None
     named: dict[str, str]
 
+    @classmethod
+    def of(cls, source: Source, options: TraceOptions, report: ReadReport) -> _Reading:
+        """A reading with these options.
+
+        Raises:
+            ConfigError: A protocol that there is not.
+        """
+        if options.protocol not in (None, *_PROTOCOLS):
+            raise ConfigError(f"sacct knows no protocol {options.protocol!r}; it knows {', '.join(_PROTOCOLS)}")
+        return cls(source, options, report, options.zone(), options.named_gpus())
+
     def by_job(self, rows: Iterator[Row]) -> Iterator[tuple[str, float, str]]:
         """Rows of jobs, with the job and when it was submitted; steps are passed over."""
         for place, row in rows:
@@ -203,6 +223,33 @@ class _Reading:
             return None
         self.report.kept += len(rows)
         return made
+
+    def template(self, row: list[str]) -> tuple[Task, str | None] | None:
+        """The task of a job that is this row alone, had it run for 10 s, and the GPU type that it was measured on;
+        nothing if anything is to be said of it."""
+        scratch = replace(self, report=ReadReport())
+        said = {"JobID": "1", "Submit": "1", "Eligible": "1", "Start": "2", "End": "12", "ElapsedRaw": "10"}
+        unsaid = {"Elapsed": "", "Suspended": ""}
+        try:
+            ran = scratch._lasting([scratch._attempt(1, dict(zip(COLUMNS, row, strict=True)) | said | unsaid)])
+            parts = scratch._by_type(ran) if ran else []
+            task = scratch._task(parts[0], "job") if len(parts) == 1 else None
+        except (Dirty, ModelError):
+            return None
+        if task is None or scratch.report.dropped or scratch.report.noted:
+            return None
+        return task, self._measured_on(parts[0][-1])
+
+    def hosts(self, text: str) -> tuple[str, ...]:
+        """The nodes of a list; none where it cannot be read."""
+        try:
+            return _hosts(text)
+        except ValueError:
+            return ()
+
+    def _measured_on(self, attempt: _Attempt) -> str | None:
+        kinds = [site_gpu(kind, self.named) for kind, _ in attempt.given.types]
+        return kinds[0] if len(kinds) == 1 else None
 
     def _drop(self, reason: str, rows: list[_Attempt], detail: str = "") -> None:
         for attempt in rows:
@@ -367,8 +414,7 @@ class _Reading:
         seconds = sum(each.ran_s for each in attempts) if every else last.ran_s
         taken = last.asked if self.options.demand == "requested" and last.asked.given else last.given
         instances, gpus = self._shape(taken, last)
-        kinds = [site_gpu(kind, self.named) for kind, _ in last.given.types]
-        measured_on = kinds[0] if len(kinds) == 1 else None
+        measured_on = self._measured_on(last)
         asked = tuple(dict.fromkeys([site_gpu(kind, self.named) for kind, _ in last.asked.types]))
         limit = last.limit_s
         return Task(

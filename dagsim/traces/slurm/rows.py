@@ -11,7 +11,7 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.source import LINE_BITS, Row, Source
 from dagsim.workload.records import clipped, clipped_repr
 
-__all__ = ["COLUMNS", "COMMAND", "delimiter_of", "is_json", "sacct_rows"]
+__all__ = ["COLUMNS", "COMMAND", "delimiter_of", "is_json", "places_of", "sacct_rows"]
 
 COLUMNS = (
     "JobIDRaw",
@@ -118,6 +118,14 @@ def _text_rows(source: Source, report: ReadReport, delimiter: str) -> Iterator[R
 
 def _names(line: str, delimiter: str) -> set[str]:
     return {name.strip().lower() for name in line.split(delimiter)}
+
+
+def places_of(names: Sequence[str]) -> list[int] | None:
+    """Where ``COLUMNS`` stand in a header, -1 for those that it lacks; nothing if it lacks a needed one."""
+    known = [_ALIASES.get(name.strip().lower(), name.strip().lower()) for name in names]
+    if not all(any(name.lower() in known for name in each) for each in _NEEDED):
+        return None
+    return [known.index(name.lower()) if name.lower() in known else -1 for name in COLUMNS]
 
 
 def _check_header(names: Sequence[str], where: str) -> None:

@@ -191,6 +191,13 @@ TRACES = {
         "id,arrival_s,gpus,duration_s,start_s,eligible_s,weight,user,tenant",
         *[f"{job},{job},1,{50 + job % 7},{job + 9},,{1 + job % 2},u{job % 3},t" for job in range(300)],
     ],
+    "sacct": [
+        "JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|NNodes|NCPUS|AllocTRES|NodeList",
+        *[
+            f"{job + 1}|u{job % 3}|a|p|q|COMPLETED|{job}|{job}|{job + 5}|{job + 60}|1|4|cpu=4,gres/gpu=2,node=1|n1"
+            for job in range(300)
+        ],
+    ],
     "swf": [
         f"{job} {job} 0 {50 + job % 7} {1 + job % 3} -1 -1 4 60 -1 1 {job % 5} 1 -1 1 1 -1 -1" for job in range(300)
     ],
@@ -205,7 +212,7 @@ def test_the_beginning_of_a_large_trace_is_read_once_in_columns(
     path.write_text("\n".join(TRACES[name]))
     settings = (f"workload={{kind: trace, format: {name}, path: {path}, options: {{limit: 20}}}}", "seeds=1")
     read = run_policy(load_config(None, settings), "sjf", 0)
-    assert ("observed" in read.workload) == (name == "plain")
+    assert ("observed" in read.workload) == (name in ("plain", "sacct"))
     monkeypatch.setattr("dagsim.traces.trace._COLUMNS_FROM_B", 100)
     monkeypatch.setattr(drive, "is_warm", lambda policy: True)
     monkeypatch.setattr(type(reader(name)), "read", None)
