@@ -1,80 +1,25 @@
-"""Large tables read in columns: the same jobs and the same report as row by row, in a tenth of the time.
+"""Jobs from columns: plain ones all at once, the others one by one at their turn, in a tenth of the time of all.
 
-pandas parses, and a format says for all rows at once what jobs they are and which of them are *plain*: nothing is to be
-said of them but notes. A job with another row is left to the reader of rows, at its turn. A file with odd line ends,
-quotes, blank lines or a wrong number of fields is left to it as a whole.
+A format says for all rows at once what jobs they are, and which of them are *plain*: nothing is to be said of them but
+notes. A job with another row is left to the reader of rows. Jobs and report are the same as row by row.
 """
 
 from __future__ import annotations
 
-import csv
-import re
-from collections.abc import Callable, Collection, Sequence
-from io import BytesIO
-from math import nan
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.errors import TraceError
 from dagsim.model import Job
 from dagsim.traces.report import ReadReport
-from dagsim.traces.source import Source, picker
+from dagsim.traces.text_columns import Lines
 from dagsim.workload.arrays import JobArrays, TaskKind, ranges
-from dagsim.workload.optional import Labels
 
-__all__ = [
-    "Lines",
-    "Note",
-    "Rows",
-    "Table",
-    "csv_table",
-    "distinct",
-    "gathered",
-    "kinds_of_rows",
-    "plain_lines",
-    "seconds",
-    "table_of",
-    "told",
-]
-
-_BLOCK = 1 << 16
-_ODD = (b"\r", b"\0", b'"', b"\x1f")
-"""Ends of lines and quotes that need a parser, and what ``gather.pack`` replaces."""
-_OTHER_BLANKS = (b"\v", b"\f", b"\x1c", b"\x1d", b"\x1e")
-"""What ``str.split`` takes for blanks beside those that pandas does."""
-_LETTERS, _BETWEEN = 19, {4: ord("-"), 7: ord("-"), 13: ord(":"), 16: ord(":"), 19: 0}
-"""Of a date: so many, and those that are no digits, the 11th aside."""
-_FIRSTS = np.arange("1970-01", "10000-02", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
-"""The first day of each month, counted from the first of all."""
-_HEADER = re.compile(rb"\n*[^\n]*\n")
+__all__ = ["Note", "Rows", "distinct", "gathered", "kinds_of_rows", "told"]
 
 Note = tuple[str, np.ndarray]
 """Something that is tolerated, and (n,) bool: in which rows."""
-
-
-class Lines(NamedTuple):
-    """The rows of a file, each a line of as many fields as any other."""
-
-    source: Source
-    head: str
-    """The lines before the first row."""
-    before: int
-    """So many are they."""
-    data: bytes
-    ends: np.ndarray  # (n,) int64
-
-    def number(self, row: int) -> int:
-        """The line of a row, from 1."""
-        return self.before + row + 1
-
-    def where(self, row: int) -> str:
-        """``file:line`` of a row."""
-        return self.source.where(self.number(row))
-
-    def text(self, row: int) -> str:
-        """A row as it stands there."""
-        return self.data[int(self.ends[row - 1]) + 1 if row else 0 : int(self.ends[row])].decode()
 
 
 class Rows(NamedTuple):
@@ -89,154 +34,6 @@ class Rows(NamedTuple):
     def job(self) -> np.ndarray:
         """(n,) int64."""
         return np.repeat(np.arange(len(self.ids)), np.diff(self.first))
-
-
-class Table(NamedTuple):
-    """The fields of a file's rows; columns that the file lacks are blank."""
-
-    lines: Lines
-    places: Sequence[int | None]
-    """Which field of the file is which column, if any."""
-    frame: Any
-    """A pandas DataFrame by fields of the file."""
-    split: Callable[[str], list[str]]
-    """The fields of a row's text, as the reader of rows gets them."""
-
-    def fields(self, row: int) -> list[str]:
-        """The fields of one row."""
-        return self.split(self.lines.text(row))
-
-    def blank(self, column: int) -> np.ndarray:
-        """(n,) bool."""
-        missing: np.ndarray = self._column(column).isna().to_numpy()
-        return missing
-
-    def numbers(self, column: int, blank: float = nan) -> np.ndarray:
-        """(n,) float64: what ``float`` makes of the texts, NaN where that fails; blank ones are ``blank``."""
-        texts = self._column(column)
-        if texts.dtype.kind == "f":
-            found: np.ndarray = texts.to_numpy()
-        else:
-            found = np.array([_number(text) for text in texts.tolist()], np.float64)
-        return found if blank != blank else np.where(self.blank(column), blank, found)
-
-    def texts(self, column: int) -> np.ndarray:
-        """(n,) object: str, or NaN where blank."""
-        return np.asarray(self._column(column), object)
-
-    def words(self, column: int) -> Labels:
-        """The words of (n,) rows, the last of which is empty and stands for blank ones."""
-        import pandas as pd
-
-        codes, words = pd.factorize(self.texts(column))
-        return Labels(np.where(codes < 0, len(words), codes).astype(np.int32), (*words.tolist(), ""))
-
-    def has(self, column: int) -> bool:
-        """True if the file has the column."""
-        return self.places[column] is not None
-
-    def _column(self, column: int) -> Any:
-        if self.has(column):
-            return self.frame[self.places[column]]
-        import pandas as pd
-
-        return pd.Series(np.full(len(self.lines.ends), nan))
-
-
-def plain_lines(source: Source, header: re.Pattern[bytes], fields: int | None, separator: str = ",") -> Lines | None:
-    """The lines behind the ``header``; nothing if one has another number of ``fields``, or is odd.
-
-    ``fields`` are as many as the header has unless given; a ``separator`` that is a blank stands for several.
-    """
-    if len(source.files) != 1:
-        return None
-    try:
-        data = source.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    except TraceError:  # the reader of rows says at which line
-        return None
-    if b"\r" in data:
-        data = data.replace(b"\r\n", b"\n")
-    found = header.match(data)
-    begin = found.end() if found else 0
-    head, data = data[:begin], data[begin:].rstrip(b"\n")
-    if not data or _is_odd(data, separator) or (b"\r" in head if separator == " " else _is_odd(head, ",")):
-        return None
-    ends = np.append(np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")), len(data))
-    sizes = np.diff(ends, prepend=-1)
-    if sizes.min() < 2 or (separator != " " and sizes.max() > csv.field_size_limit()):
-        return None
-    fields = head.count(separator.encode()) + 1 if fields is None else fields
-    if not _regular(data, ends, fields, separator):
-        return None
-    try:
-        if not data.isascii():
-            data.decode()
-        return Lines(source, head.decode(), head.count(b"\n"), data, ends)
-    except UnicodeDecodeError:
-        return None
-
-
-def csv_table(
-    source: Source,
-    needed: Sequence[str],
-    optional: Sequence[str],
-    numbers: Collection[int],
-    texts: Collection[int],
-    separator: str = ",",
-) -> Table | None:
-    """The columns ``numbers`` and ``texts`` of what ``source.rows(..., needed, optional, header=True)`` reads; nothing
-    where the file is not plain."""
-    lines = plain_lines(source, _HEADER, None, separator)
-    names = [name.strip().lower() for name in lines.head.strip("\n").split(separator)] if lines else []
-    wanted = [name.lower() for name in (*needed, *optional)]
-    if lines is None or not set(wanted[: len(needed)]) <= set(names):
-        return None
-    pick = picker(names, wanted)
-    return table_of(
-        lines,
-        [names.index(name) if name in names else None for name in wanted],
-        numbers,
-        texts,
-        lambda text: list(pick(text.split(separator))),
-        separator,
-    )
-
-
-def table_of(
-    lines: Lines,
-    places: Sequence[int | None],
-    numbers: Collection[int],
-    texts: Collection[int],
-    split: Callable[[str], list[str]],
-    separator: str = ",",
-) -> Table | None:
-    """The columns ``numbers`` and ``texts``, where the fields at ``places`` are columns 0, 1, ...; nothing where pandas
-    finds other rows.
-    """
-    import pandas as pd
-
-    there = {place: column in texts for column in (*numbers, *texts) if (place := places[column]) is not None}
-    for number in ("float64", "object"):  # the second time where something is no number
-        dtypes: Any = {place: "object" if text else number for place, text in there.items()}
-        try:
-            frame: Any = pd.read_csv(
-                BytesIO(lines.data),
-                sep=r"\s+" if separator == " " else separator,
-                header=None,
-                usecols=sorted(there),
-                dtype=dtypes,
-                quoting=csv.QUOTE_NONE,
-                na_values=[""],
-                keep_default_na=False,
-                engine="c",
-                low_memory=False,
-                **_exact(pd.__version__),
-            )
-        except (ValueError, OverflowError):
-            continue
-        if len(frame) == len(lines.ends):
-            return Table(lines, places, frame, split)
-    return None
 
 
 def gathered(code: np.ndarray, ids: np.ndarray, time: np.ndarray) -> Rows:
@@ -303,35 +100,6 @@ def distinct(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return codes, np.unique(codes, return_index=True)[1]
 
 
-def seconds(texts: np.ndarray) -> np.ndarray:
-    """(n,) float64: texts like ``2017-10-09 07:01:55`` as seconds since 1970, NaN where they are not just so."""
-    blocks = [_seconds(texts[start : start + _BLOCK]) for start in range(0, len(texts), _BLOCK)]
-    return np.concatenate(blocks)
-
-
-def _seconds(texts: np.ndarray) -> np.ndarray:
-    try:
-        letters = texts.astype(f"S{_LETTERS + 1}").view(np.uint8).reshape(-1, _LETTERS + 1).T.copy()
-    except UnicodeEncodeError:
-        return np.full(len(texts), nan)
-    fine = (letters[10] == ord(" ")) | (letters[10] == ord("T"))
-    for at, letter in _BETWEEN.items():
-        fine &= letters[at] == letter
-    digits = letters - np.uint8(ord("0"))
-    for at in range(_LETTERS):
-        if at not in _BETWEEN and at != 10:
-            fine &= digits[at] < 10
-    century, years, month, day, hour, minute, second = (
-        digits[at].astype(np.int32) * 10 + digits[at + 1] for at in (0, 2, 5, 8, 11, 14, 17)
-    )
-    year = century * 100 + years
-    fine &= (year >= 1970) & (month >= 1) & (month <= 12) & (hour < 24) & (minute < 60) & (second < 60)
-    months = np.where(fine, (year - 1970) * 12 + month - 1, 0)
-    first = _FIRSTS[months]
-    fine &= (day >= 1) & (day <= _FIRSTS[months + 1] - first)
-    return np.where(fine, (first + day - 1) * 86_400 + (hour * 3_600 + minute * 60 + second), nan)
-
-
 def _told(
     rows: Rows,
     plain: np.ndarray,
@@ -361,42 +129,3 @@ def _told(
         if found is not None:
             made[number] = found
     return made
-
-
-def _is_odd(data: bytes, separator: str) -> bool:
-    if separator == " ":
-        return any(each in data for each in (*_ODD, *_OTHER_BLANKS)) or not data.isascii()
-    return any(each in data for each in _ODD)
-
-
-def _regular(data: bytes, ends: np.ndarray, fields: int, separator: str) -> bool:
-    """True if each line has so many fields: what marks one lies in its line."""
-    letters, begin, each = np.frombuffer(data, np.uint8), 0, fields if separator == " " else fields - 1
-    for start in range(0, len(ends), _BLOCK):
-        these = ends[start : start + _BLOCK]
-        block = letters[begin : these[-1]]
-        if separator == " ":
-            inside = (block != ord(" ")) & (block != ord("\t")) & (block != ord("\n"))
-            marks = np.flatnonzero(inside & ~np.concatenate([[False], inside[:-1]]))
-        else:
-            marks = np.flatnonzero(block == ord(separator))
-        marks += begin
-        if len(marks) != each * len(these) or each < 1:
-            return False
-        if not ((marks[each - 1 :: each] < these).all() and (marks[each::each] > these[:-1]).all()):
-            return False
-        begin = int(these[-1])
-    return True
-
-
-def _number(text: Any) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return nan
-
-
-def _exact(version: str) -> dict[str, Any]:
-    """The way to have floats rounded as ``float`` does; pandas 3.1 always does."""
-    major, minor = (int(part) for part in version.split(".")[:2])
-    return {} if (major, minor) >= (3, 1) else {"float_precision": "round_trip"}

@@ -10,11 +10,12 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Job
-from dagsim.traces.columnar import Note, Table, gathered, told
+from dagsim.traces.columnar import Note, gathered, told
 from dagsim.traces.fields import Dirty
 from dagsim.traces.gather import gather, pack, unpack
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
+from dagsim.traces.text_columns import Table
 from dagsim.workload.arrays import JobArrays
 
 __all__ = ["PlainRows", "RowReader"]

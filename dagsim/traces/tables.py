@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from dagsim.errors import TraceError
-from dagsim.traces import columnar
+from dagsim.traces import text_columns
 from dagsim.traces.documents import elements
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
@@ -89,12 +89,12 @@ class Table:
 
     def in_columns(
         self, needed: Sequence[str], optional: Sequence[str], numbers: Collection[int], texts: Collection[int]
-    ) -> columnar.Table | None:
+    ) -> text_columns.Table | None:
         """What ``rows`` gives, in columns (see ``csv_table``); nothing of JSON lines."""
         if self._json or self._delimiter not in _DELIMITERS:
             return None
         names = [self.name(each) for each in needed], [self.name(each) for each in optional]
-        return columnar.csv_table(self._source, *names, numbers, texts, self._delimiter)
+        return text_columns.csv_table(self._source, *names, numbers, texts, self._delimiter)
 
     def _objects(self, report: ReadReport, names: Sequence[str]) -> Iterator[Row]:
         for number, record in elements(self._source, "jobs"):

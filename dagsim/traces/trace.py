@@ -20,6 +20,8 @@ __all__ = ["Trace", "shifted"]
 
 _COLUMNS_FROM_B = 1 << 18
 """Smaller files hold fewer tasks than the compiled engine pays for, even compressed."""
+_COLUMNS_TO_B = 1 << 31
+"""Larger files may not fit into memory as a whole; rows are streamed."""
 _KEPT: dict[Any, tuple[JobArrays | None, ReadReport, dict[str, Any]]] = {}
 """The last large trace that was read: a cluster is sized to it, and then it is played, perhaps by several policies."""
 
@@ -79,9 +81,9 @@ class Trace:
         return self._windowed(self.report)
 
     def is_large(self) -> bool:
-        """True if its format may be read as columns, and the file is large enough."""
+        """True if its format may be read as columns, and the file is large enough, but no larger than memory may be."""
         own = getattr(type(self._reader), "arrays", Reader.arrays)  # other packages' readers may lack it
-        return own is not Reader.arrays and self.source.size_bytes() >= _COLUMNS_FROM_B
+        return own is not Reader.arrays and _COLUMNS_FROM_B <= self.source.size_bytes() <= _COLUMNS_TO_B
 
     def arrays_if_large(self) -> JobArrays | None:
         """``arrays`` of a large file, nothing of others. The last one is kept for whoever asks again.

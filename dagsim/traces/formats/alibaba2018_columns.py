@@ -10,12 +10,13 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.model import Demand, Job, Task
-from dagsim.traces.columnar import Rows, Table, gathered, kinds_of_rows, plain_lines, table_of, told
+from dagsim.traces.columnar import Rows, gathered, kinds_of_rows, told
 from dagsim.traces.fields import are_counts
 from dagsim.traces.gather import Gathered
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.traces.text_columns import Table, plain_lines, table_of
 from dagsim.workload.arrays import JobArrays, TaskKind, objects, ranges
 
 __all__ = ["EARLY_END", "NO_PARENT", "read_columns"]

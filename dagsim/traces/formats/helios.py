@@ -15,13 +15,14 @@ import numpy as np
 from dagsim.errors import TraceError
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.traces.clocks import seconds_since_1970
-from dagsim.traces.columnar import Table, csv_table, kinds_of_rows, seconds
+from dagsim.traces.columnar import kinds_of_rows
 from dagsim.traces.fields import Dirty, are_counts, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rowwise import PlainRows, RowReader
 from dagsim.traces.source import Row, Source
+from dagsim.traces.text_columns import Table, csv_table, seconds
 from dagsim.workload.arrays import JobArrays, TaskKind
 
 __all__ = ["Helios", "read_capacity"]

@@ -16,7 +16,6 @@ from math import ceil, inf
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph, gpu_type
-from dagsim.traces.columnar import Table
 from dagsim.traces.fields import MOST_GPUS, Dirty, count, finite_number
 from dagsim.traces.formats import pai_lists
 from dagsim.traces.formats.pai2020_columns import Tables, Words, read_table, read_tables
@@ -25,6 +24,7 @@ from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
+from dagsim.traces.text_columns import Table
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.records import clipped
 

@@ -11,12 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.model import Job, Task
-from dagsim.traces.columnar import Rows, Table, gathered, kinds_of_rows, plain_lines, table_of, told
+from dagsim.traces.columnar import Rows, gathered, kinds_of_rows, told
 from dagsim.traces.fields import are_counts
 from dagsim.traces.gather import Gathered, pack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source, picker
+from dagsim.traces.text_columns import Table, plain_lines, table_of
 from dagsim.workload.arrays import JobArrays, TaskKind, bounds, objects
 
 __all__ = ["Tables", "Words", "read_table", "read_tables"]
@@ -95,9 +96,8 @@ def read_tables(
     is_task = rows.line < count
     sizes = np.add.reduceat(is_task, rows.first[:-1], dtype=np.int64)
     submitted = np.diff(rows.first) - sizes == (0 if job is None else 1)
-    last = np.maximum(
-        np.where(submitted, rows.line[rows.first[1:] - 1] - count, 0), 0
-    )  # the job's row, behind those of its tasks
+    own = rows.line[rows.first[1:] - 1] - count  # a job's row in the job table, which stands behind those of its tasks
+    last = np.where(submitted, np.maximum(own, 0), 0)
     asked, types = _asked(tables)
     every, fine, uneven = _every(
         task, rows, is_task, sizes, None if asked is None else asked[last], types, words, options

@@ -15,12 +15,13 @@ import numpy as np
 
 from dagsim.model import Job, Task
 from dagsim.model.gpu import canonical
-from dagsim.traces.columnar import Table, csv_table, kinds_of_rows
+from dagsim.traces.columnar import kinds_of_rows
 from dagsim.traces.fields import Dirty, are_counts, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rowwise import PlainRows, RowReader
 from dagsim.traces.source import Source
+from dagsim.traces.text_columns import Table, csv_table
 from dagsim.workload.arrays import JobArrays, TaskKind
 
 __all__ = ["assumptions", "pai_list_arrays", "read_pai_list", "recognises_pai_list"]

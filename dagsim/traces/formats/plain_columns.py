@@ -9,10 +9,11 @@ import numpy as np
 
 from dagsim.model import Task
 from dagsim.model.gpu import canonical
-from dagsim.traces.columnar import Table, kinds_of_rows, seconds
+from dagsim.traces.columnar import kinds_of_rows
 from dagsim.traces.fields import are_counts
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.rowwise import PlainRows
+from dagsim.traces.text_columns import Table, seconds
 from dagsim.workload.arrays import JobArrays, TaskKind
 
 __all__ = ["NUMBERS", "TEXTS", "plain_rows"]

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.model import Job, Task
-from dagsim.traces.columnar import Rows, Table, distinct, gathered, plain_lines, seconds, table_of, told
+from dagsim.traces.columnar import Rows, distinct, gathered, told
 from dagsim.traces.fields import Dirty
 from dagsim.traces.gather import Gathered, pack
 from dagsim.traces.options import TraceOptions
@@ -20,12 +20,14 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.slurm.fields import duration_s, moment_s
 from dagsim.traces.slurm.rows import COLUMNS, delimiter_of, places_of
 from dagsim.traces.source import Source
+from dagsim.traces.text_columns import Table, plain_lines, seconds, table_of
 from dagsim.workload.arrays import JobArrays, TaskKind, objects, ranges
 from dagsim.workload.optional import Labels, places
 
 __all__ = ["sacct_arrays", "sacct_table"]
 
 Template: TypeAlias = Callable[[list[str]], tuple[Task, str | None] | None]
+"""Makes the task of a row, as if it had run for 10 s, and says the GPU type that it was measured on."""
 
 _HEADER = re.compile(rb"\n*[^\n]*\n")
 _AT = {name: place for place, name in enumerate(COLUMNS)}
@@ -117,7 +119,6 @@ def sacct_arrays(
         observed_nodes=nodes,
     )
     plain_job = plain[first] & (np.diff(rows.first) == 1)
-
     made = 0
 
     def make(number: int, members: list[int]) -> Job | None:
@@ -135,9 +136,7 @@ def sacct_arrays(
 class _Kinds:
     """What rows that are alike ask for, each once."""
 
-    def __init__(
-        self, table: Table, row: np.ndarray, template: Callable[[list[str]], tuple[Task, str | None] | None]
-    ) -> None:
+    def __init__(self, table: Table, row: np.ndarray, template: Template) -> None:
         nodes = table.words(_AT["NodeList"])
         nowhere = np.array([text.strip().lower() == "none assigned" for text in nodes.words])[nodes.place[row]]
         self.place, firsts = distinct([*[table.words(_AT[name]).place[row] for name in _SHAPE], nowhere])

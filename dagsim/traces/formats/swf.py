@@ -15,13 +15,14 @@ import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Node, Task
-from dagsim.traces.columnar import Table, kinds_of_rows, plain_lines, table_of
+from dagsim.traces.columnar import kinds_of_rows
 from dagsim.traces.fields import Dirty, are_counts, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rowwise import PlainRows, RowReader
 from dagsim.traces.source import Row, Source
+from dagsim.traces.text_columns import Table, plain_lines, table_of
 from dagsim.workload.arrays import JobArrays, TaskKind
 
 __all__ = ["Swf", "max_processors"]

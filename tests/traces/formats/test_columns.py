@@ -19,8 +19,8 @@ from dagsim.systems.cluster.lane.reading import read_arrays, read_scenario
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces import TraceOptions, open_trace
 from dagsim.traces.clocks import seconds_since_1970
-from dagsim.traces.columnar import seconds
 from dagsim.traces.fields import Dirty
+from dagsim.traces.text_columns import seconds
 from dagsim.workload.arrays import JobArrays
 
 
