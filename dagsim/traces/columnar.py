@@ -16,7 +16,7 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.text_columns import Lines
 from dagsim.workload.arrays import JobArrays, TaskKind, ranges
 
-__all__ = ["Note", "Rows", "distinct", "gathered", "kinds_of_rows", "told"]
+__all__ = ["Note", "Rows", "combinations", "gathered", "kinds_of_rows", "told"]
 
 Note = tuple[str, np.ndarray]
 """Something that is tolerated, and (n,) bool: in which rows."""
@@ -83,13 +83,13 @@ def kinds_of_rows(
 ) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
     """(n,) int32: places in the kinds, and the kind of each combination of values that a ``usable`` row has."""
     few = [column[usable] for column in columns]
-    codes, firsts = distinct(few)
+    codes, firsts = combinations(few)
     every = np.zeros(len(usable), np.int32)
     every[usable] = codes
     return every, tuple([kind(*values) for values in zip(*[each[firsts].tolist() for each in few], strict=True)])
 
 
-def distinct(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """(n,) int64: a number for each combination of values, in order of appearance; and the row where each first is."""
     import pandas as pd
 

@@ -15,7 +15,7 @@ from dagsim.traces.fields import Dirty
 from dagsim.traces.gather import gather, pack, unpack
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
-from dagsim.traces.text_columns import Table
+from dagsim.traces.text_columns import TextTable
 from dagsim.workload.arrays import JobArrays
 
 __all__ = ["PlainRows", "RowReader"]
@@ -53,7 +53,7 @@ class RowReader(NamedTuple):
             if job is not None:
                 yield job
 
-    def arrays(self, table: Table, read: PlainRows, most: int | None) -> JobArrays:
+    def arrays(self, table: TextTable, read: PlainRows, most: int | None) -> JobArrays:
         """The first ``most`` jobs, in columns."""
         import pandas as pd
 

@@ -89,7 +89,7 @@ class Table:
 
     def in_columns(
         self, needed: Sequence[str], optional: Sequence[str], numbers: Collection[int], texts: Collection[int]
-    ) -> text_columns.Table | None:
+    ) -> text_columns.TextTable | None:
         """What ``rows`` gives, in columns (see ``csv_table``); nothing of JSON lines."""
         if self._json or self._delimiter not in _DELIMITERS:
             return None

@@ -15,7 +15,7 @@ from dagsim.errors import TraceError
 from dagsim.traces.source import Source, picker
 from dagsim.workload.optional import Labels
 
-__all__ = ["Lines", "Table", "csv_table", "plain_lines", "seconds", "table_of"]
+__all__ = ["Lines", "TextTable", "csv_table", "date_seconds", "plain_lines", "table_of"]
 
 _BLOCK = 1 << 16
 _ODD = (b"\r", b"\0", b'"', b"\x1f")
@@ -53,7 +53,7 @@ class Lines(NamedTuple):
         return self.data[int(self.ends[row - 1]) + 1 if row else 0 : int(self.ends[row])].decode()
 
 
-class Table(NamedTuple):
+class TextTable(NamedTuple):
     """The fields of a file's rows; columns that the file lacks are blank."""
 
     lines: Lines
@@ -145,7 +145,7 @@ def csv_table(
     numbers: Collection[int],
     texts: Collection[int],
     separator: str = ",",
-) -> Table | None:
+) -> TextTable | None:
     """The columns ``numbers`` and ``texts`` of what ``source.rows(..., needed, optional, header=True)`` reads; nothing
     where the file is not plain."""
     lines = plain_lines(source, _HEADER, None, separator)
@@ -171,7 +171,7 @@ def table_of(
     texts: Collection[int],
     split: Callable[[str], list[str]],
     separator: str = ",",
-) -> Table | None:
+) -> TextTable | None:
     """The columns ``numbers`` and ``texts``, where the fields at ``places`` are columns 0, 1, ...; nothing where pandas
     finds other rows.
     """
@@ -197,11 +197,11 @@ def table_of(
         except (ValueError, OverflowError):
             continue
         if len(frame) == len(lines.ends):
-            return Table(lines, places, frame, split)
+            return TextTable(lines, places, frame, split)
     return None
 
 
-def seconds(texts: np.ndarray) -> np.ndarray:
+def date_seconds(texts: np.ndarray) -> np.ndarray:
     """(n,) float64: texts like ``2017-10-09 07:01:55`` as seconds since 1970, NaN where they are not just so."""
     blocks = [_seconds(texts[start : start + _BLOCK]) for start in range(0, len(texts), _BLOCK)]
     return np.concatenate(blocks)

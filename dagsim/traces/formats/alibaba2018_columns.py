@@ -16,7 +16,7 @@ from dagsim.traces.gather import Gathered
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
-from dagsim.traces.text_columns import Table, plain_lines, table_of
+from dagsim.traces.text_columns import TextTable, plain_lines, table_of
 from dagsim.workload.arrays import JobArrays, TaskKind, objects, ranges
 
 __all__ = ["EARLY_END", "NO_PARENT", "read_columns"]
@@ -99,7 +99,7 @@ def read_columns(
     return arrays
 
 
-def _gathered(table: Table, code: np.ndarray, ids: np.ndarray) -> _Rows:
+def _gathered(table: TextTable, code: np.ndarray, ids: np.ndarray) -> _Rows:
     """The rows by job; what did not terminate starts never."""
     status, statuses = table.words(_STATUS)
     terminated = np.array([each == "Terminated" for each in statuses])[status]

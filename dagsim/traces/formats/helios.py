@@ -22,7 +22,7 @@ from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rowwise import PlainRows, RowReader
 from dagsim.traces.source import Row, Source
-from dagsim.traces.text_columns import Table, csv_table, seconds
+from dagsim.traces.text_columns import TextTable, csv_table, date_seconds
 from dagsim.workload.arrays import JobArrays, TaskKind
 
 __all__ = ["Helios", "read_capacity"]
@@ -144,14 +144,14 @@ def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) 
     return Job.single(id, task, submitted, tenant=vc)
 
 
-def _plain(table: Table, options: TraceOptions) -> PlainRows:
+def _plain(table: TextTable, options: TraceOptions) -> PlainRows:
     """What ``_job`` makes, of all rows."""
     duration, gpus, cpus, nodes = (
         table.numbers(place, blank) for place, blank in ((10, nan), (3, nan), (4, nan), (5, 1))
     )
     if (unsaid := table.blank(10)).any():
-        duration = np.where(unsaid, seconds(table.texts(9)) - seconds(table.texts(8)), duration)
-    submitted = seconds(table.texts(7))
+        duration = np.where(unsaid, date_seconds(table.texts(9)) - date_seconds(table.texts(8)), duration)
+    submitted = date_seconds(table.texts(7))
     plain = (duration >= 0) & (duration < inf) & (cpus >= 0) & (cpus < inf) & (submitted >= 0)
     plain &= are_counts(gpus, 0) & ((gpus > 0) | are_counts(nodes))
     pieces = np.where(gpus > 0, gpus, nodes)

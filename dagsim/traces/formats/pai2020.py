@@ -24,7 +24,7 @@ from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
-from dagsim.traces.text_columns import Table
+from dagsim.traces.text_columns import TextTable
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.records import clipped
 
@@ -174,7 +174,7 @@ class _Tables:
     def in_columns(self) -> Tables | None:
         """The tables in columns; nothing if one of them is not plain."""
         sources = {"task": self.task, "job": self.job, "instance": self.instance, "group_tag": self.tags}
-        read: dict[str, Table] = {}
+        read: dict[str, TextTable] = {}
         for name, source in sources.items():
             if source is not None:
                 table = read_table(source, _TABLES[name], _named(source, name), name)

@@ -17,7 +17,7 @@ from dagsim.traces.gather import Gathered, pack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source, picker
-from dagsim.traces.text_columns import Table, plain_lines, table_of
+from dagsim.traces.text_columns import TextTable, plain_lines, table_of
 from dagsim.workload.arrays import JobArrays, TaskKind, bounds, objects
 
 __all__ = ["Tables", "Words", "read_table", "read_tables"]
@@ -39,10 +39,10 @@ _READ = {
 class Tables(NamedTuple):
     """The tables, in the order of their columns; ``job``, ``instance`` and ``tags`` may be missing."""
 
-    task: Table
-    job: Table | None
-    instance: Table | None
-    tags: Table | None
+    task: TextTable
+    job: TextTable | None
+    instance: TextTable | None
+    tags: TextTable | None
 
 
 class Words(NamedTuple):
@@ -56,7 +56,7 @@ class Words(NamedTuple):
     """The note on more than one GPU that are no whole number."""
 
 
-def read_table(source: Source, columns: Sequence[str], names: Sequence[str], table: str) -> Table | None:
+def read_table(source: Source, columns: Sequence[str], names: Sequence[str], table: str) -> TextTable | None:
     """The columns of one ``table``, headerless, whose fields have these ``names``; nothing if it is not plain."""
     names = [name.lower() for name in names or columns]
     if not set(columns) <= set(names):
@@ -165,7 +165,7 @@ def _asked(tables: Tables) -> tuple[np.ndarray | None, tuple[str, ...]]:
 
 
 def _every(
-    task: Table,
+    task: TextTable,
     rows: Rows,
     is_task: np.ndarray,
     sizes: np.ndarray,
@@ -222,7 +222,7 @@ def _every(
     return every, fine, uneven
 
 
-def _instances(table: Table | None, wanted: np.ndarray) -> dict[str, list[str]]:
+def _instances(table: TextTable | None, wanted: np.ndarray) -> dict[str, list[str]]:
     """The rows of the instance table of jobs with these ids, as texts."""
     found: dict[str, list[str]] = {}
     if table is not None and len(wanted):

@@ -21,7 +21,7 @@ from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rowwise import PlainRows, RowReader
 from dagsim.traces.source import Source
-from dagsim.traces.text_columns import Table, csv_table
+from dagsim.traces.text_columns import TextTable, csv_table
 from dagsim.workload.arrays import JobArrays, TaskKind
 
 __all__ = ["assumptions", "pai_list_arrays", "read_pai_list", "recognises_pai_list"]
@@ -96,7 +96,7 @@ def _simulator_job(row: Sequence[str], options: TraceOptions, report: ReadReport
     return Job.single(name, task, finite_number(submit_time, "submit_time"), tenant=user)
 
 
-def _plain(table: Table, options: TraceOptions) -> PlainRows:
+def _plain(table: TextTable, options: TraceOptions) -> PlainRows:
     """What ``_simulator_job`` makes, of all rows."""
     gpus, instances, cpus = (table.numbers(place, blank) for place, blank in ((1, 0), (4, 1), (5, 0)))
     submitted, duration = table.numbers(2), table.numbers(3)

@@ -13,7 +13,7 @@ from dagsim.traces.columnar import kinds_of_rows
 from dagsim.traces.fields import are_counts
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.rowwise import PlainRows
-from dagsim.traces.text_columns import Table, seconds
+from dagsim.traces.text_columns import TextTable, date_seconds
 from dagsim.workload.arrays import JobArrays, TaskKind
 
 __all__ = ["NUMBERS", "TEXTS", "plain_rows"]
@@ -26,7 +26,7 @@ TEXTS = ("id", "gpu_type", "gang", "model", "batch", "tenant", "user", "account"
 
 
 def plain_rows(
-    table: Table, columns: Sequence[str], yes_or_no: Mapping[str, bool], options: TraceOptions
+    table: TextTable, columns: Sequence[str], yes_or_no: Mapping[str, bool], options: TraceOptions
 ) -> PlainRows | None:
     """What a row's job is where its times are seconds, or dates of UTC; nothing if a row has a ``batch``."""
     at = {name: place for place, name in enumerate(columns)}
@@ -42,7 +42,7 @@ def plain_rows(
         odd = np.flatnonzero(np.isnan(found) & ~table.blank(at[name]))
         if len(odd) and options.zone() is None:
             found = found.copy()
-            found[odd] = seconds(table.texts(at[name])[odd])
+            found[odd] = date_seconds(table.texts(at[name])[odd])
         return found
 
     def known(times: np.ndarray, name: str) -> np.ndarray:

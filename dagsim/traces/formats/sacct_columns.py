@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.model import Job, Task
-from dagsim.traces.columnar import Rows, distinct, gathered, told
+from dagsim.traces.columnar import Rows, combinations, gathered, told
 from dagsim.traces.fields import Dirty
 from dagsim.traces.gather import Gathered, pack
 from dagsim.traces.options import TraceOptions
@@ -20,7 +20,7 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.slurm.fields import duration_s, moment_s
 from dagsim.traces.slurm.rows import COLUMNS, delimiter_of, places_of
 from dagsim.traces.source import Source
-from dagsim.traces.text_columns import Table, plain_lines, seconds, table_of
+from dagsim.traces.text_columns import TextTable, date_seconds, plain_lines, table_of
 from dagsim.workload.arrays import JobArrays, TaskKind, objects, ranges
 from dagsim.workload.optional import Labels, places
 
@@ -36,7 +36,7 @@ _SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "A
 """The columns that decide, with whether nodes were assigned, what a job asks for, and whether it is kept."""
 
 
-def sacct_table(source: Source, delimiter: str | None) -> Table | None:
+def sacct_table(source: Source, delimiter: str | None) -> TextTable | None:
     """The columns of ``COLUMNS``, all as texts; nothing where the file is not plain."""
     mark = delimiter or delimiter_of(source) or "|"
     lines = plain_lines(source, _HEADER, None, mark) if mark.isascii() and mark != " " else None
@@ -60,7 +60,7 @@ def sacct_table(source: Source, delimiter: str | None) -> Table | None:
 
 
 def sacct_arrays(
-    table: Table,
+    table: TextTable,
     options: TraceOptions,
     report: ReadReport,
     most: int | None,
@@ -136,10 +136,10 @@ def sacct_arrays(
 class _Kinds:
     """What rows that are alike ask for, each once."""
 
-    def __init__(self, table: Table, row: np.ndarray, template: Template) -> None:
+    def __init__(self, table: TextTable, row: np.ndarray, template: Template) -> None:
         nodes = table.words(_AT["NodeList"])
         nowhere = np.array([text.strip().lower() == "none assigned" for text in nodes.words])[nodes.place[row]]
-        self.place, firsts = distinct([*[table.words(_AT[name]).place[row] for name in _SHAPE], nowhere])
+        self.place, firsts = combinations([*[table.words(_AT[name]).place[row] for name in _SHAPE], nowhere])
         """(n,) int64: places in the others."""
         made = [template(table.fields(at)) for at in row[firsts].tolist()]
         self.known = np.array([each is not None for each in made])[self.place]
@@ -156,7 +156,7 @@ def _moments(texts: np.ndarray, zone: ZoneInfo | None) -> np.ndarray:
         found = texts.astype(np.float64)  # NaN where blank
         return np.where(np.isnan(found) | ((found >= 0) & (found < inf)), found, -inf)
     except ValueError:
-        found = seconds(texts)
+        found = date_seconds(texts)
     if zone is not None:
         minutes, place = np.unique(found[~np.isnan(found)] // 60, return_inverse=True)
         ahead = [datetime.fromtimestamp(60 * each, UTC).replace(tzinfo=zone).utcoffset() for each in minutes.tolist()]
@@ -177,7 +177,7 @@ def _or_nan(read: Callable[[str], float | None], text: str) -> float:
     return nan if value is None else value
 
 
-def _ran(table: Table, row: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _ran(table: TextTable, row: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(n,) float64 and bool: for how long it ran, without suspensions, and that nothing is to be said of that."""
 
     def lasted(name: str) -> np.ndarray:

@@ -22,7 +22,7 @@ from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rowwise import PlainRows, RowReader
 from dagsim.traces.source import Row, Source
-from dagsim.traces.text_columns import Table, plain_lines, table_of
+from dagsim.traces.text_columns import TextTable, plain_lines, table_of
 from dagsim.workload.arrays import JobArrays, TaskKind
 
 __all__ = ["Swf", "max_processors"]
@@ -167,7 +167,7 @@ def _job(row: list[str], options: TraceOptions, most: int | None, report: ReadRe
     return Job.single(row[0], task, submit, tenant="" if user == "-1" else user)
 
 
-def _plain(table: Table, options: TraceOptions, machine: int | None) -> PlainRows:
+def _plain(table: TextTable, options: TraceOptions, machine: int | None) -> PlainRows:
     """What ``_job`` makes, of all rows."""
     submit, run, allocated, requested, limit, preceding = map(table.numbers, _NUMBERS)
     plain = (submit >= 0) & np.isfinite(submit) & np.isfinite(run) & np.isfinite(limit) & np.isfinite(preceding)

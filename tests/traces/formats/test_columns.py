@@ -20,7 +20,7 @@ from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces import TraceOptions, open_trace
 from dagsim.traces.clocks import seconds_since_1970
 from dagsim.traces.fields import Dirty
-from dagsim.traces.text_columns import seconds
+from dagsim.traces.text_columns import date_seconds
 from dagsim.workload.arrays import JobArrays
 
 
@@ -288,14 +288,14 @@ def test_dates_in_columns_are_those_of_each_or_none() -> None:
         f"{rng.randint(0, 24):02}:{rng.choice((0, 59, 60)):02}:{rng.choice((0, 59, 60)):02}"
         for _ in range(5000)
     ]
-    for text, found in zip(texts, seconds(np.array(texts, object)).tolist(), strict=True):
+    for text, found in zip(texts, date_seconds(np.array(texts, object)).tolist(), strict=True):
         try:
             assert found == seconds_since_1970(text, "date"), text
         except Dirty:
             assert np.isnan(found), text
     odd = ["2020-01-01 00:00:00x", "2020-01-01 00:00", "2020-01-01", "", "2020-01-01 00:00:00 ", "2020-01-01x00:00:00"]
-    assert np.isnan(seconds(np.array(odd, object))).all()
-    assert np.isnan(seconds(np.array(["\uff12020-01-01 00:00:00"], object))).all()
+    assert np.isnan(date_seconds(np.array(odd, object))).all()
+    assert np.isnan(date_seconds(np.array(["\uff12020-01-01 00:00:00"], object))).all()
 
 
 @pytest.mark.data
