@@ -256,12 +256,16 @@ def kinds_of(
     Raises:
         ModelError: A task asks for what cannot be.
     """
-    code = np.zeros(len(gpus), np.int64)
+    code, codes = np.zeros(len(gpus), np.int64), 1
     for column in (gpus, cpus, memory_gb, gang, model):
         if len(column) and (column != column[0]).any():
-            _, place = np.unique(column, return_inverse=True)
-            code = np.unique(code * (int(place.max()) + 1) + place, return_inverse=True)[1]
-    _, first = np.unique(code, return_index=True)
+            place = np.unique(column, return_inverse=True)[1] if column.dtype.kind == "f" else column
+            places = int(place.max()) + 1
+            if codes * places >= 1 << 62:
+                distinct, code = np.unique(code, return_inverse=True)
+                codes = len(distinct)
+            code, codes = code * places + place, codes * places
+    _, first, code = np.unique(code, return_index=True, return_inverse=True)
     kind, rows = renumbered(code, first.tolist())
     listed = zip(*[column[list(rows)].tolist() for column in (gpus, cpus, memory_gb, gang, model)], strict=True)
     return kind, tuple(
