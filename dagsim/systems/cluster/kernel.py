@@ -303,7 +303,7 @@ class ClusterKernel:
             gpu_s += gpus * entry.best_s if gpus else 0.0
             if gpus > gpus_most:
                 gpus_most = gpus
-        schedule.jobs.append(
+        schedule.arrived(
             JobFacts(
                 job.id,
                 job.arrival_s,
