@@ -121,6 +121,7 @@ class ClusterKernel:
         self._network = network
         self.preemption = preemption if preemption is not None else Preemption()
         self._estimates = estimates if estimates is not None else Estimates()
+        self._estimated = self._estimates.kind != "exact"
         self._disturbing: list[FailureProcess] = [each.start(len(cluster.nodes), seed) for each in disturbances]
         self._admission = admission
         self._bare = setup is None and network is None
@@ -323,7 +324,8 @@ class ClusterKernel:
         if rejected is not None:
             self._record((_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(rejected)))
             return
-        self._estimates.apply(active, schedule.seed, lambda task: runtime(task, types))
+        if self._estimated:
+            self._estimates.apply(active, schedule.seed, lambda task: runtime(task, types))
         if self._admission:
             self.applicants[number] = active
         else:
