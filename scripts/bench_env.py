@@ -1,12 +1,13 @@
 """How fast learning is: decisions per CPU-second, and where the time goes.
 
-    python scripts/bench_env.py [--episodes 20] [--workload heterogeneous] [--train] [--json]
+    python scripts/bench_env.py [--episodes 20] [--repeats 3] [--workload heterogeneous] [--train] [--json]
 
 Played by random legal actions: the candidates codec alone (what our agents play on), the Gymnasium environment with
 each observation preset, and eight environments in a ``SyncVectorEnv``. The kernel's share is that of a policy that
 takes the first candidate without looking (``sjf``); the codec's is the rest of the first figure. ``--train`` adds
 samples per CPU-second of PPO's whole iterations (playing and learning), and of sb3-contrib's MaskablePPO on the same
-environment in the same run where that is installed. CPU times of one process with one torch thread.
+environment in the same run where that is installed. CPU times of one process with one torch thread; of some passes
+the best.
 """
 
 from __future__ import annotations
@@ -107,16 +108,20 @@ def maskable(config: Config, steps: int) -> int:
     return steps
 
 
-def rate(work: Callable[[], int]) -> float:
-    """What the work counts per CPU-second."""
-    began = process_time()
-    count = work()
-    return count / (process_time() - began)
+def rate(work: Callable[[], int], repeats: int) -> float:
+    """What the work counts per CPU-second, the best of so many passes: others on the machine can only take away."""
+    rates = []
+    for _ in range(repeats):
+        began = process_time()
+        count = work()
+        rates.append(count / (process_time() - began))
+    return max(rates)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=3, help="passes, of which the best is told (default 3)")
     parser.add_argument("--workload", default="heterogeneous")
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--json", action="store_true")
@@ -137,14 +142,15 @@ def main() -> None:
         },
         "Gymnasium, 8 in a vector": lambda: vector(config, 200),
     }
+    trainings: dict[str, Callable[[], int]] = {}
     if given.train:
-        work["PPO, whole iterations"] = ppo(config)
-        work["MaskablePPO (sb3-contrib)"] = lambda: maskable(config, 4096)
+        trainings = {"PPO, whole iterations": ppo(config), "MaskablePPO (sb3-contrib)": lambda: maskable(config, 4096)}
+        work |= trainings
     rates: dict[str, float | None] = {}
     for name, each in work.items():
         try:
             with spared():  # as in a training session
-                rates[name] = round(rate(each), 1)
+                rates[name] = round(rate(each, 1 if name in trainings else given.repeats), 1)
         except ImportError:
             rates[name] = None
         if not given.json:

@@ -295,7 +295,7 @@ def _large(root: Path) -> None:
         free_s[slot] = start_s + length_s
         node, gpu = divmod(slot, 8)
         tenant = f"team-{job % 7}"
-        schedule.jobs.append(
+        schedule.arrived(
             JobFacts(f"job-{job}", arrival_s, 0.0, tenant, None, 1.0, length_s, length_s, 1.0, ("train",), ((),))
         )
         held = (job, 0, job, node, 1, 1 << gpu, 1.0)

@@ -162,7 +162,7 @@ def test_a_policy_that_depends_on_more_than_the_seed_is_caught() -> None:
 @pytest.mark.parametrize("level", get_args(Level))
 @pytest.mark.parametrize("config", [{}, {"select": "oldest"}, {"select": "mixed"}, {"look_ahead": "cdf"}], ids=str)
 def test_our_codecs_are_sound(level: Level, config: dict[str, Any]) -> None:
-    check_codec(lambda: Levelled(Candidates(CandidatesConfig(**config)), level))
+    check_codec(lambda: Levelled(CandidatesConfig(**config), level))
 
 
 class Counting(Candidates):

@@ -12,15 +12,15 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
-from itertools import accumulate, chain, pairwise
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dagsim.errors import RunFolderError
-from dagsim.model import Cluster, JobFacts
+from dagsim.model import Cluster
+from dagsim.model.facts import NUMBERS, FactColumns
 from dagsim.model.log import ROW, ScheduleLog
 from dagsim.model.schedule import Schedule
 
@@ -33,7 +33,6 @@ _LEVEL = 1
 """The default, 6, takes four times as long and saves a fifth."""
 _WHEN = (1980, 1, 1, 0, 0, 0)
 """The time of every file, so that equal schedules give equal bytes."""
-_NUMBERS = ("arrival_s", "priority", "deadline_s", "weight", "ideal_s", "ideal_gpu_s", "gpus")
 
 
 def packed_schedule(schedule: Schedule) -> bytes:
@@ -68,32 +67,24 @@ def unpacked_schedule(path: Path, cluster: Cluster) -> Schedule:
 
 
 def _columns(schedule: Schedule) -> Iterator[tuple[str, np.ndarray]]:
-    rows, jobs = schedule.log.rows(), schedule.jobs
+    rows, jobs = schedule.log.rows(), FactColumns.of(schedule.jobs)
     yield "seed", np.array(schedule.seed)
     yield "ended_s", np.array(schedule.ended_s)
     for name in ROW.names or ():
         yield name, rows[name]
-    for name in _NUMBERS:
-        yield f"job_{name}", np.array([getattr(job, name) for job in jobs], np.float64)  # None becomes NaN
-    yield "job_id", _text([job.id for job in jobs])
-    tenants = dict.fromkeys(job.tenant for job in jobs)
-    yield from _coded("tenant", "tenants", (job.tenant for job in jobs), tenants)
-    names = dict.fromkeys(chain.from_iterable(job.tasks for job in jobs))
-    yield from _coded("task_name", "names", chain.from_iterable(job.tasks for job in jobs), names)
-    graphs = {parents: place for place, parents in enumerate(dict.fromkeys(job.parents for job in jobs))}
-    yield "graph", np.array([graphs[job.parents] for job in jobs], np.int32)
-    yield "graphs", _text(list(graphs))
-    yield "job_tasks", np.array([len(job.tasks) for job in jobs], np.int64)
+    for name in NUMBERS:
+        yield f"job_{name}", jobs.numbers[name]
+    yield "job_id", _text(jobs.id.tolist())
+    yield "tenant", jobs.tenant.astype(np.int32)
+    yield "tenants", _text(jobs.tenants)
+    yield "task_name", jobs.name.astype(np.int32)
+    yield "names", _text(jobs.names)
+    yield "graph", jobs.graph.astype(np.int32)
+    yield "graphs", _text(jobs.graphs)
+    yield "job_tasks", np.diff(jobs.first)
 
 
-def _coded(name: str, list_: str, texts: Iterable[str], known: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
-    """Texts as places in a list of those that differ."""
-    places = {text: place for place, text in enumerate(known)}
-    yield name, np.fromiter((places[text] for text in texts), np.int32)
-    yield list_, _text(list(places))
-
-
-def _text(texts: list[Any]) -> np.ndarray:
+def _text(texts: Sequence[object]) -> np.ndarray:
     return np.frombuffer(json.dumps(texts).encode(), np.uint8)
 
 
@@ -101,14 +92,18 @@ def _texts(column: np.ndarray) -> list[Any]:
     return list(json.loads(column.tobytes()))
 
 
-def _jobs(file: Any) -> list[JobFacts]:
-    numbers = {name: file[f"job_{name}"].tolist() for name in _NUMBERS}
-    numbers["deadline_s"] = [None if each != each else each for each in numbers["deadline_s"]]
-    tenants, names = _texts(file["tenants"]), _texts(file["names"])
-    task_names = np.array([*names, ""], object)[file["task_name"]].tolist()
-    places = pairwise(accumulate(file["job_tasks"].tolist(), initial=0))
-    columns = {"id": _texts(file["job_id"]), "tenant": [tenants[place] for place in file["tenant"].tolist()], **numbers}
-    graphs = [tuple(map(tuple, parents)) for parents in _texts(file["graphs"])]
-    columns["parents"] = [graphs[place] for place in file["graph"].tolist()]
-    columns["tasks"] = [tuple(task_names[begin:end]) for begin, end in places]
-    return [JobFacts(*fact) for fact in zip(*[columns[name] for name in JobFacts._fields], strict=True)]
+def _jobs(file: Any) -> FactColumns:
+    listed = _texts(file["job_id"])
+    ids = np.empty(len(listed), object)
+    ids[:] = listed
+    return FactColumns(
+        ids,
+        {name: file[f"job_{name}"] for name in NUMBERS},
+        file["tenant"],
+        tuple(_texts(file["tenants"])),
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(file["job_tasks"])]),
+        file["task_name"],
+        tuple(_texts(file["names"])),
+        file["graph"],
+        tuple([tuple(map(tuple, parents)) for parents in _texts(file["graphs"])]),
+    )

@@ -5,13 +5,15 @@ A run that spans nodes has one row per node. All times are seconds; NaN says "no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.model import Cluster, Kind
+from dagsim.model.facts import NUMBERS, numbers_of, texts_of
 from dagsim.model.schedule import Schedule
 
 __all__ = [
@@ -27,12 +29,14 @@ __all__ = [
     "columns",
     "distinct",
     "job_columns",
+    "numbered",
     "total",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
+T = TypeVar("T")
 
 _ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
 _STILL_RUNNING = -1
@@ -214,6 +218,15 @@ def total(keys: Ints, weight: Floats, count: int) -> Floats:
     return np.bincount(keys, weights=weight, minlength=count).astype(np.float64, copy=False)
 
 
+def numbered(values: Sequence[T]) -> tuple[list[T], Ints]:
+    """The distinct values in order of first appearance, and the place of each value among them."""
+    distinct = list(dict.fromkeys(values))
+    if len(distinct) < 2:
+        return distinct, np.zeros(len(values), np.int64)
+    place = {value: number for number, value in enumerate(distinct)}
+    return distinct, np.fromiter(map(place.__getitem__, values), np.int64, len(values))
+
+
 def _last_s(schedule: Schedule, rows: np.ndarray, jobs: JobColumns) -> float:
     """Repairs and other records after the last job is done do not prolong the schedule."""
     if len(jobs) and not jobs.unfinished.any():
@@ -230,17 +243,11 @@ def _jobs(schedule: Schedule, rows: np.ndarray) -> JobColumns:
     turned_away = rows[rows["kind"] == Kind.REJECTED]
     rejected[turned_away["job"]] = turned_away["value"].astype(np.int64)
     return JobColumns(
-        ids=tuple([job.id for job in facts]),
-        arrival_s=np.array([job.arrival_s for job in facts], float),
+        ids=texts_of(facts, "id"),
         completed_s=completed_s,
         rejected=rejected,
-        priority=np.array([job.priority for job in facts], float),
-        tenant=tuple([job.tenant for job in facts]),
-        deadline_s=np.array([job.deadline_s for job in facts], float),  # None becomes NaN
-        weight=np.array([job.weight for job in facts], float),
-        ideal_s=np.array([job.ideal_s for job in facts], float),
-        ideal_gpu_s=np.array([job.ideal_gpu_s for job in facts], float),
-        gpus=np.array([job.gpus for job in facts], float),
+        tenant=texts_of(facts, "tenant"),
+        **{name: numbers_of(facts, name) for name in NUMBERS},
     )
 
 

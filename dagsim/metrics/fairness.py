@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from dagsim.metrics.columns import Floats, Source, columns, total
+from dagsim.metrics.columns import Floats, Source, columns, numbered, total
 from dagsim.metrics.jct import jct
 from dagsim.metrics.queues import present
 
@@ -33,11 +33,10 @@ def tenant_gpu_seconds(source: Source) -> dict[str, float]:
     """GPU-seconds held by each tenant that had a job let in, in order of first arrival."""
     made = columns(source)
     per_job = total(made.runs.job, made.runs.gpu_s, len(made.jobs))
-    totals: dict[str, float] = {}
-    for tenant, gpu_s, accepted in zip(made.jobs.tenant, per_job.tolist(), made.jobs.accepted.tolist(), strict=True):
-        if accepted:
-            totals[tenant] = totals.get(tenant, 0.0) + gpu_s
-    return totals
+    tenants, place = numbered(made.jobs.tenant)
+    accepted = made.jobs.accepted
+    place, gpu_s = place[accepted], total(place[accepted], per_job[accepted], len(tenants)).tolist()
+    return {tenants[each]: gpu_s[each] for each in dict.fromkeys(place.tolist())}
 
 
 def isolated_s(source: Source, contention: float | Literal["lifetime"] = "lifetime") -> Floats:

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, TypeVar
 
 import numpy as np
 
-from dagsim.metrics.columns import Flags, Floats, Ints, ScheduleColumns, total
+from dagsim.metrics.columns import Flags, Floats, Ints, ScheduleColumns, numbered, total
 from dagsim.metrics.energy import PowerModel, energy
 from dagsim.metrics.jct import bounded_slowdown, jct, wait
 from dagsim.metrics.utilization import gpu_seconds, utilization_by_type
@@ -84,9 +84,9 @@ def job_groups(
     made: ScheduleColumns, per_job: PerJob, counted: Flags, of: Sequence[Label], measured: Flags
 ) -> dict[str, JobGroup]:
     """One group per priority or tenant of the ``measured`` jobs, in its order; ``counted`` ones make distributions."""
-    names = sorted(set(of))
-    place = {name: index for index, name in enumerate(names)}
-    group = np.fromiter((place[name] for name in of), np.int64, len(of))
+    found, group = numbered(of)
+    names = sorted(found)
+    group = np.array([names.index(name) for name in found], np.int64)[group]
     labels = [_label(name) for name in names]
     if len(names) > _GROUPS:
         smaller_last = np.argsort(-np.bincount(group), kind="stable")

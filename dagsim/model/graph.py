@@ -107,7 +107,8 @@ class TaskGraph:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the tasks, in order."""
-        return tuple([task.name for task in self.tasks])
+        tasks = self.tasks
+        return (tasks[0].name,) if len(tasks) == 1 else tuple([task.name for task in tasks])
 
     def depth(self) -> int:
         """Tasks on the longest chain."""

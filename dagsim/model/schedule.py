@@ -3,6 +3,7 @@ three."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dagsim.model import Cluster, JobFacts
@@ -17,7 +18,8 @@ class Schedule:
     n``."""
 
     cluster: Cluster
-    jobs: list[JobFacts] = field(default_factory=list)
+    jobs: Sequence[JobFacts] = field(default_factory=list)
+    """A list, or ``FactColumns`` where they are many."""
     log: ScheduleLog = field(default_factory=ScheduleLog)
     seed: int = 0
     decision_s: float = 0.0
@@ -26,6 +28,12 @@ class Schedule:
     """Decisions carried out."""
     ended_s: float = 0.0
     """When the simulation stopped: its last event, or the time it was run until."""
+
+    def arrived(self, job: JobFacts) -> None:
+        """Take in the next job."""
+        if not isinstance(self.jobs, list):
+            self.jobs = list(self.jobs)
+        self.jobs.append(job)
 
     def copy(self) -> Schedule:
         """An equal schedule that grows on its own."""

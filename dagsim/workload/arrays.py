@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from dagsim.model import Demand, Edge, Job, Task, TaskGraph
+from dagsim.model.facts import Parents
 from dagsim.workload import optional
 from dagsim.workload.optional import Labels
 
@@ -142,25 +143,29 @@ class JobArrays:
                     edges = tuple([edge._replace(bytes=size) for edge, size in carried])
                 yield Job(id, TaskGraph(tasks[begin - base : end - base], edges), arrival_s, *rest)
 
-    def task_names(self) -> Iterator[tuple[str, ...]]:
-        """Per job the names of its tasks."""
-        listed, first = self.names[self.name].tolist(), self.first.tolist()
-        return (tuple(listed[begin:end]) for begin, end in pairwise(first))
-
-    def parents(self) -> Iterator[tuple[tuple[int, ...], ...]]:
+    def parents(self) -> Iterator[Parents]:
         """Per job, and task, the places of its parents; jobs of one shape share them."""
+        graph, graphs = self.graphs()
+        return map(graphs.__getitem__, graph.tolist())
+
+    def graphs(self) -> tuple[np.ndarray, tuple[Parents, ...]]:
+        """(J,) int32: the place of each job's graph among those that differ, in the order in which jobs have them."""
         if not len(self.parent):
-            yield from [((),) * size for size in np.diff(self.first).tolist()]
-            return
-        degrees, first, waits = np.diff(self.waits).astype(np.int32), self.first.tolist(), self.waits.tolist()
-        known: dict[tuple[bytes, bytes], tuple[tuple[int, ...], ...]] = {}
-        for begin, end in pairwise(first):
+            sizes, size = np.unique(np.diff(self.first), return_inverse=True)
+            return renumbered(size, [((),) * each for each in sizes.tolist()])
+        degrees, waits = np.diff(self.waits).astype(np.int32), self.waits.tolist()
+        graph: list[int] = []
+        graphs: list[Parents] = []
+        known: dict[tuple[bytes, bytes], int] = {}
+        for begin, end in pairwise(self.first.tolist()):
             places = self.parent[waits[begin] : waits[end]]
             key = degrees[begin:end].tobytes(), places.tobytes()
             if key not in known:
+                known[key] = len(graphs)
                 listed, starts = places.tolist(), [place - waits[begin] for place in waits[begin : end + 1]]
-                known[key] = tuple([tuple(listed[one:other]) for one, other in pairwise(starts)])
-            yield known[key]
+                graphs.append(tuple([tuple(listed[one:other]) for one, other in pairwise(starts)]))
+            graph.append(known[key])
+        return np.array(graph, np.int32), tuple(graphs)
 
     def between(self, start: int, stop: int) -> JobArrays:
         """Jobs ``start`` to ``stop``."""
@@ -318,12 +323,16 @@ def kinds_of(
     Raises:
         ModelError: A task asks for what cannot be.
     """
-    code = np.zeros(len(gpus), np.int64)
+    code, codes = np.zeros(len(gpus), np.int64), 1
     for column in (gpus, cpus, memory_gb, gang, model):
         if len(column) and (column != column[0]).any():
-            _, place = np.unique(column, return_inverse=True)
-            code = np.unique(code * (int(place.max()) + 1) + place, return_inverse=True)[1]
-    _, first = np.unique(code, return_index=True)
+            place = np.unique(column, return_inverse=True)[1] if column.dtype.kind == "f" else column
+            places = int(place.max()) + 1
+            if codes * places >= 1 << 62:
+                distinct, code = np.unique(code, return_inverse=True)
+                codes = len(distinct)
+            code, codes = code * places + place, codes * places
+    _, first, code = np.unique(code, return_index=True, return_inverse=True)
     kind, rows = renumbered(code, first.tolist())
     listed = zip(*[column[list(rows)].tolist() for column in (gpus, cpus, memory_gb, gang, model)], strict=True)
     return kind, tuple(

@@ -50,6 +50,10 @@ class Constant:
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
         return np.full(count, float(self.value))
 
+    def at(self, uniform: np.ndarray) -> np.ndarray:
+        """The value at each of these probabilities."""
+        return np.full(len(uniform), float(self.value))
+
 
 @dataclass(frozen=True, slots=True)
 class Uniform:

@@ -33,6 +33,8 @@ class DagArrays(NamedTuple):
     @classmethod
     def joined(cls, parts: list[DagArrays]) -> DagArrays:
         """The jobs of all parts."""
+        if len(parts) == 1:
+            return parts[0]
         return cls(*[np.concatenate(columns) for columns in zip(*parts, strict=True)])
 
     def between(self, start: int, stop: int) -> DagArrays:

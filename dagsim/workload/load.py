@@ -85,8 +85,13 @@ class LoadMeter:
         """Seconds of the longest task."""
         self._runtime = runtime
         self._types = cluster.gpu_types
-        self._gpus = [float(sum(node.gpus for node in cluster.nodes if node.gpu == gpu)) for gpu in self._types]
-        self._cpus = [sum(node.cpus for node in cluster.nodes if node.gpu == gpu) for gpu in self._types]
+        gpus = dict.fromkeys([gpu and gpu.name for gpu in self._types], 0.0)
+        cpus = dict(gpus)
+        for node in cluster.nodes:
+            name = node.gpu and node.gpu.name  # types of one name are equal, and hashing a type costs more than this
+            gpus[name] += node.gpus
+            cpus[name] += node.cpus
+        self._gpus, self._cpus = list(gpus.values()), list(cpus.values())
 
     def add(self, task: Task) -> None:
         """Count ``task`` in. A task that can run nowhere here offers no load: its job will be rejected."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf, nan
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -43,6 +43,11 @@ class Labels(NamedTuple):
     def chosen(self, jobs: np.ndarray) -> Labels:
         """Those of the jobs at these places."""
         return self._replace(place=self.place[jobs])
+
+    def mapped(self, read: Callable[[Any], Any]) -> Labels:
+        """What is read of each."""
+        place, words = places(map(read, self.words))
+        return Labels(place[self.place], words)
 
     def joined(self, other: Labels) -> Labels:
         """These, and others behind them."""

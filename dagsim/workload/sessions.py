@@ -303,11 +303,13 @@ class Sessions:
     def _instances(self, rng: np.random.Generator, kinds: np.ndarray, tasks: np.ndarray) -> np.ndarray:
         """The instances of each task of jobs that are of these kinds and have so many tasks."""
         rules = [kind.instances for kind in self.kinds]
-        if not all(isinstance(rule, Choice | Quantiles) for rule in rules):
+        if not all(isinstance(rule, Choice | Constant | Quantiles) for rule in rules):
             drawn = [rules[kind].draw(rng, many) for kind, many in zip(kinds.tolist(), tasks.tolist(), strict=True)]
             return counts(np.concatenate(drawn))
-        drawn_at, of_task = rng.random(int(tasks.sum())), np.repeat(kinds, tasks)
-        values = np.empty(len(of_task))
+        of_task = np.repeat(kinds, tasks)
+        varied = np.array([not isinstance(rule, Constant) for rule in rules])[of_task]  # a constant draws nothing
+        drawn_at, values = np.zeros(len(of_task)), np.empty(len(of_task))
+        drawn_at[varied] = rng.random(np.count_nonzero(varied))
         for number in np.unique(kinds).tolist():
             mine = of_task == number
             values[mine] = rules[number].at(drawn_at[mine])

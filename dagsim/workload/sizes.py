@@ -60,6 +60,8 @@ class SizeColumns(NamedTuple):
     @classmethod
     def joined(cls, parts: Sequence[SizeColumns]) -> SizeColumns:
         """The tasks of all parts. Each is drawn by the same rule."""
+        if len(parts) == 1:
+            return parts[0]
         columns: Any = zip(*[part[:9] for part in parts], strict=True)
         joined = [None if column[0] is None else np.concatenate(column) for column in columns]
         return cls._make([*joined, *parts[0][9:]])
@@ -160,7 +162,10 @@ Sizes: TypeAlias = Annotated[Independent | Correlated, TaggedUnion("independent"
 
 
 def _sizes(name: str, distribution: Distribution, rng: Draws, count: int) -> np.ndarray:
-    drawn = distribution.draw(rng(f"sizes/{name}"), count)
+    if isinstance(distribution, Constant):  # a generator takes longer to make than what a hundred jobs draw
+        drawn = np.full(count, float(distribution.value))
+    else:
+        drawn = distribution.draw(rng(f"sizes/{name}"), count)
     if count and not drawn.min() >= 0:
         raise WorkloadError(f"sizes: {name} must be 0 or more, and {distribution!r} gave {float(drawn.min())!r}")
     return drawn

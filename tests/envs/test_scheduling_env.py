@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import warnings
 from itertools import count
 
@@ -64,6 +65,7 @@ def test_rewards_add_up_whatever_is_chosen(level: str) -> None:
     assert env.simulation is not None
     assert total == pytest.approx(-12 * summarize(env.simulation.schedule).jct_s.mean)
     assert info["mean_jct_s"] == pytest.approx(-total / 12)
+    assert info["mean_jct_s"] == summarize(env.simulation.schedule).jct_s.mean
 
 
 @pytest.mark.parametrize("level", ["task", "task_type", "task_type_par"])  # "job" picks the task itself
@@ -168,6 +170,18 @@ def test_parallelism_starts_some_instances_only() -> None:
     assert env.simulation is not None
     started = [row[6] for row in env.simulation.schedule.log.since(0) if row[0] == 3]
     assert started[0] == 1
+
+
+def test_the_column_of_parallelism_says_which_part_starts() -> None:
+    for level, parts in (("task_type", {1.0}), ("task", {1.0}), ("task_type_par", {0.0, 0.5, 1.0})):
+        env = make_env("map-reduce", ["workload.count=2", "workload.sizes.gang=false"], level=level)
+        assert isinstance(env, SchedulingEnv)
+        seen, info = env.reset(seed=1)
+        starts = int(info["action_mask"][:-1].sum())
+        assert set(seen["tokens"][:starts, -1].tolist()) == parts
+        assert not seen["tokens"][starts:, -1].any()
+        again = copy.deepcopy(env.codec).encode(env.view)
+        np.testing.assert_array_equal(again.tokens[:starts], seen["tokens"][:starts])
 
 
 @pytest.mark.parametrize("vector", [gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv])

@@ -130,7 +130,7 @@ def _random_schedule(seed: int, steps: int = 60, *, finish: bool = False) -> Sch
         tenant, priority, weight = f"team{rng.integers(3)}", float(rng.integers(3)), float(rng.integers(1, 3))
         names = tuple(f"task{index}" for index in range(tasks))
         facts = JobFacts(f"job{job}", now, priority, tenant, deadline_s, weight, ideal_s, ideal_s, 1.0, names)
-        schedule.jobs.append(facts)
+        schedule.arrived(facts)
         append((Kind.ARRIVED, now, job, -1, -1, -1, 0, 0, 0.0))
         if rng.random() < 0.1:
             append((Kind.REJECTED, now, job, -1, -1, -1, 0, 0, float(rng.integers(1, 4))))

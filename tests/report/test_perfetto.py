@@ -48,7 +48,7 @@ def random_schedule(seed: int) -> Schedule:
         for piece in range(pieces):
             job, outcome = len(schedule.jobs), OUTCOMES[rng.integers(3)]
             facts = JobFacts(f"job<{job}>", start_s, 0.0, "", None, 1.0, length_s, length_s, held, ("t",))
-            schedule.jobs.append(facts)
+            schedule.arrived(facts)
             late_s = length_s * piece * float(rng.random())
             rows.append((Kind.ARRIVED, start_s, job, -1, -1, -1, 0, 0, 0.0))
             rows.append((Kind.STARTED, start_s + late_s, job, 0, job, where, 1, mask, held))

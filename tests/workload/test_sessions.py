@@ -18,6 +18,7 @@ from dagsim.workload import Sessions, offered_load
 from dagsim.workload.distributions import Choice, Constant, Quantiles
 from dagsim.workload.rates import Rates, Swing
 from dagsim.workload.sessions import SessionKind
+from dagsim.workload.shapes import Chain
 
 CLUSTER, RUNTIME = Cluster.of({"V100-16": 64}), Recorded()
 WORK = Quantiles(((0.0, 100.0), (0.5, 400.0), (1.0, 1000.0)))
@@ -94,6 +95,17 @@ def test_jobs_of_a_session_ask_for_the_same_and_take_about_as_long():
     assert len(pairs) > 100
     # Two places within 0.05 of the session's: WORK grows fourfold over half of the probabilities.
     assert max(max(a.tasks[0].work / b.tasks[0].work, b.tasks[0].work / a.tasks[0].work) for a, b in pairs) < 1.4
+
+
+def test_a_constant_number_of_instances_draws_nothing_for_its_kind():
+    """So that the tasks of the other kinds are the same beside any constant."""
+    fan = SessionKind(1.0, WORK, instances=Choice((1.0, 2.0, 3.0, 4.0)))
+    kinds = (fan, SessionKind(1.0, WORK, instances=Constant(8.0)))
+    arrays = Sessions(kinds, Rates(60.0), shape=Chain((2, 3)), count=300).arrays(CLUSTER, RUNTIME, 3)
+    tasks = np.diff(arrays.first)
+    of_fan = np.repeat(np.maximum.reduceat(arrays.instances, arrays.first[:-1]) < 8, tasks)
+    rng = stream(3, "tasks/instances")
+    assert arrays.instances[of_fan].tolist() == fan.instances.draw(rng, int(of_fan.sum())).tolist()
 
 
 def test_tenants_submit_by_zipf_and_kinds_by_share():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from heapq import heappush
+from collections.abc import Callable
+from heapq import heapify, heappush
 from math import inf
 from typing import Any
 
@@ -29,6 +30,11 @@ class Clock(Environment):
         entry: Any = (time_s, order, next(self._eid), event)
         heappush(self._queue, entry)
 
+    def keep(self, needed: Callable[[Event], bool]) -> None:
+        """Forget the events that are not ``needed``: they will not happen. O(events)."""
+        self._queue[:] = [entry for entry in self._queue if needed(entry[3])]
+        heapify(self._queue)
+
     def settle(self) -> float:
         """Let everything due at the next instant happen, including what it brings about in that instant; returns its
         time."""
@@ -38,6 +44,11 @@ class Clock(Environment):
         while queue and queue[0][0] == now:
             step()
         return now
+
+    @property
+    def waiting(self) -> int:
+        """How many events are still to happen."""
+        return len(self._queue)
 
     def scheduled(self) -> list[Event]:
         """All events still to happen, in the order they will."""

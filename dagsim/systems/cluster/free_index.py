@@ -53,14 +53,26 @@ class FreeIndex:
         if not left:
             self.used ^= 1 << level
 
-    def total(self) -> int:
-        """The free amounts of all machines."""
-        total, used, sets = 0, self.used, self.sets
+    def room(self, size: int) -> int:
+        """The pieces of ``size`` that the free amounts of all machines have room for."""
+        room, used, sets = 0, self.used >> size << size, self.sets
         while used:
             level = used.bit_length() - 1
-            total += level * sets[level].bit_count()
+            room += level // size * sets[level].bit_count()
             used ^= 1 << level
-        return total
+        return room
+
+    def total(self) -> int:
+        """The free amounts of all machines."""
+        return self.room(1)
+
+    def first(self, least: int) -> int:
+        """The machine with the least free, at least ``least``, and of equal ones the lowest number; -1 if none has."""
+        used = self.used >> least << least
+        if not used:
+            return -1
+        bits = self.sets[(used & -used).bit_length() - 1]
+        return (bits & -bits).bit_length() - 1
 
     def levels(self, least: int) -> Iterator[int]:
         """The levels in use from ``least`` on, lowest first."""

@@ -63,6 +63,7 @@ _ARRIVED, _ADMITTED, _REJECTED = int(Kind.ARRIVED), int(Kind.ADMITTED), int(Kind
 _STARTED, _COMPUTING, _FINISHED = int(Kind.STARTED), int(Kind.COMPUTING), int(Kind.FINISHED)
 _PREEMPTED, _FAILED, _COMPLETED = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.COMPLETED)
 _DOWN, _UP = int(Kind.DOWN), int(Kind.UP)
+_FEW_EVENTS = 256
 _ITERABLE = frozenset((GeneratorType, list, tuple))
 """The usual answers of policies; of others it is asked whether they can be iterated over."""
 _NOTHING = ()
@@ -121,6 +122,7 @@ class ClusterKernel:
         self._network = network
         self.preemption = preemption if preemption is not None else Preemption()
         self._estimates = estimates if estimates is not None else Estimates()
+        self._estimated = self._estimates.kind != "exact"
         self._disturbing: list[FailureProcess] = [each.start(len(cluster.nodes), seed) for each in disturbances]
         self._admission = admission
         self._bare = setup is None and network is None
@@ -303,7 +305,7 @@ class ClusterKernel:
             gpu_s += gpus * entry.best_s if gpus else 0.0
             if gpus > gpus_most:
                 gpus_most = gpus
-        schedule.jobs.append(
+        schedule.arrived(
             JobFacts(
                 job.id,
                 job.arrival_s,
@@ -323,7 +325,8 @@ class ClusterKernel:
         if rejected is not None:
             self._record((_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(rejected)))
             return
-        self._estimates.apply(active, schedule.seed, lambda task: runtime(task, types))
+        if self._estimated:
+            self._estimates.apply(active, schedule.seed, lambda task: runtime(task, types))
         if self._admission:
             self.applicants[number] = active
         else:
@@ -529,6 +532,8 @@ class ClusterKernel:
         if run.process is not None and run.process.is_alive:
             run.process.interrupt(cause)
         self._release(run, kind)
+        if self.clock.waiting > self._crowded:
+            self._forget_stopped()
         task, left = run.task, 1.0
         if kept:
             done = (now - run.computing_s) / run.seconds if run.computing_s is not None and run.seconds else 0.0
@@ -538,6 +543,11 @@ class ClusterKernel:
         again = task.piece_of(self._pieces, run.instances, left, cost_s)
         self.frontier.add(again, now)
         return again
+
+    def _forget_stopped(self) -> None:
+        """Take the ends of stopped runs off the clock, where half of it may be such."""
+        self.clock.keep(lambda event: not isinstance(event, Run) or event.id in self.running)
+        self._crowded = 2 * self.clock.waiting + _FEW_EVENTS
 
     def _release(self, run: Run, kind: int) -> None:
         """Give back what a run holds and write its last rows."""
@@ -602,6 +612,8 @@ class ClusterKernel:
 
     def _start_clock(self, now: float) -> None:
         self.clock = Clock(now)
+        self._crowded = _FEW_EVENTS
+        """How many events the clock holds before those of stopped runs are taken off it."""
         self._on_end = [self._end]
         self._on_set_up = [self._set_up]
         if self._jobs_left:

@@ -207,6 +207,8 @@ def _gpu(kernel: ClusterKernel, task: TaskState, machine: NodeState, instances: 
 
 def _whole(value: object) -> int | None:
     """The integer that ``value`` is, NumPy's too; ``None`` for booleans, floats and everything else."""
+    if type(value) is int:
+        return value
     try:
         return None if isinstance(value, bool) else index(value)  # type: ignore[arg-type]
     except TypeError:

@@ -241,12 +241,7 @@ class ClusterState:
     def best(self, demand: DemandClass, type_: int) -> int:
         """Best fit: the machine of ``type_`` with the least free that has room for one instance, or -1."""
         if demand.plain:
-            levels = self.by_gpus[type_]
-            used = levels.used >> demand.whole << demand.whole
-            if not used:
-                return -1
-            bits = levels.sets[(used & -used).bit_length() - 1]
-            return (bits & -bits).bit_length() - 1
+            return self.by_gpus[type_].first(demand.whole)
         if demand.share:
             return self._best_share(demand, type_)
         return next((machine.index for machine in self.with_room(demand, type_)), -1)
@@ -467,20 +462,23 @@ class ClusterState:
     def _fit_whole_gang(self, demand: DemandClass, type_: int) -> Placement | None:
         """Of a gang that asks for whole GPUs only: machines are taken by their level, without a look at any."""
         levels, whole, needed = self.by_gpus[type_], demand.whole, demand.gang
-        alone = next(levels.from_least(whole * needed), None)
-        if alone is not None:
+        alone = levels.first(whole * needed)
+        if alone >= 0:
             return (Share(alone, needed),)
-        by_room: dict[int, int] = {}
-        for level in levels.levels(whole):
-            by_room[level // whole] = by_room.get(level // whole, 0) | levels.sets[level]
-        shares = []
-        for room in sorted(by_room, reverse=True):
-            for index in machine_numbers(by_room[room]):
-                shares.append(Share(index, min(needed, room)))
-                needed -= shares[-1].instances
-                if not needed:
-                    return tuple(shares)
-        return None
+        if levels.room(whole) < needed:
+            return None
+        used, shares = levels.used, list[Share]()
+        while True:
+            room, bits = (used.bit_length() - 1) // whole, 0
+            while used >> room * whole:
+                level = used.bit_length() - 1
+                bits |= levels.sets[level]
+                used ^= 1 << level
+            for index in machine_numbers(bits):
+                if needed <= room:
+                    return (*shares, Share(index, needed))
+                shares.append(Share(index, room))
+                needed -= room
 
     def _best_share(self, demand: DemandClass, type_: int) -> int:
         """The machine whose partly used GPU would be left with the least, else the first with an idle GPU, or -1."""

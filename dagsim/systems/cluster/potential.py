@@ -67,7 +67,7 @@ class CriticalPaths:
         self._look()
         now = self._simulation.now
         return sum(
-            [path.until_s - now if path.until_s - now > path.ready_s else path.ready_s for path in self._paths.values()]
+            [left if (left := path.until_s - now) > path.ready_s else path.ready_s for path in self._paths.values()]
         )
 
     def _look(self) -> None:

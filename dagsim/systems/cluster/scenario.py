@@ -33,9 +33,6 @@ from dagsim.workload.synthetic import Synthetic
 
 __all__ = ["ClusterScenario", "ClusterSystem", "Engaged"]
 
-_SEQUENCES_KEPT = 16
-"""Job sequences kept, as replicas and other policies ask for the same one again."""
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterSystem:
@@ -47,7 +44,8 @@ class ClusterSystem:
 
 
 class _Sequences:
-    """Drawn jobs by seed, the latest few; an empty one goes to other processes."""
+    """Drawn jobs by seed, the latest few, as replicas and other policies ask for the same again; an empty one goes to
+    other processes."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, DrawnJobs | list[Job]] = OrderedDict()
@@ -59,7 +57,7 @@ class _Sequences:
         jobs = self._kept.get(seed)
         if jobs is None:
             jobs = self._kept[seed] = make()
-            while len(self._kept) > _SEQUENCES_KEPT or sum(map(len, self._kept.values())) > JOBS_KEPT:
+            while sum(map(len, self._kept.values())) > JOBS_KEPT:
                 self._kept.popitem(last=False)
         return jobs
 

@@ -234,7 +234,7 @@ class RampKernel:
         number = len(self.outcomes)
         self.outcomes.append(JobOutcome(job))
         self._degrees = None
-        self.schedule.jobs.append(self._facts(job))
+        self.schedule.arrived(self._facts(job))
         self.schedule.log.append((Kind.ARRIVED, self.now, number, -1, -1, -1, 0, 0, 0.0))
 
     def _carry_out(self, decision: Partition) -> None:

@@ -53,10 +53,10 @@ def schedule_of(episode: SparkEpisode, *, merged: bool = True) -> Schedule:
     set-up is the journey to it. ``False`` makes a run of every task, and leaves journeys out.
     """
     launches = episode.launches or []
-    schedule = Schedule(cluster_of(episode.executors), seed=episode.seed, decisions=episode.decisions)
-    schedule.ended_s = episode.ended_ms / 1000
     held = [float(kind.count > 0 and _gpu(kind) is not None) for kind in episode.executors for _ in range(kind.count)]
-    schedule.jobs.extend(_facts(episode, any(held)))
+    facts = list(_facts(episode, any(held)))
+    schedule = Schedule(cluster_of(episode.executors), facts, seed=episode.seed, decisions=episode.decisions)
+    schedule.ended_s = episode.ended_ms / 1000
     runs = list(_merged(launches) if merged else _single(launches))
     keyed: list[tuple[float, int, int, Row]] = []
 

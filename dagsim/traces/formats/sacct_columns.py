@@ -97,9 +97,9 @@ def sacct_arrays(
     work = options.all_on_reference(ran_s, kinds.measured_on, kinds.place)
     arrival, eligible_s = submit[first], np.where(np.isnan(eligible), submit, eligible)[first]
     labels = ("User", "Account", "Partition", "QOS", "NodeList")
-    words = {name: _mapped(table.words(_AT[name]).chosen(row[first]), str.strip) for name in labels}
-    words["Partition"] = _mapped(words["Partition"], lambda text: text.partition(",")[0])
-    nodes = _mapped(words["NodeList"], hosts)
+    words = {name: table.words(_AT[name]).chosen(row[first]).mapped(str.strip) for name in labels}
+    words["Partition"] = words["Partition"].mapped(lambda text: text.partition(",")[0])
+    nodes = words["NodeList"].mapped(hosts)
     every = JobArrays.of_single_tasks(
         rows.ids,
         arrival,
@@ -213,10 +213,6 @@ def _in_order(rows: Rows, order: Callable[[str], Any]) -> Rows:
     return Rows(line, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]), rows.time[jobs], rows.ids[jobs])
 
 
-def _mapped(labels: Labels, read: Callable[[str], Any]) -> Labels:
-    return labels._replace(words=tuple(map(read, labels.words)))
-
-
 def _tenant(words: dict[str, Labels], by: str | None) -> Labels:
     """The user, account or partition; the account, else the user, if left out."""
     if by is not None:
@@ -224,4 +220,4 @@ def _tenant(words: dict[str, Labels], by: str | None) -> Labels:
     account, user = words["Account"], words["User"]
     nameless = np.array([not word for word in account.words])[account.place]
     place = np.where(nameless, user.place + np.int32(len(account.words)), account.place)
-    return Labels(place, (*account.words, *user.words))
+    return Labels(place, (*account.words, *user.words)).mapped(str)

@@ -205,7 +205,7 @@ def _plain(table: TextTable, options: TraceOptions, machine: int | None) -> Plai
         kind=kind,
         kinds=kinds,
         estimate=np.where(limit > 0, limit, work),
-        tenant=users._replace(words=tuple(["" if user == "-1" else user for user in users.words])),
+        tenant=users.mapped(lambda user: "" if user == "-1" else user),
     )
     notes = (
         (_OTHERS, others),

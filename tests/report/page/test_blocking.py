@@ -14,7 +14,7 @@ def schedule(*, turned_away: dict[int, RejectReason]) -> Schedule:
     made = Schedule(Cluster.of({"T4": 1}), [], ScheduleLog())
     for job, accepted_s in enumerate((2.0, 4.0, 8.0, 20.0)):
         facts = JobFacts(f"j{job}", 1.0 * job, 0.0, "", job + accepted_s, 1.0, 1.0, 10.0, 1.0, ("t",))
-        made.jobs.append(facts)
+        made.arrived(facts)
         made.log.append((Kind.ARRIVED, 1.0 * job, job, -1, -1, -1, 0, 0, 0.0))
         if job in turned_away:
             made.log.append((Kind.REJECTED, 1.0 * job, job, -1, -1, -1, 0, 0, float(turned_away[job])))

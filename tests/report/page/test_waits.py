@@ -13,7 +13,7 @@ def test_the_longest_wait_comes_first_with_what_happened_meanwhile() -> None:
     # two GPUs: "long" holds both from 0 to 10; "wide" arrives at 2, "small" at 4 and overtakes it; wide starts at 20
     schedule = Schedule(Cluster.of({"T4": 2}), [], ScheduleLog())
     for name, arrival_s, gpus in (("long", 0.0, 2.0), ("wide", 2.0, 2.0), ("small", 4.0, 1.0)):
-        schedule.jobs.append(JobFacts(name, arrival_s, 0.0, "", None, 1.0, 10.0, 10.0 * gpus, gpus, ("t",)))
+        schedule.arrived(JobFacts(name, arrival_s, 0.0, "", None, 1.0, 10.0, 10.0 * gpus, gpus, ("t",)))
     for row in [
         (Kind.ARRIVED, 0.0, 0, -1, -1, -1, 0, 0, 0.0),
         (Kind.STARTED, 0.0, 0, 0, 0, 0, 1, 3, 2.0),
@@ -45,7 +45,7 @@ def test_a_job_that_waits_beside_free_gpus_is_told_so(monkeypatch: pytest.Monkey
     # two GPUs: "one" holds one of them from 0 to 10; "next" arrives at 1 and starts at 10 on the other, free all along
     schedule = Schedule(Cluster.of({"T4": 2}), [], ScheduleLog())
     for name, arrival_s in (("one", 0.0), ("next", 1.0)):
-        schedule.jobs.append(JobFacts(name, arrival_s, 0.0, "", None, 1.0, 10.0, 10.0, 1.0, ("t",)))
+        schedule.arrived(JobFacts(name, arrival_s, 0.0, "", None, 1.0, 10.0, 10.0, 1.0, ("t",)))
     for row in [
         (Kind.ARRIVED, 0.0, 0, -1, -1, -1, 0, 0, 0.0),
         (Kind.STARTED, 0.0, 0, 0, 0, 0, 1, 1, 1.0),

@@ -30,7 +30,7 @@ def _schedule_of(cluster: Cluster, runs: list[RunOf], outcome: Kind = Kind.FINIS
     rows = list(extra)
     for number, (start_s, end_s, node, mask, held) in enumerate(sorted(runs)):
         tenant, priority, seconds = f"team{number % 3}", float(number % 2), end_s - start_s
-        schedule.jobs.append(
+        schedule.arrived(
             JobFacts(f"job{number}", start_s, priority, tenant, None, 1.0, seconds, seconds * held, held, ("train",))
         )
         rows.append((Kind.ARRIVED, start_s, number, -1, -1, -1, 0, 0, 0.0))

@@ -80,6 +80,15 @@ def test_gavel_recommendation_is_slower_on_a_v100():
     assert Throughput().seconds(task, (V100, P100, K80)) == pytest.approx(expected, rel=1e-4)
 
 
+def test_a_batch_of_its_own_is_told_apart_from_no_batch():
+    at_2048, without = (Task("train", 10.0, model="recommendation", batch=batch) for batch in (2048, None))
+    model, types = Throughput(), (V100, P100, K80)
+    assert [model.seconds(task, types) for task in (at_2048, without, at_2048)] == [
+        Throughput().seconds(task, types) for task in (at_2048, without, at_2048)
+    ]
+    assert model.seconds(at_2048, types) != model.seconds(without, types)
+
+
 def test_another_memory_size_is_the_same_chip():
     task = Task("train", 10.0, model="bert")
     both = Throughput().seconds(task, tuple(map(gpu_type, ("V100-16", "V100-32", "A100-40", "A100-80"))))

@@ -77,8 +77,12 @@ class Candidates:
     )
     gpu_features: tuple[str, ...] = _GPU
 
-    def __init__(self, config: CandidatesConfig = _DEFAULT) -> None:
+    def __init__(self, config: CandidatesConfig = _DEFAULT, *, tail: bytes = b"") -> None:
         self.config = config
+        self._tail = tail
+        """Stands behind every row, and zeros behind the one that waits: columns of whoever wraps this codec."""
+        self._width = len(self.token_features) + len(tail) // 4
+        self._wait = _WAIT + bytes(len(tail))
         self._place = placing(config.placement).place
         self._pool: Pool | None = None
         self._view: ClusterView | None = None
@@ -89,7 +93,7 @@ class Candidates:
 
     def __deepcopy__(self, memo: object) -> Candidates:
         """A codec for a fork: all it knows it reads again from the fork's view."""
-        return Candidates(self.config)
+        return Candidates(self.config, tail=self._tail)
 
     def encode(self, view: ClusterView) -> Observation | None:
         """The choices; ``None`` if no ready task has room."""
@@ -167,16 +171,16 @@ class Candidates:
         idle, expected = [levels.total() for levels in machines.by_gpus], view.expected_free
         gpu_rows = self._gpu_rows(pool, expected, idle)
         seen = [_GPU_ROW.unpack(row) for row in gpu_rows]  # in the precision in which they are shown
-        tokens = self._tokens(view.now, pool, offers, expected, idle, gpu_rows, seen)
+        tokens = self._tokens(view.now, pool, offers, expected, idle, [row + self._tail for row in gpu_rows], seen)
         rows = len(self.rows)
         if view.pending:
             rows += 1
-            tokens.append(_WAIT)
+            tokens.append(self._wait)
         numbers = bytearray().join([*tokens, *gpu_rows, *self._context(view, pool, seen)])
-        begin = rows * len(_WAIT)
+        begin = rows * len(self._wait)
         end = begin + len(idle) * _GPU_ROW.size
         return Observation(
-            np.ndarray((rows, len(self.token_features)), _FLOAT32, numbers),
+            np.ndarray((rows, self._width), _FLOAT32, numbers),
             np.ndarray(len(self.context_features), _FLOAT32, numbers, end),
             np.ndarray((len(idle), len(_GPU)), _FLOAT32, numbers, begin),
         )
@@ -188,7 +192,7 @@ class Candidates:
         offers: list[_Offer],
         expected: ExpectedFree,
         idle: list[int],
-        gpu_rows: list[bytes],
+        type_rows: list[bytes],
         seen: list[tuple[float, ...]],
     ) -> list[bytes]:
         """The rows in pieces: what never changes, what moves, and the type."""
@@ -229,7 +233,7 @@ class Candidates:
                     job_left,
                     tasks_left,
                 )
-                tokens += ready.rows[type_], moving, gpu_rows[type_]
+                tokens += ready.rows[type_], moving, type_rows[type_]
         return tokens
 
     def _gpu_rows(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> list[bytes]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
-from math import inf
+from math import inf, nan
 from typing import NamedTuple
 
 import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job, JobFacts
+from dagsim.model.facts import FactColumns
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.lane.columns import CLASS, NODE, TASK, Classes, EmptyNodes, Jobs, Work, records
 from dagsim.systems.cluster.lane.ranks import ideal_s, job_gpu_seconds, upward_rank, widths
@@ -19,7 +20,7 @@ from dagsim.systems.cluster.lane.state import NAMED_GPUS
 from dagsim.systems.cluster.models.estimates import Estimates, as_claimed
 from dagsim.systems.cluster.models.runtime import Gpus, HasRates, Runtime
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
-from dagsim.workload.arrays import JobArrays
+from dagsim.workload.arrays import JobArrays, renumbered
 from dagsim.workload.load import seconds_of
 
 __all__ = ["LaneScenario", "read_arrays", "read_scenario"]
@@ -34,7 +35,7 @@ class LaneScenario(NamedTuple):
     work: Work
     classes: Classes
     nodes: EmptyNodes
-    facts: list[JobFacts]
+    facts: Sequence[JobFacts]
 
 
 def read_scenario(
@@ -110,19 +111,21 @@ def _columns_of(jobs: JobArrays, of_task: np.ndarray, demands: list[DemandClass]
     return Jobs(jobs.arrival_s, reasons, jobs.first, priority, deadline_s, weight)
 
 
-def _facts_of(jobs: JobArrays, work: Work, classes: Classes) -> list[JobFacts]:
+def _facts_of(jobs: JobArrays, work: Work, classes: Classes) -> FactColumns:
     best_s = work.best_s
-    columns = (ideal_s(work, upward_rank(work, best_s)), job_gpu_seconds(work, classes, best_s), widths(work, classes))
-    facts = zip(
-        jobs.ids.tolist(),
-        jobs.arrival_s.tolist(),
-        *jobs.submitted(),
-        *[column.tolist() for column in columns],
-        jobs.task_names(),
-        jobs.parents(),
-        strict=True,
-    )
-    return list(map(JobFacts._make, facts))
+    numbers = {
+        "arrival_s": jobs.arrival_s,
+        "priority": work.jobs.priority,
+        "deadline_s": np.where(work.jobs.deadline_s < inf, work.jobs.deadline_s, nan),
+        "weight": work.jobs.weight,
+        "ideal_s": ideal_s(work, upward_rank(work, best_s)),
+        "ideal_gpu_s": job_gpu_seconds(work, classes, best_s),
+        "gpus": widths(work, classes),
+    }
+    nobody = np.zeros(len(jobs), np.int32), ("",)
+    tenant, tenants = renumbered(*nobody if jobs.tenant is None else jobs.tenant)
+    name, names = renumbered(jobs.name, jobs.names.tolist())
+    return FactColumns(jobs.ids, numbers, tenant, tenants, jobs.first, name, names, *jobs.graphs())
 
 
 def _claims(jobs: JobArrays, work: Work, runtime: HasRates, types: Gpus) -> np.ndarray:

@@ -73,21 +73,19 @@ class _ByType(ABC):
         """Units of work per second on ``gpu``, where the task can run."""
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        held = self._known.get(id(gpus)) or self._adopt(gpus)
-        if task.speeds and task.gpus:
-            rates = self._rates(task, gpus, task.speeds)
-        else:
-            key = task.demand if task.model is None else (task.demand, task.model, task.batch)
-            known = held[1].get(key)
-            rates = known if known is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
-        work = task.work
+        work, rates = task.work, self.rates(task, gpus)
         if len(rates) == 1:
             return (work / rates[0] if rates[0] else inf,)
         return tuple([work / rate if rate else inf for rate in rates])
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """Units of work per second of such a task on each of ``gpus``. 0 where it cannot run."""
-        return self._rates(task, gpus, task.speeds if task.speeds and task.gpus else {})
+        if task.speeds and task.gpus:
+            return self._rates(task, gpus, task.speeds)
+        held = self._known.get(id(gpus)) or self._adopt(gpus)
+        key = task.demand if task.model is None else (task.demand, task.model, task.batch)
+        known = held[1].get(key)
+        return known if known is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
 
     def _adopt(self, gpus: Gpus) -> tuple[Gpus, dict[Hashable, _Rates]]:
         if len(self._known) >= 64:  # a caller that makes a new tuple for every call

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dagsim.systems.cluster.policies.preemptive.gittins import Gittins, gittins_index
+from dagsim.systems.cluster.policies.preemptive.gittins import Gittins, gittins_index, gittins_indices
 from dagsim.systems.cluster.policies.support.service import Served
 
 
@@ -22,6 +22,16 @@ from dagsim.systems.cluster.policies.support.service import Served
 )
 def test_index(sizes, had, index):
     assert gittins_index(np.array(sizes, dtype=float), had) == pytest.approx(index)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 9, 300])
+def test_indices_of_many_jobs_are_those_of_single_ones_to_the_last_bit(count):
+    rng = np.random.default_rng(count)
+    for sizes in (rng.pareto(1.0, count) * 10, rng.integers(0, 9, count).astype(float)):
+        sizes.sort()
+        had = np.concatenate([rng.pareto(1.0, 150) * 10, rng.integers(0, 9, 20), sizes[:5]])
+        one_by_one = np.array([gittins_index(sizes, each) for each in had.tolist()])
+        assert gittins_indices(sizes, had).tobytes() == one_by_one.tobytes()
 
 
 def test_all_alike_are_run_to_their_ends(run, rows, ends):

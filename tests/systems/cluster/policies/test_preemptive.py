@@ -58,3 +58,14 @@ def test_a_lead_spares_old_jobs_their_turns_and_lets_young_ones_in():
     assert set(young.values()) == {2550.0}
     with pytest.raises(ConfigError, match="lead"):
         POLICIES.create("2d-las[lead=1.0]")
+
+
+def test_the_clock_forgets_the_ends_of_stopped_runs():
+    jobs = [Job.single(str(number), Task("t", 2_000.0)) for number in range(3)]
+    kernel, policy = ClusterKernel(Cluster.of({"V100": 1}), jobs), POLICIES.create("round-robin[quantum_s=1]")
+    most, stopped = 0, 0
+    for until_s in range(0, 6_000, 100):
+        kernel.run(policy, float(until_s))
+        most = max(most, kernel.clock.waiting)
+    stopped = len(kernel.schedule.log) // 2
+    assert stopped > 5_000 > 10 * most

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from math import inf
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,13 +22,18 @@ from dagsim.systems.cluster.policies.placement.rule import PlacementRule, placin
 __all__ = ["Gavel", "Objective", "by_rate", "by_throughput", "shares"]
 
 Objective: TypeAlias = Literal["max-min", "makespan", "cost"]
-_Key: TypeAlias = tuple[int, int]
-"""Job number and task."""
+_Key: TypeAlias = int
+"""``TaskState.order``: the job and the task, the same for all pieces."""
 _Kind: TypeAlias = tuple[float, ...]
 """Of tasks that are alike: GPUs asked for at once, then the progress on each type, 0 where they may not run."""
-_Pair: TypeAlias = tuple[float, int, int, _Key, float]
-"""Task and type: how far the task is ahead of its share there, its order, the type, its key, the GPUs it asks for."""
-_NEVER: dict[int, float] = {}
+_Pair: TypeAlias = tuple[float, _Key, int, float]
+"""Task and type: how far the task is ahead of its share there, its key, the type, the GPUs it asks for."""
+_Had: TypeAlias = list[float]
+"""Seconds by type."""
+_Shared: TypeAlias = tuple[tuple[int, float], ...]
+"""Types, and the share of its time that a task is to have there."""
+_USED = 1e-6
+"""Shares up to this are rounding."""
 
 PRICE_PER_HOUR = {"A100-80": 5.0, "A100-40": 3.7, "V100-32": 2.5, "V100-16": 2.5, "P100": 1.5, "K80": 0.5, "T4": 0.35}
 """Dollars per GPU and hour, as public clouds asked in 2023; other types cost as much as a V100."""
@@ -64,14 +69,16 @@ class Gavel:
         self.window = window
         self._place = placing(placement).place
         self._next_s = 0.0
-        self._had: dict[_Key, dict[int, float]] = {}
+        self._had: dict[_Key, _Had] = {}
         """Seconds each task has had on each type."""
         self._since: dict[_Key, float] = {}
         """When each task was first thought of."""
-        self._kinds: dict[TaskState, _Kind] = {}
-        """The kinds of the tasks that competed last, by throughput."""
-        self._counted: dict[int, tuple[_Key, int]] = {}
-        """Task and type of the runs under way whose time is counted."""
+        self._remembered = 0
+        """Tasks in these two when those of jobs that have left were last forgotten."""
+        self._rivals: dict[TaskState, _Rival] = {}
+        """The tasks that compete, and some that did."""
+        self._counted: dict[int, tuple[_Had, int]] = {}
+        """Of the runs under way whose time is counted, what their tasks have had, and their types."""
         self._counted_s = 0.0
         """Until when it is."""
         self._new: dict[int, tuple[_Key, int]] = {}
@@ -82,7 +89,7 @@ class Gavel:
     def started(self, run: Run, now: float) -> None:
         """Take in a run."""
         if run.id not in self._counted:
-            self._new[run.id] = _key(run.task), run.type
+            self._new[run.id] = run.task.order, run.type
 
     def ended(self, run: Run, now: float) -> None:
         """Let go of a run."""
@@ -105,13 +112,13 @@ class Gavel:
             self._forget(view)
         if not ready:
             return
-        if competing or any(view.fits(each) for each in ready):
-            chosen = self._chosen(view, ready, None if competing else waiting)
+        if competing or any(map(view.machines.fits, {each.demand: None for each in ready})):
+            chosen = self._chosen(view, ready) if competing else self._chosen(view, ready, waiting)
             if competing:
                 yield from self._make_way(view, chosen)
             started = False
             full: set[tuple[DemandClass, int]] = set()
-            for _, _, type_, key, _ in chosen:
+            for _, key, type_, _ in chosen:
                 again = waiting.get(key)
                 if again is None or (again.demand, type_) in full:
                     continue
@@ -134,38 +141,58 @@ class Gavel:
         kept, free = set(), [float(view.machines.idle_gpus(type_)) for type_ in range(len(view.gpu_types))]
         for run in view.running.values():
             free[run.type] += run.gpus
-        for _, _, type_, key, gpus in chosen:
+        for _, key, type_, gpus in chosen:
             if gpus <= free[type_] + 1e-9:
                 free[type_] -= gpus
                 kept.add((key, type_))
         for run in list(view.running.values()):
             asks = run.task.demand.demand.gpus
-            if asks and (_key(run.task), run.type) not in kept and run.started_s < view.now:
+            if asks and (run.task.order, run.type) not in kept and run.started_s < view.now:
                 yield Preempt(run.id)
 
-    def _chosen(self, view: ClusterView, ready: list[TaskState], waiting: _Waiting | None) -> list[_Pair]:
+    def _chosen(self, view: ClusterView, ready: list[TaskState], waiting: _Waiting | None = None) -> list[_Pair]:
         """The pair of each task that lags most behind, who lags most first; if ``waiting`` is given, of those alone
         that wait in it and would fit."""
         now, since = view.now, self._since
         runs = {run.task: run for run in view.running.values() if run.task.demand.demand.gpus}
         tasks = list(dict.fromkeys(chain(runs, ready)))
+        rivals = self._compete(tasks)
+        for rival in rivals:
+            since.setdefault(rival.key, now)
         pairs: dict[_Key, _Pair] = {}
-        for task, shared in zip(tasks, self._shares(view, tasks, runs), strict=True):
-            key = _key(task)
-            total_s = now - since.setdefault(key, now) or 1.0
-            if waiting is not None and ((piece := waiting.get(key)) is None or not view.fits(piece)):
+        parts = None if waiting is None else waiting.fitting(rivals, view.machines)
+        if parts is not None and not parts:
+            return []
+        for rival, shared in zip(rivals, self._shares(view, tasks, runs), strict=True):
+            key = rival.key
+            if parts is not None and key not in parts:
                 continue
-            had_s, known = self._had.get(key, _NEVER), pairs.get(key)
-            for type_ in task.demand.types:
-                if shared[type_] > 1e-6:
-                    lag = shared[type_] / (had_s.get(type_, 0.0) / total_s + 1e-3)
-                    pair = (-lag, task.order, type_, key, width(task))
+            total_s = now - since[key] or 1.0
+            had, known = self._had.get(key), pairs.get(key)
+            for type_, share in shared:
+                if type_ in rival.types:
+                    lag = share / ((had[type_] if had else 0.0) / total_s + 1e-3)
+                    pair = (-lag, key, type_, rival.gpus)
                     if known is None or pair < known:
                         known = pairs[key] = pair
         return sorted(pairs.values())
 
-    def _shares(self, view: ClusterView, tasks: list[TaskState], runs: dict[TaskState, Run]) -> list[tuple[float, ...]]:
-        """The shares of each task by type, on the machines that are up."""
+    def _compete(self, tasks: list[TaskState]) -> list[_Rival]:
+        """What each task competes with."""
+        if len(self._rivals) > 4 * len(tasks):  # pieces of preempted tasks, for the most part
+            self._rivals = {task: self._rivals[task] for task in tasks if task in self._rivals}
+        known, rivals = self._rivals, []
+        for task in tasks:
+            rival = known.get(task)
+            if rival is None:
+                gpus = width(task)
+                kind = by_throughput(task.seconds, gpus)
+                rival = known[task] = _Rival(task.order, task.demand.types, gpus, kind)
+            rivals.append(rival)
+        return rivals
+
+    def _shares(self, view: ClusterView, tasks: list[TaskState], runs: dict[TaskState, Run]) -> list[_Shared]:
+        """The shares of each task, on the machines that are up."""
         types = view.gpu_types
         capacity = [0.0] * len(types)
         for machine in view.machines.list:
@@ -176,30 +203,39 @@ class Gavel:
             left_s *= np.array([_left(runs.get(task), view.now) for task in tasks])[:, None]
             kinds = by_rate(left_s, [width(task) for task in tasks])
         else:
-            known = self._kinds
-            self._kinds = {task: known.get(task) or by_throughput(task.seconds, width(task)) for task in tasks}
-            kinds = list(self._kinds.values())
+            kinds = [self._rivals[task].kind for task in tasks]
         price = [PRICE_PER_HOUR.get(gpu.name, 2.5) if gpu else 0.0 for gpu in types]
-        return shares(kinds, capacity, price if self.objective == "cost" else None)
+        return _used_shares(kinds, capacity, price if self.objective == "cost" else None)
 
     def _count(self, view: ClusterView) -> None:
         """Add up what the tasks have had until now."""
-        now = view.now
-        for key, type_ in self._counted.values():
-            had = self._had.setdefault(key, {})
-            had[type_] = had.get(type_, 0.0) + now - self._counted_s
+        now, until_s = view.now, self._counted_s
+        for had, type_ in self._counted.values():
+            had[type_] = had[type_] + now - until_s
         for id_ in self._gone:
             del self._counted[id_]
-        self._counted |= self._new
+        for id_, (key, type_) in self._new.items():
+            self._counted[id_] = self._had.setdefault(key, [0.0] * len(view.gpu_types)), type_
         self._counted_s = now
         self._new.clear()
         self._gone.clear()
 
     def _forget(self, view: ClusterView) -> None:
-        """Let go of the tasks of jobs that have left."""
-        for known in (self._had, self._since):
-            for key in [key for key in known if key[0] not in view.jobs]:
-                del known[key]
+        """Let go of the tasks of jobs that have left, once they may be as many as the others."""
+        if len(self._had) + len(self._since) > 2 * self._remembered:
+            for known in (self._had, self._since):
+                for key in [key for key in known if key >> 32 not in view.jobs]:
+                    del known[key]
+            self._remembered = len(self._had) + len(self._since)
+
+
+class _Rival(NamedTuple):
+    """A task as it competes: all of this stays as it is."""
+
+    key: _Key
+    types: tuple[int, ...]
+    gpus: float
+    kind: _Kind
 
 
 class _Waiting:
@@ -208,47 +244,43 @@ class _Waiting:
     def __init__(self, machines: ClusterState) -> None:
         self._tasks: dict[_Key, list[TaskState]] = {}
         self._sorted: list[_Key] = []
-        """The keys of these, last first, so that those that go stand at the end."""
+        """The keys of these, less than 0 and last first, so that those that go stand at the end."""
         self.without_gpus = Queue(by_rank, machines)
 
     def push(self, task: TaskState) -> None:
         if not task.demand.demand.gpus:
             self.without_gpus.push(task)
             return
-        key = _key(task)
-        if key not in self._tasks:
-            self._tasks[key] = []
-            insort(self._sorted, key, key=_last_first)
-        self._tasks[key].append(task)
+        pieces = self._tasks.get(task.order)
+        if pieces is None:
+            self._tasks[task.order] = [task]
+            insort(self._sorted, -task.order)
+        else:
+            pieces.append(task)
+
+    def started(self, run: Run, now: float) -> None:
+        task, key = run.task, run.task.order
+        pieces = self._tasks.get(key)
+        if pieces is None or task.waiting or task not in pieces:
+            return
+        pieces.remove(task)
+        if not pieces:
+            del self._tasks[key], self._sorted[bisect_left(self._sorted, -key)]
 
     def get(self, key: _Key) -> TaskState | None:
         """A piece of that task that waits."""
         pieces = self._tasks.get(key)
-        if pieces is None:
-            return None
-        if pieces[0].waiting:
-            return pieces[0]
-        pieces = [task for task in pieces if task.waiting]
-        if pieces:
-            self._tasks[key] = pieces
-            return pieces[0]
-        del self._tasks[key], self._sorted[bisect_left(self._sorted, _last_first(key), key=_last_first)]
-        return None
+        return None if pieces is None else pieces[0]
 
-    def oldest(self, count: int | None = None) -> list[TaskState]:
+    def oldest(self, count: int = 0) -> list[TaskState]:
         """The first ``count`` by arrival, one piece of each; or all."""
-        found: list[TaskState] = []
-        place = len(self._sorted) - 1
-        while place >= 0 and (count is None or len(found) < count):
-            task = self.get(self._sorted[place])
-            if task is not None:
-                found.append(task)
-            place -= 1
-        return found
+        tasks = self._tasks
+        return [tasks[-key][0] for key in reversed(self._sorted[-count:])]
 
-
-def _last_first(key: _Key) -> _Key:
-    return -key[0], -key[1]
+    def fitting(self, rivals: list[_Rival], machines: ClusterState) -> set[_Key]:
+        """The ``rivals`` of which a piece waits and would fit."""
+        get, fits = self._tasks.get, machines.fits
+        return {rival.key for rival in rivals if (pieces := get(rival.key)) is not None and fits(pieces[0].demand)}
 
 
 def by_throughput(seconds: tuple[float, ...], gpus: float) -> _Kind:
@@ -273,12 +305,29 @@ def shares(
     ``capacity`` are the GPUs of each type, ``price`` what one costs. Shares of a task add up to at most 1, the GPUs
     they take to at most the capacity. Tasks of a kind get the same shares: the program has a row for each kind.
     """
+    share = _by_kind(kinds, capacity, price)
+    return [share[kind] for kind in kinds]
+
+
+def _used_shares(kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None) -> list[_Shared]:
+    """The same by task, of the types alone that it is to use."""
+    share = {kind: _used(found) for kind, found in _by_kind(kinds, capacity, price).items()}
+    return [share[kind] for kind in kinds]
+
+
+@lru_cache(maxsize=4096)
+def _used(shares: tuple[float, ...]) -> _Shared:
+    return tuple([(type_, share) for type_, share in enumerate(shares) if share > _USED])
+
+
+def _by_kind(
+    kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None
+) -> dict[_Kind, tuple[float, ...]]:
     count = Counter(kinds)
     rows = sorted(count)
     dear = None if price is None else tuple(price)
     found = _solved(tuple(rows), tuple([count[kind] for kind in rows]), tuple(capacity), dear)
-    share = dict(zip(rows, found, strict=True))
-    return [share[kind] for kind in kinds]
+    return dict(zip(rows, found, strict=True))
 
 
 @lru_cache(maxsize=4096)
@@ -321,7 +370,3 @@ def _left(run: Run | None, now: float) -> float:
     if run is None:
         return 1.0
     return min(max(run.estimated_end_s(now) - now, 1e-6) / max(run.estimate_s, 1e-6), 1.0)
-
-
-def _key(task: TaskState) -> _Key:
-    return task.job.number, task.index

@@ -33,8 +33,8 @@ class JobOrdered:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         queue = view.index(self._make_key, lambda: JobQueue(self._make_key(), by_rank, fixed=self._fixed))
         queue.rank_again()
-        for task in queue.heads():
-            placement = self._place(view, task) if view.fits(task) else None
+        for task in queue.heads(view.machines.fits):
+            placement = self._place(view, task)
             if placement is not None:
                 yield Start(task, placement)
                 return

@@ -34,7 +34,7 @@ class Tetris:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         queue = view.index(Tetris, lambda: JobQueue(WorkLeft(), by_rank))
         queue.rank_again()
-        fitting = [(task, *_most_aligned(view, task)) for task in queue.heads() if view.fits(task)]
+        fitting = [(task, *_most_aligned(view, task)) for task in queue.heads(view.machines.fits)]
         if not fitting:
             return
         work = [queue.job_key(task.job) for task, _, _ in fitting]

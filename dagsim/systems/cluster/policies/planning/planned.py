@@ -68,12 +68,14 @@ class Planned:
 
     def _follow(self, view: ClusterView, waiting: _Waiting) -> Iterator[Decision]:
         """Start what is ready and next on all its lanes."""
-        again = True
+        again, machines = True, view.machines.list
         while again:
             again = False
             for key in sorted(waiting.due):  # not as they came: a fork finds them in another order
-                task = waiting.due[key]
-                placement = self._place(view, task, self._plan[key][0])
+                task, site = waiting.due[key], self._plan[key][0]
+                if site.node >= 0 and not machines[site.node].room(task.demand):
+                    continue
+                placement = self._place(view, task, site)
                 if placement is not None:
                     yield Start(task, placement)
                     again = self._leave(waiting, task) or again

@@ -206,16 +206,19 @@ class _DynamicLevels:
     def __init__(self, problem: Problem, level: Sequence[float]) -> None:
         self._problem = problem
         self._level = level
-        shape = len(problem.seconds), len(problem.lanes)
+        shape = len(problem.lanes), len(problem.seconds)
         self._fixed = np.full(shape, -inf)
         """Of a task that is not ready, or on a site that may not run it, -inf; else the level without the start."""
         self._start_s = np.zeros(shape)
         """The earliest start as it was last computed."""
-        self._widths, self._width = np.unique(np.array(problem.width), return_inverse=True)
-        self._idle_s = np.zeros((len(self._widths), len(problem.lanes)))
-        """Per width and site the first time when anything could start there."""
-        for site in range(shape[1]):
-            self._look(site)
+        self._seems = np.full(shape, -inf)
+        """The level as it is known."""
+        self._highest = np.full(shape[1], -inf)
+        """Per task the highest of these."""
+        widths, self._width = np.unique(np.array(problem.width), return_inverse=True)
+        self._widths: list[int] = widths.tolist()
+        self._idle_s = [self._look(site) for site in range(shape[0])]
+        """Per site and width the first time when anything could start there."""
         self._shared = [
             [other for other, lanes in enumerate(problem.lanes) if not set(lanes).isdisjoint(mine)]
             for mine in problem.lanes
@@ -224,47 +227,57 @@ class _DynamicLevels:
 
     def add(self, task: int, done: dict[int, Booking]) -> None:
         """The task is ready."""
-        problem, mean_s = self._problem, self._problem.mean_s(task)
+        problem, mean_s, width = self._problem, self._problem.mean_s(task), self._width[task]
         for site in problem.sites(task):
-            self._fixed[task, site] = self._level[task] + (mean_s - problem.seconds[task][site])
-            self._start_s[task, site] = problem.ready_s(task, site, done)
+            fixed = self._fixed[site, task] = self._level[task] + (mean_s - problem.seconds[task][site])
+            start_s = self._start_s[site, task] = problem.ready_s(task, site, done)
+            self._seems[site, task] = fixed - max(start_s, self._idle_s[site][width])
+        self._highest[task] = max(self._seems[:, task].tolist())
 
     def take(self, done: dict[int, Booking]) -> Booking:
-        """The booking with the highest level; of equal ones the first by task, then by site."""
-        problem, sites = self._problem, self._fixed.shape[1]
-        seems = (self._fixed - np.maximum(self._start_s, self._idle_s[self._width])).ravel()
+        """The booking with the highest level; of equal ones the first by task, then by site. O(tasks) per level that is
+        computed again."""
         while True:
-            task, site = divmod(_first_highest(seems), sites)
-            booking = problem.booking(task, site, done)
-            lifted = self._fixed[task, site] - booking.start_s
-            self._start_s[task, site] = booking.start_s
-            if lifted == seems[task * sites + site]:
+            task, site = self._first_highest()
+            booking = self._problem.booking(task, site, done)
+            level = self._fixed[site, task] - booking.start_s
+            self._start_s[site, task] = booking.start_s
+            if level == self._seems[site, task]:
                 return booking
-            seems[task * sites + site] = lifted
+            self._seems[site, task] = level
+            self._highest[task] = max(self._seems[:, task].tolist())
 
     def booked(self, booking: Booking) -> None:
-        """The task is planned, and its lanes are busy then."""
-        self._fixed[booking.task] = -inf
+        """The task is planned, and its lanes are busy then. O(tasks) per site that shares a lane, and a maximum over
+        all pairs."""
+        for levels in (self._fixed, self._seems):
+            levels[:, booking.task] = -inf
         for site in self._shared[booking.site] if booking.lanes else ():
-            self._look(site)
+            idle_s = self._idle_s[site] = self._look(site)
+            self._seems[site] = self._fixed[site] - np.maximum(self._start_s[site], np.array(idle_s)[self._width])
+        self._highest = self._seems.max(axis=0)
 
-    def _look(self, site: int) -> None:
-        problem = self._problem
-        for row, width in enumerate(self._widths.tolist()):
-            lanes = problem.lanes[site]
-            idle_s = problem.calendar.idle_s(lanes, width, problem.now_s) if 0 < width <= len(lanes) else problem.now_s
-            self._idle_s[row, site] = idle_s
+    def _look(self, site: int) -> list[float]:
+        """Per width the first time when anything could start on the site."""
+        problem, lanes = self._problem, self._problem.lanes[site]
+        return [
+            problem.calendar.idle_s(lanes, width, problem.now_s) if 0 < width <= len(lanes) else problem.now_s
+            for width in self._widths
+        ]
 
+    def _first_highest(self) -> tuple[int, int]:
+        """The task and site that a walk over the pairs ends at which goes on to what is higher by more than rounding.
 
-def _first_highest(values: np.ndarray) -> int:
-    """The place that a walk over the values ends at which goes on to what is higher by more than rounding."""
-    highest = np.maximum.accumulate(values)
-    rises = np.flatnonzero(highest[1:] > highest[:-1]) + 1
-    best, place = -inf, 0
-    for each in (0, *rises.tolist()):
-        if values[each] > best + _SAME:
-            best, place = values[each], each
-    return place
+        Only a task that rises above all before it can be where the walk goes on.
+        """
+        highest = self._highest
+        rises = np.flatnonzero(highest[1:] > np.maximum.accumulate(highest)[:-1]) + 1
+        best, task, site = -inf, 0, 0
+        for each in (0, *rises.tolist()):
+            for place, level in enumerate(self._seems[:, each].tolist()):
+                if level > best + _SAME:
+                    best, task, site = level, each, place
+        return task, site
 
 
 def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:

@@ -17,6 +17,8 @@ from dagsim.systems.cluster.policies.support.service import Served, ServiceColum
 
 __all__ = ["QueueLevels", "las", "las_2d", "tiresias"]
 
+_NOTHING = Served()
+
 
 def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
     """Least attained service first: the job that has run for the fewest seconds, every ``quantum_s`` anew. Not
@@ -97,7 +99,7 @@ class QueueLevels:
 
     def key(self, job: int, served: Served) -> float:
         self._had[job] = served
-        return bisect_right(self.thresholds, served.gpu_s - self._forgiven.get(job, Served()).gpu_s)
+        return bisect_right(self.thresholds, served.gpu_s - self._forgiven.get(job, _NOTHING).gpu_s)
 
     def keys(self, service: ServiceColumns) -> np.ndarray:
         if self.promote < inf:
@@ -117,11 +119,11 @@ class QueueLevels:
         """(runs,) float64: GPU-seconds since the last promotion."""
         if not self._forgiven:
             return service.gpu_s
-        return service.gpu_s - [self._forgiven.get(job, Served()).gpu_s for job in service.job.tolist()]
+        return service.gpu_s - [self._forgiven.get(job, _NOTHING).gpu_s for job in service.job.tolist()]
 
     def stopped(self, job: int, served: Served, now: float) -> None:
         if self.promote < inf:
-            ran_s = served.seconds - self._forgiven.get(job, Served()).seconds
+            ran_s = served.seconds - self._forgiven.get(job, _NOTHING).seconds
             heappush(self._due, (now + self.promote * ran_s, job, served))
 
     def left(self, job: int, served: Served) -> None:

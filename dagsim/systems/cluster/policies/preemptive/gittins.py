@@ -14,10 +14,12 @@ from dagsim.systems.cluster.policies.placement.rule import PlacementRule
 from dagsim.systems.cluster.policies.preemptive.rounds import Rounds
 from dagsim.systems.cluster.policies.support.service import Served, ServiceColumns
 
-__all__ = ["Gittins", "gittins_2d", "gittins_index"]
+__all__ = ["Gittins", "gittins_2d", "gittins_index", "gittins_indices"]
 
 _SIZES = 1024
 """Sizes that the index goes by; of more, this many quantiles."""
+_AT_ONCE = 64
+"""Jobs whose index is computed at once."""
 
 
 def gittins_2d(
@@ -54,14 +56,17 @@ class Gittins:
         return self._key(served.gpu_s)
 
     def keys(self, service: ServiceColumns) -> np.ndarray:
-        had = service.gpu_s.tolist()
-        self._served.update([job for job, gpu_s in zip(service.job.tolist(), had, strict=True) if gpu_s])
-        return np.array([self._key(gpu_s) if gpu_s else 0.0 for gpu_s in had])
+        served = np.flatnonzero(service.gpu_s)
+        had, keys = service.gpu_s[served], np.zeros(len(service.gpu_s))
+        keys[served] = found = self._unserved - gittins_indices(self._sizes, had)
+        self._served.update(service.job[served].tolist())
+        self._known.update(zip(had.tolist(), found.tolist(), strict=True))
+        return keys
 
     def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
         """Between two sizes the index rises and the key falls: only as it passes a size may a job exceed ``key``."""
         if self._peaks is None:
-            self._peaks = np.array([self._unserved - gittins_index(self._sizes, size) for size in self._sizes.tolist()])
+            self._peaks = self._unserved - gittins_indices(self._sizes, self._sizes)
         sizes = np.append(self._sizes[self._peaks >= key], inf)
         next_ = sizes[np.searchsorted(sizes, service.gpu_s, side="right")]
         with np.errstate(divide="ignore"):
@@ -112,6 +117,29 @@ def gittins_index(sizes: np.ndarray, had: float) -> float:
     left *= others[place:]
     service += left
     return float((ends[: len(left)] / service).max())
+
+
+def gittins_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
+    """(jobs,) float64: the Gittins index of jobs that have had ``had``, to the same bits as ``gittins_index``."""
+    found = np.zeros(len(had))
+    rows = np.flatnonzero(had < sizes[-1]) if len(sizes) else np.empty(0, int)
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE]
+        found[some] = _some_indices(sizes, had[some])
+    return found
+
+
+def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
+    """Those of jobs that all have had less than the largest size, at the cost of a table (jobs, sizes)."""
+    places = sizes.searchsorted(had, "right")
+    first = places.min()
+    ends, others = _counts(len(sizes))
+    left = np.maximum(sizes[first:] - had[:, None], 0.0)  # 0: a job that has had the size already
+    service = left.cumsum(axis=1)
+    left *= others[first:]
+    service += left
+    ended = ends[first:] - places[:, None]
+    return np.asarray(np.divide(ended, service, out=np.zeros_like(service), where=service > 0).max(axis=1))
 
 
 @lru_cache(maxsize=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping
 from math import ceil, inf
 from typing import Protocol
 
@@ -78,6 +78,8 @@ class Rounds:
         self._service = Service()
         self._round = 0
         """The next round, counted from time 0."""
+        self._full: tuple[float, int, int] | None = None
+        """Time, releases and tasks that had come when nothing more fitted: asked again there is nothing to do."""
         self._lost_s: dict[int, float] = {}
         """Per job the longest of its runs that lost its work."""
 
@@ -85,6 +87,8 @@ class Rounds:
         view.follow(self._service)
         now = self._service.now = view.now
         queue = view.index(self, lambda: JobQueue(self._key, by_arrival))
+        if self._full == (now, view.machines.released, queue.pushed):
+            return
         self._rank_again(view, queue)
         self._round = max(self._round, int(now // self.quantum_s))
         while self._round * self.quantum_s < now:
@@ -99,21 +103,24 @@ class Rounds:
             until = yield from self._compete(view, queue)
         else:
             yield from self._start_what_fits(view, queue)
+            self._full = (now, view.machines.released, queue.pushed)
         if view.ready and until < inf:
             yield Wait(until * self.quantum_s)
 
     def _start_what_fits(self, view: ClusterView, queue: JobQueue) -> Iterator[Decision]:
-        for task in queue.heads():
-            placement = self._place(view, task) if view.fits(task) else None
-            if placement is not None:
-                yield Start(task, placement)
-                return
+        started = True
+        while started:
+            started = False
+            for task in queue.heads(view.machines.fits):
+                placement = self._place(view, task)
+                if placement is not None:
+                    yield Start(task, placement)
+                    started = True
+                    break
 
     def _compete(self, view: ClusterView, queue: JobQueue) -> Generator[Decision, None, float]:
         """Start what ranks first, in the place of others where it must; returns the next round to look at."""
-        both = queue.waiting() & self._service.running()
-        for number in both:
-            queue.refresh(view.jobs[number])
+        both = [job for job in queue.waiting() & self._service.running() if queue.refresh(view.jobs[job])]
         contest = _Contest(self.rank, self._service.columns(), self.lead)
         heads = {demand: head for demand in queue.classes() if (head := queue.head(demand)) is not None}
         stuck: dict[DemandClass, TaskState] = {}
@@ -121,16 +128,18 @@ class Rounds:
         while heads:
             task = min(heads.values())[1]
             moved = {task.demand: None}
-            if not view.fits(task):
-                for run in make_room(view, task, self._behind(view, task, contest)):
+            fits = view.fits(task)
+            if not fits and (chosen := self._displaced(view, task, contest)):
+                for run in chosen:
                     job = self._note_loss(view, view.running[run])
                     yield Preempt(run)
                     self.rank.stopped(job, self._service.of(job), view.now)
                     moved |= dict.fromkeys(queue.classes(job))
-                    acted = True
+                acted = True
                 self._service.take_ended()  # the jobs of these have just been ranked
                 queue.rank_again()
-            placement = self._place(view, task) if view.fits(task) else None
+                fits = view.fits(task)
+            placement = self._place(view, task) if fits else None
             if placement is None:
                 stuck[task.demand] = task
             else:
@@ -153,12 +162,17 @@ class Rounds:
             return inf
         return max(self._round, ceil((view.now + first_s) * (1 - _EARLY) / self.quantum_s))
 
-    def _behind(self, view: ClusterView, task: TaskState, contest: _Contest) -> Iterator[Run]:
-        """Runs of other jobs that rank behind ``task``, last first."""
+    def _displaced(self, view: ClusterView, task: TaskState, contest: _Contest) -> list[int]:
+        """The runs of other jobs, of those that rank behind ``task``, that must go so that it fits, last first."""
+        behind = contest.behind(*self._standing(task), view.running)
+        return make_room(view, task, self._willing(view, task, behind)) if behind else []
+
+    def _willing(self, view: ClusterView, task: TaskState, behind: Iterable[int]) -> Iterator[Run]:
+        """Those ``behind`` that still run, for other jobs, and are not spared."""
         running, job = view.running, task.job
-        for id_ in contest.behind(*self._standing(task)):
+        for id_ in behind:
             run = running.get(id_)
-            if run is not None and run.job is not job and not (self._lost_s and self._is_spared(view, run)):
+            if run is not None and run.task.job is not job and not (self._lost_s and self._is_spared(view, run)):
                 yield run
 
     def _is_spared(self, view: ClusterView, run: Run) -> bool:
@@ -198,27 +212,40 @@ class _Contest:
     def __init__(self, rank: Rank, service: ServiceColumns, lead: float) -> None:
         self._rank = rank
         self._service = service
-        self._keys = rank.keys(service)
         self._yields = 1.0 - lead
-        self._ranked: list[tuple[float, int, int]] | None = None
-        """Key, order and number of each, first of all first."""
+        keys = rank.keys(service)
+        self._order = np.lexsort((service.run, service.order, keys))
+        """The rows of the runs, first of all first."""
+        columns = [column[self._order].tolist() for column in (keys, service.order)]
+        self._ranked: list[tuple[float, int]] = list(zip(*columns, strict=True))
+        """Key and order of each, first of all first."""
+        self._runs: list[int] = service.run[self._order].tolist()
+        self._soonest: dict[float, list[float]] = {}
+        """By key, as ``_soonest_s`` has it."""
 
-    def behind(self, key: float, order: int) -> list[int]:
-        """Runs that give way to a task of that standing, last first."""
-        if not len(self._keys) or self._keys.max() < key:
-            return []
-        if self._ranked is None:
-            columns = (self._keys, self._service.order, self._service.run)
-            self._ranked = sorted(zip(*[column.tolist() for column in columns], strict=True))
-        place = bisect_right(self._ranked, (key, order, inf))
-        if self._yields < 1:
-            place = max(place, bisect_right(self._ranked, key, key=lambda each: each[0] * self._yields))
-        return [run for _, _, run in reversed(self._ranked[place:])]
+    def behind(self, key: float, order: int, running: Container[int]) -> list[int]:
+        """Runs that give way to a task of that standing, last first. Some may have been stopped since the round
+        began, but not the very last."""
+        while self._runs and self._runs[-1] not in running:
+            del self._runs[-1], self._ranked[-1]
+        return self._runs[self._place(key, order) :][::-1]
 
     def overtakes_s(self, key: float, order: int) -> float:
         """Seconds until a run that does not give way to a task of that standing may do so, at the earliest."""
-        behind = (self._keys > key) | ((self._keys == key) & (self._service.order > order))
+        place = self._place(key, order)
+        return self._soonest_s(key)[place - 1] if place else inf
+
+    def _place(self, key: float, order: int) -> int:
+        """The number of runs that do not give way to a task of that standing."""
+        place = bisect_right(self._ranked, (key, order))
         if self._yields < 1:
-            behind &= self._keys * self._yields > key
-        left_s = self._rank.exceeds_s(key / self._yields, self._service)[~behind]
-        return max(float(left_s.min()), 0.0) if len(left_s) else inf
+            place = max(place, bisect_right(self._ranked, key, key=lambda each: each[0] * self._yields))
+        return place
+
+    def _soonest_s(self, key: float) -> list[float]:
+        """Seconds until one of the first 1, 2, ... of all may have come to rank behind a task of that key."""
+        known = self._soonest.get(key)
+        if known is None:
+            left_s = self._rank.exceeds_s(key / self._yields, self._service)
+            known = self._soonest[key] = np.minimum.accumulate(np.maximum(left_s[self._order], 0.0)).tolist()
+        return known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Set
 from heapq import heappop, heappush
 from typing import TypeAlias
 
@@ -44,11 +44,14 @@ class JobQueue:
         self._classes: dict[int, dict[DemandClass, None]] = {}
         """Per job the demand classes in which it may wait."""
         self._keys: dict[int, float] = {}
+        self.pushed = 0
+        """Counts the tasks that were taken in."""
         self._moved: dict[JobState, None] = {}
         """Jobs of which a run has ended and that are not ranked again yet."""
 
     def push(self, task: TaskState) -> None:
         """Take in a task that became ready."""
+        self.pushed += 1
         self.refresh(task.job)
         number = task.job.number
         if number not in self._keys:
@@ -77,26 +80,29 @@ class JobQueue:
                     self._forget(job)
         self._moved.clear()
 
-    def refresh(self, job: JobState) -> None:
-        """The job's key may have moved."""
+    def refresh(self, job: JobState) -> bool:
+        """The job's key may have moved. Returns whether it waits; a job that is ``fixed`` is not looked at."""
         number = job.number
         known = self._keys.get(number)
-        if known is None or self._fixed:
-            return
         classes = self._classes.get(number)
-        if not classes:
-            return
+        if known is None or self._fixed or not classes:
+            return False
         demands = [demand for demand in tuple(classes) if self._first(demand, number) is not None]
         if demands and (key := self.job_key(job)) != known:
             self._keys[number] = key
             for demand in demands:
                 self._enter(demand, number)
+        return bool(demands)
 
-    def heads(self) -> Iterator[TaskState]:
-        """The first task of each demand class, first of all first."""
-        first = [head for demand in self._heaps if (head := self.head(demand)) is not None]
-        for _, task in sorted(first):
-            yield task
+    def heads(self, fits: Callable[[DemandClass], bool]) -> list[TaskState]:
+        """The first task of each demand class that ``fits``, first of all first."""
+        first = [
+            head
+            for demand, heap in self._heaps.items()
+            if heap and fits(demand) and (head := self.head(demand)) is not None
+        ]
+        first.sort()
+        return [task for _, task in first]
 
     def head(self, demand: DemandClass) -> Head | None:
         """The first task of a demand class, with what it sorts by among those of others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Set
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ class Served(NamedTuple):
 
 
 _NOTHING = Served()
+_NO_RUNS: dict[int, tuple[float, float]] = {}
 
 
 class ServiceColumns(NamedTuple):
@@ -35,7 +36,10 @@ class ServiceColumns(NamedTuple):
     runs: np.ndarray  # (runs,) float64: how many the job has
 
 
-_RUN, _HAD_GPU_S, _HAD_S = 0, 3, 4
+_IDS = 3
+"""Per run: its id, the order of its task, the number of its job."""
+_AMOUNTS = 4
+"""Per run: GPU-seconds and seconds of the ended runs of its job, its GPUs and its start."""
 
 
 class Service:
@@ -53,21 +57,23 @@ class Service:
         """Run and job of each end since they were last taken."""
         self._row: dict[int, int] = {}
         """The row of each run; the last one moves to where one is left."""
-        self._columns: tuple[array[Any], ...] = tuple([array(code) for code in "qqqdddd"])
+        self._ids, self._amounts = array("q"), array("d")
+        """The rows, one after the other."""
         self._several: dict[int, None] = {}
         """Jobs with several runs."""
 
     def of(self, job: int) -> Served:
         """The service of the job numbered ``job`` until ``now``."""
         gpu_s, seconds = self._had.get(job, _NOTHING)
-        for gpus, started_s in self._runs.get(job, {}).values():
+        for gpus, started_s in self._runs.get(job, _NO_RUNS).values():
             gpu_s += gpus * (self.now - started_s)
             seconds += self.now - started_s
         return Served(gpu_s, seconds)
 
     def columns(self) -> ServiceColumns:
         """The service of the jobs of all runs under way until ``now``, to the same bits as ``of``."""
-        run, order, job, had_gpu_s, had_s, gpus, started_s = [np.array(column) for column in self._columns]
+        run, order, job = np.array(self._ids).reshape(-1, _IDS).T
+        had_gpu_s, had_s, gpus, started_s = np.array(self._amounts).reshape(-1, _AMOUNTS).T
         ran_s = self.now - started_s
         gpu_s, seconds, runs = had_gpu_s + gpus * ran_s, had_s + ran_s, np.ones(len(run))
         for several in self._several:
@@ -82,16 +88,16 @@ class Service:
 
     def started(self, run: Run, now: float) -> None:
         """Take in a run."""
-        number = run.job.number
+        task = run.task
+        number, gpus = task.job.number, run.gpus
         runs = self._runs.setdefault(number, {})
-        runs[run.id] = (run.gpus, run.started_s)
+        runs[run.id] = (gpus, run.started_s)
         if len(runs) > 1:
             self._several[number] = None
         if run.id not in self._row:
             self._row[run.id] = len(self._row)
-            values = (run.id, run.task.order, number, *self._had.get(number, _NOTHING), run.gpus, run.started_s)
-            for column, value in zip(self._columns, values, strict=True):
-                column.append(value)
+            self._ids.extend((run.id, task.order, number))
+            self._amounts.extend((*self._had.get(number, _NOTHING), gpus, run.started_s))
 
     def ended(self, run: Run, now: float) -> None:
         """Add what the run was to what its job has had."""
@@ -103,8 +109,8 @@ class Service:
         self._ended.append((run.id, number))
         self._leave(run.id)
         for other in runs:
-            row = self._row[other]
-            self._columns[_HAD_GPU_S][row], self._columns[_HAD_S][row] = had
+            row = _AMOUNTS * self._row[other]
+            self._amounts[row], self._amounts[row + 1] = had
         if len(runs) < 2:
             self._several.pop(number, None)
         if not runs:
@@ -122,10 +128,10 @@ class Service:
 
     def _leave(self, run: int) -> None:
         """Give the run's row to the run in the last one."""
-        row, last = self._row.pop(run), len(self._row)
-        if row < last:
-            self._row[int(self._columns[_RUN][last])] = row
-        for column in self._columns:
-            moved = column.pop()
-            if row < last:
-                column[row] = moved
+        ids, amounts, row = self._ids, self._amounts, self._row.pop(run)
+        last_ids, last_amounts = ids[-_IDS:], amounts[-_AMOUNTS:]
+        del ids[-_IDS:], amounts[-_AMOUNTS:]
+        if row < len(self._row):
+            self._row[last_ids[0]] = row
+            ids[_IDS * row : _IDS * (row + 1)] = last_ids
+            amounts[_AMOUNTS * row : _AMOUNTS * (row + 1)] = last_amounts

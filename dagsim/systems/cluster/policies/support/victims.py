@@ -119,6 +119,8 @@ def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> lis
 
 def _room(machines: ClusterState, demand: DemandClass, type_: int) -> int:
     """The instances that nodes of the type have room for now."""
+    if demand.whole and not (demand.cpus or demand.memory):
+        return machines.by_gpus[type_].room(demand.whole)
     return sum(machine.room(demand) for machine in machines.with_room(demand, type_))
 
 

@@ -1,0 +1,132 @@
+"""Facts of many jobs as NumPy arrays; ``JobFacts`` are views that are made when Python code asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from operator import itemgetter
+from typing import TypeAlias, TypeVar, overload
+
+import numpy as np
+
+from dagsim.model.record import JobFacts
+
+__all__ = ["NUMBERS", "FactColumns", "Parents", "numbers_of", "texts_of"]
+
+NUMBERS = ("arrival_s", "priority", "deadline_s", "weight", "ideal_s", "ideal_gpu_s", "gpus")
+"""The facts that are numbers."""
+
+Parents: TypeAlias = tuple[tuple[int, ...], ...]
+T = TypeVar("T")
+
+_BLOCK = 1024
+"""Jobs made at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FactColumns(Sequence[JobFacts]):
+    """The facts of J jobs with n tasks. A slice is a list.
+
+    Raises:
+        ValueError: Columns that do not fit each other.
+    """
+
+    id: np.ndarray  # (J,) object: str
+    numbers: dict[str, np.ndarray]  # (J,) float64 for each of NUMBERS; NaN is no deadline
+    tenant: np.ndarray  # (J,) int: place in tenants
+    tenants: tuple[str, ...]
+    first: np.ndarray  # (J + 1,) int64: where the tasks of each begin
+    name: np.ndarray  # (n,) int: place of each task's name in names
+    names: tuple[str, ...]
+    graph: np.ndarray  # (J,) int: place in graphs
+    graphs: tuple[Parents, ...]
+    """The distinct ``JobFacts.parents``. These, ``tenants`` and ``names`` are in the order in which jobs have them."""
+
+    def __post_init__(self) -> None:
+        jobs = len(self.id)
+        if any(len(column) != jobs for column in (*self.numbers.values(), self.tenant, self.graph)):
+            raise ValueError("columns of jobs of different lengths")
+        if len(self.first) != jobs + 1 or self.first[-1] != len(self.name) or (np.diff(self.first) < 0).any():
+            raise ValueError("tasks that are of no job")
+        for places, of in ((self.tenant, self.tenants), (self.name, self.names), (self.graph, self.graphs)):
+            if len(places) and not 0 <= places.min() <= places.max() < len(of):
+                raise ValueError("a place beyond its list")
+
+    @classmethod
+    def of(cls, facts: Sequence[JobFacts]) -> FactColumns:
+        """The columns of ``facts``, in whatever form they are."""
+        if isinstance(facts, FactColumns):
+            return facts
+        tenant, tenants = _coded([job.tenant for job in facts])
+        name, names = _coded(list(chain.from_iterable([job.tasks for job in facts])))
+        graph, graphs = _coded([job.parents for job in facts])
+        first = np.cumsum([0, *[len(job.tasks) for job in facts]])
+        ids = np.empty(len(facts), object)
+        ids[:] = [job.id for job in facts]
+        numbers = {name: numbers_of(facts, name) for name in NUMBERS}
+        return cls(ids, numbers, tenant, tenants, first, name, names, graph, graphs)
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    def __iter__(self) -> Iterator[JobFacts]:
+        for start in range(0, len(self), _BLOCK):
+            yield from self._made(start, min(start + _BLOCK, len(self)))
+
+    @overload
+    def __getitem__(self, place: int) -> JobFacts: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[JobFacts]: ...
+
+    def __getitem__(self, place: int | slice) -> JobFacts | list[JobFacts]:
+        listed = range(len(self))[place]
+        if isinstance(listed, int):
+            return self._made(listed, listed + 1)[0]
+        if listed.step == 1:
+            return self._made(listed.start, max(listed.start, listed.stop))
+        return [self[each] for each in listed]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FactColumns | list):
+            return NotImplemented
+        return len(self) == len(other) and all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _made(self, start: int, stop: int) -> list[JobFacts]:
+        """Jobs ``start`` to ``stop``."""
+        first = self.first[start : stop + 1].tolist()
+        begin, names = first[0], [self.names[place] for place in self.name[first[0] : first[-1]].tolist()]
+        columns = {
+            "id": self.id[start:stop].tolist(),
+            "tenant": [self.tenants[place] for place in self.tenant[start:stop].tolist()],
+            "tasks": [tuple(names[one - begin : other - begin]) for one, other in pairwise(first)],
+            "parents": [self.graphs[place] for place in self.graph[start:stop].tolist()],
+            **{name: self.numbers[name][start:stop].tolist() for name in NUMBERS},
+        }
+        columns["deadline_s"] = [None if each != each else each for each in columns["deadline_s"]]
+        return list(map(JobFacts._make, zip(*[columns[name] for name in JobFacts._fields], strict=True)))
+
+
+def numbers_of(facts: Sequence[JobFacts], name: str) -> np.ndarray:
+    """(J,) float64: one of ``NUMBERS`` of all jobs; NaN is none. Not to be written to."""
+    if isinstance(facts, FactColumns):
+        return facts.numbers[name]
+    return np.array(list(map(itemgetter(JobFacts._fields.index(name)), facts)), float)  # None becomes NaN
+
+
+def texts_of(facts: Sequence[JobFacts], name: str) -> tuple[str, ...]:
+    """``id`` or ``tenant`` of all jobs."""
+    if not isinstance(facts, FactColumns):
+        return tuple(map(itemgetter(JobFacts._fields.index(name)), facts))
+    if name == "id":
+        return tuple(facts.id.tolist())
+    return tuple(map(facts.tenants.__getitem__, facts.tenant.tolist()))
+
+
+def _coded(values: list[T]) -> tuple[np.ndarray, tuple[T, ...]]:
+    """Values as places among those that differ, in order of first appearance."""
+    places = {value: place for place, value in enumerate(dict.fromkeys(values))}
+    return np.fromiter(map(places.__getitem__, values), np.int32, len(values)), tuple(places)
