@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
+from math import inf
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from dagsim.model import Job, Task
@@ -128,7 +129,7 @@ class TaskState:
         if left != self.left:
             kept = left / self.left
             twin.left = left
-            twin.seconds = tuple([seconds * kept for seconds in self.seconds])
+            twin.seconds = tuple([seconds * kept if seconds < inf else inf for seconds in self.seconds])
             twin.best_s *= kept
             twin.rank_s += twin.best_s - self.best_s
         return twin
@@ -342,7 +343,7 @@ class Frontier:
         """From now on tasks take what is estimated: for copies that ask what if."""
         everything = [task for job in self.jobs.values() for task in job.tasks]
         for task in (*everything, *(task for task in self.ready if task.piece)):
-            task.truth = tuple([seconds / task.left for seconds in task.seconds])
+            task.truth = tuple([seconds / task.left for seconds in task.seconds]) if task.left else task.seconds
 
     def copy(self, machines: ClusterState) -> Frontier:
         """An equal frontier on ``machines``; policies build their indexes anew."""

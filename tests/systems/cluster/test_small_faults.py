@@ -33,6 +33,7 @@ from dagsim.model import (
 )
 from dagsim.model.schedule import Schedule
 from dagsim.systems.cluster import ClusterKernel, Maintenance, MovingDelay, Preemption, UniformNetwork
+from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterView
@@ -298,3 +299,28 @@ def test_a_node_that_came_back_and_left_for_good_is_missed() -> None:
     waiting = Deciding(lambda view: [Wait(view.now + 1.0)])
     with pytest.raises(Stalled, match="not to come back"):
         ClusterKernel(ONE, [single("j", 1.0)], disturbances=[away]).run(waiting, until_s=50.0)
+
+
+def test_a_run_that_is_late_can_be_stopped_in_a_fork() -> None:
+    """By its estimate there is nothing left of it: 0 s where it may run, never elsewhere."""
+    late = Job.single("late", Task("t", 100.0, gpu_types=("A100-40",), estimate=10.0))
+    cluster = Cluster((Node("a", A100, 1), Node("b", T4, 1)))
+    seen: list[tuple[tuple[float, ...], float]] = []
+
+    def again(view: ClusterView) -> Iterable[Decision]:
+        for run in list(view.running):
+            yield Preempt(run)
+        for task in list(view.ready):
+            seen.append((task.seconds, task.left))
+            assert view.fork().run(POLICIES.create("gavel")).ended_s == 50.0
+            yield Start(task, (Share(0, 1),))
+
+    def decide(view: ClusterView) -> Iterable[Decision]:
+        if view.now == 50.0:
+            assert view.fork().run(Deciding(again)).ended_s == 50.0
+        yield from (Start(task, (Share(0, 1),)) for task in list(view.ready) if view.now == 0.0)
+        yield Wait(50.0 if view.now < 50.0 else 1000.0)
+
+    kernel = ClusterKernel(cluster, [late], estimates=Estimates("predicted"))
+    assert kernel.run(Deciding(decide)).ended_s == 100.0
+    assert seen == [((0.0, inf), 0.0)]
