@@ -128,9 +128,8 @@ class Pai2020(Reader):
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         if not source.path.is_dir() and pai_lists.recognises_pai_list(source):
             return pai_lists.assumptions(source)
-        asked = (
-            "the group tag table asks for" if _table(source, "group_tag") else "it was assigned (no group tag table)"
-        )
+        tagged = _table(source, "group_tag") and _table(source, "job")
+        asked = "the group tag table asks for" if tagged else "it was assigned (no group tag table, or no job table)"
         counted = f"counted on {options.reference_gpu}" if options.reference_gpu else "as they were measured"
         return {
             "gpu types": f"a task may use the GPU type that {asked}; MISC (K40m, K80, M60) is taken for a K80",
@@ -156,7 +155,9 @@ class _Tables:
         task = _table(source, "task")
         if task is None:
             raise TraceError(f"{source}: no pai_task_table.csv (or .csv.gz, .tar.gz) here or beside it")
-        return cls(_table(source, "job"), task, _table(source, "instance"), _table(source, "group_tag"))
+        job = _table(source, "job")
+        tags = _table(source, "group_tag") if job else None  # only the job table says which tag is whose
+        return cls(job, task, _table(source, "instance"), tags)
 
     def rows(self, report: ReadReport) -> Iterator[tuple[str, float, str]]:
         """Job, submission and text of the rows of all tables. The text is led by which table it is from."""

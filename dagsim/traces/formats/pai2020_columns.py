@@ -37,7 +37,8 @@ _READ = {
 
 
 class Tables(NamedTuple):
-    """The tables, in the order of their columns; ``job``, ``instance`` and ``tags`` may be missing."""
+    """The tables, in the order of their columns; ``job``, ``instance`` and ``tags`` may be missing, ``tags`` are only
+    there beside ``job``."""
 
     task: TextTable
     job: TextTable | None
@@ -130,7 +131,7 @@ def _count(tables: Tables, report: ReadReport) -> None:
     for table, reason in (
         (tables.task, ""),
         (tables.job, ""),
-        (tables.tags if tables.job is not None else None, "joined from the group tag table"),
+        (tables.tags, "joined from the group tag table"),
         (tables.instance, "joined from the instance table"),
     ):
         if table is not None:
@@ -145,14 +146,11 @@ def _known(times: np.ndarray) -> np.ndarray:
 
 
 def _asked(tables: Tables) -> tuple[np.ndarray | None, tuple[str, ...]]:
-    """Per row of the job table the place of the GPU type that it asks for, and these types; nothing without tags, and
-    one that is empty without a job table."""
+    """Per row of the job table the place of the GPU type that it asks for, and these types; nothing without tags."""
     import pandas as pd
 
-    if tables.tags is None:
+    if tables.tags is None or tables.job is None:
         return None, ()
-    if tables.job is None:
-        return np.zeros(1, np.int64), ("",)
     spec, specs = tables.tags.words(2)
     names = tables.tags.texts(0)
     these = np.flatnonzero((spec < len(specs) - 1) & ~pd.isna(names))[::-1]  # of several the first stays

@@ -52,6 +52,18 @@ def test_without_tags_a_task_keeps_the_type_it_was_assigned(read: Reading, sampl
     assert got.dropped["without end_time"] == 2
 
 
+def test_tags_without_the_job_table_that_names_them_are_not_heeded(
+    read: Reading, samples: Path, tmp_path: Path
+) -> None:
+    shutil.copy(samples / "pai2020" / "pai_task_table.csv", tmp_path)
+    without = read(tmp_path, keep_partial=True)
+    assert {task.gpu_types for job in without.jobs for task in job.tasks} >= {("T4",), ("K80",)}
+    shutil.copy(samples / "pai2020" / "pai_group_tag_table.csv", tmp_path)
+    got = read(tmp_path, keep_partial=True)
+    assert got.jobs == without.jobs
+    assert "no job table" in got.trace.assumptions["gpu types"]
+
+
 def test_missing_times_come_from_the_instances(sample: Any) -> None:
     (task,) = sample.job("job-e").tasks
     assert (task.work, task.gpus, task.instances) == (140, 2, 3)
