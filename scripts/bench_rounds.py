@@ -27,7 +27,7 @@ from dagsim.config.schema import Config, Setting, load_config, plain
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.experiment.sizing import sized
 from dagsim.model import Cluster, Decision, Job, Kind, Placement, Preempt, Share, Start, Task, Wait
-from dagsim.systems.cluster import ClusterKernel, ClusterView
+from dagsim.systems.cluster import ClusterView
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 
@@ -70,7 +70,7 @@ class StopAndStart:
 def floor_s(times: int = 10_000) -> float:
     """CPU seconds that the kernel takes to stop and start a gang on two nodes."""
     task = Task("gang", 1e9, instances=12, gang=True)
-    kernel = ClusterKernel(Cluster.of({"V100": 16}, per_node=8), [Job.single("job", task)])
+    kernel = ClusterScenario(Cluster.of({"V100": 16}, per_node=8), [Job.single("job", task)]).kernel(0)
     policy = StopAndStart((Share(0, 8), Share(1, 4)), times)
     gc.collect()
     gc.freeze()
