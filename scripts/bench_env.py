@@ -128,14 +128,18 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     config = load_config(None, [f"workload={given.workload}"])
-    scenario, seeds = cluster_scenario_of(config), range(given.episodes)
-    scenario.kernel(0)
-    shaped = RewardConfig({"shaped_job_seconds": 1.0})
+    seeds, shaped = range(given.episodes), RewardConfig({"shaped_job_seconds": 1.0})
+    cluster_scenario_of(config).kernel(0)
+
+    def fresh() -> ClusterScenario:
+        """A scenario that has drawn no jobs yet: drawing counts, in every pass."""
+        return cluster_scenario_of(config)
+
     work: dict[str, Callable[[], int]] = {
-        "kernel alone (sjf)": lambda: kernel(scenario, seeds),
-        "candidates": lambda: codec(scenario, seeds, None),
-        "candidates and reward": lambda: codec(scenario, seeds, shaped),
-        "candidates, reward and network": lambda: network(scenario, seeds),
+        "kernel alone (sjf)": lambda: kernel(fresh(), seeds),
+        "candidates": lambda: codec(fresh(), seeds, None),
+        "candidates and reward": lambda: codec(fresh(), seeds, shaped),
+        "candidates, reward and network": lambda: network(fresh(), seeds),
         **{
             f"Gymnasium, {preset}": lambda preset=preset: environment(config, seeds, preset)  # type: ignore[misc]
             for preset in ("flat", "dict", "candidates", "graph")
