@@ -5,9 +5,8 @@ A run that spans nodes has one row per node. All times are seconds; NaN says "no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +28,12 @@ __all__ = [
     "columns",
     "distinct",
     "job_columns",
-    "numbered",
     "total",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Flags: TypeAlias = NDArray[np.bool_]
-T = TypeVar("T")
 
 _ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
 _STILL_RUNNING = -1
@@ -216,15 +213,6 @@ def job_columns(source: Source) -> JobColumns:
 def total(keys: Ints, weight: Floats, count: int) -> Floats:
     """The weights summed per key 0..``count`` - 1."""
     return np.bincount(keys, weights=weight, minlength=count).astype(np.float64, copy=False)
-
-
-def numbered(values: Sequence[T]) -> tuple[list[T], Ints]:
-    """The distinct values in order of first appearance, and the place of each value among them."""
-    distinct = list(dict.fromkeys(values))
-    if len(distinct) < 2:
-        return distinct, np.zeros(len(values), np.int64)
-    place = {value: number for number, value in enumerate(distinct)}
-    return distinct, np.fromiter(map(place.__getitem__, values), np.int64, len(values))
 
 
 def _last_s(schedule: Schedule, rows: np.ndarray, jobs: JobColumns) -> float:

@@ -7,9 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from dagsim.metrics.columns import Floats, Source, columns, numbered, total
+from dagsim.metrics.columns import Floats, Source, columns, total
 from dagsim.metrics.jct import jct
 from dagsim.metrics.queues import present
+from dagsim.model.numbered import numbered
 
 __all__ = ["finish_time_fairness", "isolated_s", "jain", "tenant_gpu_seconds", "unfair_share"]
 
@@ -33,7 +34,7 @@ def tenant_gpu_seconds(source: Source) -> dict[str, float]:
     """GPU-seconds held by each tenant that had a job let in, in order of first arrival."""
     made = columns(source)
     per_job = total(made.runs.job, made.runs.gpu_s, len(made.jobs))
-    tenants, place = numbered(made.jobs.tenant)
+    place, tenants = numbered(made.jobs.tenant)
     accepted = made.jobs.accepted
     place, gpu_s = place[accepted], total(place[accepted], per_job[accepted], len(tenants)).tolist()
     return {tenants[each]: gpu_s[each] for each in dict.fromkeys(place.tolist())}

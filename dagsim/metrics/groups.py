@@ -9,10 +9,11 @@ from typing import Annotated, NamedTuple, TypeVar
 
 import numpy as np
 
-from dagsim.metrics.columns import Flags, Floats, Ints, ScheduleColumns, numbered, total
+from dagsim.metrics.columns import Flags, Floats, Ints, ScheduleColumns, total
 from dagsim.metrics.energy import PowerModel, energy
 from dagsim.metrics.jct import bounded_slowdown, jct, wait
 from dagsim.metrics.utilization import gpu_seconds, utilization_by_type
+from dagsim.model.numbered import numbered
 
 __all__ = ["Distribution", "GpuGroup", "JobGroup", "PerJob", "gpu_groups", "job_groups"]
 
@@ -84,7 +85,7 @@ def job_groups(
     made: ScheduleColumns, per_job: PerJob, counted: Flags, of: Sequence[Label], measured: Flags
 ) -> dict[str, JobGroup]:
     """One group per priority or tenant of the ``measured`` jobs, in its order; ``counted`` ones make distributions."""
-    found, group = numbered(of)
+    group, found = numbered(of)
     names = sorted(found)
     group = np.array([names.index(name) for name in found], np.int64)[group]
     labels = [_label(name) for name in names]

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from operator import itemgetter
-from typing import TypeAlias, TypeVar, overload
+from typing import TypeAlias, overload
 
 import numpy as np
 
+from dagsim.model.numbered import numbered
 from dagsim.model.record import JobFacts
 
 __all__ = ["NUMBERS", "FactColumns", "Parents", "numbers_of", "texts_of"]
@@ -18,7 +19,6 @@ NUMBERS = ("arrival_s", "priority", "deadline_s", "weight", "ideal_s", "ideal_gp
 """The facts that are numbers."""
 
 Parents: TypeAlias = tuple[tuple[int, ...], ...]
-T = TypeVar("T")
 
 _BLOCK = 1024
 """Jobs made at once."""
@@ -58,9 +58,9 @@ class FactColumns(Sequence[JobFacts]):
         """The columns of ``facts``, in whatever form they are."""
         if isinstance(facts, FactColumns):
             return facts
-        tenant, tenants = _coded([job.tenant for job in facts])
-        name, names = _coded(list(chain.from_iterable([job.tasks for job in facts])))
-        graph, graphs = _coded([job.parents for job in facts])
+        tenant, tenants = numbered([job.tenant for job in facts])
+        name, names = numbered(list(chain.from_iterable([job.tasks for job in facts])))
+        graph, graphs = numbered([job.parents for job in facts])
         first = np.cumsum([0, *[len(job.tasks) for job in facts]])
         ids = np.empty(len(facts), object)
         ids[:] = [job.id for job in facts]
@@ -124,9 +124,3 @@ def texts_of(facts: Sequence[JobFacts], name: str) -> tuple[str, ...]:
     if name == "id":
         return tuple(facts.id.tolist())
     return tuple(map(facts.tenants.__getitem__, facts.tenant.tolist()))
-
-
-def _coded(values: list[T]) -> tuple[np.ndarray, tuple[T, ...]]:
-    """Values as places among those that differ, in order of first appearance."""
-    places = {value: place for place, value in enumerate(dict.fromkeys(values))}
-    return np.fromiter(map(places.__getitem__, values), np.int32, len(values)), tuple(places)

@@ -17,6 +17,7 @@ import numpy as np
 
 from dagsim.model import Demand, Edge, Job, Task, TaskGraph
 from dagsim.model.facts import Parents
+from dagsim.model.numbered import numbered
 from dagsim.workload import optional
 from dagsim.workload.optional import Labels
 
@@ -80,8 +81,8 @@ class JobArrays:
             for job in jobs
             for place in range(len(job.graph.tasks))
         ]
-        name, names = optional.places([task.name for task in tasks])
-        kind, kinds = optional.places([TaskKind(task.demand, task.gang, task.model) for task in tasks])
+        name, names = numbered([task.name for task in tasks])
+        kind, kinds = numbered([TaskKind(task.demand, task.gang, task.model) for task in tasks])
         return cls(
             ids=objects([job.id for job in jobs]),
             arrival_s=np.array([job.arrival_s for job in jobs], np.float64),
@@ -199,7 +200,7 @@ class JobArrays:
 
     def joined(self, other: JobArrays) -> JobArrays:
         """These jobs, and behind them others; both have no more than what ``of`` keeps."""
-        kind, kinds = optional.places((*self.kinds, *other.kinds))
+        kind, kinds = numbered((*self.kinds, *other.kinds))
         return JobArrays(
             ids=np.concatenate([self.ids, other.ids]),
             arrival_s=np.concatenate([self.arrival_s, other.arrival_s]),

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import inf, nan
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from dagsim.model import Job
+from dagsim.model.numbered import numbered
 
 if TYPE_CHECKING:
     from dagsim.workload.arrays import JobArrays
 
-__all__ = ["Labels", "both", "chosen", "filled", "numbers", "of_jobs", "places"]
-
-T = TypeVar("T")
+__all__ = ["Labels", "both", "chosen", "filled", "numbers", "of_jobs"]
 
 _NUMBERS = {"priority": 0.0, "deadline_s": inf, "weight": 1.0, "observed_start_s": nan, "eligible_s": nan}
 """The numbers, and those of a job that has none."""
@@ -37,7 +36,7 @@ class Labels(NamedTuple):
     @classmethod
     def of(cls, words: Iterable[Any]) -> Labels | None:
         """These words; nothing if all are empty."""
-        labels = cls(*places(words))
+        labels = cls(*numbered(words))
         return labels if any(labels.words) else None
 
     def chosen(self, jobs: np.ndarray) -> Labels:
@@ -46,12 +45,12 @@ class Labels(NamedTuple):
 
     def mapped(self, read: Callable[[Any], Any]) -> Labels:
         """What is read of each."""
-        place, words = places(map(read, self.words))
+        place, words = numbered(map(read, self.words))
         return Labels(place[self.place], words)
 
     def joined(self, other: Labels) -> Labels:
         """These, and others behind them."""
-        place, words = places((*self.words, *other.words))
+        place, words = numbered((*self.words, *other.words))
         return Labels(place[np.concatenate([self.place, other.place + np.int32(len(self.words))])], words)
 
     def tolist(self) -> list[Any]:
@@ -99,13 +98,6 @@ def numbers(values: Sequence[float | None], none: float) -> np.ndarray | None:
     if all(value is None or value == none for value in values):
         return None
     return np.array([none if value is None else value for value in values], np.float64)
-
-
-def places(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
-    """Each value's place among those that there are, int32, and these, in their order."""
-    listed = list(values)
-    known = {value: place for place, value in enumerate(dict.fromkeys(listed))}
-    return np.array([known[value] for value in listed], np.int32), tuple(known)
 
 
 def _none(nothing: Any, jobs: int) -> Labels:

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.model import Job, Task
+from dagsim.model.numbered import numbered
 from dagsim.traces.columnar import Rows, combinations, gathered, told
 from dagsim.traces.fields import Dirty
 from dagsim.traces.gather import Gathered, pack
@@ -22,7 +23,7 @@ from dagsim.traces.slurm.rows import COLUMNS, delimiter_of, places_of
 from dagsim.traces.source import Source
 from dagsim.traces.text_columns import TextTable, date_seconds, plain_lines, table_of
 from dagsim.workload.arrays import JobArrays, TaskKind, objects, ranges
-from dagsim.workload.optional import Labels, places
+from dagsim.workload.optional import Labels
 
 __all__ = ["sacct_arrays", "sacct_table"]
 
@@ -147,7 +148,7 @@ class _Kinds:
         tasks, self.measured_on = zip(*[each or (Task("job", 0.0), None) for each in made], strict=True)
         self.instances = np.array([task.instances for task in tasks], np.int64)
         self.estimate = np.array([nan if task.estimate is None else task.estimate for task in tasks], np.float64)
-        self.kind, self.kinds = places([TaskKind(task.demand, task.gang) for task in tasks])
+        self.kind, self.kinds = numbered([TaskKind(task.demand, task.gang) for task in tasks])
 
 
 def _moments(texts: np.ndarray, zone: ZoneInfo | None) -> np.ndarray:
