@@ -59,9 +59,9 @@ class Calendar:
 
     def idle_s(self, lanes: Sequence[int], width: int, ready_s: float) -> float:
         """A time from ``ready_s`` on before which no ``width`` of the lanes are idle at once. It is the first at which
-        they are, unless that lies behind ``GAPS`` changes for each lane. O(lanes x log lanes) per change up to then."""
+        they are, unless that lies behind ``GAPS`` changes. O(log lanes) per change up to then."""
         idle, reached_s = 0, ready_s
-        for reached_s, change in islice(merge(*[self._changes(lane, ready_s) for lane in lanes]), GAPS * len(lanes)):
+        for reached_s, change in islice(merge(*[self._changes(lane, ready_s) for lane in lanes]), GAPS):
             idle += change
             if idle >= width:
                 return reached_s
