@@ -15,7 +15,7 @@ from dagsim.errors import TraceError
 from dagsim.traces.source import Source, picker
 from dagsim.workload.optional import Labels
 
-__all__ = ["Lines", "TextTable", "csv_table", "date_seconds", "plain_lines", "table_of"]
+__all__ = ["HEADER", "Lines", "TextTable", "csv_table", "date_seconds", "plain_lines", "table_of"]
 
 _BLOCK = 1 << 16
 _ODD = (b"\r", b"\0", b'"', b"\x1f")
@@ -26,7 +26,8 @@ _LETTERS, _BETWEEN = 19, {4: ord("-"), 7: ord("-"), 13: ord(":"), 16: ord(":"), 
 """Of a date: so many, and those that are no digits, the 11th aside."""
 _FIRSTS = np.arange("1970-01", "10000-02", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
 """The first day of each month, counted from the first of all."""
-_HEADER = re.compile(rb"\n*[^\n]*\n")
+HEADER = re.compile(rb"\n*[^\n]*\n")
+"""A line of names, perhaps behind blank ones."""
 
 
 class Lines(NamedTuple):
@@ -148,7 +149,7 @@ def csv_table(
 ) -> TextTable | None:
     """The columns ``numbers`` and ``texts`` of what ``source.rows(..., needed, optional, header=True)`` reads; nothing
     where the file is not plain."""
-    lines = plain_lines(source, _HEADER, None, separator)
+    lines = plain_lines(source, HEADER, None, separator)
     names = [name.strip().lower() for name in lines.head.strip("\n").split(separator)] if lines else []
     wanted = [name.lower() for name in (*needed, *optional)]
     if lines is None or not set(wanted[: len(needed)]) <= set(names):

@@ -47,7 +47,7 @@ class Clock(Environment):
 
     @property
     def waiting(self) -> int:
-        """How many events are still to happen."""
+        """The number of events still to happen."""
         return len(self._queue)
 
     def scheduled(self) -> list[Event]:

@@ -145,7 +145,7 @@ def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) 
 
 
 def _plain(table: TextTable, options: TraceOptions) -> PlainRows:
-    """What ``_job`` makes, of all rows."""
+    """The jobs that ``_job`` makes, of all rows at once."""
     duration, gpus, cpus, nodes = (
         table.numbers(place, blank) for place, blank in ((10, nan), (3, nan), (4, nan), (5, 1))
     )

@@ -47,7 +47,7 @@ class Tables(NamedTuple):
 
 
 class Words(NamedTuple):
-    """What the format's texts mean."""
+    """The meaning of the format's texts."""
 
     ended: Sequence[str]
     """Statuses of tasks that are kept."""

@@ -97,7 +97,7 @@ def _simulator_job(row: Sequence[str], options: TraceOptions, report: ReadReport
 
 
 def _plain(table: TextTable, options: TraceOptions) -> PlainRows:
-    """What ``_simulator_job`` makes, of all rows."""
+    """The jobs that ``_simulator_job`` makes, of all rows at once."""
     gpus, instances, cpus = (table.numbers(place, blank) for place, blank in ((1, 0), (4, 1), (5, 0)))
     submitted, duration = table.numbers(2), table.numbers(3)
     plain = np.isfinite(gpus) & (gpus >= 0) & (cpus >= 0) & (cpus < inf) & are_counts(instances)

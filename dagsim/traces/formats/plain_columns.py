@@ -28,7 +28,7 @@ TEXTS = ("id", "gpu_type", "gang", "model", "batch", "tenant", "user", "account"
 def plain_rows(
     table: TextTable, columns: Sequence[str], yes_or_no: Mapping[str, bool], options: TraceOptions
 ) -> PlainRows | None:
-    """What a row's job is where its times are seconds, or dates of UTC; nothing if a row has a ``batch``."""
+    """The jobs of rows whose times are seconds, or dates of UTC; nothing if a row has a ``batch``."""
     at = {name: place for place, name in enumerate(columns)}
     if not table.blank(at["batch"]).all():
         return None

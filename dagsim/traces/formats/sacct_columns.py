@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from math import inf, nan
@@ -21,7 +20,7 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.slurm.fields import duration_s, moment_s
 from dagsim.traces.slurm.rows import COLUMNS, delimiter_of, places_of
 from dagsim.traces.source import Source
-from dagsim.traces.text_columns import TextTable, date_seconds, plain_lines, table_of
+from dagsim.traces.text_columns import HEADER, TextTable, date_seconds, plain_lines, table_of
 from dagsim.workload.arrays import JobArrays, TaskKind, objects, ranges
 from dagsim.workload.optional import Labels
 
@@ -30,7 +29,6 @@ __all__ = ["sacct_arrays", "sacct_table"]
 Template: TypeAlias = Callable[[list[str]], tuple[Task, str | None] | None]
 """Makes the task of a row, as if it had run for 10 s, and says the GPU type that it was measured on."""
 
-_HEADER = re.compile(rb"\n*[^\n]*\n")
 _AT = {name: place for place, name in enumerate(COLUMNS)}
 _MOMENTS = tuple([_AT[name] for name in ("Submit", "Eligible", "Start", "End")])
 _SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "AllocTRES", "Restarts")
@@ -40,7 +38,7 @@ _SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "A
 def sacct_table(source: Source, delimiter: str | None) -> TextTable | None:
     """The columns of ``COLUMNS``, all as texts; nothing where the file is not plain."""
     mark = delimiter or delimiter_of(source) or "|"
-    lines = plain_lines(source, _HEADER, None, mark) if mark.isascii() and mark != " " else None
+    lines = plain_lines(source, HEADER, None, mark) if mark.isascii() and mark != " " else None
     if lines is None:
         return None
     at = places_of(lines.head.strip("\n").split(mark))
@@ -135,7 +133,7 @@ def sacct_arrays(
 
 
 class _Kinds:
-    """What rows that are alike ask for, each once."""
+    """The demands of rows, one for all that are alike."""
 
     def __init__(self, table: TextTable, row: np.ndarray, template: Template) -> None:
         nodes = table.words(_AT["NodeList"])

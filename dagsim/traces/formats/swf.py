@@ -168,7 +168,7 @@ def _job(row: list[str], options: TraceOptions, most: int | None, report: ReadRe
 
 
 def _plain(table: TextTable, options: TraceOptions, machine: int | None) -> PlainRows:
-    """What ``_job`` makes, of all rows."""
+    """The jobs that ``_job`` makes, of all rows at once."""
     submit, run, allocated, requested, limit, preceding = map(table.numbers, _NUMBERS)
     plain = (submit >= 0) & np.isfinite(submit) & np.isfinite(run) & np.isfinite(limit) & np.isfinite(preceding)
     plain &= are_counts(allocated, -1) & are_counts(requested, -1)

@@ -178,7 +178,7 @@ class Gavel:
         return sorted(pairs.values())
 
     def _compete(self, tasks: list[TaskState]) -> list[_Rival]:
-        """What each task competes with."""
+        """The rivals that the tasks are, one each."""
         if len(self._rivals) > 4 * len(tasks):  # pieces of preempted tasks, for the most part
             self._rivals = {task: self._rivals[task] for task in tasks if task in self._rivals}
         known, rivals = self._rivals, []
