@@ -55,8 +55,8 @@ def train(
     from dagsim.experiment.labels import metric_of
     from dagsim.experiment.runner import write_comparison
     from dagsim.experiment.stopping import exit_code
-    from dagsim.experiment.training.finish import finish
     from dagsim.experiment.training.log import read_log
+    from dagsim.experiment.training.report import finish
     from dagsim.experiment.training.trainer import TrainingRun
     from dagsim.metrics.standings import standings
     from dagsim.report.comparison import comparison_table
