@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.config.presets import WORKLOADS
+from dagsim.config.bundled import WORKLOADS
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.kept import KeptRun, KeptRuns

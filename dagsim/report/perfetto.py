@@ -23,7 +23,7 @@ from dagsim.metrics.queues import jobs_running, jobs_waiting
 from dagsim.metrics.steps import Steps
 from dagsim.metrics.utilization import gpus_held, gpus_up
 from dagsim.model import Kind
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.report.flows import Place, flows
 
 __all__ = ["trace_events", "write_perfetto"]

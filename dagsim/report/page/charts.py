@@ -13,7 +13,7 @@ from dagsim.metrics.lanes import bars_of, lanes_of
 from dagsim.metrics.steps import Steps
 from dagsim.metrics.utilization import node_types
 from dagsim.model import Kind
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.report.page.packing import Packer
 from dagsim.report.series import FIGURES, jobs_over_time, jobs_within
 

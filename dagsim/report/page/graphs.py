@@ -9,7 +9,7 @@ import numpy as np
 from dagsim.metrics.columns import Ints, ScheduleColumns
 from dagsim.metrics.jct import jct
 from dagsim.metrics.tasks import TaskColumns, task_columns
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.report.page.packing import Packer
 
 __all__ = ["graphs"]

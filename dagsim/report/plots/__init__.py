@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from dagsim.metrics.columns import columns
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.report.plots.bars import comparison
 from dagsim.report.plots.boxes import by_priority
 from dagsim.report.plots.curves import jct_cdf, timeline
