@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from kept import KeptRun, KeptRuns
 
 from dagsim.config import yaml
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.kept import KeptRun, KeptRuns
 from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.experiment.training.reference import play_seeds
 from dagsim.experiment.tune import candidates

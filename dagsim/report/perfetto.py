@@ -24,7 +24,7 @@ from dagsim.metrics.steps import Steps, jobs_running, jobs_waiting
 from dagsim.metrics.tasks import TaskColumns, task_columns
 from dagsim.metrics.utilization import gpus_held, gpus_up
 from dagsim.model import JobFacts, Kind
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 
 __all__ = ["Place", "flows", "trace_events", "write_perfetto"]
 

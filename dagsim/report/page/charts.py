@@ -17,7 +17,7 @@ from dagsim.metrics.steps import Steps
 from dagsim.metrics.tasks import TaskColumns, task_columns
 from dagsim.metrics.utilization import node_types
 from dagsim.model import Kind
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.report.series import FIGURES, Row, jobs_over_time, jobs_within, learning_panels
 
 __all__ = ["Packer", "chart_of", "distributions", "graphs", "learning"]

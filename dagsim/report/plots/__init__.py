@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from dagsim.metrics.columns import columns
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.report.plots.curves import jct_cdf, timeline
 from dagsim.report.plots.gantt import gantt
 from dagsim.report.plots.results import by_priority, comparison

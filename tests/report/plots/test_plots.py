@@ -218,7 +218,7 @@ def test_matplotlib_is_loaded_only_to_draw():
 def test_pyplot_is_never_loaded(schedule, tmp_path):
     script = (
         "from pathlib import Path; import sys; from dagsim.report.plots import draw_all;"
-        "from dagsim.model.schedule import Schedule; from dagsim.model import Cluster;"
+        "from dagsim.model.log import Schedule; from dagsim.model import Cluster;"
         f"draw_all(Schedule(Cluster.of({{'T4': 4}})), Path({str(tmp_path)!r}));"
         "print('matplotlib.pyplot' in sys.modules)"
     )
