@@ -12,7 +12,7 @@ from dagsim.envs.episode import Episode, Reward, RewardConfig
 from dagsim.envs.observations import Levelled, Presets
 from dagsim.envs.screen import FRAMES_PER_S, RENDER_MODES, Screen, check_render_mode, picture_of
 from dagsim.model import Decision, Kind
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.view import ClusterView
