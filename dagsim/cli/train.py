@@ -88,7 +88,7 @@ def _draw(trained: Trained) -> None:
     """Draw the learning curve, and the report if there is one, into the run folder."""
     from dagsim.experiment.training.log import read_log
     from dagsim.report.drawing import draw_comparison
-    from dagsim.report.plots.learning import learning_curves
+    from dagsim.report.plots.curves import learning_curves
     from dagsim.report.plots.style import save
 
     run = trained.folder.path

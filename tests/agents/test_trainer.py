@@ -321,8 +321,9 @@ def test_python_trains_the_agent_that_the_command_trains(tmp_path: Path, monkeyp
     assert ended.exit_code == 0, ended.output
     (command,) = (tmp_path / "command").iterdir()
     assert (result.folder.path / "best.pt").read_bytes() == (command / "best.pt").read_bytes()
-    assert result.folder.state == "done" and (result.folder.path / "report.csv").exists()
-    assert result.standings()[0].policy == result.reference == "sjf"
+    assert result.folder.state == "done"
+    assert (result.folder.path / "report.csv").exists()
+    assert {"ppo", "sjf"} <= {line.policy for line in result.standings()}
 
 
 def test_settings_beside_a_configuration_object_are_refused() -> None:

@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex
 from dagsim.metrics.standings import standings
 from dagsim.model import Cluster, Kind, Node
 from dagsim.report.plots import by_priority, comparison, draw_all, gantt, jct_cdf, timeline
-from dagsim.report.plots.shading import binned
+from dagsim.report.plots.gantt import binned
 from dagsim.report.plots.style import BLUE, LINE, ORANGE, figure, log_seconds, unit_of
 
 EIGHT = Cluster.of({"A100-40": 4, "T4": 4}, per_node=4)
