@@ -6,16 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dagsim.agents.checkpoint import Checkpoint
-from dagsim.agents.config import algorithm_name
 from dagsim.agents.rollouts import evaluate_greedy
 from dagsim.config.schema import Config
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.training.trainer import Progress, TrainingRun
 from dagsim.metrics import summarize
 
-__all__ = ["ReportLine", "compare_agents", "finish"]
+__all__ = ["ReportLine", "compare_agents"]
 
 
 class ReportLine(NamedTuple):
@@ -50,20 +48,3 @@ def compare_agents(
             for seed, simulation in zip(seeds, ran, strict=True)
         ]
     return lines
-
-
-def finish(run: TrainingRun, tell: Callable[[Progress], None] | None = None) -> list[ReportLine]:
-    """Run the agent and its rivals on the report seeds. Rivals are a linear policy, the reference and other
-    heuristics."""
-    kind = algorithm_name(run.train.algorithm)
-    agents: dict[str, Checkpoint] = {kind: Checkpoint.load(run.folder.path / "best.pt")}
-    linear = run.linear()
-    if linear is not None:
-        agents[f"linear {kind}"] = linear
-    heuristics = tuple(dict.fromkeys((run.reference, *run.train.rivals)))
-
-    def said(policy: str, done: int, of: int) -> None:
-        if tell is not None:
-            tell(Progress(f"report: {policy}", done, of))
-
-    return compare_agents(run.config, agents, heuristics, run.report_seeds, said)
