@@ -49,8 +49,7 @@ from dagsim.systems.cluster.policies.slurm_priority import Asked, PriorityBook, 
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces.nodes import FoundNode
 from dagsim.traces.report import ReadReport
-from dagsim.traces.slurm.fields import Resources, array_tasks, duration_s, resources
-from dagsim.traces.slurm.rows import COLUMNS, sacct_rows
+from dagsim.traces.slurm import COLUMNS, Resources, array_tasks, duration_s, resources, sacct_rows
 from dagsim.traces.source import Source
 
 __all__ = ["accounting", "priorities", "starts"]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
     from dagsim.experiment.folder import RunFolder, RunLine
     from dagsim.experiment.precise import Precise
-    from dagsim.metrics.blocks import OverTime
+    from dagsim.metrics.intervals import OverTime
 
 __all__ = [
     "Kept",
@@ -64,7 +64,7 @@ def experiment(
         *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision, engine=engine),
     ]
     if what.measure is not None:
-        from dagsim.workload.measure import parse_measure
+        from dagsim.workload.windows import parse_measure
 
         settings.append(Setting(f"--measure {what.measure}", "workload.measure", parse_measure(what.measure)))
     if what.system is not None:  # before --set, whose keys may be the system's

@@ -27,10 +27,9 @@ from pydantic import (
 from pydantic import model_validator as after_all
 
 from dagsim.config import yaml
-from dagsim.config.bundled import shipped
-from dagsim.config.errors import explain
-from dagsim.config.presets import WORKLOADS
+from dagsim.config.bundled import WORKLOADS, shipped
 from dagsim.config.registered import Later, Registered, kind_of
+from dagsim.config.yaml import explain
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.files import is_there
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, gpu_type
@@ -45,7 +44,7 @@ from dagsim.systems.cluster.models.overheads import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
 from dagsim.systems.cluster.scenario import ClusterSystem
-from dagsim.traces.hostlists import hosts
+from dagsim.traces.sites import hosts
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.sessions import Sessions

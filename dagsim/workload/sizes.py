@@ -21,9 +21,9 @@ from dagsim.workload.distributions import (
     LogUniform,
     Mixture,
     Part,
+    TaggedUnion,
     Uniform,
 )
-from dagsim.workload.tagged_union import TaggedUnion
 
 __all__ = ["MEASURED_MODELS", "Correlated", "Draws", "Independent", "SizeColumns", "Sizes", "counts"]
 

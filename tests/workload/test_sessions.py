@@ -8,15 +8,15 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 
-from dagsim.config.presets import FITTED, WORKLOADS
+from dagsim.config.bundled import FITTED, WORKLOADS
 from dagsim.config.schema import load_config, plain
 from dagsim.errors import ConfigError, WorkloadError
 from dagsim.model import Cluster
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.workload import Sessions, offered_load
+from dagsim.workload.arrivals import Rates, Swing
 from dagsim.workload.distributions import Choice, Constant, Quantiles
-from dagsim.workload.rates import Rates, Swing
 from dagsim.workload.sessions import SessionKind
 from dagsim.workload.shapes import Chain
 

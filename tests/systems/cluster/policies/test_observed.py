@@ -10,13 +10,12 @@ from dagsim.config.cluster_file import cluster_yaml
 from dagsim.config.schema import load_config
 from dagsim.metrics import columns
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.traces import open_trace
-from dagsim.traces.nodes import read_nodes
-from dagsim.traces.nodes.groups import grouped
+from dagsim.traces.nodes import grouped, read_nodes
 from dagsim.traces.source import Source
 
 
