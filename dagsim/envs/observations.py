@@ -14,7 +14,7 @@ from dagsim.envs.config import EnvConfig, Level
 from dagsim.model import Decision, Share, Start
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
-from dagsim.systems.cluster.policies.orders.static import width
+from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
 
