@@ -243,7 +243,7 @@ def _interrupted(results: Path) -> None:
     """A run folder whose process is gone without a word."""
     from dagsim.config.schema import load_config
     from dagsim.experiment.folder import RunFolder
-    from dagsim.experiment.run import evaluate_policies
+    from dagsim.experiment.runner import evaluate_policies
 
     config = load_config(None, ["workload.count=20", "seeds=4"])
     folder = RunFolder.create(results, "tune", config, argv=["dagsim", "tune"], policies=("sjf", "fifo"))

@@ -44,8 +44,8 @@ from dagsim.experiment.facts import FACTS, jobs_from
 from dagsim.experiment.journal import Failure, Journal, Metrics, RunLine
 from dagsim.experiment.manifest import READABLE, SCHEMA, file_hash, manifest
 from dagsim.experiment.record import CLOCKED, RunRecord, run_record
-from dagsim.experiment.run import Result, experiment_seeds
-from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.run import Result
+from dagsim.experiment.scenario import experiment_seeds, scenario_of
 from dagsim.files import Lock, replaced
 from dagsim.model.log import ScheduleLog
 from dagsim.model.schedule import Schedule

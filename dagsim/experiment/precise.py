@@ -12,7 +12,7 @@ import numpy as np
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder, RunLine
-from dagsim.experiment.run import replicate_seeds
+from dagsim.experiment.scenario import replicate_seeds
 from dagsim.files import write_text
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.precision import Ending, Look, Precision

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,14 +12,15 @@ from dagsim.experiment.folder import RunFolder, RunLine
 from dagsim.experiment.journal import Failure
 from dagsim.experiment.labels import metric_of, sample_of
 from dagsim.experiment.record import RunRecord, run_record
-from dagsim.experiment.run import PolicyRun, Watch, experiment_seeds, progress_of, run_policy, runs_of
+from dagsim.experiment.run import PolicyRun, Result, Watch, progress_of, run_policy, runs_of
+from dagsim.experiment.scenario import experiment_seeds
 from dagsim.experiment.stopping import Stops
 from dagsim.experiment.workers import in_order
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
 from dagsim.metrics.standings import PolicyResult, standings
 
-__all__ = ["run_into", "write_comparison"]
+__all__ = ["evaluate_policies", "run_into", "write_comparison"]
 
 
 def run_into(
@@ -121,3 +122,28 @@ def write_comparison(ranked: Sequence[PolicyResult], path: Path) -> None:
     rows = [standing.to_dict() for standing in ranked]
     table = {head: [row[head] for row in rows] for head in rows[0]} if rows else {}
     write_text(path, to_csv(table))
+
+
+def evaluate_policies(
+    config: Config,
+    policies: Sequence[str],
+    watch: Watch | None = None,
+    seeds: Sequence[int] | None = None,
+    *,
+    workers: int = 1,
+) -> Iterator[Result]:
+    """Run each policy on each seed, lazily; all policies see the same jobs. ``watch`` is told how far it is.
+
+    ``seeds`` are those of the configuration unless given. With several ``workers`` (processes) the results are the
+    same, in the same order.
+
+    Raises:
+        InputError, SimulationError: As ``check`` and ``run_policy``.
+    """
+    runs = runs_of(policies, seeds or experiment_seeds(config))
+    heard = None if watch is None else progress_of(runs, watch)
+    yield from in_order(partial(_simulated, config), runs, workers, heard)
+
+
+def _simulated(config: Config, run: PolicyRun, tell: Callable[[int], None]) -> Result:
+    return run_policy(config, run.policy, run.seed, tell)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from dagsim.config.schema import Config
+from dagsim.model.streams import stream
+from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.seam import Scenario
+from dagsim.traces.trace_file import TraceFile
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.scenario import ClusterScenario
 
-__all__ = ["cluster_scenario_of", "scenario_of"]
+__all__ = ["cluster_scenario_of", "experiment_seeds", "replicate_seeds", "scenario_of"]
 
 
 def scenario_of(config: Config) -> Scenario:
@@ -43,3 +46,20 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
         queues=config.queues,
         engine=config.engine,
     )
+
+
+def experiment_seeds(config: Config) -> tuple[int, ...]:
+    """The seeds of an experiment: those of its replicates, or the numbers of the windows of its trace."""
+    workload = config.workload
+    if config.system.kind == "cluster" and isinstance(workload, TraceFile) and workload.window is not None:
+        return seeds_of(WINDOWS, workload.windows or config.seeds)
+    return replicate_seeds(config.seed, config.seeds)
+
+
+def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
+    """The seeds of ``count`` replicates: ``root`` itself, so that one run is what it says, then numbers drawn from it.
+
+    Never ``root + 1``: the experiments of root 0 and root 1 would share all but one of their workloads.
+    """
+    drawn = stream(root, "replicates").integers(2**32, size=count - 1)
+    return (root, *map(int, drawn))

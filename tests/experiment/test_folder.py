@@ -15,8 +15,9 @@ from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.labels import run_label
-from dagsim.experiment.run import Result, replicate_seeds
+from dagsim.experiment.run import Result
 from dagsim.experiment.runner import run_into
+from dagsim.experiment.scenario import replicate_seeds
 from dagsim.metrics import summarize
 from dagsim.model import Decision, Job, Start, Task
 from dagsim.systems.cluster.kernel import ClusterKernel

@@ -8,7 +8,9 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import InputError, ModelError, TraceError, UnknownName
-from dagsim.experiment.run import RunProgress, Timed, check, evaluate_policies, replicate_seeds, run_policy
+from dagsim.experiment.run import RunProgress, Timed, check, run_policy
+from dagsim.experiment.runner import evaluate_policies
+from dagsim.experiment.scenario import replicate_seeds
 from dagsim.model import Decision, Job, Start, Task
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.view import ClusterView

@@ -8,7 +8,8 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, WorkloadError
-from dagsim.experiment.run import evaluate_policies, run_policy
+from dagsim.experiment.run import run_policy
+from dagsim.experiment.runner import evaluate_policies
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.model import Cluster
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, WINDOWS

@@ -16,8 +16,7 @@ from dagsim.config.schema import Config, plain
 from dagsim.errors import ConfigError
 from dagsim.experiment.agents import external_command, is_agent, shipped_agent
 from dagsim.experiment.manifest import file_hash
-from dagsim.experiment.run import experiment_seeds
-from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.scenario import experiment_seeds, scenario_of
 from dagsim.experiment.sweep.described import Sweep, Variant
 from dagsim.registry import Spec
 from dagsim.traces.trace_file import TraceFile

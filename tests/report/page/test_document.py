@@ -16,7 +16,7 @@ from dagsim.cli import app
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import evaluate_policies
+from dagsim.experiment.runner import evaluate_policies
 from dagsim.metrics import columns
 from dagsim.report.page.document import page, write_page
 

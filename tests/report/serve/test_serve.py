@@ -23,7 +23,7 @@ from dagsim.cli import app as commands
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import evaluate_policies
+from dagsim.experiment.runner import evaluate_policies
 from dagsim.report.serve.app import application
 from dagsim.report.serve.guard import Guard, host_of
 from dagsim.report.serve.results import Results
