@@ -14,7 +14,7 @@ from dagsim.cli.options import ConfigFile, Experiment, Jobs, Json, Name, Quiet, 
 from dagsim.cli.shared import experiment, given
 
 if TYPE_CHECKING:
-    from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.store import RunFolder
 
 __all__ = ["train"]
 
@@ -51,10 +51,10 @@ def train(
     Example: dagsim train --algo ppo --config ppo --seed 1
     """
     from dagsim.agents.config import algorithm_name
-    from dagsim.experiment.folder import RunFolder
-    from dagsim.experiment.labels import metric_of
-    from dagsim.experiment.runner import write_comparison
+    from dagsim.experiment.carry_out import write_comparison
+    from dagsim.experiment.scenario import metric_of
     from dagsim.experiment.stopping import exit_code
+    from dagsim.experiment.store import RunFolder
     from dagsim.experiment.training.finish import finish
     from dagsim.experiment.training.log import read_log
     from dagsim.experiment.training.trainer import TrainingRun
@@ -111,7 +111,7 @@ def _resumed(path: Path) -> RunFolder:
         InputError: It is no training's, or its trace has changed.
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.store import RunFolder
 
     folder = RunFolder.open(path)
     if (command := folder.manifest["command"]) != "train":
@@ -123,7 +123,7 @@ def _resumed(path: Path) -> RunFolder:
 def _hash(path: Path) -> str:
     """Of the agent to begin with."""
     from dagsim.agents.checkpoint import Checkpoint
-    from dagsim.experiment.manifest import file_hash
+    from dagsim.files import file_hash
 
     Checkpoint.load(path)
     return file_hash(path)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 
-from dagsim.experiment.capacity.plan import Size, SizeSearch
-from dagsim.experiment.capacity.prices import Prices
-from dagsim.experiment.capacity.target import Target
+from dagsim.experiment.capacity.machines import Prices
+from dagsim.experiment.capacity.search import Size, SizeSearch, Target
 from dagsim.experiment.capacity.whatif import Alternative
 from dagsim.metrics.standings import Sample
 from dagsim.metrics.verdict import ENOUGH_SEEDS, ENOUGH_WINDOWS

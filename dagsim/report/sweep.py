@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dagsim.experiment.sweep.axes import Axis, short_names
-from dagsim.experiment.sweep.standing import CellGroup, compared_axis
+from dagsim.experiment.compare import CellGroup, compared_axis
+from dagsim.experiment.plan import Axis, short_names
 from dagsim.metrics import glossary
 from dagsim.metrics.standings import PolicyResult, Sample
 from dagsim.metrics.verdict import ENOUGH_SEEDS, ENOUGH_WINDOWS

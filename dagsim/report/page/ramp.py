@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.store import RunFolder
 from dagsim.metrics.columns import columns
 from dagsim.metrics.standings import RunMetrics, mean
 from dagsim.report.grid import Grid

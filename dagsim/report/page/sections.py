@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dagsim.config.schema import dump_config
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.labels import metric_of, sample_of, workload_label
+from dagsim.experiment.scenario import metric_of, sample_of, workload_label
+from dagsim.experiment.store import RunFolder
 from dagsim.metrics.columns import ScheduleColumns
 from dagsim.metrics.groups import JobGroup, PerJob, job_groups
 from dagsim.metrics.standings import PolicyResult, Sample, standings

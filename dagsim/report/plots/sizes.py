@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from dagsim.experiment.capacity.plan import Size, SizeSearch
-from dagsim.experiment.capacity.target import Target
+from dagsim.experiment.capacity.search import Size, SizeSearch, Target
 from dagsim.metrics import glossary
 from dagsim.report.plots.style import BLUE, GREY, INK, ORANGE, dress, figure, headline
 

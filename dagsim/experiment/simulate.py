@@ -18,14 +18,7 @@ from dagsim.model.schedule import Schedule
 from dagsim.systems.cluster.engine import EngineUse
 from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, View, decisions_of
 
-__all__ = [
-    "PolicyRun",
-    "Result",
-    "RunProgress",
-    "Timed",
-    "check",
-    "run_policy",
-]
+__all__ = ["PolicyRun", "Result", "RunProgress", "Timed", "check", "run_policy"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,26 @@
-"""Running an experiment into a folder, to its end or until it is stopped."""
+"""Carrying out a plan into a run folder, to its end or until it is stopped."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from dagsim.config.schema import Config
 from dagsim.errors import PluginError, SimulationError
-from dagsim.experiment.folder import RunFolder, RunLine
-from dagsim.experiment.journal import Failure
-from dagsim.experiment.labels import metric_of, sample_of
-from dagsim.experiment.record import RunRecord, run_record
-from dagsim.experiment.run import PolicyRun, Result, Watch, progress_of, run_policy, runs_of
-from dagsim.experiment.scenario import experiment_seeds
+from dagsim.experiment.executors import CellFailure, CellWork, SweepExecutor, in_order
+from dagsim.experiment.kept_files import RunRecord, run_record
+from dagsim.experiment.plan import Cell, code_digest, config_of
+from dagsim.experiment.scenario import experiment_seeds, metric_of, sample_of
+from dagsim.experiment.simulate import PolicyRun, Result, RunProgress, Watch, check, progress_of, run_policy, runs_of
 from dagsim.experiment.stopping import Stops
-from dagsim.experiment.workers import in_order
+from dagsim.experiment.store import CellLine, Failure, RunFolder, RunLine, SweepFolder
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
 from dagsim.metrics.standings import PolicyResult, standings
 
-__all__ = ["evaluate_policies", "run_into", "write_comparison"]
+__all__ = ["Swept", "check_cells", "evaluate_policies", "run_cells", "run_into", "write_comparison"]
 
 
 def run_into(
@@ -147,3 +147,109 @@ def evaluate_policies(
 
 def _simulated(config: Config, run: PolicyRun, tell: Callable[[int], None]) -> Result:
     return run_policy(config, run.policy, run.seed, tell)
+
+
+class Swept(NamedTuple):
+    """The outcome of a sweep: its finished cells by id, those that failed, and how many are still to be run."""
+
+    done: dict[str, CellLine]
+    failures: list[CellFailure]
+    left: int
+
+    def raise_failures(self) -> None:
+        """Nothing, if every cell could be run.
+
+        Raises:
+            SimulationError: A cell failed.
+        """
+        if self.failures:
+            raise SimulationError(f"{len(self.failures)} runs failed; the first with {self.failures[0].error}")
+
+
+def check_cells(cells: Sequence[Cell]) -> None:
+    """Make what the cells need, and throw it away: every policy once.
+
+    Raises:
+        InputError: Something cannot be made.
+        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised something.
+    """
+    for cell in {cell.policy: cell for cell in reversed(cells)}.values():
+        check(config_of(cell), [cell.policy])
+
+
+def run_cells(
+    folder: SweepFolder,
+    cells: Sequence[Cell],
+    executor: SweepExecutor,
+    watch: Watch | None = None,
+    limit: int | None = None,
+) -> Swept:
+    """Run those of the cells that ``folder`` lacks, at most ``limit``; keep each as soon as it is there.
+
+    A cell that fails is noted, and the others go on; the folder's state is then ``failed``.
+
+    Raises:
+        KeyboardInterrupt: The user stopped it; what was finished is kept.
+        DagsimError: No cell could be finished, or the executor was lost; what was finished is kept.
+    """
+    there = folder.done(cells)
+    todo = [cell for cell in cells if cell.id not in there]
+    given = todo if limit is None else todo[:limit]
+    failures: list[CellFailure] = []
+    try:
+        folder.tell("started", cells=len(cells), done=len(there), to_run=len(given))
+        with Stops() as stops:
+            _run_cells(folder, given, executor, _steps(given, len(there), len(cells), watch), failures, stops)
+    except KeyboardInterrupt:
+        folder.finish(cells, "interrupted")
+        raise
+    except Exception as error:
+        folder.finish(cells, "failed", f"{type(error).__name__}: {error}")
+        raise
+    left = len(todo) - len(given)
+    if failures:
+        done = folder.finish(cells, "failed", f"{len(failures)} cells failed, the first with {failures[0].error}")
+    elif left:
+        done = folder.finish(cells, "interrupted", f"{left} cells are left to be run")
+    else:
+        done = folder.finish(cells, "done")
+    if failures and not done:
+        raise SimulationError(f"every cell failed; the first with {failures[0].error}")
+    return Swept(done, failures, left)
+
+
+def _run_cells(
+    folder: SweepFolder,
+    cells: Sequence[Cell],
+    executor: SweepExecutor,
+    heard: Callable[[int, int, int], None] | None,
+    failures: list[CellFailure],
+    stops: Stops,
+) -> None:
+    by_id = {cell.id: cell for cell in cells}
+    traces = {
+        cell.trace: str(config_of(cell).trace_path())
+        for cell in {cell.trace: cell for cell in cells}.values()
+        if cell.trace is not None
+    }
+    work = CellWork(code_digest(), folder.sweep.keep, traces)
+    for outcome in executor.run(work, cells, heard):
+        stops.hold()
+        if isinstance(outcome, CellFailure):
+            failures.append(outcome)
+            folder.fail(by_id[outcome.id], outcome)
+        else:
+            folder.keep(by_id[outcome.id], outcome)
+        stops.release()
+
+
+def _steps(
+    cells: Sequence[Cell], before: int, total: int, watch: Watch | None
+) -> Callable[[int, int, int], None] | None:
+    if watch is None:
+        return None
+
+    def heard(index: int, done: int, jobs: int) -> None:
+        watch(RunProgress(cells[index].label, cells[index].seed, before + done, total, jobs))
+
+    return heard
