@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dagsim.errors import DagsimError
     from dagsim.experiment.api import Outcome, simulate
+    from dagsim.experiment.training.session import train
     from dagsim.metrics import Summary, summarize
     from dagsim.model import (
         Admit,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
         TaskGraph,
         Wait,
     )
-    from dagsim.model.schedule import Schedule
+    from dagsim.model.log import Schedule
     from dagsim.systems.cluster import ClusterKernel, ClusterPolicy, ClusterView
     from dagsim.systems.cluster.policies import POLICIES
     from dagsim.workload import PRESETS, Synthetic
@@ -38,6 +39,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "dagsim.errors": ("DagsimError",),
     "dagsim.experiment.api": ("Outcome", "simulate"),
+    "dagsim.experiment.training.session": ("train",),
     "dagsim.metrics": ("Summary", "summarize"),
     "dagsim.model": (
         "Admit",
@@ -56,7 +58,7 @@ _HOMES = {
         "Wait",
     ),
     "dagsim.systems.cluster.policies": ("POLICIES",),
-    "dagsim.model.schedule": ("Schedule",),
+    "dagsim.model.log": ("Schedule",),
     "dagsim.systems.cluster": ("ClusterPolicy", "ClusterKernel", "ClusterView"),
     "dagsim.workload": ("PRESETS", "Synthetic"),
 }
@@ -89,6 +91,7 @@ __all__ = [
     "Wait",
     "simulate",
     "summarize",
+    "train",
 ]
 
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from kept import KeptRuns
 
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.kept import KeptRuns
 from dagsim.experiment.ledger import Ledger
 from dagsim.files import write_text
 from dagsim.metrics import to_csv

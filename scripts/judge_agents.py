@@ -29,18 +29,18 @@ from typing import Any
 
 import numpy as np
 import torch
+from kept import KeptRun, KeptRuns
 
 from dagsim.config import yaml
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.kept import KeptRun, KeptRuns
 from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.experiment.training.reference import play_seeds
 from dagsim.experiment.tune import candidates
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
+from dagsim.metrics.compare import ENOUGH_SEEDS
 from dagsim.metrics.standings import METHOD, Sample, standings
-from dagsim.metrics.verdict import ENOUGH_SEEDS
 from dagsim.report.comparison import comparison_table
 from dagsim.seeds import REPORT, VALIDATION, seeds_of
 from dagsim.systems.cluster.policies.tunable import TUNABLE

@@ -19,9 +19,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
+from kept import KeptRuns
+
 from dagsim.config.schema import load_config
 from dagsim.errors import DagsimError
-from dagsim.experiment.kept import KeptRuns
 from dagsim.experiment.ledger import Ledger
 from dagsim.files import write_text
 from dagsim.metrics.standings import METHOD

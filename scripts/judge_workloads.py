@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from kept import KeptRun, KeptRuns
 
-from dagsim.config.presets import WORKLOADS
+from dagsim.config.bundled import WORKLOADS
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.kept import KeptRun, KeptRuns
 from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.files import write_text
 from dagsim.metrics import to_csv

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
 import re
 import shlex
 from pathlib import Path
-from types import ModuleType
 
+import make_pages as pages
 import pytest
 from typer.testing import CliRunner
 
@@ -29,17 +28,6 @@ TABLED = re.findall(r"^\| `([a-z0-9][a-z0-9-]*)` \|", PAGE.partition("## Placeme
 SPECS = dict.fromkeys(TABLED + re.findall(r'--algo "([^"]+)"', PAGE))
 
 
-@pytest.fixture(scope="module")
-def pages() -> ModuleType:
-    """``scripts/make_pages.py``."""
-    spec = importlib.util.spec_from_file_location("make_pages", ROOT / "scripts" / "make_pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 MADE = tuple(
     ["README.md"]
     + [f"docs/{name}.md" for name in ("decima", "learning", "pages", "policies", "ramp", "schedulers", "spark")]
@@ -48,19 +36,17 @@ MADE = tuple(
 
 
 @pytest.mark.parametrize("page", MADE)
-def test_tables_and_figures_are_those_of_registries_and_results(page: str, pages: ModuleType) -> None:
+def test_tables_and_figures_are_those_of_registries_and_results(page: str) -> None:
     assert pages.renewed(page) == (ROOT / page).read_text(encoding="utf-8"), "run scripts/make_pages.py"
     assert not pages.missing(page)
 
 
-def test_every_page_with_tables_is_compared(pages: ModuleType) -> None:
+def test_every_page_with_tables_is_compared() -> None:
     assert set(pages.PAGES) == set(MADE)
     assert set(pages.SENTENCES) <= set(MADE)
 
 
-def test_a_figure_that_differs_from_its_file_is_noticed(
-    pages: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_figure_that_differs_from_its_file_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     for page, old, new in (
         ("README.md", "1.0073 times the optimum", "1.0074 times the optimum"),

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
+import judge_workloads as judge
 import numpy as np
 import pytest
 
-from dagsim.config.presets import WORKLOADS
+from dagsim.config.bundled import WORKLOADS
 from dagsim.model import Job, Task
 from dagsim.workload import Sessions
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "judge_workloads.py"
 
-
-@pytest.fixture(scope="module")
-def judge() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("judge_workloads", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["judge_workloads"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_a_poisson_process_is_not_dispersed_and_pairs_are(judge: ModuleType) -> None:
+def test_a_poisson_process_is_not_dispersed_and_pairs_are() -> None:
     times = np.cumsum(np.random.default_rng(1).exponential(10.0, 40_000))
     assert judge.dispersion(times, 20) == pytest.approx(1, abs=0.1)
     assert judge.dispersion(np.repeat(times[:20_000], 2), 20) == pytest.approx(2, abs=0.25)  # pairs: twice the variance
 
 
-def test_tau_is_1_for_one_order_and_minus_1_for_the_other(judge: ModuleType) -> None:
+def test_tau_is_1_for_one_order_and_minus_1_for_the_other() -> None:
     one = {policy: np.array([2.0**place, 3.0 * 2**place]) for place, policy in enumerate(judge.POLICIES)}
     other = {policy: 1 / values for policy, values in one.items()}
     first, second, *_ = judge.POLICIES
@@ -44,7 +27,7 @@ def test_tau_is_1_for_one_order_and_minus_1_for_the_other(judge: ModuleType) -> 
     assert judge.tau(one, swapped) == pytest.approx(1 - 2 / 45)  # one pair of 45
 
 
-def test_statistics_of_a_few_jobs_are_those_by_hand(judge: ModuleType) -> None:
+def test_statistics_of_a_few_jobs_are_those_by_hand() -> None:
     # 200 jobs an hour apart; every hundredth holds 4 GPUs for 1,000 s, all others one for 10 s.
     jobs = [
         Job.single(f"j{n}", Task("t", 1000.0 if n % 100 == 99 else 10.0, 4 if n % 100 == 99 else 1), 3600.0 * n)
@@ -57,7 +40,7 @@ def test_statistics_of_a_few_jobs_are_those_by_hand(judge: ModuleType) -> None:
     assert found["correlation of log length and log GPUs"] == pytest.approx(1)
 
 
-def test_the_plain_variant_has_the_same_jobs_one_by_one(judge: ModuleType) -> None:
+def test_the_plain_variant_has_the_same_jobs_one_by_one() -> None:
     fitted = WORKLOADS["like-itp"].workload
     assert isinstance(fitted, Sessions)
     jobs = judge.drawn(judge.plainly(fitted), 3000, 1)

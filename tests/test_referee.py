@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+import referee
 
 ROOT = Path(__file__).parent.parent
-
-
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("referee", ROOT / "scripts" / "referee.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["referee"] = module  # its dataclasses look themselves up
-    spec.loader.exec_module(module)
-    return module
-
-
-referee = script()
 
 
 @pytest.mark.parametrize("policy", referee.POLICIES_PLAYED)

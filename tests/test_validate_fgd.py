@@ -10,22 +10,19 @@ import sys
 from pathlib import Path
 
 import pytest
+import validate_fgd
+from fgd.fragmentation import Fgd, typical
+from fgd.go_random import GoRandom
+from fgd.nodes import Ints, Node, Nodes, read_nodes
+from fgd.pods import Pod, read_pods
+from fgd.policies import SCORES, Choice, at_random
+
+from dagsim.model import GPU_TYPES, Cluster, Job, Share, Start, Task
+from dagsim.model import Node as RealNode
+from dagsim.systems.cluster import ClusterKernel
+from dagsim.traces.source import Source
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
-sys.path.insert(0, str(SCRIPTS))
-
-import validate_fgd  # noqa: E402
-from fgd.fragmentation import Fgd, typical  # noqa: E402
-from fgd.go_random import GoRandom  # noqa: E402
-from fgd.nodes import Ints, Node, Nodes, read_nodes  # noqa: E402
-from fgd.pods import Pod, read_pods  # noqa: E402
-from fgd.policies import SCORES, Choice, at_random  # noqa: E402
-
-from dagsim.model import GPU_TYPES, Cluster, Job, Share, Start, Task  # noqa: E402
-from dagsim.model import Node as RealNode  # noqa: E402
-from dagsim.systems.cluster import ClusterKernel  # noqa: E402
-from dagsim.traces.source import Source  # noqa: E402
-
 WHOLE, HALF, CPUS = Pod(8000, 0, 1, 1000), Pod(8000, 0, 1, 500), Pod(8000, 0, 0, 0)
 
 

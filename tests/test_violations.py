@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+import stress
 
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Record, Task, TaskGraph, gpu_type
-from dagsim.model.log import ScheduleLog
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.systems.cluster import ClusterKernel, Maintenance
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.testing.violations import as_recorded, stuck, violations
@@ -137,17 +135,7 @@ def test_a_stall_is_justified_only_by_nodes_that_are_gone() -> None:
         assert stuck(Schedule(cluster, schedule.jobs, log), jobs) == expected
 
 
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("stress", ROOT / "scripts" / "stress.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_every_policy_and_placement_keeps_every_promise_under_stress() -> None:
-    stress = script()
     specs = stress.specs()
     assert {spec.partition("[")[0] for spec in specs} >= {"easy-events", "rollout", "srtf", "gavel", "plan-ahead"}
     assert any("placement=fgd" in spec for spec in specs)
@@ -155,7 +143,6 @@ def test_every_policy_and_placement_keeps_every_promise_under_stress() -> None:
 
 
 def test_the_stress_script_reports_what_a_policy_does_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    stress = script()
     assert any("Stalled" in found for _, _, all_ in stress.stress(4, 0, [f"{__name__}:Idle"]) for found in all_)
 
 

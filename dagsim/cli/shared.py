@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
     from dagsim.experiment.compare import Precise
     from dagsim.experiment.store import RunFolder, RunLine
-    from dagsim.metrics.blocks import OverTime
+    from dagsim.metrics.intervals import OverTime
 
 __all__ = [
     "Kept",

@@ -20,10 +20,10 @@ from dagsim.experiment.store import CellLine, RunFolder, RunLine
 from dagsim.files import write_text
 from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
+from dagsim.metrics.compare import holm
 from dagsim.metrics.precision import Ending, Look, Precision
 from dagsim.metrics.standings import PolicyResult, RunMetrics, Sample, standings
-from dagsim.metrics.verdict import holm
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.cluster.waits import Stretch, binding_causes
 from dagsim.traces.trace_file import TraceFile

@@ -18,8 +18,7 @@ from dagsim.experiment.simulate import Result
 from dagsim.metrics import jobs_table, runs_table, to_csv
 from dagsim.model import Cluster, JobFacts
 from dagsim.model.facts import NUMBERS, FactColumns
-from dagsim.model.log import ROW, ScheduleLog
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import ROW, Schedule, ScheduleLog
 
 __all__ = [
     "CLOCKED",

@@ -74,8 +74,7 @@ from dagsim.experiment.scenario import experiment_seeds, scenario_of, workload_l
 from dagsim.experiment.simulate import Result
 from dagsim.files import Lock, append, cut, file_hash, replaced
 from dagsim.metrics import to_csv
-from dagsim.model.log import ScheduleLog
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.systems.cluster.engine import EngineUse
 
 __all__ = [

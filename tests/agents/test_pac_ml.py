@@ -20,7 +20,7 @@ from dagsim.experiment.agents import make_policy
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import RunFolder
-from dagsim.experiment.training.finish import finish
+from dagsim.experiment.training.session import finish
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.systems.cluster.codecs.config import CandidatesConfig
 from dagsim.systems.ramp import RampObservation, RampScenario

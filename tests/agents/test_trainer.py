@@ -14,6 +14,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import dagsim
 from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, read_plain, write_plain
 from dagsim.agents.rollouts import evaluate_greedy
 from dagsim.cli import app
@@ -309,6 +310,25 @@ def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytes
         app, ["train", *sets, "--iterations", "1", "--init", str(run / "best.pt"), "--no-report", "-q"]
     )
     assert tuned.exit_code == 0, tuned.output
+
+
+def test_python_trains_the_agent_that_the_command_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = [*TINY, "train.iterations=2"]
+    result = dagsim.train(settings=settings, out=tmp_path / "python")
+    options = [part for setting in settings for part in ("--set", setting)]
+    ended = CliRunner().invoke(app, ["train", *options, "--out", "command", "--quiet"])
+    assert ended.exit_code == 0, ended.output
+    (command,) = (tmp_path / "command").iterdir()
+    assert (result.folder.path / "best.pt").read_bytes() == (command / "best.pt").read_bytes()
+    assert result.folder.state == "done"
+    assert (result.folder.path / "report.csv").exists()
+    assert {"ppo", "sjf"} <= {line.policy for line in result.standings()}
+
+
+def test_settings_beside_a_configuration_object_are_refused() -> None:
+    with pytest.raises(InputError, match="settings change a file"):
+        dagsim.train(tiny(), ["seed=1"])
 
 
 def test_without_a_training_there_is_no_agent(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ from dagsim.experiment.capacity.search import Size, SizeSearch, Target, gpus_of,
 from dagsim.experiment.capacity.whatif import on_windows
 from dagsim.experiment.store import RunLine
 from dagsim.model import GPU_TYPES
-from dagsim.model.prices import LIST_PRICES
-from dagsim.report.capacity import plan_table
+from dagsim.model.gpu import LIST_PRICES
+from dagsim.report.comparison import plan_table
 
 CLUSTER = ClusterSection(
     name="c",

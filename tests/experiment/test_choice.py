@@ -19,14 +19,14 @@ from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.store import RunFolder, RunLine
-from dagsim.experiment.training import finish as finishing
 from dagsim.experiment.training import reference, trainer
 from dagsim.experiment.training.reference import Runs, best_heuristic, contenders, merit_of, play_seeds
+from dagsim.experiment.training.session import finish as finishing
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.experiment.tune import best_of, candidates, write_tuned
 from dagsim.metrics import jct
 from dagsim.model import Cluster
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, part_of, seeds_of
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.ramp.policies import RAMP_POLICIES

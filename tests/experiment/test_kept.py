@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from kept import KeptRuns
 
 from dagsim.config.schema import load_config
 from dagsim.errors import InputError
-from dagsim.experiment.kept import KeptRuns
 
 CONFIG = load_config(None, ["workload.count=5"])
 POLICIES = {"first come": "fifo", "shortest": "sjf"}

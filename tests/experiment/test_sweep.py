@@ -22,7 +22,7 @@ from dagsim.experiment.executors import CellOutcome, CellWork, Heard, Local, Swe
 from dagsim.experiment.plan import Cell, Sweep, cells_of, read_sweep
 from dagsim.experiment.store import RunFolder, SweepFolder
 from dagsim.metrics.standings import Sample
-from dagsim.report.sweep import sweep_table
+from dagsim.report.comparison import sweep_table
 
 SMALL = """
 set:

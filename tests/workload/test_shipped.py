@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 
+import make_workloads
 import pytest
 
 from dagsim.model import Cluster
@@ -22,6 +22,6 @@ def test_shipped_workloads_offer_what_they_say(name, count):
 
 
 def test_the_script_makes_the_shipped_workloads_again_to_the_byte(tmp_path):
-    runpy.run_path(str(ROOT / "scripts" / "make_workloads.py"))["main"](tmp_path)
+    make_workloads.main(tmp_path)
     for name in ("heterogeneous-100.jsonl", "dag-50.jsonl"):
         assert (tmp_path / name).read_bytes() == (ROOT / "workloads" / name).read_bytes()

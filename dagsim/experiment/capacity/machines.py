@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from dagsim.config.schema import ClusterSection, NodeGroup
 from dagsim.errors import ConfigError
-from dagsim.model.gpu import canonical
-from dagsim.model.prices import LIST_PRICES
+from dagsim.model.gpu import LIST_PRICES, canonical
 
 __all__ = [
     "HOURS_A_MONTH",

@@ -10,8 +10,8 @@ from dagsim.experiment.carry_out import run_cells
 from dagsim.experiment.executors import Local
 from dagsim.experiment.plan import cells_of, read_sweep
 from dagsim.experiment.store import RunFolder, SweepFolder
+from dagsim.report.page.charts import Packer
 from dagsim.report.page.document import page
-from dagsim.report.page.packing import Packer
 from dagsim.report.page.sweeping import SweepView
 
 GRID = """

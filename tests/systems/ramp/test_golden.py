@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+import validate_ramp
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "validate_ramp.py"
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("validate_ramp", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.data
-def test_every_golden_lookahead_and_episode_is_equal(data: Path, script: ModuleType) -> None:
-    found = list(script.golden(data / "golden/ddls", data / "traces/pipedream"))
+def test_every_golden_lookahead_and_episode_is_equal(data: Path) -> None:
+    found = list(validate_ramp.golden(data / "golden/ddls", data / "traces/pipedream"))
     assert len(found) == 21
     assert not [f"{row.file}: {row.what}" for row in found if row.what]
 
@@ -44,27 +33,25 @@ def test_every_golden_lookahead_and_episode_is_equal(data: Path, script: ModuleT
         ("squeezenet1_0", 16, 2379.1975),
     ],
 )
-def test_completion_times_of_the_published_table(
-    data: Path, script: ModuleType, model: str, degree: int, jct_s: float
-) -> None:
-    graph = script.read_graph(data / f"traces/pipedream/{model}.txt", "s")
-    assert script.job(graph, degree, script.planner())["jct_s"] == pytest.approx(jct_s, abs=6e-5)
+def test_completion_times_of_the_published_table(data: Path, model: str, degree: int, jct_s: float) -> None:
+    graph = validate_ramp.read_graph(data / f"traces/pipedream/{model}.txt", "s")
+    assert validate_ramp.job(graph, degree, validate_ramp.planner())["jct_s"] == pytest.approx(jct_s, abs=6e-5)
 
 
 @pytest.mark.data
-def test_constant_degrees_block_as_published(data: Path, script: ModuleType) -> None:
-    found = script.constant_degrees(data / "golden/ddls", data / "traces/pipedream")
+def test_constant_degrees_block_as_published(data: Path) -> None:
+    found = validate_ramp.constant_degrees(data / "golden/ddls", data / "traces/pipedream")
     for row in found.values():
         assert row["got"] == pytest.approx(row["expected"], abs=0.001)
 
 
 @pytest.mark.data
-def test_a_difference_is_found(data: Path, script: ModuleType, tmp_path: Path) -> None:
+def test_a_difference_is_found(data: Path, tmp_path: Path) -> None:
     path = data / "golden/ddls/lookahead_4x4x2_alexnet_2.json.gz"
     said = json.loads(gzip.decompress(path.read_bytes()))
     said["deps"][5][3] += 1e-7
     (tmp_path / path.name).write_bytes(gzip.compress(json.dumps(said).encode()))
-    (row,) = script.golden(tmp_path, data / "traces/pipedream")
+    (row,) = validate_ramp.golden(tmp_path, data / "traces/pipedream")
     assert "dependency" in row.what
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -13,22 +12,16 @@ import pytest
 from dagsim.systems.ramp import RampScenario
 from dagsim.systems.ramp.policies.roomy import RoomWeights, Roomy
 
-SCRIPTS = Path(__file__).parents[3] / "scripts"
-
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
     """The script in plain Python: compiling it takes longer than the test."""
     numba = pytest.importorskip("numba")
-    spec = importlib.util.spec_from_file_location("tune_ramp_of_test", SCRIPTS / "tune_ramp.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba.config, "DISABLE_JIT", True)
-        patch.syspath_prepend(str(SCRIPTS))
-        patch.setitem(sys.modules, spec.name, module)
-        spec.loader.exec_module(module)
+        patch.delitem(sys.modules, "tune_ramp", raising=False)
+        module = importlib.import_module("tune_ramp")
+    sys.modules.pop("tune_ramp")
     return module
 
 

@@ -6,12 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from importlib import util
 from pathlib import Path
 from time import process_time
-from types import ModuleType
 from typing import Any
 
+import check_lane
 import numpy as np
 import pytest
 
@@ -32,16 +31,6 @@ def check(cases: int, first: int, *more: str, **variables: str) -> dict[str, Any
     done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, **variables})
     assert done.returncode in (0, 1), done.stderr
     return dict(json.loads(done.stdout))
-
-
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = util.spec_from_file_location("check_lane", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.timeout(600)
@@ -79,10 +68,10 @@ def test_counting_references_nowhere_it_takes_less_than_two_microseconds_per_tas
     assert (process_time() - begun) / tasks < 2e-6
 
 
-def test_runs_are_stopped_where_a_policy_preempts(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script, "run", lambda *_, **__: None)  # the kernel's side of the cases says it
+def test_runs_are_stopped_where_a_policy_preempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_lane, "run", lambda *_, **__: None)  # the kernel's side of the cases says it
     for kind in ("srtf", "las"):
-        logs = [script.both(number, kind)[0].log.rows() for number in range(5)]
+        logs = [check_lane.both(number, kind)[0].log.rows() for number in range(5)]
         assert sum(int((log["kind"] == Kind.PREEMPTED).sum()) for log in logs) > 20
 
 
@@ -92,19 +81,19 @@ def test_with_too_little_space_it_grows_and_writes_the_same() -> None:
     assert {kind: result["different"] for kind, result in found["kinds"].items() if result["different"]} == {}
 
 
-def test_a_single_byte_makes_a_difference(script: ModuleType) -> None:
-    jobs = script.jobs_of(script.random.Random(1))
-    cluster = script.cluster_of(script.random.Random(1))
-    one, other = (script.run(cluster, jobs, "sjf") for _ in range(2))
-    assert script.equal(one, other)
+def test_a_single_byte_makes_a_difference() -> None:
+    jobs = check_lane.jobs_of(check_lane.random.Random(1))
+    cluster = check_lane.cluster_of(check_lane.random.Random(1))
+    one, other = (check_lane.run(cluster, jobs, "sjf") for _ in range(2))
+    assert check_lane.equal(one, other)
     other.log.rows()["gpus"][-2] ^= 1
-    assert not script.equal(one, other)
+    assert not check_lane.equal(one, other)
 
 
-def test_the_cases_hold_everything_that_the_lane_knows(script: ModuleType) -> None:
-    drawn = [script.random.Random(number) for number in range(200)]
-    clusters = [script.cluster_of(rng) for rng in drawn]
-    tasks = [task for rng in drawn for job in script.jobs_of(rng) for task in job.tasks]
+def test_the_cases_hold_everything_that_the_lane_knows() -> None:
+    drawn = [check_lane.random.Random(number) for number in range(200)]
+    clusters = [check_lane.cluster_of(rng) for rng in drawn]
+    tasks = [task for rng in drawn for job in check_lane.jobs_of(rng) for task in job.tasks]
     assert any(node.gpus > 62 for cluster in clusters for node in cluster.nodes)
     assert any(node.gpu is None for cluster in clusters for node in cluster.nodes)
     assert any(len(cluster.gpu_types) > 2 for cluster in clusters)
