@@ -64,7 +64,7 @@ def experiment(
         *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision, engine=engine),
     ]
     if what.measure is not None:
-        from dagsim.workload.measure import parse_measure
+        from dagsim.workload.windows import parse_measure
 
         settings.append(Setting(f"--measure {what.measure}", "workload.measure", parse_measure(what.measure)))
     if what.system is not None:  # before --set, whose keys may be the system's

@@ -12,7 +12,7 @@ from dagsim.envs.config import EnvConfig
 from dagsim.envs.levels import Levelled
 from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.systems.cluster.codecs.config import CandidatesConfig
-from dagsim.systems.cluster.policies.orders.static import width
+from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
 

@@ -18,7 +18,7 @@ from dagsim.systems.cluster.api import NEVER_S, ClusterState, ClusterView, Deman
 from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.systems.cluster.codecs.config import CandidatesConfig
 from dagsim.systems.cluster.codecs.pool import QUEUE, STATIC, UNITS, WIDTHS, Group, Pool, ReadyTask
-from dagsim.systems.cluster.policies.placement.rule import placing
+from dagsim.systems.cluster.policies.placement import placing
 
 __all__ = ["Candidates"]
 
