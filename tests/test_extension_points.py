@@ -34,7 +34,7 @@ REGISTRIES = {
     "dagsim.nets": "dagsim.agents.nets:NETS",
     "dagsim.algorithms": "dagsim.agents.config:ALGORITHMS",
     "dagsim.advantages": "dagsim.agents.advantages:ADVANTAGES",
-    "dagsim.executors": "dagsim.experiment.sweep.executors:EXECUTORS",
+    "dagsim.executors": "dagsim.experiment.executors:EXECUTORS",
 }
 
 MODULE = """

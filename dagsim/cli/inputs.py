@@ -43,7 +43,7 @@ def config_check(
     Example: dagsim config check my.yaml
     """
     from dagsim.errors import ConfigError
-    from dagsim.experiment.run import check
+    from dagsim.experiment.simulate import check
 
     faults = []
     for file in files:

@@ -14,7 +14,7 @@ from dagsim.agents.checkpoint import Checkpoint
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.run import run_policy
+from dagsim.experiment.simulate import run_policy
 
 MODULE = '''
 """Extensions of somebody's own."""

@@ -22,9 +22,9 @@ from dagsim.config.schema import Config, load_config
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.errors import InputError, RunFolderError
 from dagsim.experiment.agents import agent_spec
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.store import RunFolder
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.trainer import Progress, TrainingRun
 from dagsim.testing import check_policy

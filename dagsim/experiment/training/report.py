@@ -9,8 +9,8 @@ from dagsim.agents.checkpoint import Checkpoint
 from dagsim.agents.rollouts import evaluate_greedy
 from dagsim.config.schema import Config
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
-from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import run_policy
 from dagsim.metrics import summarize
 
 __all__ = ["ReportLine", "compare_agents"]

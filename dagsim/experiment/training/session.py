@@ -11,12 +11,12 @@ from dagsim.agents.config import algorithm_name
 from dagsim.config.bundled import find_config
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.labels import metric_of
-from dagsim.experiment.manifest import file_hash
-from dagsim.experiment.runner import write_comparison
+from dagsim.experiment.carry_out import write_comparison
+from dagsim.experiment.scenario import metric_of
+from dagsim.experiment.store import RunFolder
 from dagsim.experiment.training.report import ReportLine, compare_agents
 from dagsim.experiment.training.trainer import Progress, TrainingRun
+from dagsim.files import file_hash
 from dagsim.metrics.standings import PolicyResult, standings
 
 __all__ = ["Trained", "begin_training", "finish", "resumed_training", "train", "train_in"]

@@ -35,8 +35,8 @@ from dagsim.config.schema import Config
 from dagsim.config.training import check_training
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.errors import RunFolderError
-from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.store import RunFolder
 from dagsim.experiment.training.log import TrainingLog, has_rows
 from dagsim.experiment.training.reference import Runs, best_heuristic, merit_of, play_seeds
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of

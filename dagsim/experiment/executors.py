@@ -1,21 +1,182 @@
-"""Work in several processes, its results in the order of the items: whoever reads them cannot tell how many."""
+"""Where cells are run: processes of this machine (``--on local:4``), or another executor by its name."""
 
 from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from time import process_time
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from dagsim.errors import DagsimError, SimulationError
+from dagsim.config.schema import Config
+from dagsim.errors import ConfigError, DagsimError, PluginError, RunFolderError, SimulationError
+from dagsim.experiment.kept_files import RunRecord, lines_of, run_record
+from dagsim.experiment.plan import Cell, Keep, code_digest, config_of
+from dagsim.experiment.simulate import run_policy
 from dagsim.processes import end_with_parent, starting
+from dagsim.registry import Entry, Registry
+from dagsim.traces.trace_file import TraceFile
 
-__all__ = ["Heard", "Work", "cores", "in_order"]
+__all__ = [
+    "EXECUTORS",
+    "CellFailure",
+    "CellOutcome",
+    "CellRecord",
+    "CellWork",
+    "Heard",
+    "Local",
+    "SweepExecutor",
+    "Work",
+    "cores",
+    "executor_for",
+    "in_order",
+]
+
+
+_KILLS = 3
+"""So many workers may be killed, with no cell finished between, before it is no accident."""
+
+
+class SweepExecutor(Protocol):
+    """Runs cells somewhere. It writes nothing: outcomes come back to the process that asks, in any order."""
+
+    def run(self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None) -> Iterator[CellOutcome]:
+        """The outcomes of all cells, each once, lazily; ``heard`` may be told which one is under way.
+
+        Raises:
+            DagsimError: What ``work`` raised, or the workers are gone for good.
+        """
+        ...
+
+
+EXECUTORS: Registry[Any] = Registry(
+    "executor",
+    [
+        Entry("local", ".executors:Local", "processes of this machine: local, or local:4 for four of them"),
+        Entry("ray", ".on_ray:OnRay", "a Ray cluster: ray, or ray://HOST:10001 (pip install 'dagsim[ray]')"),
+    ],
+    group="dagsim.executors",
+    home="dagsim.experiment",
+    listing="dagsim list executors",
+)
+"""Every executor by name; each is made of the text behind its name and colon."""
+
+
+def executor_for(text: str) -> SweepExecutor:
+    """The executor that ``--on`` means.
+
+    Raises:
+        UnknownName: There is no such executor.
+        ConfigError: What stands behind its name is wrong.
+    """
+    name, _, address = text.partition(":")
+    make: Any = EXECUTORS.get(name)
+    made: SweepExecutor = make(address)
+    return made
+
+
+class Local:
+    """Processes of this machine, as many as it has cores unless said otherwise.
+
+    Raises:
+        ConfigError: ``address`` is no number of processes.
+    """
+
+    def __init__(self, address: str = "") -> None:
+        if address and not (address.isdecimal() and 1 <= int(address) <= 4096):
+            raise ConfigError(f"--on local:{address}: expected a number of processes from 1 to 4096")
+        self.workers = int(address) if address else cores()
+
+    def run(self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None) -> Iterator[CellOutcome]:
+        """The outcomes in the order of the cells; where a worker is killed, others go on with what is left."""
+        done = kills = 0
+        while done < len(cells):
+            try:
+                for outcome in in_order(work, cells[done:], self.workers, _counted(heard, done)):
+                    done, kills = done + 1, 0
+                    yield outcome
+            except SimulationError:  # only that a worker was killed: a policy that fails is an outcome
+                kills += 1
+                if kills == _KILLS:
+                    raise
+
+
+def _counted(heard: Heard | None, before: int) -> Heard | None:
+    """``heard``, told of places in the whole list."""
+    if heard is None:
+        return None
+    return lambda index, done, count: heard(before + index, before + done, count)
+
+
+class CellRecord(NamedTuple):
+    """A finished cell, ready to be written."""
+
+    id: str
+    line: dict[str, Any]
+    """Policy, seed, workload and metrics, as a line of ``runs.jsonl``."""
+    timing: dict[str, Any]
+    files: dict[str, bytes]
+    """What else is kept of it, by the ending of the file."""
+
+
+class CellFailure(NamedTuple):
+    """A cell whose policy failed; it is tried again by the next start."""
+
+    id: str
+    error: str
+
+
+CellOutcome: TypeAlias = CellRecord | CellFailure
+
+
+@dataclass(frozen=True, slots=True)
+class CellWork:
+    """Runs cells. It is sent to workers whole: the same code must be there, and the traces where it says."""
+
+    code: str
+    """The digest of the code that simulates, where the sweep was started."""
+    keep: Keep = "summary"
+    traces: Mapping[str, str] = field(default_factory=dict)
+    """Paths of the traces by their SHA-256."""
+
+    def __call__(self, cell: Cell, tell: Callable[[int], None]) -> CellOutcome:
+        """Simulate ``cell``; ``tell`` is called with the number of jobs that arrived, now and then.
+
+        Raises:
+            RunFolderError: The code here is not that of where the sweep was started.
+            InputError: As ``run_policy``.
+        """
+        if self.code != code_digest():
+            raise RunFolderError("sweep: this worker has another version of dagsim than the machine that asks it")
+        try:
+            result = run_policy(self._config(cell), cell.policy, cell.seed, tell)
+        except (SimulationError, PluginError) as error:
+            return CellFailure(cell.id, f"{type(error).__name__}: {error}")
+        line, timing = lines_of(result)
+        return CellRecord(
+            cell.id, line, timing, {} if self.keep == "summary" else _files(run_record(result), self.keep)
+        )
+
+    def _config(self, cell: Cell) -> Config:
+        config, path = config_of(cell), self.traces.get(cell.trace or "")
+        if path is None or not isinstance(config.workload, TraceFile):
+            return config
+        member = config.workload.path.removeprefix(str(config.workload.source.path))
+        return config.model_copy(update={"workload": replace(config.workload, path=path + member)})
+
+
+def _files(record: RunRecord, keep: Keep) -> dict[str, bytes]:
+    tables = [head + rows for head, rows in zip(record.heads, record.rows, strict=True)]
+    files = {"jobs.csv.gz": tables[0]}
+    if keep == "jobs":
+        return files
+    schedule = {ending.removeprefix("."): content for ending, content in record.files}
+    return files | {"tasks.csv.gz": tables[1]} | schedule
+
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")

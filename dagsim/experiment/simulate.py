@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter, process_time
 from traceback import extract_tb
 from typing import Any, NamedTuple
@@ -14,26 +13,12 @@ from dagsim.config.schema import Config
 from dagsim.errors import DagsimError, PluginError, PolicyFailed, UnknownName
 from dagsim.experiment.agents import make_policy
 from dagsim.experiment.scenario import cluster_scenario_of, scenario_of
-from dagsim.experiment.workers import in_order
 from dagsim.metrics import Summary, summarize
 from dagsim.model.log import Schedule
-from dagsim.model.streams import stream
-from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.cluster.engine import EngineUse
 from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, View, decisions_of
-from dagsim.traces.trace_file import TraceFile
 
-__all__ = [
-    "PolicyRun",
-    "Result",
-    "RunProgress",
-    "Timed",
-    "check",
-    "evaluate_policies",
-    "experiment_seeds",
-    "replicate_seeds",
-    "run_policy",
-]
+__all__ = ["PolicyRun", "Result", "RunProgress", "Timed", "check", "run_policy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,27 +61,6 @@ class PolicyRun(NamedTuple):
     seed: int
 
 
-def evaluate_policies(
-    config: Config,
-    policies: Sequence[str],
-    watch: Watch | None = None,
-    seeds: Sequence[int] | None = None,
-    *,
-    workers: int = 1,
-) -> Iterator[Result]:
-    """Run each policy on each seed, lazily; all policies see the same jobs. ``watch`` is told how far it is.
-
-    ``seeds`` are those of the configuration unless given. With several ``workers`` (processes) the results are the
-    same, in the same order.
-
-    Raises:
-        InputError, SimulationError: As ``check`` and ``run_policy``.
-    """
-    runs = runs_of(policies, seeds or experiment_seeds(config))
-    heard = None if watch is None else progress_of(runs, watch)
-    yield from in_order(partial(_simulated, config), runs, workers, heard)
-
-
 def runs_of(policies: Sequence[str], seeds: Sequence[int]) -> list[PolicyRun]:
     """The runs of an experiment in their order: seed after seed."""
     return [PolicyRun(policy, seed) for seed in seeds for policy in policies]
@@ -109,10 +73,6 @@ def progress_of(runs: Sequence[PolicyRun], watch: Watch, before: int = 0) -> Cal
         watch(RunProgress(*runs[index], before + done, before + len(runs), jobs))
 
     return heard
-
-
-def _simulated(config: Config, run: PolicyRun, tell: Callable[[int], None]) -> Result:
-    return run_policy(config, run.policy, run.seed, tell)
 
 
 def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None) -> Result:
@@ -185,23 +145,6 @@ def _blame(policy: str, error: Exception) -> PolicyFailed:
     text = " ".join(str(error).split())[:300]
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return PolicyFailed(f"policy {policy!r} raised {what} ({at.filename}:{at.lineno} in {at.name})")
-
-
-def experiment_seeds(config: Config) -> tuple[int, ...]:
-    """The seeds of an experiment: those of its replicates, or the numbers of the windows of its trace."""
-    workload = config.workload
-    if config.system.kind == "cluster" and isinstance(workload, TraceFile) and workload.window is not None:
-        return seeds_of(WINDOWS, workload.windows or config.seeds)
-    return replicate_seeds(config.seed, config.seeds)
-
-
-def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
-    """The seeds of ``count`` replicates: ``root`` itself, so that one run is what it says, then numbers drawn from it.
-
-    Never ``root + 1``: the experiments of root 0 and root 1 would share all but one of their workloads.
-    """
-    drawn = stream(root, "replicates").integers(2**32, size=count - 1)
-    return (root, *map(int, drawn))
 
 
 class Timed:

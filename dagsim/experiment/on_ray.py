@@ -12,11 +12,11 @@ from tempfile import mkdtemp
 from typing import Any
 
 from dagsim.errors import ConfigError, SimulationError
-from dagsim.experiment.sweep.cells import Cell
-from dagsim.experiment.sweep.work import CellOutcome, CellWork
-from dagsim.experiment.workers import Heard
+from dagsim.experiment.executors import CellOutcome, CellWork, Heard
+from dagsim.experiment.plan import Cell
 
 __all__ = ["OnRay"]
+
 
 _TRIES = 10
 """Times that a cell is tried again where its worker or machine is lost."""
