@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         TaskGraph,
         Wait,
     )
-    from dagsim.model.schedule import Schedule
+    from dagsim.model.log import Schedule
     from dagsim.systems.cluster import ClusterKernel, ClusterPolicy, ClusterView
     from dagsim.systems.cluster.policies import POLICIES
     from dagsim.workload import PRESETS, Synthetic
@@ -56,7 +56,7 @@ _HOMES = {
         "Wait",
     ),
     "dagsim.systems.cluster.policies": ("POLICIES",),
-    "dagsim.model.schedule": ("Schedule",),
+    "dagsim.model.log": ("Schedule",),
     "dagsim.systems.cluster": ("ClusterPolicy", "ClusterKernel", "ClusterView"),
     "dagsim.workload": ("PRESETS", "Synthetic"),
 }

@@ -31,7 +31,7 @@ import simpy
 from simpy.events import Event
 
 from dagsim.model import Cluster, Edge, Job, Kind, Task, TaskGraph
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, UniformNetwork
 from dagsim.systems.cluster.lane.drive import whole_log as run_columns
 from dagsim.systems.cluster.lane.jit import jitted

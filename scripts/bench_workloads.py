@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
 
-from dagsim.config.presets import WORKLOADS
+from dagsim.config.bundled import WORKLOADS
 from dagsim.model import Cluster, Job
 from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.workload import PRESETS, read_jobs, write_jobs

@@ -22,7 +22,7 @@ from typing import Any
 
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster import Estimates, Preemption
 from dagsim.systems.cluster.lane import drive as lane_drive
 from dagsim.systems.cluster.lane import state

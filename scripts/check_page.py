@@ -283,7 +283,7 @@ def _large(root: Path) -> None:
     from dagsim.experiment.scenario import scenario_of
     from dagsim.metrics import summarize
     from dagsim.model import JobFacts, Kind
-    from dagsim.model.schedule import Schedule
+    from dagsim.model.log import Schedule
 
     config = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, count: 8, gpus: 8}]", "workload.count=100000"])
     rng, schedule = np.random.default_rng(0), Schedule(scenario_of(config).cluster)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from kept_figures import RESULTS, agents, coded, decima_rows, made_by, read_json, read_traces, rows_of, spark_means
 from measured import measured_table
 
-from dagsim.metrics.verdict import verdict
+from dagsim.metrics.compare import verdict
 
 __all__ = ["TABLES"]
 

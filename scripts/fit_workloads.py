@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from dagsim.config.presets import FITTED
+from dagsim.config.bundled import FITTED
 from dagsim.files import write_text
 from dagsim.traces import open_trace
 from dagsim.workload.alibaba import Alibaba

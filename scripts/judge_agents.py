@@ -39,8 +39,8 @@ from dagsim.experiment.training.reference import play_seeds
 from dagsim.experiment.tune import candidates
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
+from dagsim.metrics.compare import ENOUGH_SEEDS
 from dagsim.metrics.standings import METHOD, Sample, standings
-from dagsim.metrics.verdict import ENOUGH_SEEDS
 from dagsim.report.comparison import comparison_table
 from dagsim.seeds import REPORT, VALIDATION, seeds_of
 from dagsim.systems.cluster.policies.tunable import TUNABLE

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from kept import KeptRun, KeptRuns
 
-from dagsim.config.presets import WORKLOADS
+from dagsim.config.bundled import WORKLOADS
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.ledger import Ledger, Spending

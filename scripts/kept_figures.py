@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dagsim.metrics.compare import Paired
-from dagsim.metrics.verdict import Row, compared
+from dagsim.metrics.compare import Paired, Row, compared
 
 __all__ = [
     "RESULTS",

@@ -13,9 +13,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from dagsim.report.docs_tables import placement_table, policy_table, reader_table
-
 sys.path.insert(0, str(Path(__file__).parent))
+from docs_tables import placement_table, policy_table, reader_table
 from figures import TABLES
 from sentences import SENTENCES
 

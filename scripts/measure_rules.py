@@ -31,10 +31,8 @@ from dagsim.config.schema import load_config
 from dagsim.errors import DagsimError
 from dagsim.experiment.run import run_policy
 from dagsim.files import write_text
-from dagsim.metrics.blocks import FEWEST_JOBS, over_time
-from dagsim.metrics.intervals import t_of_mean
+from dagsim.metrics.intervals import FEWEST_JOBS, over_time, t_of_mean, two_sided_p
 from dagsim.metrics.jct import jct
-from dagsim.metrics.student import two_sided_p
 from dagsim.workload.synthetic import Synthetic
 
 sys.path.insert(0, str(Path(__file__).parent))

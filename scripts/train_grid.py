@@ -34,7 +34,7 @@ from dagsim.experiment.training.reference import best_heuristic
 from dagsim.experiment.training.report import ReportLine, compare_agents
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.report.plots import comparison, save
-from dagsim.report.plots.learning import learning_curves
+from dagsim.report.plots.curves import learning_curves
 from dagsim.seeds import REPORT, VALIDATION, seeds_of
 
 ROOT = Path(__file__).parent.parent

@@ -31,8 +31,7 @@ from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.files import write_text
-from dagsim.metrics.intervals import ratio_of_means
-from dagsim.metrics.student import t_quantile
+from dagsim.metrics.intervals import ratio_of_means, t_quantile
 from dagsim.systems.ramp import RampScenario
 from dagsim.systems.ramp.kpis import kpis
 from dagsim.systems.ramp.policies.roomy import tuned_weights

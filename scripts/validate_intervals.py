@@ -34,11 +34,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.errors import DagsimError, InputError
-from dagsim.metrics.compare import paired
-from dagsim.metrics.intervals import Bounds, geometric_mean, median, ratio_of_means, t_of_mean
+from dagsim.metrics.compare import holm, paired
+from dagsim.metrics.intervals import Bounds, geometric_mean, median, ratio_of_means, t_of_mean, two_sided_p
 from dagsim.metrics.precision import Ending, Precision
-from dagsim.metrics.student import two_sided_p
-from dagsim.metrics.verdict import holm
 from dagsim.report.terminal import console
 
 __all__ = ["SIZES", "Gate", "Population", "coverage", "populations", "sequential", "table_errors"]

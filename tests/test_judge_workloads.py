@@ -6,7 +6,7 @@ import judge_workloads as judge
 import numpy as np
 import pytest
 
-from dagsim.config.presets import WORKLOADS
+from dagsim.config.bundled import WORKLOADS
 from dagsim.model import Job, Task
 from dagsim.workload import Sessions
 

@@ -11,7 +11,7 @@ from dagsim.envs.config import EnvConfig
 from dagsim.experiment.environment import make_env
 from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.seam import drive
 
 ROOT = Path(dagsim.__file__).parent.parent

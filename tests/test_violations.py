@@ -9,8 +9,7 @@ import pytest
 import stress
 
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Record, Task, TaskGraph, gpu_type
-from dagsim.model.log import ScheduleLog
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.systems.cluster import ClusterKernel, Maintenance
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.testing.violations import as_recorded, stuck, violations

@@ -1,16 +1,13 @@
 """The ``dagsim`` command: parse, call, print; one file per command or group of commands.
 
-Whatever is slow to import is imported inside the command that needs it.
+Imports that take long stand inside the command that needs them.
 """
 
 from dagsim.cli import (
     capacity,
-    cluster,
     compare,
-    config,
     evaluate,
-    fetch,
-    listing,
+    inputs,
     plot,
     record,
     replay,
@@ -22,19 +19,15 @@ from dagsim.cli import (
     tune,
     warm,
     why,
-    workload,
 )
 from dagsim.cli.app import app, main
 
 __all__ = [
     "app",
     "capacity",
-    "cluster",
     "compare",
-    "config",
     "evaluate",
-    "fetch",
-    "listing",
+    "inputs",
     "main",
     "plot",
     "record",
@@ -47,5 +40,4 @@ __all__ = [
     "tune",
     "warm",
     "why",
-    "workload",
 ]

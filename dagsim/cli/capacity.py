@@ -69,7 +69,7 @@ def whatif(
     from dagsim.experiment.capacity.whatif import TODAY, alternatives_of, whatif_sweep
     from dagsim.experiment.labels import sample_of, workload_label
     from dagsim.experiment.sweep.cells import cells_of
-    from dagsim.report.capacity import whatif_table
+    from dagsim.report.comparison import whatif_table
     from dagsim.report.terminal import show_grid
 
     policies = _names(policy)
@@ -233,7 +233,7 @@ def _drawn(planned: SizeSearch, today: Size, target: Target, path: Path, config:
     """The curve as a file."""
     from dagsim.experiment.labels import workload_label
     from dagsim.report.plots import save
-    from dagsim.report.plots.sizes import sizes
+    from dagsim.report.plots.results import sizes
 
     path.parent.mkdir(parents=True, exist_ok=True)
     title = f"{workload_label(config)}, {config.policy}, n = {config.seeds}"
@@ -262,7 +262,7 @@ def _print_plan(
     planned: SizeSearch, today: Size, target: Target, config: Config, *, prices: Prices, look: TableFormat, wide: bool
 ) -> None:
     from dagsim.experiment.labels import workload_label
-    from dagsim.report.capacity import plan_table
+    from dagsim.report.comparison import plan_table
     from dagsim.report.terminal import show_grid
 
     label = f"{workload_label(config)}, {config.policy}"

@@ -65,7 +65,7 @@ def _learning(runs: list[Path], out: Path | None, kind: str) -> Path:
     """Draw the learning curves of trainings."""
     from dagsim.experiment.training.log import read_log
     from dagsim.report.plots import save
-    from dagsim.report.plots.learning import learning_curves
+    from dagsim.report.plots.curves import learning_curves
 
     folder = out or runs[0] / "plots"
     folder.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
     from dagsim.experiment.folder import RunFolder, RunLine
     from dagsim.experiment.precise import Precise
-    from dagsim.metrics.blocks import OverTime
+    from dagsim.metrics.intervals import OverTime
 
 __all__ = [
     "Kept",

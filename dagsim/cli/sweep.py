@@ -131,7 +131,7 @@ def _tell(folder: SweepFolder, cells: Sequence[Cell], done: Mapping[str, CellLin
     from dagsim.experiment.labels import sample_of, workload_label
     from dagsim.experiment.sweep.standing import compared_axis, grouped_standings
     from dagsim.metrics.standings import METHOD
-    from dagsim.report.sweep import sweep_table
+    from dagsim.report.comparison import sweep_table
     from dagsim.report.terminal import show_grid
 
     sweep, sample = folder.sweep, sample_of(folder.run.config)

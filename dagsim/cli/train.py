@@ -61,7 +61,7 @@ def train(
     from dagsim.metrics.standings import standings
     from dagsim.report.comparison import comparison_table
     from dagsim.report.drawing import draw_comparison
-    from dagsim.report.plots.learning import learning_curves
+    from dagsim.report.plots.curves import learning_curves
     from dagsim.report.plots.style import save
     from dagsim.report.terminal import console, training_progress
 

@@ -42,8 +42,8 @@ def why(
     from dagsim.experiment.folder import RunFolder
     from dagsim.metrics.columns import columns
     from dagsim.metrics.why import find_job, wait_reasons
+    from dagsim.report.tables import why_lines, why_tables
     from dagsim.report.terminal import show_grid
-    from dagsim.report.why import why_lines, why_tables
 
     folder = RunFolder.open(run)
     place = _place(folder, policy, number)

@@ -1,15 +1,23 @@
-"""Configurations and workloads by name: those of the current folder, then those that come with dagsim."""
+"""Configurations and workloads by name: files of the current folder, files that come with dagsim, and presets."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from pydantic import TypeAdapter
+
+from dagsim.config import yaml
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.files import is_there
 from dagsim.registry import nearest
+from dagsim.workload.presets import PRESETS, Preset
+from dagsim.workload.sessions import Sessions
 
-__all__ = ["find_config", "opening_of", "shipped", "shipped_folder"]
+__all__ = ["FITTED", "WORKLOADS", "find_config", "opening_of", "shipped", "shipped_folder"]
+
 
 Kind: TypeAlias = Literal["configs", "workloads"]
 
@@ -56,8 +64,6 @@ def find_config(text: str) -> Path:
     known = shipped("configs")
     if text in known:
         return known[text]
-    from dagsim.config.presets import WORKLOADS
-
     hint = nearest(text, [*known, *WORKLOADS])
     if any(f"{name!r}?" in hint for name in set(WORKLOADS) - set(known)):
         hint = hint.replace("mean ", "mean the workload: --workload ")
@@ -72,3 +78,36 @@ def opening_of(path: Path) -> str:
         if "yaml-language-server" not in line and line.strip("# "):
             return line.strip("# ")
     return ""
+
+
+FITTED = Path(__file__).parents[1] / "workload" / "fitted"
+"""The folder of the fits; ``scripts/fit_workloads.py`` makes them."""
+
+
+class _Workloads(Mapping[str, Preset]):
+    """Presets by name; a fit is read when it is asked for."""
+
+    def __getitem__(self, name: str) -> Preset:
+        return PRESETS[name] if name in PRESETS else _fit(FITTED / f"{name}.yaml")
+
+    def __iter__(self) -> Iterator[str]:
+        yield from PRESETS
+        yield from sorted(path.stem for path in FITTED.glob("*.yaml"))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return any(name == each for each in self)
+
+
+@cache
+def _fit(path: Path) -> Preset:
+    if not path.is_file():
+        raise KeyError(path.stem)
+    workload = TypeAdapter(Sessions).validate_python(yaml.read_yaml(path).value)
+    return Preset(opening_of(path), workload)
+
+
+WORKLOADS: Mapping[str, Preset] = _Workloads()
+"""Every preset by name (``dagsim list workloads``)."""

@@ -27,10 +27,9 @@ from pydantic import (
 from pydantic import model_validator as after_all
 
 from dagsim.config import yaml
-from dagsim.config.bundled import shipped
-from dagsim.config.errors import explain
-from dagsim.config.presets import WORKLOADS
+from dagsim.config.bundled import WORKLOADS, shipped
 from dagsim.config.registered import Later, Registered, kind_of
+from dagsim.config.yaml import explain
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.files import is_there
 from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, gpu_type

@@ -14,7 +14,7 @@ from dagsim.envs.observations import Presets
 from dagsim.envs.rewards import Reward, RewardConfig
 from dagsim.envs.screen import FRAMES_PER_S, RENDER_MODES, Screen, check_render_mode, picture_of
 from dagsim.model import Decision, Kind
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.systems.cluster.codecs.config import CandidatesConfig
 from dagsim.systems.cluster.kernel import ClusterKernel

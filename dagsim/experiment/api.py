@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dagsim.config.presets import WORKLOADS
+from dagsim.config.bundled import WORKLOADS
 from dagsim.errors import UnknownName
 from dagsim.metrics import Summary, summarize
 from dagsim.model import Cluster, Job
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.registry import nearest
 from dagsim.systems.cluster import ClusterPolicy
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime, Throughput

@@ -21,8 +21,7 @@ import numpy as np
 from dagsim.errors import RunFolderError
 from dagsim.model import Cluster
 from dagsim.model.facts import NUMBERS, FactColumns
-from dagsim.model.log import ROW, ScheduleLog
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import ROW, Schedule, ScheduleLog
 
 __all__ = ["LARGE_ROWS", "packed_schedule", "unpacked_schedule"]
 

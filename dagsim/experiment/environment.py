@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dagsim.config.bundled import find_config
-from dagsim.config.presets import WORKLOADS
+from dagsim.config.bundled import WORKLOADS, find_config
 from dagsim.config.registered import Registered
 from dagsim.config.schema import Config, load_config
 from dagsim.envs.config import EnvConfig

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.scenario import cluster_scenario_of
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster.waits import Stretch, binding_causes
 
 __all__ = ["explained_wait"]

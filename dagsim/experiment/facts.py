@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from dagsim.model import JobFacts
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 
 __all__ = ["FACTS", "jobs_from", "jobs_text"]
 

@@ -47,8 +47,7 @@ from dagsim.experiment.record import CLOCKED, RunRecord, run_record
 from dagsim.experiment.run import Result, experiment_seeds
 from dagsim.experiment.scenario import scenario_of
 from dagsim.files import Lock, replaced
-from dagsim.model.log import ScheduleLog
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.systems.cluster.engine import EngineUse
 
 __all__ = ["RunFolder", "RunLine", "State"]

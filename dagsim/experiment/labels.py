@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dagsim.config.presets import WORKLOADS
+from dagsim.config.bundled import WORKLOADS
 from dagsim.config.schema import Config
 from dagsim.metrics.standings import Sample
 from dagsim.traces.trace_file import TraceFile

@@ -10,7 +10,7 @@ from dagsim.experiment.columns import LARGE_ROWS, packed_schedule
 from dagsim.experiment.facts import jobs_text
 from dagsim.experiment.run import Result
 from dagsim.metrics import jobs_table, runs_table, to_csv
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 
 __all__ = ["CLOCKED", "TABLES", "RunRecord", "lines_of", "run_record"]
 

@@ -16,7 +16,7 @@ from dagsim.experiment.agents import make_policy
 from dagsim.experiment.scenario import cluster_scenario_of, scenario_of
 from dagsim.experiment.workers import in_order
 from dagsim.metrics import Summary, summarize
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.model.streams import stream
 from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.cluster.engine import EngineUse

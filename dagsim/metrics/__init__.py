@@ -3,28 +3,30 @@
 They take a ``Schedule`` or, where several are wanted, its ``columns``, which are then made only once.
 """
 
-from dagsim.metrics.blocks import OverTime, over_time
 from dagsim.metrics.columns import ScheduleColumns, columns
-from dagsim.metrics.compare import Paired, paired, paired_by_seed
+from dagsim.metrics.compare import Paired, Verdict, compared, holm, paired, paired_by_seed
 from dagsim.metrics.energy import Energy, PowerModel, Watts, energy, job_energy_j, watts
 from dagsim.metrics.fairness import finish_time_fairness, isolated_s, jain, tenant_gpu_seconds, unfair_share
-from dagsim.metrics.groups import Distribution, GpuGroup, JobGroup
+from dagsim.metrics.intervals import OverTime, over_time
 from dagsim.metrics.jct import (
     bounded_slowdown,
     bounded_slowdown_hpc,
+    failures,
     jct,
     makespan,
+    node_failures,
+    preemptions,
+    restarts,
     running,
+    slo_attainment,
     slowdown,
+    tardiness,
     throughput,
     wait,
 )
 from dagsim.metrics.precision import Precision
-from dagsim.metrics.queues import jobs_in_system, jobs_running, jobs_waiting, littles_law
-from dagsim.metrics.restarts import failures, node_failures, preemptions, restarts
-from dagsim.metrics.slo import slo_attainment, tardiness
-from dagsim.metrics.steps import Steps
-from dagsim.metrics.summary import Summary, glossary, summarize
+from dagsim.metrics.steps import Steps, jobs_in_system, jobs_running, jobs_waiting, littles_law
+from dagsim.metrics.summary import Distribution, GpuGroup, JobGroup, Summary, glossary, summarize
 from dagsim.metrics.tables import jobs_table, runs_table, to_csv, to_pandas
 from dagsim.metrics.utilization import (
     GpuSeconds,
@@ -36,7 +38,6 @@ from dagsim.metrics.utilization import (
     gpus_up,
     utilization_by_type,
 )
-from dagsim.metrics.verdict import Verdict, compared, holm
 
 __all__ = [
     "Distribution",

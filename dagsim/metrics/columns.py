@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dagsim.model import Cluster, Kind
 from dagsim.model.facts import NUMBERS, numbers_of, texts_of
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 
 __all__ = [
     "Flags",

@@ -1,25 +1,29 @@
-"""Durations of jobs: completion time, waiting, slowdown, makespan, throughput.
-
-Per job, in the order of ``Record.job``; NaN where the job was rejected or is unfinished, so that a mean over unfinished
-jobs is NaN of itself (``summarize`` offers the alternatives).
-"""
+"""Metrics of single jobs: completion time, waiting, slowdown, deadlines, restarts."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dagsim.metrics.columns import Floats, ScheduleColumns, Source, columns, job_columns, total
+from dagsim.metrics.columns import Floats, ScheduleColumns, Source, columns, distinct, job_columns, total
+from dagsim.model import Kind
 
 __all__ = [
     "bounded_slowdown",
     "bounded_slowdown_hpc",
+    "failures",
     "jct",
     "makespan",
+    "node_failures",
+    "preemptions",
+    "restarts",
     "running",
+    "slo_attainment",
     "slowdown",
+    "tardiness",
     "throughput",
     "wait",
 ]
+
 
 _TAU_S = 10.0
 """Jobs shorter than this count as this long in bounded slowdowns (Feitelson et al. 1997)."""
@@ -99,3 +103,61 @@ def _ratio(above: Floats, below: Floats) -> Floats:
 
 def _bounded(above: Floats, below: Floats, tau_s: float) -> Floats:
     return np.maximum(1.0, above / np.maximum(below, tau_s))
+
+
+def slo_attainment(source: Source) -> float:
+    """Jobs that completed by their deadline / jobs that have one; a rejected job has missed it. NaN if no job has one.
+
+    An unfinished job has missed its deadline if that has passed, and is left out if not.
+    """
+    made = columns(source)
+    jobs = made.jobs
+    decided = ~np.isnan(jobs.deadline_s) & ~(jobs.unfinished & (jobs.deadline_s >= made.log_end_s))
+    met = jobs.completed_s[decided] <= jobs.deadline_s[decided]
+    return float(met.mean()) if len(met) else float("nan")
+
+
+def tardiness(source: Source) -> Floats:
+    """Per job max(0, completed - deadline) in s; NaN without a deadline, or where rejected or unfinished."""
+    jobs = columns(source).jobs
+    return np.maximum(jobs.completed_s - jobs.deadline_s, 0.0)
+
+
+def preemptions(source: Source) -> int:
+    """Runs stopped by a decision; a run that spans nodes counts once."""
+    return _ended(source, Kind.PREEMPTED)
+
+
+def failures(source: Source) -> int:
+    """Runs stopped because a node went down; a run that spans nodes counts once."""
+    return _ended(source, Kind.FAILED)
+
+
+def restarts(source: Source) -> int:
+    """Runs of a task that started after one of its runs was preempted or failed.
+
+    For a task of one instance, that is how often it was started again. Of a task with many instances, every run after
+    the first stop counts, as instances are not told apart.
+    """
+    runs = columns(source).runs
+    task = runs.job * (int(runs.task.max(initial=0)) + 1) + runs.task
+    stopped = np.isin(runs.outcome, (Kind.PREEMPTED, Kind.FAILED))
+    order = np.flatnonzero(stopped)[np.argsort(runs.end_s[stopped], kind="stable")]
+    stopped_task, first = np.unique(task[order], return_index=True)
+    stop = order[first]  # per task that was ever stopped, the run that was stopped first
+    place = np.searchsorted(stopped_task, task)
+    known = place < len(stopped_task)
+    known[known] = stopped_task[place[known]] == task[known]
+    stop_of = stop[place[known]]
+    again = (runs.start_s[known] >= runs.end_s[stop_of]) & (runs.run[known] > runs.run[stop_of])
+    return distinct(runs.run[known][again])
+
+
+def node_failures(source: Source) -> int:
+    """The number of times that a node went down, whatever the cause."""
+    return len(columns(source).outages.node)
+
+
+def _ended(source: Source, kind: Kind) -> int:
+    runs = columns(source).runs
+    return distinct(runs.run[runs.outcome == kind])

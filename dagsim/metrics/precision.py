@@ -14,8 +14,7 @@ from statistics import NormalDist
 
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
-from dagsim.metrics.intervals import SAME, standard_deviation
-from dagsim.metrics.student import t_quantile
+from dagsim.metrics.intervals import SAME, standard_deviation, t_quantile
 
 __all__ = ["MUST_DIFFER", "Ending", "Look", "Precision"]
 

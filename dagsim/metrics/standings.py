@@ -13,10 +13,8 @@ import numpy as np
 
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
-from dagsim.metrics.compare import Paired, paired
-from dagsim.metrics.intervals import ratio_of_means, standard_deviation
-from dagsim.metrics.student import t_quantile
-from dagsim.metrics.verdict import ENOUGH_SEEDS, Row, Verdict, compared, verdict, words
+from dagsim.metrics.compare import ENOUGH_SEEDS, Paired, Row, Verdict, compared, paired, verdict, words
+from dagsim.metrics.intervals import ratio_of_means, standard_deviation, t_quantile
 from dagsim.registry import nearest
 
 __all__ = [

@@ -13,7 +13,7 @@ import numpy as np
 from dagsim.metrics.columns import Ints, ScheduleColumns, Source, columns, total
 from dagsim.metrics.jct import bounded_slowdown, jct, running, slowdown, wait
 from dagsim.model import Kind, RejectReason
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,10 +3,9 @@
 from dagsim.model.cluster import Cluster, Node
 from dagsim.model.decision import Admit, Decision, Kill, Migrate, Placement, Preempt, Reject, Share, Start, Wait
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type
-from dagsim.model.graph import Edge, TaskGraph
-from dagsim.model.job import Demand, Job, Task
+from dagsim.model.job import Demand, Edge, Job, Task, TaskGraph
+from dagsim.model.log import JobFacts, Kind, Record, RejectReason
 from dagsim.model.queues import Caps, NodePartition, Qos, QueueNode, QueueTree
-from dagsim.model.record import JobFacts, Kind, Record, RejectReason
 
 __all__ = [
     "GPU_TYPES",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, TypeAlias
 
-from dagsim.model.record import RejectReason
+from dagsim.model.log import RejectReason
 
 __all__ = ["Admit", "Decision", "Kill", "Migrate", "Placement", "Preempt", "Reject", "Share", "Start", "Wait"]
 

@@ -1,24 +1,26 @@
-"""Policies side by side as a table: the ratio to a reference, its interval and the verdict."""
+"""Results as tables: policies side by side, the points of a sweep, clusters of a what-if and of a plan."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import isfinite, isnan, nan
+from typing import TYPE_CHECKING
 
+from dagsim.experiment.sweep.axes import Axis, short_names
+from dagsim.experiment.sweep.standing import CellGroup, compared_axis
 from dagsim.metrics import glossary
-from dagsim.metrics.standings import (
-    SECONDARY_METRICS,
-    PolicyResult,
-    RunMetrics,
-    Sample,
-    lower_is_better,
-    standings,
-)
-from dagsim.metrics.verdict import ENOUGH_SEEDS, ENOUGH_WINDOWS
-from dagsim.report.grid import Grid
-from dagsim.report.numbers import factor, interval, number, short
+from dagsim.metrics.compare import ENOUGH_SEEDS, ENOUGH_WINDOWS
+from dagsim.metrics.standings import SECONDARY_METRICS, PolicyResult, RunMetrics, Sample, lower_is_better, standings
+from dagsim.report.grid import Grid, factor, interval, number, short
 
-__all__ = ["comparison_table", "metric_name", "wrapped"]
+if TYPE_CHECKING:
+    from dagsim.experiment.capacity.plan import Size, SizeSearch
+    from dagsim.experiment.capacity.prices import Prices
+    from dagsim.experiment.capacity.target import Target
+    from dagsim.experiment.capacity.whatif import Alternative
+
+__all__ = ["comparison_table", "metric_name", "plan_table", "sweep_table", "whatif_table", "wrapped"]
+
 
 _NAME = 22
 """Columns for the name of a policy where the table must fit 80."""
@@ -188,3 +190,199 @@ def _method(ranked: Sequence[PolicyResult], sample: Sample) -> str:
         f"won: {sample}s on which it did better; "
         f"verdict: p < 0.05{f' by Holm over {tests} comparisons' if tests > 1 else ''}."
     )
+
+
+_NAME_SWEEP = 18
+"""Columns for a label where the table must fit 80."""
+
+
+def sweep_table(
+    groups: Sequence[CellGroup],
+    axes: Sequence[Axis],
+    metrics: Sequence[str],
+    *,
+    name: str,
+    workload: str = "",
+    sample: Sample = Sample.SEED,
+    wide: bool = False,
+) -> Grid:
+    """All groups under each other, each with its best first; ``wide`` adds all of ``metrics`` but the first."""
+    axis, units = compared_axis(axes), {term.name: term.unit for term in glossary()}
+    others = list(short_names([each.key for each in axes if each is not axis]).values())
+    what = short_names([axis.key])[axis.key]
+    beside = metrics[1:] if wide else []
+    n = max((each.pair.n for group in groups for each in group.standings if each.pair is not None), default=0)
+    heads = [
+        *others,
+        what,
+        f"{metric_name(metrics[0])}\n({units.get(metrics[0]) or '-'})",
+        "ratio",
+        "95 %\ninterval",
+        "verdict",
+        *(f"{metric}\n({units.get(metric) or '-'})" for metric in beside),
+    ]
+    rows = [_row(group, each, others, beside, wide=wide) for group in groups for each in group.standings]
+    counted = f"{n:,} {sample}{'' if n == 1 else 's'} each" if n else ""
+    parts = [f"sweep {name}", *([workload] if workload else []), f"{len(rows):,} points", counted]
+    texts = (*range(len(others) + 1), len(others) + 4)
+    return Grid(", ".join(filter(None, parts)), tuple(heads), rows, _notes_of_sweep(groups, what, sample, n), texts)
+
+
+def _row(
+    group: CellGroup,
+    each: PolicyResult,
+    others: Sequence[str],
+    beside: Sequence[str],
+    *,
+    wide: bool,
+) -> tuple[str, ...]:
+    label = each.policy if wide else wrapped(each.policy, _NAME_SWEEP)
+    more = [short(group.metrics[each.policy].get(metric, float("nan"))) for metric in beside]
+    return (*(group.at[name] for name in others), label, *_compared(each), *more)
+
+
+def _compared(each: PolicyResult) -> tuple[str, str, str, str]:
+    """Mean, ratio, interval and verdict."""
+    value, pair = short(each.mean.value), each.pair
+    if pair is None:
+        return value, "-", "-", "-"
+    if each.is_reference:
+        return value, "1", "-", "reference"
+    if each.sample is Sample.TRACE:
+        return value, factor(pair.ratio), "-", "-"
+    few = "!" if pair.is_decided_by_few else ""
+    return value, factor(pair.ratio), interval(pair.low, pair.high, factor).replace(" ", ""), f"{each.verdict}{few}"
+
+
+def _notes_of_sweep(groups: Sequence[CellGroup], what: str, sample: Sample, n: int) -> tuple[str, ...]:
+    if sample is Sample.TRACE:
+        return ("One trace is one sample: no interval and no verdict.",)
+    if not n:
+        return ()
+    notes = [
+        f"ratio: to the reference of the group, the same {sample}s; geometric mean; interval: Student's t on the logs, "
+        "of the row alone; verdict: p < 0.05 by Holm over the whole table."
+    ]
+    if n < ENOUGH_SEEDS:
+        notes.append(f"too few {sample}s for a verdict: {n} of {ENOUGH_SEEDS}.")
+    elif sample is Sample.WINDOW and n < ENOUGH_WINDOWS:
+        notes.append(f"Intervals are approximate below {ENOUGH_WINDOWS} windows of a real trace.")
+    if any(each.pair and each.pair.is_decided_by_few and each.verdict for group in groups for each in group.standings):
+        notes.append(f"! a few {sample}s decide (docs/statistics.md).")
+    return tuple(notes)
+
+
+_NAME_CAPACITY = 14
+"""Columns for a policy or a cluster where the table must fit 80."""
+
+
+def whatif_table(
+    choices: Sequence[Alternative],
+    metric: str,
+    *,
+    workload: str,
+    sample: Sample,
+    prices: Prices | None = None,
+    wide: bool = False,
+) -> Grid:
+    """Every cluster under every policy: waits, energy, cost a month, and the ratio to the first row."""
+    priced = choices[0].cost is not None
+    n = max((each.result.pair.n for each in choices if each.result.pair is not None), default=0)
+    heads = ["cluster", "policy", "wait (s)\nmean", "\np95", "energy\n(kWh)", *(["cost a\nmonth"] if priced else [])]
+    heads += [f"{metric_name(metric)}\nratio", *(["95 %\ninterval"] if wide else []), "verdict"]
+    rows = [_choice_row(each, priced=priced, wide=wide) for each in choices]
+    units = f", {n} {sample}{'' if n == 1 else 's'}" if n else ""
+    texts = (0, 1, len(heads) - 1)
+    notes = (*_whatif_notes(choices, sample, n), *([prices.said()] if prices else []))
+    return Grid(f"what if: {workload}{units}", tuple(heads), rows, notes, texts)
+
+
+def _choice_row(each: Alternative, *, priced: bool, wide: bool) -> tuple[str, ...]:
+    names = (
+        (each.cluster, each.policy)
+        if wide
+        else (wrapped(each.cluster, _NAME_CAPACITY), wrapped(each.policy, _NAME_CAPACITY))
+    )
+    cost = [f"{each.cost:,.0f}" if each.cost is not None else "-"] if priced else []
+    result, pair = each.result, each.result.pair
+    values = (*names, short(each.wait_s), short(each.wait_p95_s), short(each.energy_kwh), *cost)
+    none = ("-",) if wide else ()
+    if pair is None:
+        return (*values, "-", *none, "-")
+    if result.is_reference:
+        return (*values, "1", *none, "reference")
+    if result.sample is Sample.TRACE:
+        return (*values, factor(pair.ratio), *none, "-")
+    few = "!" if pair.is_decided_by_few else ""
+    verdict = f"{result.verdict}{few}"
+    bounds = interval(pair.low, pair.high, factor)
+    if wide:
+        return (*values, factor(pair.ratio), bounds, verdict)
+    ratio = factor(pair.ratio) if bounds == "-" else f"{factor(pair.ratio)}\n{bounds}"
+    return (*values, ratio, verdict.replace("not told apart", "not told\napart"))
+
+
+def _whatif_notes(choices: Sequence[Alternative], sample: Sample, n: int) -> tuple[str, ...]:
+    if sample is Sample.TRACE:
+        return ("Too short a log for windows: one run each, no interval and no verdict.",)
+    notes = [
+        "wait, energy: means over the windows, each of which begins on an empty cluster. ratio: to the first row, "
+        "geometric mean over the same windows, with its 95 % interval, Student's t on the logs; verdict: p < 0.05 by "
+        "Holm.",
+    ]
+    if n < ENOUGH_SEEDS:
+        notes.append(f"too few {sample}s for a verdict: {n} of {ENOUGH_SEEDS}.")
+    elif n < ENOUGH_WINDOWS:
+        notes.append(f"Intervals are approximate below {ENOUGH_WINDOWS} windows of a real trace.")
+    if any(each.result.pair and each.result.pair.is_decided_by_few and each.result.verdict for each in choices):
+        notes.append(f"! a few {sample}s decide (docs/statistics.md).")
+    lost = max(each.result.not_done for each in choices)
+    if lost > min(each.result.not_done for each in choices):
+        notes.append(f"Not every cluster can run all jobs: up to {lost:,} were turned away (ask `dagsim replay`).")
+    elif lost:
+        notes.append(f"{lost:,} jobs were turned away on each: do GPU types have the names of the log (--gpu-names)?")
+    return tuple(notes)
+
+
+def plan_table(planned: SizeSearch, today: Size, target: Target, *, workload: str, prices: Prices, n: int) -> Grid:
+    """Every cluster that was tried, the smallest or cheapest first."""
+    priced = bool(prices)
+    best = planned.best
+    types = planned.types or ("nodes",)
+    heads = [
+        *types,
+        "GPUs",
+        *(["cost a\nmonth"] if priced else []),
+        f"{target.metric}\n(mean)",
+        "95 %\ninterval",
+        "meets it",
+    ]
+    ordered = sorted(planned.tried.values(), key=lambda size: (size.cost, size.gpus, size.nodes))
+    rows = [_size_row(size, target, priced=priced, best=size is best) for size in ordered]
+    now = _size_row(today, target, priced=priced, best=False)
+    rows.append(("today", *["" for _ in types[1:]], *now[len(types) :]))
+    notes = []
+    if best is None:
+        notes.append(f"No size up to the cap meets {target}.")
+    elif not target.is_sure(best.met):
+        notes.append("Its interval reaches over the bound: on other windows it may miss it. Plan for a tighter bound.")
+    if planned.exhausted:
+        notes.append(f"The search ended after {len(planned.tried)} clusters; there may be a cheaper mix.")
+    notes.append(
+        f"{', '.join(types) + ': nodes. ' if planned.types else ''}Mean over {n} windows, each of which begins on an "
+        "empty cluster; interval: of the mean, Student's t on its logarithm. lost: jobs turned away."
+    )
+    if priced:
+        notes.append(prices.said())
+    texts = (len(heads) - 1,)
+    return Grid(f"plan: {target} on {workload}", tuple(heads), rows, tuple(notes), texts)
+
+
+def _size_row(size: Size, target: Target, *, priced: bool, best: bool) -> tuple[str, ...]:
+    cost = [f"{size.cost:,.0f}"] if priced else []
+    value, low, high = size.met.value
+    bounds = interval(low, high) if isfinite(low) else "-"
+    lost = f", {size.met.lost:,} lost" if size.met.lost else ""
+    mark = "best" if best else "yes" if size.met.meets else "no"
+    nodes = tuple(f"{count:,}" for count in size.nodes)
+    return (*nodes, f"{size.gpus:,}", *cost, number(value), bounds, f"{mark}{lost}")

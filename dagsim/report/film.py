@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dagsim.errors import InputError
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.pictures import Scene
 
 if TYPE_CHECKING:

@@ -55,8 +55,7 @@ def _gpus() -> Listing:
 
 
 def _workloads() -> Listing:
-    from dagsim.config.bundled import shipped
-    from dagsim.config.presets import WORKLOADS
+    from dagsim.config.bundled import WORKLOADS, shipped
 
     presets = [(name, preset.summary) for name, preset in WORKLOADS.items()]
     return Listing(("workload", "what it is"), presets + [(name, str(at)) for name, at in shipped("workloads").items()])

@@ -1,7 +1,8 @@
 """A schedule as Chrome trace events, which ui.perfetto.dev and chrome://tracing open.
 
-A process per node, a thread per GPU; runs that share a GPU, and runs without one, get threads of their own, since
-slices of one thread must not overlap. Counters show the queue, the GPUs and the watts, arrows the edges of jobs.
+Each node is a process and each GPU a thread. Runs that share a GPU, and runs without one, get threads of their own,
+because slices of one thread must not overlap. Counters show the queue, the GPUs and the watts; flow events draw the
+edges of jobs as arrows.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import gzip
 import heapq
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,14 +20,14 @@ from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, columns
 from dagsim.metrics.energy import DEFAULT_POWER, PowerModel, watts
 from dagsim.metrics.lanes import bars_of, lanes_of
-from dagsim.metrics.queues import jobs_running, jobs_waiting
-from dagsim.metrics.steps import Steps
+from dagsim.metrics.steps import Steps, jobs_running, jobs_waiting
+from dagsim.metrics.tasks import TaskColumns, task_columns
 from dagsim.metrics.utilization import gpus_held, gpus_up
-from dagsim.model import Kind
-from dagsim.model.schedule import Schedule
-from dagsim.report.flows import Place, flows
+from dagsim.model import JobFacts, Kind
+from dagsim.model.log import Schedule
 
-__all__ = ["trace_events", "write_perfetto"]
+__all__ = ["Place", "flows", "trace_events", "write_perfetto"]
+
 
 Event = dict[str, Any]
 
@@ -221,3 +222,50 @@ def _microseconds(time_s: Floats) -> list[int]:
     """Whole microseconds: rounding keeps the order, so that what touched still touches and nothing overlaps."""
     rounded: list[int] = np.rint(time_s * 1e6).astype(np.int64).tolist()
     return rounded
+
+
+class Place(NamedTuple):
+    """A slice on its thread, times in microseconds."""
+
+    process: int
+    thread: int
+    start: int
+    end: int
+
+
+def flows(facts: Sequence[JobFacts], made: ScheduleColumns, places: dict[int, Place]) -> Iterator[dict[str, Any]]:
+    """A start and an end per edge: from the last run of the parent to the first run of the child, if both are slices.
+
+    ``places`` has the slice of each entry of ``Runs``. An arrow starts within its slice, a microsecond before its end.
+    """
+    tasks = task_columns(facts, made)
+    if not len(tasks):
+        return
+    firsts, lasts = _outer_runs(tasks, made)
+    for number, (parent, child) in enumerate(tasks.edges.tolist()):
+        source, target = places.get(lasts[parent]), places.get(firsts[child])
+        if source is None or target is None:
+            continue
+        known = {"name": "waits for", "cat": "edge", "id": number}
+        at = max(source.start, min(source.end - 1, target.start))
+        yield {"ph": "s", **known, "ts": at, "pid": source.process, "tid": source.thread}
+        yield {"ph": "f", "bp": "e", **known, "ts": target.start, "pid": target.process, "tid": target.thread}
+
+
+def _outer_runs(tasks: TaskColumns, made: ScheduleColumns) -> tuple[list[int], list[int]]:
+    """Per task its first and its last entry of ``Runs``, -1 where it never ran."""
+    runs = made.runs
+    entries = np.flatnonzero(tasks.first[runs.job] >= 0)
+    task = tasks.first[runs.job[entries]] + runs.task[entries]
+    return _last(task, entries, -runs.start_s[entries], len(tasks)), _last(
+        task, entries, runs.end_s[entries], len(tasks)
+    )
+
+
+def _last(task: Ints, entries: Ints, by: np.ndarray, count: int) -> list[int]:
+    """Per task the entry with the largest value, the first listed of equal ones."""
+    order = np.lexsort((-entries, by, task))
+    found = np.full(count, -1, np.int64)
+    found[task[order]] = entries[order]
+    chosen: list[int] = found.tolist()
+    return chosen

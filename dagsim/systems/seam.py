@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from dagsim.errors import IllegalDecision, Stalled
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 
 if TYPE_CHECKING:
     import numpy as np

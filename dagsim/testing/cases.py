@@ -11,7 +11,7 @@ import numpy as np
 
 from dagsim.errors import Stalled
 from dagsim.model import Admit, Cluster, Decision, Edge, Job, Node, Reject, Task, TaskGraph, gpu_type
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.cluster import (
     ClusterKernel,

@@ -9,7 +9,7 @@ from math import isfinite
 
 from dagsim.model import GpuType, Job, Kind, Node, Record, RejectReason, Task
 from dagsim.model.gpu import canonical
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 
 __all__ = ["Seconds", "as_recorded", "stuck", "violations"]
 

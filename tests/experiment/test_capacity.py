@@ -27,8 +27,8 @@ from dagsim.experiment.capacity.target import Target
 from dagsim.experiment.capacity.windows import on_windows
 from dagsim.experiment.journal import RunLine
 from dagsim.model import GPU_TYPES
-from dagsim.model.prices import LIST_PRICES
-from dagsim.report.capacity import plan_table
+from dagsim.model.gpu import LIST_PRICES
+from dagsim.report.comparison import plan_table
 
 CLUSTER = ClusterSection(
     name="c",

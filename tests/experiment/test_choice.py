@@ -27,7 +27,7 @@ from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.experiment.tune import best_of, candidates, write_tuned
 from dagsim.metrics import jct
 from dagsim.model import Cluster
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, part_of, seeds_of
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.ramp.policies import RAMP_POLICIES

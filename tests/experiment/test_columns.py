@@ -11,7 +11,7 @@ import pytest
 from dagsim.experiment.columns import packed_schedule, unpacked_schedule
 from dagsim.model import Cluster
 from dagsim.model.facts import FactColumns
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster.lane.reading import read_arrays
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded

@@ -26,7 +26,7 @@ from dagsim.experiment.sweep.standing import grouped_standings
 from dagsim.experiment.sweep.work import CellOutcome, CellWork
 from dagsim.experiment.workers import Heard
 from dagsim.metrics.standings import Sample
-from dagsim.report.sweep import sweep_table
+from dagsim.report.comparison import sweep_table
 
 SMALL = """
 set:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from dagsim.model import Cluster, JobFacts, Kind, RejectReason
-from dagsim.model.log import Row, ScheduleLog
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Row, Schedule, ScheduleLog
 
 
 class Made:

@@ -5,7 +5,7 @@ import pytest
 
 from dagsim.metrics import ScheduleColumns, columns
 from dagsim.model import Cluster, Kind, RejectReason
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 
 TWO_NODES = Cluster.of({"T4": 4}, per_node=2)
 

@@ -5,7 +5,7 @@ import pytest
 from dagsim.errors import ModelError
 from dagsim.metrics import PowerModel, ScheduleColumns, Watts, energy, job_energy_j, watts
 from dagsim.model import Cluster, gpu_type
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 
 TWO_T4 = Cluster.of({"T4": 2})
 ROUND = PowerModel(watts={"T4": (10.0, 60.0)})

@@ -8,7 +8,7 @@ import pytest
 
 from dagsim.metrics.observed import observed_against_simulated
 from dagsim.model import Cluster, Job, Task
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES

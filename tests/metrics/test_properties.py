@@ -28,8 +28,7 @@ from dagsim.metrics import (
     wait,
 )
 from dagsim.model import Kind
-from dagsim.model.log import ScheduleLog
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule, ScheduleLog
 
 SEEDS = st.integers(0, 2**32)
 ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)

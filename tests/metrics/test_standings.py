@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from dagsim.errors import InputError
+from dagsim.metrics.compare import Verdict
 from dagsim.metrics.standings import PolicyResult, Sample, mean, standings
-from dagsim.metrics.verdict import Verdict
 
 
 class RunMetrics(NamedTuple):

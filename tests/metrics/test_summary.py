@@ -9,7 +9,7 @@ import pytest
 from dagsim.errors import InputError
 from dagsim.metrics import Distribution, PowerModel, columns, glossary, summarize
 from dagsim.model import Cluster, Kind, RejectReason
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 
 TWO_T4 = Cluster.of({"T4": 2})
 

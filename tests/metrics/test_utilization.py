@@ -14,7 +14,7 @@ from dagsim.metrics import (
     utilization_by_type,
 )
 from dagsim.model import Cluster, Node, gpu_type
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 
 MIXED = Cluster.of({"A100-40": 2, "T4": 2}, per_node=2)
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from dagsim.errors import InputError
 from dagsim.metrics.why import Blocker, find_job, wait_reasons
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
-from dagsim.model.schedule import Schedule
-from dagsim.report.why import why_lines, why_tables
+from dagsim.model.log import Schedule
+from dagsim.report.tables import why_lines, why_tables
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.policies import POLICIES

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from dagsim.metrics.columns import columns
-from dagsim.metrics.queues import jobs_waiting
+from dagsim.metrics.steps import jobs_waiting
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.pictures import Scene
-from dagsim.pictures.layout import Box, layout
+from dagsim.pictures.scene import Box, layout
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 

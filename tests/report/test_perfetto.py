@@ -16,8 +16,7 @@ from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder
 from dagsim.metrics import columns
 from dagsim.model import Cluster, JobFacts, Kind, Node, gpu_type
-from dagsim.model.log import ScheduleLog
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.report.perfetto import trace_events, write_perfetto
 
 OUTCOMES = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)

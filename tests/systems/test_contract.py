@@ -16,7 +16,7 @@ from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
 from dagsim.metrics import jobs_table, runs_table, summarize
 from dagsim.model import Kind
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.report.plots import draw_all
 from dagsim.systems import SYSTEMS
 from dagsim.systems.seam import Conversation, Scenario, drive

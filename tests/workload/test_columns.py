@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dagsim.config.presets import WORKLOADS
+from dagsim.config.bundled import WORKLOADS
 from dagsim.errors import ModelError
 from dagsim.model import Cluster
 from dagsim.systems.cluster.lane.reading import read_arrays, read_scenario

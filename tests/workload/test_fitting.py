@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dagsim.config.presets import WORKLOADS
+from dagsim.config.bundled import WORKLOADS
 from dagsim.errors import WorkloadError
 from dagsim.model import Cluster
 from dagsim.systems.cluster.models.runtime import Recorded

@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 
-from dagsim.config.presets import FITTED, WORKLOADS
+from dagsim.config.bundled import FITTED, WORKLOADS
 from dagsim.config.schema import load_config, plain
 from dagsim.errors import ConfigError, WorkloadError
 from dagsim.model import Cluster

@@ -9,8 +9,7 @@ from typing import Any
 
 from dagsim.config.schema import ClusterSection
 from dagsim.errors import ConfigError
-from dagsim.model.gpu import canonical
-from dagsim.model.prices import LIST_PRICES
+from dagsim.model.gpu import LIST_PRICES, canonical
 
 __all__ = ["HOURS_A_MONTH", "Prices"]
 

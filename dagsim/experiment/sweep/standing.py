@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from dagsim.experiment.sweep.axes import Axis, short_names
 from dagsim.experiment.sweep.folder import CellLine
+from dagsim.metrics.compare import holm
 from dagsim.metrics.standings import PolicyResult, Sample, standings
-from dagsim.metrics.verdict import holm
 
 __all__ = ["CellGroup", "compared_axis", "grouped_standings"]
 

@@ -11,7 +11,7 @@ from dagsim.config.schema import Config
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.tune import candidates
 from dagsim.metrics import summarize
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster.policies.tunable import TUNABLE
 from dagsim.systems.seam import Scenario, drive
 

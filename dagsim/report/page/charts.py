@@ -1,23 +1,27 @@
-"""Columns of a run that the page draws: bars, curves over time and distributions."""
+"""The columns that a page draws, packed: bars, curves, distributions, graphs of jobs, learning curves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import gzip
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from dagsim.metrics.columns import Floats, ScheduleColumns
-from dagsim.metrics.jct import wait
+from dagsim.metrics.columns import Floats, Ints, ScheduleColumns
+from dagsim.metrics.jct import jct, wait
 from dagsim.metrics.lanes import bars_of, lanes_of
 from dagsim.metrics.steps import Steps
+from dagsim.metrics.tasks import TaskColumns, task_columns
 from dagsim.metrics.utilization import node_types
 from dagsim.model import Kind
-from dagsim.model.schedule import Schedule
-from dagsim.report.page.packing import Packer
-from dagsim.report.series import FIGURES, jobs_over_time, jobs_within
+from dagsim.model.log import Schedule
+from dagsim.report.series import FIGURES, Row, jobs_over_time, jobs_within, learning_panels
 
-__all__ = ["chart_of", "distributions"]
+__all__ = ["Packer", "chart_of", "distributions", "graphs", "learning"]
+
 
 _BINS = 1000
 """Points of a curve over time; each is the average of its bin."""
@@ -155,3 +159,115 @@ def _curves(made: ScheduleColumns, packer: Packer) -> list[dict[str, Any]]:
 
 def _series(found: Mapping[str, Steps], edges_s: Floats, packer: Packer) -> list[tuple[str, int]]:
     return [(name, packer.add(steps.binned(edges_s), "f4")) for name, steps in found.items()]
+
+
+def graphs(made: ScheduleColumns, schedule: Schedule, packer: Packer, most_tasks: int) -> dict[str, Any] | None:
+    """The jobs of several tasks, the longest in the system first, up to so many tasks; ``None`` where there is none.
+
+    Times are seconds since the job's arrival, -1 where not known. ``edges`` and ``blocker`` count within the job.
+    """
+    tasks = task_columns(schedule.jobs, made)
+    known = np.flatnonzero(tasks.first >= 0)
+    if not len(known):
+        return None
+    count = np.bincount(tasks.job, minlength=len(made.jobs))
+    longest = known[np.argsort(-np.nan_to_num(jct(made.at_horizon())[known]), kind="stable")]
+    jobs = longest[np.cumsum(count[longest]) <= most_tasks]
+    if not len(jobs):
+        jobs = longest[:1]
+    entry = np.concatenate([np.arange(tasks.first[job], tasks.first[job] + count[job]) for job in jobs.tolist()])
+    edges, edge_count = _edges_of(tasks, jobs)
+    blocker = tasks.blocker[entry]
+    base = made.jobs.arrival_s[tasks.job[entry]]
+    names: dict[str, int] = {}
+    named = [
+        names.setdefault(schedule.jobs[job].tasks[task], len(names))
+        for job, task in zip(tasks.job[entry].tolist(), tasks.task[entry].tolist(), strict=True)
+    ]
+    return {
+        "of": len(known),
+        "job": packer.add(jobs, "i4"),
+        "tasks": packer.add(count[jobs], "i4"),
+        "edge_count": packer.add(edge_count, "i4"),
+        "edges": packer.add(edges.ravel(), "i4"),
+        "names": list(names),
+        "name": packer.add(named, "i4"),
+        "ready": packer.add(np.nan_to_num(tasks.ready_s[entry] - base, nan=-1.0), "f4"),
+        "start": packer.add(np.nan_to_num(tasks.start_s[entry] - base, nan=-1.0), "f4"),
+        "end": packer.add(np.nan_to_num(tasks.end_s[entry] - base, nan=-1.0), "f4"),
+        "blocker": packer.add(np.where(blocker >= 0, tasks.task[blocker], -1), "i4"),
+    }
+
+
+def _edges_of(tasks: TaskColumns, jobs: Ints) -> tuple[Ints, Ints]:
+    """(m, 2): parent and child within their job, by job; and how many each has."""
+    whose = tasks.job[tasks.edges[:, 1]]
+    place = np.full(len(tasks.first), -1, np.int64)
+    place[jobs] = np.arange(len(jobs))
+    mine = place[whose] >= 0
+    order = np.argsort(place[whose[mine]], kind="stable")
+    counted = np.bincount(place[whose[mine]], minlength=len(jobs))
+    found: Ints = tasks.task[tasks.edges[mine][order]]
+    return found, counted
+
+
+_SHOWN = ("ratio", "reward", "entropy")
+
+
+def learning(logs: Mapping[str, Sequence[Row]], packer: Packer) -> list[dict[str, Any]]:
+    """A chart per measure: a curve per training, and where there are several their mean in its band."""
+    charts = []
+    for panel in learning_panels(logs):
+        x = np.unique(np.concatenate([samples for samples, _ in panel.runs.values()] + [panel.samples]))
+        if panel.name not in _SHOWN or len(x) < 2:
+            continue
+        series: list[tuple[Any, ...]] = []
+        if len(panel.samples):
+            band = (_on(x, panel.samples, values) for values in (panel.mean, panel.low, panel.high))
+            series.append(("mean", *(packer.add(values, "f4") for values in band)))
+        series += [(run, packer.add(_on(x, *points), "f4")) for run, points in panel.runs.items()]
+        charts.append({"title": panel.title, "unit": panel.unit, "x": packer.add(x, "f8"), "series": series})
+    return charts
+
+
+def _on(x: np.ndarray, samples: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The values at ``x`` by interpolation; NaN outside of what the run has seen."""
+    found: np.ndarray = np.interp(x, samples, values, left=np.nan, right=np.nan)
+    return found
+
+
+_TYPES = {"f8": "Float64Array", "f4": "Float32Array", "i4": "Int32Array", "u1": "Uint8Array"}
+_LEVEL = 6
+
+
+class Packer:
+    """Arrays by number, and facts that refer to them."""
+
+    def __init__(self) -> None:
+        self._arrays: list[tuple[str, bytes, int]] = []
+        self._places: dict[tuple[str, bytes], int] = {}
+
+    def add(self, values: Any, dtype: str) -> int:
+        """Keep an array as f8, f4, i4 or u1, equal ones once; returns its number."""
+        array = np.asarray(values, f"<{dtype}")
+        data = array.tobytes()
+        place = self._places.setdefault((dtype, data), len(self._arrays))
+        if place == len(self._arrays):
+            self._arrays.append((_TYPES[dtype], data, len(array)))
+        return place
+
+    def packed(self, facts: dict[str, Any]) -> str:
+        """Everything as base64 of gzip; equal facts and arrays give equal text."""
+        listed, offset = [], 0
+        for kind, data, length in self._arrays:
+            listed.append([kind, offset, length])
+            offset += _padded(len(data))
+        header = json.dumps({"facts": facts, "arrays": listed}, separators=(",", ":"), allow_nan=False).encode()
+        header += b" " * (_padded(len(header) + 4) - len(header) - 4)
+        body = b"".join(data + bytes(_padded(len(data)) - len(data)) for _, data, _ in self._arrays)
+        whole = len(header).to_bytes(4, "little") + header + body
+        return base64.b64encode(gzip.compress(whole, _LEVEL, mtime=0)).decode("ascii")
+
+
+def _padded(length: int) -> int:
+    return -(-length // 8) * 8

@@ -19,16 +19,12 @@ from dagsim.experiment.sweep.folder import SweepFolder, is_sweep
 from dagsim.experiment.training.log import read_log
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.report.page import sections
-from dagsim.report.page.blocking import rejected_by_beta, rejected_by_cause
-from dagsim.report.page.charts import chart_of, distributions
+from dagsim.report.page.blocking import ramp_tables, rejected_by_beta, rejected_by_cause
+from dagsim.report.page.charts import Packer, chart_of, distributions, graphs, learning
 from dagsim.report.page.chosen import Chosen, choose_runs
-from dagsim.report.page.graphs import graphs
-from dagsim.report.page.learning import learning
 from dagsim.report.page.markup import element, table
-from dagsim.report.page.packing import Packer
-from dagsim.report.page.ramp import ramp_tables
+from dagsim.report.page.sections import is_training, report_grid, training_sentences
 from dagsim.report.page.sweeping import SweepView
-from dagsim.report.page.training import is_training, report_grid, training_sentences
 
 __all__ = ["document", "page", "sealed", "static", "write_page"]
 

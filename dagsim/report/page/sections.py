@@ -1,8 +1,9 @@
-"""The parts of a page that are text and tables."""
+"""The text and tables of a page: verdicts, results, settings, observed waits, and reports of trainings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -10,20 +11,33 @@ from typing import Any
 import numpy as np
 
 from dagsim.config.schema import dump_config
+from dagsim.errors import RunFolderError
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.labels import metric_of, sample_of, workload_label
 from dagsim.metrics.columns import ScheduleColumns
-from dagsim.metrics.groups import JobGroup, PerJob, job_groups
 from dagsim.metrics.standings import PolicyResult, Sample, standings
+from dagsim.metrics.summary import JobGroup, PerJob, job_groups
 from dagsim.report.comparison import comparison_table, metric_name
-from dagsim.report.grid import Grid
-from dagsim.report.numbers import factor, interval, number, short
+from dagsim.report.grid import Grid, factor, interval, number, short
 from dagsim.report.page.chosen import MOST_DRAWN, Chosen
 from dagsim.report.page.markup import details, element, notes, table
 from dagsim.report.page.waits import worst_waits
+from dagsim.report.series import Row
 from dagsim.report.tables import summary_table, workload_notes
 
-__all__ = ["configurations", "observed", "repeat", "results", "run_tables", "settings", "verdict_sentences"]
+__all__ = [
+    "configurations",
+    "is_training",
+    "observed",
+    "repeat",
+    "report_grid",
+    "results",
+    "run_tables",
+    "settings",
+    "training_sentences",
+    "verdict_sentences",
+]
+
 
 _SIZES = (
     (0.0, "0 GPUs"), (0.999, "under 1 GPU"), (1.0, "1 GPU"), (4.0, "2-4 GPUs"), (8.0, "5-8 GPUs"),
@@ -196,3 +210,51 @@ def _hashes(manifest: Mapping[str, Any]) -> Iterator[str]:
 def _mean_of(values: list[Any]) -> float:
     numbers = [float(value) for value in values if value is not None]
     return sum(numbers) / len(numbers) if len(numbers) == len(values) else float("nan")
+
+
+_HEADS = ("policy", "mean JCT\n(s)", "ratio", "95 % interval", "won", "verdict")
+
+
+def is_training(folder: Path) -> bool:
+    """The folder is that of a training."""
+    return (folder / "progress.csv").exists()
+
+
+def training_sentences(logs: Mapping[str, Sequence[Row]]) -> list[str]:
+    """A sentence per training: its best score on the validation seeds, and what it had seen by then."""
+    return [f"{run}: {_training_sentence(rows)}." for run, rows in logs.items()]
+
+
+def _training_sentence(rows: Sequence[Row]) -> str:
+    scored = [(ratio, row["samples"] or 0.0) for row in rows if (ratio := row["ratio"]) is not None]
+    seen = max((row["samples"] or 0.0 for row in rows), default=0.0)
+    if not scored:
+        return f"not validated yet; {number(seen)} samples"
+    ratio, at = min(scored)
+    return (
+        f"best completion time on the validation seeds {factor(ratio)} times that of the reference, after {number(at)} "
+        f"of {number(seen)} samples; the report on test seeds decides"
+    )
+
+
+def report_grid(name: str, path: Path) -> Grid | None:
+    """The table ``report.csv`` of a training: the agent beside the heuristics; ``None`` where it was not written.
+
+    Raises:
+        RunFolderError: It cannot be read.
+    """
+    if not path.exists():
+        return None
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [_cells(row) for row in csv.DictReader(file)]
+    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+        raise RunFolderError(f"{path}: not the report of a training ({error})") from None
+    return Grid(f"{name}: on the test seeds", _HEADS, rows, (), (0, 5))
+
+
+def _cells(row: Mapping[str, str]) -> tuple[str, ...]:
+    known = {name: float(row[name] or "nan") for name in ("mean", "ratio", "ratio_low", "ratio_high")}
+    bounds = interval(known["ratio_low"], known["ratio_high"], factor)
+    won = f"{row['wins']}/{row['n']}" if row["wins"] else "-"
+    return row["policy"], number(known["mean"]), factor(known["ratio"]), bounds, won, row["verdict"]

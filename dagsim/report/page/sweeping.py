@@ -15,10 +15,9 @@ from dagsim.experiment.sweep.folder import CellLine, SweepFolder
 from dagsim.experiment.sweep.standing import CellGroup, compared_axis, grouped_standings
 from dagsim.metrics import glossary
 from dagsim.metrics.standings import lower_is_better
-from dagsim.report.comparison import metric_name
+from dagsim.report.comparison import metric_name, sweep_table
+from dagsim.report.page.charts import Packer
 from dagsim.report.page.markup import table
-from dagsim.report.page.packing import Packer
-from dagsim.report.sweep import sweep_table
 
 __all__ = ["SweepView"]
 

@@ -10,8 +10,7 @@ from dagsim.metrics.steps import Steps
 from dagsim.metrics.utilization import gpus_held, gpus_up
 from dagsim.metrics.why import wait_reasons
 from dagsim.model import Kind
-from dagsim.report.grid import Grid
-from dagsim.report.numbers import number
+from dagsim.report.grid import Grid, number
 
 __all__ = ["worst_waits"]
 

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from dagsim.metrics.columns import columns
-from dagsim.model.schedule import Schedule
-from dagsim.report.plots.bars import comparison
-from dagsim.report.plots.boxes import by_priority
+from dagsim.model.log import Schedule
 from dagsim.report.plots.curves import jct_cdf, timeline
 from dagsim.report.plots.gantt import gantt
+from dagsim.report.plots.results import by_priority, comparison
 from dagsim.report.plots.style import entitle, save
 from dagsim.report.plots.workload import workload
 

@@ -1,17 +1,18 @@
-"""The server itself: a socket of this machine, until somebody stops it."""
+"""The server: a socket of this machine, and the rules that every answer keeps."""
 
 from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from ipaddress import ip_address
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from dagsim.errors import InputError
-from dagsim.report.serve.guard import is_loopback
 from dagsim.report.serve.results import Results
 
-__all__ = ["serve_folders"]
+__all__ = ["LOOPBACK", "Guard", "host_of", "is_loopback", "serve_folders"]
 
 
 def serve_folders(root: Path, host: str, port: int, tell: Callable[[str], None]) -> None:
@@ -66,3 +67,93 @@ def _bound(host: str, port: int) -> socket.socket:
             raise InputError(f"port {port} of {host} is in use; --port names another, 0 any that is free") from None
         raise InputError(f"{host}, port {port}: cannot be served from: {error.strerror}") from None
     return listening
+
+
+Message: TypeAlias = MutableMapping[str, Any]
+Asgi: TypeAlias = Callable[
+    [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
+]
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+_POLICY = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+"""Of answers that state no Content-Security-Policy of their own."""
+
+
+class Guard:
+    """Wraps an application: it is only read, only asked by a name that it has, and says what a browser may load.
+
+    A page of another site whose name was made to point here (DNS rebinding) sends that name as ``Host``: refused.
+    """
+
+    def __init__(self, app: Asgi, bound_to: str) -> None:
+        self._app = app
+        self._open = not is_loopback(bound_to)
+        self._names = {*LOOPBACK, bound_to.lower(), *([socket.gethostname().lower()] if self._open else [])}
+
+    async def __call__(
+        self, scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
+    ) -> None:
+        if scope["type"] != "http":
+            return
+        given = [value for name, value in scope["headers"] if name == b"host"]
+        if len(given) != 1 or not self._knows(host_of(given[0].decode("latin-1"))):
+            await _refuse(send, 421, "this server goes by another name\n")
+        elif scope["method"] not in ("GET", "HEAD"):
+            await _refuse(send, 405, "read only: GET and HEAD\n", [(b"allow", b"GET, HEAD")])
+        else:
+            await self._app(scope, receive, _sealed(send))
+
+    def _knows(self, host: str) -> bool:
+        return host in self._names or (self._open and _is_address(host))
+
+
+def host_of(given: str) -> str:
+    """The name in a ``Host`` header, without its port; empty where it is none."""
+    name = given.strip().lower()
+    if name.startswith("["):
+        inside, closed, rest = name[1:].partition("]")
+        return inside if closed and (not rest or rest[0] == ":") else ""
+    return name.rsplit(":", 1)[0] if name.count(":") == 1 else name
+
+
+def is_loopback(host: str) -> bool:
+    """Nobody but this machine reaches it."""
+    return host in LOOPBACK or (_is_address(host) and ip_address(host).is_loopback)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _sealed(send: Callable[[Message], Awaitable[None]]) -> Callable[[Message], Awaitable[None]]:
+    async def with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            mine = list(message.get("headers", ()))
+            if not any(name.lower() == b"content-security-policy" for name, _ in mine):
+                mine.append((b"content-security-policy", _POLICY))
+            message = {**message, "headers": [*mine, *_HEADERS]}
+        await send(message)
+
+    return with_headers
+
+
+async def _refuse(
+    send: Callable[[Message], Awaitable[None]], status: int, text: str, more: Iterable[tuple[bytes, bytes]] = ()
+) -> None:
+    sealed = _sealed(send)
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), *more]
+    await sealed({"type": "http.response.start", "status": status, "headers": headers})
+    await sealed({"type": "http.response.body", "body": text.encode()})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.lane.reading import LaneScenario

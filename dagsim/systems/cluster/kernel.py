@@ -36,7 +36,7 @@ from dagsim.model import (
     Start,
     Wait,
 )
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.fork import forked

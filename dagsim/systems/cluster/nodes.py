@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dagsim.model import Cluster, Demand, GpuType, Node, Placement, Share
 from dagsim.model.gpu import canonical
-from dagsim.model.record import RejectReason
+from dagsim.model.log import RejectReason
 from dagsim.systems.cluster.free_index import ALL, EnoughIndex, FreeIndex, ShareIndex, machine_numbers
 
 __all__ = ["ClusterState", "DemandClass", "NodeState"]

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dagsim.metrics.energy import DEFAULT_POWER, Watts
 from dagsim.model import Kind
-from dagsim.model.log import Row
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Row, Schedule
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.potential import CriticalPaths

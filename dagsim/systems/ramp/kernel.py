@@ -15,7 +15,7 @@ import numpy as np
 
 from dagsim.errors import IllegalDecision, InputError, ModelError
 from dagsim.model import JobFacts, Kind, RejectReason
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.ramp.decisions import Partition
 from dagsim.systems.ramp.job import RampJob

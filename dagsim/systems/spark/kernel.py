@@ -20,7 +20,7 @@ from operator import index
 import numpy as np
 
 from dagsim.errors import IllegalDecision, ModelError, Stalled
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.seam import Conversation, decisions_of
 from dagsim.systems.spark.durations import DurationSource, PairedStreams

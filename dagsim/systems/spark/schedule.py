@@ -8,8 +8,7 @@ from operator import itemgetter
 
 from dagsim.model import GPU_TYPES, Cluster, GpuType, JobFacts, Kind, Node
 from dagsim.model.gpu import canonical
-from dagsim.model.log import Row
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Row, Schedule
 from dagsim.systems.spark.episode import SparkEpisode
 from dagsim.systems.spark.executors import ExecutorType
 from dagsim.systems.spark.pools import ExecutorMove, Launch

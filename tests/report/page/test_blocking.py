@@ -4,8 +4,7 @@ import pytest
 
 from dagsim.metrics import columns
 from dagsim.model import Cluster, JobFacts, Kind, RejectReason
-from dagsim.model.log import ScheduleLog
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.report.page.blocking import rejected_by_beta, rejected_by_cause
 
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from dagsim.report.page.packing import Packer
+from dagsim.report.page.charts import Packer
 
 
 def test_arrays_lie_at_multiples_of_eight_and_read_back() -> None:

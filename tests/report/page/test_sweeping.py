@@ -12,8 +12,8 @@ from dagsim.experiment.sweep.described import read_sweep
 from dagsim.experiment.sweep.executors import Local
 from dagsim.experiment.sweep.folder import SweepFolder
 from dagsim.experiment.sweep.run import run_cells
+from dagsim.report.page.charts import Packer
 from dagsim.report.page.document import page
-from dagsim.report.page.packing import Packer
 from dagsim.report.page.sweeping import SweepView
 
 GRID = """

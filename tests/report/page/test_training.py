@@ -9,10 +9,9 @@ from dagsim.config.schema import Config
 from dagsim.errors import InputError, RunFolderError
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.training.log import COLUMNS
+from dagsim.report.page.charts import Packer, learning
 from dagsim.report.page.document import page
-from dagsim.report.page.learning import learning
-from dagsim.report.page.packing import Packer
-from dagsim.report.page.training import training_sentences
+from dagsim.report.page.sections import training_sentences
 
 HEADS = "policy,mean,ratio,ratio_low,ratio_high,wins,n,verdict"
 

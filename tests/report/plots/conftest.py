@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dagsim.model import Cluster, JobFacts, Kind
-from dagsim.model.log import ScheduleLog
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule, ScheduleLog
 
 RunOf = tuple[float, float, int, int, float]
 """Start, end, node, GPU mask and GPUs held of a run; each is a job that arrives at its start."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dagsim.metrics import columns
 from dagsim.metrics.lanes import bars_of, lanes_of
 from dagsim.model import Cluster, Node, gpu_type
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 
 TWO_NODES = Cluster.of({"T4": 8}, per_node=4)
 

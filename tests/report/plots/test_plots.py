@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex
 from dagsim.metrics.standings import standings
 from dagsim.model import Cluster, Kind, Node
 from dagsim.report.plots import by_priority, comparison, draw_all, gantt, jct_cdf, timeline
-from dagsim.report.plots.shading import binned
+from dagsim.report.plots.gantt import binned
 from dagsim.report.plots.style import BLUE, LINE, ORANGE, figure, log_seconds, unit_of
 
 EIGHT = Cluster.of({"A100-40": 4, "T4": 4}, per_node=4)
@@ -218,7 +218,7 @@ def test_matplotlib_is_loaded_only_to_draw():
 def test_pyplot_is_never_loaded(schedule, tmp_path):
     script = (
         "from pathlib import Path; import sys; from dagsim.report.plots import draw_all;"
-        "from dagsim.model.schedule import Schedule; from dagsim.model import Cluster;"
+        "from dagsim.model.log import Schedule; from dagsim.model import Cluster;"
         f"draw_all(Schedule(Cluster.of({{'T4': 4}})), Path({str(tmp_path)!r}));"
         "print('matplotlib.pyplot' in sys.modules)"
     )

@@ -25,8 +25,8 @@ from dagsim.errors import InputError
 from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.run import evaluate_policies
 from dagsim.report.serve.app import application
-from dagsim.report.serve.guard import Guard, host_of
 from dagsim.report.serve.results import Results
+from dagsim.report.serve.server import Guard, host_of
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 CONFIG = Config.model_validate({"workload": {"kind": "synthetic", "count": 12}, "seeds": 2})

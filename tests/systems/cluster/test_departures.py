@@ -10,7 +10,7 @@ import pytest
 
 from dagsim.errors import Stalled
 from dagsim.model import Cluster, Decision, Job, Kind, Node, Start, Task, TaskGraph, Wait, gpu_type
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel, Maintenance, NodeFailures
 from dagsim.systems.cluster.models.failures import FailureModel, Outages
 from dagsim.systems.cluster.policies import POLICIES

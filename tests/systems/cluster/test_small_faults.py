@@ -31,7 +31,7 @@ from dagsim.model import (
     Wait,
     gpu_type,
 )
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel, Maintenance, MovingDelay, Preemption, UniformNetwork
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Outages

@@ -24,7 +24,7 @@ from dagsim.model import (
     TaskGraph,
     gpu_type,
 )
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.policies import POLICIES

@@ -27,7 +27,7 @@ from dagsim.model import (
     Wait,
     gpu_type,
 )
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster import (
     ClusterKernel,
     Estimates,

@@ -8,8 +8,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError, Stalled
 from dagsim.model import Cluster, Job, Task
-from dagsim.model.log import ROW, ScheduleLog
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import ROW, Schedule, ScheduleLog
 from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.easy import EASY, EasyState, advance_easy, grown_easy, new_easy
 from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS, JobOrder, advance_jobs, new_job_order

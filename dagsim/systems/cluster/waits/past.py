@@ -13,7 +13,7 @@ import numpy as np
 
 from dagsim.errors import InputError
 from dagsim.model import Job, Kind, QueueTree
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster.nodes import NodeState
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario

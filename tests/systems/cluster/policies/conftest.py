@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from dagsim.model import Cluster, Edge, Job, Task, TaskGraph
-from dagsim.model.record import Kind
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Kind, Schedule
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 

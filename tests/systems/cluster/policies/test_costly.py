@@ -9,7 +9,7 @@ import pytest
 
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Start, Task
-from dagsim.model.record import Kind
+from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel, Estimates
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.fair.gavel import by_rate, by_throughput, shares

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dagsim.model import Cluster, Job, Task
-from dagsim.model.record import Kind
+from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel, Estimates
 from dagsim.systems.cluster.policies import POLICIES
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dagsim.model import Cluster, Edge, GpuType, Job, Node, Task, TaskGraph
-from dagsim.model.record import Kind
+from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 

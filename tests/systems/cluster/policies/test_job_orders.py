@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dagsim.model.record import Kind
+from dagsim.model.log import Kind
 
 
 def started(schedule):

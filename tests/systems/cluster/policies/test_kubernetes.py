@@ -9,7 +9,7 @@ import pytest
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Kind, Node, QueueNode, QueueTree, RejectReason, Task
 from dagsim.model.gpu import GpuType
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.production.kube_scoring import LEAST, MOST, allocation_score
 from dagsim.systems.cluster.policies.production.quotas import QuotaTree

@@ -10,7 +10,7 @@ from dagsim.config.cluster_file import cluster_yaml
 from dagsim.config.schema import load_config
 from dagsim.metrics import columns
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dagsim.model import Cluster, Demand, GpuType, Job, Node, Task
-from dagsim.model.record import Kind
+from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.nodes import ClusterState
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES

@@ -8,7 +8,7 @@ import pytest
 
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Job, Node, Task
-from dagsim.model.record import Kind
+from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 

@@ -11,7 +11,7 @@ from dagsim.errors import ConfigError
 from dagsim.metrics import summarize
 from dagsim.model import Caps, Cluster, Job, Kind, Node, NodePartition, Qos, QueueNode, QueueTree, RejectReason, Task
 from dagsim.model.gpu import GpuType
-from dagsim.model.schedule import Schedule
+from dagsim.model.log import Schedule
 from dagsim.systems.cluster.models.preemption import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.fair.multifactor import Weights

@@ -11,6 +11,7 @@ from dagsim.traces import READERS, reader
 
 __all__ = ["placement_table", "policy_table", "reader_table"]
 
+
 _SOURCE = re.compile(r"\(([^()]*[A-Z][^()]*\b(?:19|20)\d\d[^()]*)\)")
 
 

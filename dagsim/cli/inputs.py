@@ -1,0 +1,201 @@
+"""Commands about what goes into an experiment: ``dagsim config``, ``workload``, ``cluster`` and ``list``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dagsim.cli.app import app
+from dagsim.cli.options import ConfigFile, Json, Quiet, Seed, Settings
+from dagsim.cli.shared import configured, given
+from dagsim.errors import InputError
+from dagsim.report.listing import LISTINGS, listing
+
+__all__ = ["cluster_app", "config_app", "list_", "workload_app"]
+
+
+config_app = typer.Typer(help="Show, check and describe configurations.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+
+
+@config_app.command("show")
+def config_show(config: ConfigFile = None, set_: Settings = None) -> None:
+    """Print the whole configuration, defaults included, as YAML.
+
+    Example: dagsim config show --set cluster.groups.0.count=4
+    """
+    from dagsim.config.schema import dump_config
+
+    typer.echo(dump_config(configured(config, set_)), nl=False)
+
+
+@config_app.command("check")
+def config_check(
+    files: Annotated[
+        list[str], typer.Argument(metavar="YAML...", help="Files, run folders, or names of `dagsim list configs`.")
+    ],
+) -> None:
+    """Check configurations; every fault is named with its line, key and remedy.
+
+    Example: dagsim config check my.yaml
+    """
+    from dagsim.errors import ConfigError
+    from dagsim.experiment.run import check
+
+    faults = []
+    for file in files:
+        try:
+            config = configured(file, None)
+            check(config, (config.policy,))
+        except InputError as error:
+            faults.append(str(error))
+        else:
+            typer.echo(f"{file}: fine")
+    if faults:
+        raise ConfigError("\n".join(faults))
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """Print the JSON schema of configurations, for editors.
+
+    Example: dagsim config schema > dagsim.schema.json
+    """
+    from dagsim.config.schema import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=2))
+
+
+workload_app = typer.Typer(help="Look at workloads.", no_args_is_help=True)
+app.add_typer(workload_app, name="workload")
+
+
+@workload_app.command("info")
+def show_workload(
+    workload: Annotated[str, typer.Argument(help="A name of `dagsim list workloads`, or a file.")],
+    config: ConfigFile = None,
+    set_: Settings = None,
+    seed: Seed = None,
+    json_: Json = False,
+) -> None:
+    """Say what a workload is like: sizes, shapes, arrivals, and the load it offers.
+
+    Example: dagsim workload info heterogeneous-dag
+    """
+    from dagsim.experiment.scenario import cluster_scenario_of
+    from dagsim.report.tables import info_tables, workload_notes
+    from dagsim.report.terminal import console
+    from dagsim.workload import workload_info
+
+    chosen = configured(config, set_, given(seed=seed), workload)
+    cluster = chosen.build_cluster()
+    jobs = cluster_scenario_of(chosen).jobs(chosen.seed)
+    info = workload_info(jobs, cluster, chosen.runtime)
+    if json_:
+        typer.echo(json.dumps({"workload": workload, "cluster": str(cluster), **info.to_dict(), **jobs.facts()}))
+        return
+    console().print(*info_tables(info), sep="\n")
+    for note in workload_notes([jobs.facts()]):
+        typer.echo(note)
+
+
+@workload_app.command("save")
+def workload_save(
+    workload: Annotated[str, typer.Argument(help="A name of `dagsim list workloads`, or a file.")],
+    path: Annotated[Path, typer.Argument(help="The file to write: JSON Lines, compressed if it ends in .gz.")],
+    config: ConfigFile = None,
+    set_: Settings = None,
+    seed: Seed = None,
+) -> None:
+    """Write the jobs of a workload to a file, to be replayed anywhere.
+
+    Example: dagsim workload save steady steady.jsonl.gz --seed 3
+    """
+    from dagsim.config.schema import plain
+    from dagsim.experiment.scenario import cluster_scenario_of
+    from dagsim.workload import write_jobs
+
+    chosen = configured(config, set_, given(seed=seed), workload)
+    jobs = cluster_scenario_of(chosen).jobs(chosen.seed)
+    meta = {key: plain(getattr(chosen, key)) for key in ("workload", "runtime", "cluster", "seed")}
+    typer.echo(f"{write_jobs(path, jobs, meta)} jobs written to {path}")
+
+
+cluster_app = typer.Typer(help="Take over the nodes of a real cluster.", no_args_is_help=True)
+app.add_typer(cluster_app, name="cluster")
+
+
+@cluster_app.callback()
+def _clusters() -> None:
+    pass
+
+
+@cluster_app.command("import")
+def import_cluster(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="What scontrol show nodes, sinfo -N, kubectl get nodes -o json or pbsnodes -a printed.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="YAML", help="The configuration to write.")],
+    gpu: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SITE=TYPE", help="What a site's name of a GPU type stands for: a100=A100-80; repeatable."
+        ),
+    ] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Keep nodes that are down, drained or in maintenance.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the nodes of a real cluster as the cluster of a configuration.
+
+    Example: dagsim cluster import scontrol-show-nodes.txt -o cluster.yaml
+    """
+    from dagsim.config.cluster_file import cluster_yaml
+    from dagsim.config.schema import load_config
+    from dagsim.files import write_text
+    from dagsim.traces.nodes import read_nodes
+    from dagsim.traces.nodes.groups import grouped
+    from dagsim.traces.sites import named_gpus
+    from dagsim.traces.source import Source
+
+    named = named_gpus(",".join(gpu) if gpu else None, "--gpu")
+    imported = grouped(read_nodes(Source(path)), named, keep_all=all_)
+    write_text(out, cluster_yaml(imported, out.stem, path.name))
+    cluster = load_config(out).build_cluster()
+    if quiet:
+        return
+    typer.echo(f"{out}: {cluster}")
+    for note in imported.notes:
+        typer.echo(f"noted: {note}")
+    if imported.left_out:
+        typer.echo(f"left out {len(imported.left_out):,} nodes (--all keeps them): {'; '.join(imported.left_out[:8])}")
+    for kind in imported.unknown:
+        typer.echo(f"GPU type {kind!r} is not known: say what it is with --gpu {kind}=TYPE, or fill in {out}")
+
+
+def _known(what: str) -> str:
+    if what not in LISTINGS:
+        from dagsim.registry import nearest
+
+        raise typer.BadParameter(f"there is no list {what!r}{nearest(what, LISTINGS)}; allowed: {', '.join(LISTINGS)}")
+    return what
+
+
+@app.command("list")
+def list_(
+    what: Annotated[str, typer.Argument(metavar="WHAT", help=f"One of {', '.join(LISTINGS)}.", callback=_known)],
+    json_: Json = False,
+) -> None:
+    """List what there is to choose from.
+
+    Example: dagsim list policies
+    """
+    from dagsim.report.terminal import show
+
+    show(*listing(what), as_json=json_)
