@@ -41,6 +41,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import zip_longest
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -398,6 +399,8 @@ class Fork:
                 os.dup2(silence, 1)
                 os.dup2(silence, 2)
                 code, failed = work()
+            except BaseException as error:
+                failed = f"{type(error).__name__}: {error}"
             finally:
                 os.write(writing, failed.encode()[:4000])
                 os._exit(code)
@@ -492,7 +495,7 @@ class InPlace:
     def _run(self, items: Sequence[Any], mutant: Mutant, reach: Reach) -> tuple[int, str]:
         """Run the tests in this process, up to the first that fails."""
         _put_in_place(mutant)
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for item, following in zip_longest(items, items[1:]):
             _leave(reach.limit_s(item.nodeid))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failed:

@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import mutate
+import pytest
 
 ROOT = Path(__file__).parent.parent
 SOURCE = '''
@@ -95,8 +96,15 @@ def test_a_fork_tells_what_became_of_the_tests() -> None:
 
     assert mutate.run(lambda: (0, ""), 10).end == "survived"
     assert mutate.run(lambda: (1, "test_x"), 10)[::2] == ("caught", "test_x")
-    assert mutate.run(lambda: 1 // 0, 10).end == "caught"
+    assert mutate.run(lambda: 1 // 0, 10)[::2] == ("caught", "ZeroDivisionError: integer division or modulo by zero")
     assert mutate.run(endless, 1).end == "ran too long"
+
+
+def test_a_mutant_that_no_test_runs_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mutate, "_put_in_place", lambda mutant: None)
+    plugin = mutate.InPlace([], {}, print, tmp_path / "reach.json")
+    mutant = mutate.Mutant("rest", "dagsim/seeds.py", 0, 1, 0, "")
+    assert plugin._run([], mutant, mutate.Reach()) == (0, "")
 
 
 def test_code_is_changed_in_place_where_one_function_differs() -> None:
