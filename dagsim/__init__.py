@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dagsim.errors import DagsimError
     from dagsim.experiment.api import Outcome, simulate
+    from dagsim.experiment.training.session import train
     from dagsim.metrics import Summary, summarize
     from dagsim.model import (
         Admit,
@@ -38,6 +39,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "dagsim.errors": ("DagsimError",),
     "dagsim.experiment.api": ("Outcome", "simulate"),
+    "dagsim.experiment.training.session": ("train",),
     "dagsim.metrics": ("Summary", "summarize"),
     "dagsim.model": (
         "Admit",
@@ -89,6 +91,7 @@ __all__ = [
     "Wait",
     "simulate",
     "summarize",
+    "train",
 ]
 
 

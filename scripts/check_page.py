@@ -242,8 +242,8 @@ def make_demo(folder: Path) -> dict[str, Path]:
 def _interrupted(results: Path) -> None:
     """A run folder whose process is gone without a word."""
     from dagsim.config.schema import load_config
-    from dagsim.experiment.folder import RunFolder
-    from dagsim.experiment.run import evaluate_policies
+    from dagsim.experiment.carry_out import evaluate_policies
+    from dagsim.experiment.store import RunFolder
 
     config = load_config(None, ["workload.count=20", "seeds=4"])
     folder = RunFolder.create(results, "tune", config, argv=["dagsim", "tune"], policies=("sjf", "fifo"))
@@ -255,7 +255,7 @@ def _trainings(results: Path) -> None:
     import numpy as np
 
     from dagsim.config.schema import load_config
-    from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.store import RunFolder
     from dagsim.experiment.training.log import TrainingLog
 
     rng = np.random.default_rng(1)
@@ -278,9 +278,9 @@ def _large(root: Path) -> None:
     import numpy as np
 
     from dagsim.config.schema import load_config
-    from dagsim.experiment.folder import RunFolder
-    from dagsim.experiment.run import Result
     from dagsim.experiment.scenario import scenario_of
+    from dagsim.experiment.simulate import Result
+    from dagsim.experiment.store import RunFolder
     from dagsim.metrics import summarize
     from dagsim.model import JobFacts, Kind
     from dagsim.model.log import Schedule

@@ -16,11 +16,10 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from dagsim.experiment.sweep.cells import cells_of
-from dagsim.experiment.sweep.described import Sweep, read_sweep
-from dagsim.experiment.sweep.executors import executor_for
-from dagsim.experiment.sweep.folder import SweepFolder
-from dagsim.experiment.sweep.run import run_cells
+from dagsim.experiment.carry_out import run_cells
+from dagsim.experiment.executors import executor_for
+from dagsim.experiment.plan import Sweep, cells_of, read_sweep
+from dagsim.experiment.store import SweepFolder
 
 OF_THE_CLOCK = {"progress.jsonl", "timing.jsonl", "manifest.json", "status.json", "command.txt", "lock"}
 GRID = """

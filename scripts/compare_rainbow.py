@@ -14,7 +14,7 @@ import numpy as np
 
 from dagsim.agents.checkpoint import Checkpoint
 from dagsim.config.schema import load_config
-from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.store import RunFolder
 from dagsim.experiment.training.report import compare_agents
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.seeds import REPORT, seeds_of

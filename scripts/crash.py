@@ -35,8 +35,7 @@ import torch
 
 from dagsim.agents.checkpoint import read_plain
 from dagsim.errors import DagsimError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.sweep.folder import SweepFolder
+from dagsim.experiment.store import RunFolder, SweepFolder
 from dagsim.experiment.training.log import read_log
 
 __all__ = ["COMMANDS", "Outcome", "crash"]
@@ -97,7 +96,7 @@ class Outcome:
 NURSERY = """
 import json, os, sys
 import rich.live, rich.progress, rich.table, scipy.stats, torch._dynamo
-import dagsim.agents.rollouts, dagsim.cli, dagsim.experiment.run, dagsim.experiment.runner, dagsim.experiment.sweep
+import dagsim.agents.rollouts, dagsim.cli, dagsim.experiment.simulate, dagsim.experiment.carry_out
 import dagsim.experiment.training, dagsim.experiment.tune, dagsim.report.comparison, dagsim.traces.formats
 print(flush=True)
 for line in sys.stdin:

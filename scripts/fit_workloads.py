@@ -33,10 +33,10 @@ import yaml
 from dagsim.config.bundled import FITTED
 from dagsim.files import write_text
 from dagsim.traces import open_trace
-from dagsim.workload.alibaba import Alibaba
 from dagsim.workload.distributions import Constant, Quantiles
 from dagsim.workload.fitting import columns_of, fit_arrivals, fit_sessions, quantiles
 from dagsim.workload.sessions import SessionKind, Sessions
+from dagsim.workload.shapes import Alibaba
 
 SOURCES = {
     "like-philly": ("philly/philly_pollux.csv.gz",),

@@ -37,8 +37,8 @@ from dagsim.model import Job
 from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces import open_trace
+from dagsim.workload.arrivals import Rates
 from dagsim.workload.distributions import Quantiles
-from dagsim.workload.rates import Rates
 from dagsim.workload.sessions import Sessions
 
 ROOT = Path(__file__).parent.parent

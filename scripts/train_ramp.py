@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from dagsim.agents.checkpoint import load_agent
 from dagsim.config.schema import load_config
 from dagsim.errors import DagsimError
-from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.store import RunFolder
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.files import write_text
 from dagsim.metrics.intervals import ratio_of_means, t_quantile

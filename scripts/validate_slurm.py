@@ -43,14 +43,13 @@ from slurm_site import Site, read_site, table
 from dagsim.errors import DagsimError, TraceError
 from dagsim.model import Cluster, Decision, GpuType, Job, Kind, Node, Start, Task
 from dagsim.systems.cluster import ClusterView
-from dagsim.systems.cluster.policies.fair.multifactor import Factors, truncated
-from dagsim.systems.cluster.policies.production.slurm import SlurmMultifactor
-from dagsim.systems.cluster.policies.production.slurm_priority import Asked, PriorityBook, PrioritySettings
+from dagsim.systems.cluster.policies.shares import Factors, truncated
+from dagsim.systems.cluster.policies.slurm import SlurmMultifactor
+from dagsim.systems.cluster.policies.slurm_priority import Asked, PriorityBook, PrioritySettings
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces.nodes import FoundNode
 from dagsim.traces.report import ReadReport
-from dagsim.traces.slurm.fields import Resources, array_tasks, duration_s, resources
-from dagsim.traces.slurm.rows import COLUMNS, sacct_rows
+from dagsim.traces.slurm import COLUMNS, Resources, array_tasks, duration_s, resources, sacct_rows
 from dagsim.traces.source import Source
 
 __all__ = ["accounting", "priorities", "starts"]

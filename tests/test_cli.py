@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from dagsim.cli import app
 from dagsim.config.schema import load_config
-from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.store import RunFolder
 from dagsim.model import Kind
 
 ROOT = Path(__file__).parent.parent

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.config.schema import load_config
-from dagsim.experiment.run import run_policy
+from dagsim.experiment.simulate import run_policy
 from dagsim.model import Cluster, Job, Kind, Task
 from dagsim.systems.cluster import ClusterKernel, ClusterPolicy
 from dagsim.systems.cluster.policies import POLICIES

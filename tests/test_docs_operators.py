@@ -37,7 +37,7 @@ def run(command: str, code: int = 0) -> str:
 @pytest.fixture
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dagsim.experiment.sweep.executors.cores", lambda: 1)
+    monkeypatch.setattr("dagsim.experiment.executors.cores", lambda: 1)
     return tmp_path
 
 

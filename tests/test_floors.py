@@ -40,7 +40,7 @@ OWNERS = {
     "gymnasium": "envs",
     "numba": "systems",
     "pydantic": "config",
-    "ray": "experiment/sweep",
+    "ray": "experiment/on_ray",
     "simpy": "systems/cluster",
     "starlette": "report/serve",
     "torch": "agents",

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dagsim.cli import app
-from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.store import RunFolder
 
 ROOT = Path(__file__).parent.parent
 SMALL = ["--set", "cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "--set", "workload.count=10"]

@@ -38,11 +38,10 @@ def compare(
 
     Example: dagsim compare results/RUN_A results/RUN_B --plot comparison.png
     """
-    from dagsim.experiment.folder import RunFolder
-    from dagsim.experiment.labels import metric_of, sample_of, workload_label
-    from dagsim.experiment.pairing import paired_lines
-    from dagsim.experiment.precise import looks_at
-    from dagsim.experiment.runner import write_comparison
+    from dagsim.experiment.carry_out import write_comparison
+    from dagsim.experiment.compare import looks_at, paired_lines
+    from dagsim.experiment.scenario import metric_of, sample_of, workload_label
+    from dagsim.experiment.store import RunFolder
     from dagsim.metrics.precision import Precision
     from dagsim.metrics.standings import METHOD, standings
     from dagsim.report.comparison import comparison_table

@@ -43,7 +43,7 @@ def config_check(
     Example: dagsim config check my.yaml
     """
     from dagsim.errors import ConfigError
-    from dagsim.experiment.run import check
+    from dagsim.experiment.simulate import check
 
     faults = []
     for file in files:
@@ -159,8 +159,7 @@ def import_cluster(
     from dagsim.config.cluster_file import cluster_yaml
     from dagsim.config.schema import load_config
     from dagsim.files import write_text
-    from dagsim.traces.nodes import read_nodes
-    from dagsim.traces.nodes.groups import grouped
+    from dagsim.traces.nodes import grouped, read_nodes
     from dagsim.traces.sites import named_gpus
     from dagsim.traces.source import Source
 

@@ -43,7 +43,7 @@ def plot(
     Example: dagsim plot results/20261120T193000Z-eval-sjf-s0-3fa9c1
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.store import RunFolder
     from dagsim.report.drawing import draw, draw_perfetto
 
     if perfetto is not None:

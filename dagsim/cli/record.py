@@ -27,7 +27,7 @@ def record(
     Example: dagsim record results/20261120T193000Z-eval-sjf-s0-3fa9c1
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.store import RunFolder
     from dagsim.report.film import film
 
     folder = RunFolder.open(run)

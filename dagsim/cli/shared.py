@@ -14,8 +14,8 @@ from dagsim.cli.options import Experiment, Output, TraceFlags
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
-    from dagsim.experiment.folder import RunFolder, RunLine
-    from dagsim.experiment.precise import Precise
+    from dagsim.experiment.compare import Precise
+    from dagsim.experiment.store import RunFolder, RunLine
     from dagsim.metrics.intervals import OverTime
 
 __all__ = [
@@ -64,7 +64,7 @@ def experiment(
         *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision, engine=engine),
     ]
     if what.measure is not None:
-        from dagsim.workload.measure import parse_measure
+        from dagsim.workload.windows import parse_measure
 
         settings.append(Setting(f"--measure {what.measure}", "workload.measure", parse_measure(what.measure)))
     if what.system is not None:  # before --set, whose keys may be the system's
@@ -87,7 +87,7 @@ def experiment(
 
 def _one_run_of_a_trace(config: Config) -> Config:
     """One seed for all of a trace, unless more were asked for: most are the same run again."""
-    from dagsim.experiment.labels import sample_of
+    from dagsim.experiment.scenario import sample_of
     from dagsim.metrics.standings import Sample
 
     if sample_of(config) is not Sample.TRACE or "seeds" in config.model_fields_set:
@@ -199,9 +199,9 @@ def run_kept(
 
     ``seeds`` are those of the configuration unless given, or so many as its precision takes.
     """
-    from dagsim.experiment.folder import RunFolder
-    from dagsim.experiment.precise import rule_for, seeds_for
-    from dagsim.experiment.run import check
+    from dagsim.experiment.compare import rule_for, seeds_for
+    from dagsim.experiment.simulate import check
+    from dagsim.experiment.store import RunFolder
 
     check(config, policies, keep_going=len(policies) > 1)
     if config.precision is not None and seeds is None:
@@ -221,7 +221,7 @@ def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, 
         RunFolderError: It cannot be resumed.
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.store import RunFolder
 
     _refuse_beside_resume(groups, {**options, "name": output.name})
     assert output.resume is not None
@@ -247,11 +247,11 @@ def _refuse_beside_resume(groups: Iterable[Experiment | TraceFlags], options: Ma
 
 def _run(folder: RunFolder, output: Output) -> Kept:
     """Run what the folder lacks, under a progress bar."""
-    from dagsim.experiment.labels import metric_of
-    from dagsim.experiment.precise import run_until_precise
-    from dagsim.experiment.runner import run_into
+    from dagsim.experiment.carry_out import run_into
+    from dagsim.experiment.compare import run_until_precise
+    from dagsim.experiment.executors import cores
+    from dagsim.experiment.scenario import metric_of
     from dagsim.experiment.stopping import exit_code
-    from dagsim.experiment.workers import cores
     from dagsim.report.terminal import progress
 
     config, policies, workers = folder.config, folder.manifest["policies"], output.workers or cores()
@@ -301,14 +301,14 @@ def _over_time(folder: RunFolder) -> OverTime | None:
     blocks = (folder.manifest["plan"] or {}).get("blocks")
     if blocks is None:
         return None
-    from dagsim.experiment.blocks import block_ratios
+    from dagsim.experiment.compare import block_ratios
 
     return block_ratios(folder, folder.manifest["policies"][-1], folder.manifest["policies"][0], blocks)
 
 
 def _ranked(kept: Kept, over: OverTime | None) -> dict[str, Any]:
     """The comparison of several policies, and how a precision was reached, for JSON."""
-    from dagsim.experiment.labels import metric_of, sample_of
+    from dagsim.experiment.scenario import metric_of, sample_of
     from dagsim.metrics.standings import METHOD, standings
 
     ranked: dict[str, Any] = {} if over is None else {"blocks": asdict(over)}
@@ -321,13 +321,13 @@ def _ranked(kept: Kept, over: OverTime | None) -> dict[str, Any]:
 
 
 def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: Iterable[str] = ()) -> None:
-    from dagsim.experiment.labels import metric_of, run_label, sample_of
+    from dagsim.experiment.scenario import metric_of, sample_of
     from dagsim.metrics.standings import Sample, without_repeats
     from dagsim.report.comparison import comparison_table
     from dagsim.report.tables import observed_table, summary_table, workload_notes
     from dagsim.report.terminal import show_grid
 
-    workload, sample = run_label(folder), sample_of(folder.config)
+    workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
         lines, notes = shown, (*notes, "one run: seeds change nothing here")
     if len({line.policy for line in lines}) > 1:

@@ -15,10 +15,9 @@ from dagsim.cli.options import SweepOutput, expand_options
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dagsim.experiment.sweep.cells import Cell
-    from dagsim.experiment.sweep.described import Sweep
-    from dagsim.experiment.sweep.folder import CellLine, SweepFolder
-    from dagsim.experiment.sweep.run import Swept
+    from dagsim.experiment.carry_out import Swept
+    from dagsim.experiment.plan import Cell, Sweep
+    from dagsim.experiment.store import CellLine, SweepFolder
 
 __all__ = ["sweep", "swept"]
 
@@ -45,9 +44,8 @@ def sweep(
     Example: dagsim sweep sweep.yaml --on local:4
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.sweep.cells import cells_of
-    from dagsim.experiment.sweep.described import read_sweep
-    from dagsim.experiment.sweep.folder import SweepFolder
+    from dagsim.experiment.plan import cells_of, read_sweep
+    from dagsim.experiment.store import SweepFolder
 
     out = output.out
     if grid.is_dir():
@@ -88,10 +86,10 @@ def swept(
     watched: bool = True,
 ) -> tuple[SweepFolder, Swept]:
     """Run the cells into the folder of the sweep under a progress bar; Ctrl-C keeps what is finished."""
+    from dagsim.experiment.carry_out import check_cells, run_cells
+    from dagsim.experiment.executors import executor_for
     from dagsim.experiment.stopping import exit_code
-    from dagsim.experiment.sweep.executors import executor_for
-    from dagsim.experiment.sweep.folder import SweepFolder
-    from dagsim.experiment.sweep.run import check_cells, run_cells
+    from dagsim.experiment.store import SweepFolder
     from dagsim.report.terminal import progress
 
     executor = executor_for(on)
@@ -128,8 +126,8 @@ def _list(cells: Sequence[Cell], shown: _Shown) -> None:
 
 def _tell(folder: SweepFolder, cells: Sequence[Cell], done: Mapping[str, CellLine], shown: _Shown) -> None:
     """Print the table of the finished cells, or all of it as JSON."""
-    from dagsim.experiment.labels import sample_of, workload_label
-    from dagsim.experiment.sweep.standing import compared_axis, grouped_standings
+    from dagsim.experiment.compare import compared_axis, grouped_standings
+    from dagsim.experiment.scenario import sample_of, workload_label
     from dagsim.metrics.standings import METHOD
     from dagsim.report.comparison import sweep_table
     from dagsim.report.terminal import show_grid

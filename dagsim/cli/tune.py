@@ -67,7 +67,7 @@ def tune(
 
     Example: dagsim tune --algo eft-wait --param theta=0.7,0.8,0.9,1
     """
-    from dagsim.experiment.labels import run_label, sample_of
+    from dagsim.experiment.scenario import sample_of
     from dagsim.experiment.tune import best_of, candidates, grid_of, write_tuned
     from dagsim.metrics.standings import standings
     from dagsim.report.comparison import comparison_table
@@ -103,7 +103,7 @@ def tune(
         ranked = [standing.to_dict() for standing in standings(lines, metric, sample=sample_of(chosen))]
         typer.echo(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": ranked}))
     elif not quiet:
-        label, sample = f"{run_label(folder)}, validation", sample_of(chosen)
+        label, sample = f"{folder.label}, validation", sample_of(chosen)
         show_grid(comparison_table(lines, metric=metric, workload=label, sample=sample, wide=wide), table, wide=wide)
         typer.echo(f"best: {best.policy}; kept in {keep or folder.path / 'tuned.yaml'}")
     for failure in folder.failures():

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from dagsim.model import GpuType
-from dagsim.traces.nodes.groups import ImportedCluster
+from dagsim.traces.nodes import ImportedCluster
 
 __all__ = ["cluster_yaml"]
 

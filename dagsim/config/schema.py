@@ -40,11 +40,11 @@ from dagsim.systems.cluster.engine import Engine
 from dagsim.systems.cluster.jobs import Workload
 from dagsim.systems.cluster.models import FAILURE_MODELS, RUNTIMES, SETUPS
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.preemption import Preemption
+from dagsim.systems.cluster.models.overheads import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
 from dagsim.systems.cluster.scenario import ClusterSystem
-from dagsim.traces.hostlists import hosts
+from dagsim.traces.sites import hosts
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.sessions import Sessions

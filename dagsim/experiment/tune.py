@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dagsim.config.schema import Config, dump_config
 from dagsim.errors import ConfigError, InputError
-from dagsim.experiment.folder import RunLine
+from dagsim.experiment.store import RunLine
 from dagsim.files import write_text
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.registry import Spec

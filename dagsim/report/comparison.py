@@ -6,17 +6,16 @@ from collections.abc import Iterator, Sequence
 from math import isfinite, isnan, nan
 from typing import TYPE_CHECKING
 
-from dagsim.experiment.sweep.axes import Axis, short_names
-from dagsim.experiment.sweep.standing import CellGroup, compared_axis
+from dagsim.experiment.compare import CellGroup, compared_axis
+from dagsim.experiment.plan import Axis, short_names
 from dagsim.metrics import glossary
 from dagsim.metrics.compare import ENOUGH_SEEDS, ENOUGH_WINDOWS
 from dagsim.metrics.standings import SECONDARY_METRICS, PolicyResult, RunMetrics, Sample, lower_is_better, standings
 from dagsim.report.grid import Grid, factor, interval, number, short
 
 if TYPE_CHECKING:
-    from dagsim.experiment.capacity.plan import Size, SizeSearch
-    from dagsim.experiment.capacity.prices import Prices
-    from dagsim.experiment.capacity.target import Target
+    from dagsim.experiment.capacity.machines import Prices
+    from dagsim.experiment.capacity.search import Size, SizeSearch, Target
     from dagsim.experiment.capacity.whatif import Alternative
 
 __all__ = ["comparison_table", "metric_name", "plan_table", "sweep_table", "whatif_table", "wrapped"]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder, RunLine
-from dagsim.experiment.labels import metric_of, run_label, sample_of
+from dagsim.experiment.scenario import metric_of, sample_of
+from dagsim.experiment.store import RunFolder, RunLine
 from dagsim.experiment.trace_info import TraceInfo
 from dagsim.metrics.standings import RunMetrics, Sample, standings
 from dagsim.report.comparison import metric_name
@@ -28,7 +28,7 @@ def draw(folder: RunFolder, number: int | None = None, out: Path | None = None, 
         RunFolderError: It cannot be read.
     """
     lines, out = folder.lines(), out or folder.path / "plots"
-    workload = run_label(folder)
+    workload = folder.label
     if number is None and len({line.policy for line in lines}) > 1:
         sample = sample_of(folder.config)
         metric = metric_of(folder.config)

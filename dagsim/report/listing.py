@@ -107,7 +107,7 @@ LISTINGS: Mapping[str, Callable[[], Listing]] = {
     "nets": _registry("dagsim.agents.nets:NETS", "net"),
     "algorithms": _registry("dagsim.agents.config:ALGORITHMS", "algorithm"),
     "advantages": _registry("dagsim.agents.advantages:ADVANTAGES", "estimator of advantages"),
-    "executors": _registry("dagsim.experiment.sweep.executors:EXECUTORS", "executor"),
+    "executors": _registry("dagsim.experiment.executors:EXECUTORS", "executor"),
     "gpus": _gpus,
     "workloads": _workloads,
     "configs": _configs,

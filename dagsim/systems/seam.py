@@ -3,7 +3,8 @@
 A *system* is a kind of simulated world. Its *scenario* says what a configuration describes and builds *kernels*, one
 per seed. A kernel asks (it yields a *view* of the present) and is answered with decisions; a ``Conversation`` drives
 it. Everything above a system (runs, environments, training, comparisons, plots) knows only what stands here.
-"""
+
+Jobs on their way into a kernel, while somebody hears how many have come."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ __all__ = [
     "Codec",
     "CodecSettings",
     "Conversation",
+    "Heard",
     "Kernel",
     "Policy",
     "RewardTerm",
@@ -262,3 +264,22 @@ def drive(kernel: Kernel[ViewT, DecisionT], policy: Policy[ViewT, DecisionT], un
     """
     Conversation(kernel, until_s).follow(policy)
     return kernel.schedule
+
+
+JobT = TypeVar("JobT")
+
+_JOBS_PER_STEP = 500
+
+
+class Heard(Generic[JobT]):
+    """The ``jobs``; ``heard`` is called with the number that came, at the first and then at every 500th."""
+
+    def __init__(self, jobs: Iterable[JobT], heard: Callable[[int], None]) -> None:
+        self.jobs = jobs
+        self._heard = heard
+
+    def __iter__(self) -> Iterator[JobT]:
+        for number, job in enumerate(self.jobs):
+            if number % _JOBS_PER_STEP == 0:
+                self._heard(number)
+            yield job

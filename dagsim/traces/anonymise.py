@@ -14,12 +14,10 @@ from dagsim.errors import InputError, TraceError
 from dagsim.files import replaced
 from dagsim.model import GPU_TYPES, Job
 from dagsim.traces import open_trace, recognise
-from dagsim.traces.hostlists import folded, hosts
 from dagsim.traces.nodes import FORMATS, FoundNode, read_nodes
 from dagsim.traces.report import ReadReport
-from dagsim.traces.sites import site_gpu
-from dagsim.traces.slurm.fields import is_unset
-from dagsim.traces.slurm.rows import COLUMNS, sacct_rows
+from dagsim.traces.sites import folded, hosts, site_gpu
+from dagsim.traces.slurm import COLUMNS, is_unset, sacct_rows
 from dagsim.traces.source import Source
 from dagsim.workload.jsonl import write_jobs
 

@@ -1,19 +1,57 @@
-"""Published traces and where their publishers keep them: the one table of ``dagsim trace fetch``.
+"""Published traces and where their publishers keep them: the table of ``dagsim trace fetch``.
 
-Sizes and checksums are the publishers' own, or measured on copies whose bytes are the publisher's; what neither says is
-``None``, and the command then says that it cannot verify the file. Raw files of a repository are pinned to the commit
-they were measured at, or are the newest (``HEAD``) and held to their checksum. The Parallel Workloads Archive publishes
-no checksums: those given here come from a second party's lock file.
+Sizes and checksums are the publishers' own, or were measured on copies with the publisher's bytes.
+Where neither is known the value is ``None``, and the command says that it cannot verify the file.
+Raw files of a repository are pinned to the commit they were measured at, or are the newest
+(``HEAD``) and checked against their checksum. The Parallel Workloads Archive publishes no
+checksums: those given here come from a second party's lock file.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import PurePosixPath
+from urllib.parse import unquote, urlsplit
 
 from dagsim.errors import UnknownName
-from dagsim.traces.remote import PublishedTrace, Remote
 
-__all__ = ["CATALOGUE", "published_trace"]
+__all__ = ["CATALOGUE", "PublishedTrace", "Remote", "published_trace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A file on a publisher's server; its checksum is SHA-256 in hexadecimal digits."""
+
+    url: str
+    bytes: int | None = None
+    sha256: str | None = None
+    path: str = ""  # below the trace's own folder, where it is not simply the last part of the URL
+
+    @property
+    def name(self) -> str:
+        """The place of the file, below the trace's own folder."""
+        return self.path or PurePosixPath(unquote(urlsplit(self.url).path)).name
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTrace:
+    """A trace as its publisher ships it; one without files can only be had by hand, from its
+    ``page``."""
+
+    title: str
+    format: str
+    page: str
+    terms: str
+    files: tuple[Remote, ...] = ()
+    opened: str = ""  # what is replayed, below the trace's own folder; empty for the folder itself
+    after: str = ""  # what is left to be done by hand
+
+    @property
+    def bytes(self) -> int | None:
+        """The bytes to download; ``None`` if the size of any file is not known."""
+        sizes = [file.bytes for file in self.files]
+        return None if not sizes or None in sizes else sum(size for size in sizes if size is not None)
 
 
 def published_trace(name: str) -> PublishedTrace:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from datetime import datetime
 from math import inf
 
 import numpy as np
 
 from dagsim.workload.records import MOST_INSTANCES
 
-__all__ = ["MOST_GPUS", "Dirty", "are_counts", "count", "finite_number"]
+__all__ = ["MOST_GPUS", "Dirty", "are_counts", "count", "finite_number", "pbs_memory_gb", "seconds_since_1970"]
+
 
 MOST_GPUS = 1 << 16
 """More GPUs in one node are a damaged field."""
@@ -49,3 +52,37 @@ def are_counts(values: np.ndarray, least: int = 1, most: int = MOST_INSTANCES) -
     """(n,) bool: ``count`` takes the number."""
     counted: np.ndarray = (values >= least) & (values <= most) & (values == np.floor(values))
     return counted
+
+
+_EPOCH = datetime(1970, 1, 1)
+
+
+def seconds_since_1970(text: str, field: str) -> float:
+    """``2017-10-09 07:01:55`` as seconds, taken as it is without a time zone.
+
+    Raises:
+        Dirty: It is empty or no such date, or before 1970.
+    """
+    try:
+        moment = datetime.fromisoformat(text.strip()).replace(tzinfo=None)
+    except ValueError:
+        raise Dirty(f"without {field}" if text.strip() in ("", "None") else f"whose {field} is no date") from None
+    if moment < _EPOCH:
+        raise Dirty(f"whose {field} is no date")
+    return (moment - _EPOCH).total_seconds()
+
+
+_UNITS_GB = {"b": 2.0**-30, "kb": 2.0**-20, "mb": 2.0**-10, "gb": 1.0, "tb": 2.0**10, "pb": 2.0**20, "w": 2.0**-27}
+_SIZE = re.compile(r"(\d{1,18})([kmgtp]?b|w)?", re.IGNORECASE)
+
+
+def pbs_memory_gb(text: str) -> float:
+    """``64gb``, ``67108864kb``, words of 8 bytes (``w``), or bytes, in GB of 2^30 bytes.
+
+    Raises:
+        Dirty: It is no size.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise Dirty("whose memory is no size")
+    return int(found[1]) * _UNITS_GB[(found[2] or "b").lower()]

@@ -13,7 +13,7 @@ import numpy as np
 
 from dagsim.errors import TraceError
 from dagsim.traces.source import Source, picker
-from dagsim.workload.optional import Labels
+from dagsim.workload.arrays import Labels
 
 __all__ = ["HEADER", "Lines", "TextTable", "csv_table", "date_seconds", "plain_lines", "table_of"]
 

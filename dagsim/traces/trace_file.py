@@ -17,8 +17,7 @@ from dagsim.traces import Source, Trace, TraceOptions, open_trace, reader, recog
 from dagsim.traces.trace import shifted
 from dagsim.workload.jsonl import read_meta
 from dagsim.workload.load import WorkRuntime, offered_load
-from dagsim.workload.measure import Measure, check_measure
-from dagsim.workload.windows import most_windows, spread_order, spread_windows
+from dagsim.workload.windows import Measure, check_measure, most_windows, spread_order, spread_windows
 
 __all__ = ["TraceFile"]
 

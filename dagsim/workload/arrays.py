@@ -1,12 +1,12 @@
-"""Jobs and their tasks as NumPy arrays: what generators and readers of large traces fill, and what the compiled engine
-reads.
+"""Jobs and their tasks as NumPy arrays: the one store of jobs for generators, traces and the
+compiled engine.
 
-``Job`` and ``Task`` are views that are made when Python code asks for them (``jobs``).
+``Job`` and ``Task`` are views, made when Python code asks for them (``JobArrays.jobs``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -18,10 +18,106 @@ import numpy as np
 from dagsim.model import Demand, Edge, Job, Task, TaskGraph
 from dagsim.model.facts import Parents
 from dagsim.model.numbered import numbered
-from dagsim.workload import optional
-from dagsim.workload.optional import Labels
 
-__all__ = ["JobArrays", "TaskKind", "bounds", "kinds_of", "objects", "ranges", "renumbered"]
+__all__ = [
+    "JobArrays",
+    "Labels",
+    "TaskKind",
+    "bounds",
+    "kinds_of",
+    "objects",
+    "ranges",
+    "renumbered",
+]
+
+
+_NUMBERS = {"priority": 0.0, "deadline_s": inf, "weight": 1.0, "observed_start_s": nan, "eligible_s": nan}
+"""The numbers, and those of a job that has none."""
+_LABELS: dict[str, Any] = {"tenant": "", "user": "", "account": "", "partition": "", "qos": "", "observed_nodes": ()}
+"""The words, and those of a job that has none."""
+
+
+class Labels(NamedTuple):
+    """A word per job, perhaps an empty one; or the names of its nodes."""
+
+    place: np.ndarray  # (J,) int32: place in words
+    words: tuple[Any, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the places."""
+        return self.place.nbytes
+
+    @classmethod
+    def of(cls, words: Iterable[Any]) -> Labels | None:
+        """These words; nothing if all are empty."""
+        labels = cls(*numbered(words))
+        return labels if any(labels.words) else None
+
+    def chosen(self, jobs: np.ndarray) -> Labels:
+        """Those of the jobs at these places."""
+        return self._replace(place=self.place[jobs])
+
+    def mapped(self, read: Callable[[Any], Any]) -> Labels:
+        """What is read of each."""
+        place, words = numbered(map(read, self.words))
+        return Labels(place[self.place], words)
+
+    def joined(self, other: Labels) -> Labels:
+        """These, and others behind them."""
+        place, words = numbered((*self.words, *other.words))
+        return Labels(place[np.concatenate([self.place, other.place + np.int32(len(self.words))])], words)
+
+    def tolist(self) -> list[Any]:
+        """The words."""
+        words = self.words
+        return [words[each] for each in self.place.tolist()]
+
+
+def _columns_of(jobs: Sequence[Job]) -> dict[str, Any]:
+    """The columns of these jobs, by name; nothing for those that no job has."""
+    found: dict[str, Any] = {
+        name: _numbers([getattr(job, name) for job in jobs], none) for name, none in _NUMBERS.items()
+    }
+    return found | {name: Labels.of([getattr(job, name) for job in jobs]) for name in _LABELS}
+
+
+def _chosen_columns(arrays: JobArrays, jobs: np.ndarray) -> dict[str, Any]:
+    """The columns of the jobs at these places."""
+    there = {name: column for name in (*_NUMBERS, *_LABELS) if (column := getattr(arrays, name)) is not None}
+    return {name: each.chosen(jobs) if isinstance(each, Labels) else each[jobs] for name, each in there.items()}
+
+
+def _joined_columns(one: JobArrays, other: JobArrays) -> dict[str, Any]:
+    """The columns of the jobs of one, and behind them those of the other."""
+    sizes, found = (len(one), len(other)), dict[str, Any]()
+    for name, none in _NUMBERS.items():
+        found[name] = _filled((getattr(one, name), getattr(other, name)), sizes, none)
+    for name, nothing in _LABELS.items():
+        mine, theirs = getattr(one, name), getattr(other, name)
+        if mine or theirs:
+            found[name] = (mine or _none(nothing, len(one))).joined(theirs or _none(nothing, len(other)))
+    return found
+
+
+def _filled(columns: Sequence[np.ndarray | None], sizes: Sequence[int], none: float) -> np.ndarray | None:
+    """The columns, of these sizes, one behind the other, ``none`` where one is not there; nothing
+    if all are not."""
+    if all(column is None for column in columns):
+        return None
+    pairs = zip(columns, sizes, strict=True)
+    return np.concatenate([np.full(size, none) if column is None else column for column, size in pairs])
+
+
+def _numbers(values: Sequence[float | None], none: float) -> np.ndarray | None:
+    """The numbers, ``none`` where there is none; nothing if that is so everywhere."""
+    if all(value is None or value == none for value in values):
+        return None
+    return np.array([none if value is None else value for value in values], np.float64)
+
+
+def _none(nothing: Any, jobs: int) -> Labels:
+    return Labels(np.zeros(jobs, np.int32), (nothing,))
 
 
 T = TypeVar("T")
@@ -74,7 +170,8 @@ class JobArrays:
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> JobArrays:
-        """The arrays of jobs of tasks without speeds, batches and outputs; edges are kept by child, in their order."""
+        """The arrays of jobs of tasks without speeds, batches and outputs; edges are kept by child,
+        in their order."""
         tasks = [task for job in jobs for task in job.graph.tasks]
         parents = [
             [edge.parent for edge in job.graph.edges if edge.child == place]
@@ -95,13 +192,14 @@ class JobArrays:
             kinds=kinds,
             waits=bounds([len(of) for of in parents]),
             parent=np.array([place for of in parents for place in of], np.int32),
-            estimate=optional.numbers([task.estimate for task in tasks], nan),
-            **optional.of_jobs(jobs),
+            estimate=_numbers([task.estimate for task in tasks], nan),
+            **_columns_of(jobs),
         )
 
     @classmethod
     def of_single_tasks(cls, ids: np.ndarray, arrival_s: np.ndarray, name: str, **columns: Any) -> JobArrays:
-        """Jobs of one task each, all of one name; ``columns`` are the fields that are not said by this."""
+        """Jobs of one task each, all of one name; ``columns`` are the fields that are not said by
+        this."""
         jobs = len(ids)
         return cls(
             ids=ids,
@@ -150,7 +248,8 @@ class JobArrays:
         return map(graphs.__getitem__, graph.tolist())
 
     def graphs(self) -> tuple[np.ndarray, tuple[Parents, ...]]:
-        """(J,) int32: the place of each job's graph among those that differ, in the order in which jobs have them."""
+        """(J,) int32: the place of each job's graph among those that differ, in the order in which
+        jobs have them."""
         if not len(self.parent):
             sizes, size = np.unique(np.diff(self.first), return_inverse=True)
             return renumbered(size, [((),) * each for each in sizes.tolist()])
@@ -195,7 +294,7 @@ class JobArrays:
             parent=self.parent[edges],
             estimate=_taken(self.estimate, tasks),
             output_bytes=_taken(self.output_bytes, edges),
-            **optional.chosen(self, jobs),
+            **_chosen_columns(self, jobs),
         )
 
     def joined(self, other: JobArrays) -> JobArrays:
@@ -213,8 +312,8 @@ class JobArrays:
             kinds=kinds,
             waits=bounds(np.concatenate([np.diff(self.waits), np.diff(other.waits)])),
             parent=np.concatenate([self.parent, other.parent]),
-            estimate=optional.filled((self.estimate, other.estimate), (self.tasks, other.tasks), nan),
-            **optional.both(self, other),
+            estimate=_filled((self.estimate, other.estimate), (self.tasks, other.tasks), nan),
+            **_joined_columns(self, other),
         )
 
     def arriving(self, arrival_s: np.ndarray) -> JobArrays:
@@ -222,9 +321,11 @@ class JobArrays:
         return replace(self, arrival_s=arrival_s)
 
     def shifted(self, origin: float, scale: float) -> JobArrays:
-        """The same jobs with times counted from ``origin`` and stretched by ``scale``; deadlines keep their distance.
+        """The same jobs with times counted from ``origin`` and stretched by ``scale``; deadlines
+        keep their distance.
 
-        Under a scale other than 1 it is no longer the cluster that was observed, so that observations are left out.
+        Under a scale other than 1 it is no longer the cluster that was observed, so that
+        observations are left out.
         """
         arrival_s = (self.arrival_s - origin) * scale
         still = (arrival_s == self.arrival_s) & (scale == 1)
@@ -249,7 +350,8 @@ class JobArrays:
         )
 
     def critical_paths(self, seconds: np.ndarray) -> np.ndarray:
-        """(J,) float64: the longest path through each job with ``seconds`` per task; as many passes as it has tasks."""
+        """(J,) float64: the longest path through each job with ``seconds`` per task; as many passes
+        as it has tasks."""
         child = np.repeat(np.arange(self.tasks), np.diff(self.waits))
         parent = np.repeat(self.first[:-1], np.diff(self.first))[child] + self.parent
         by_parent = np.argsort(parent, kind="stable")
@@ -319,7 +421,8 @@ def kinds_of(
     models: tuple[str | None, ...],
     gpu_types: tuple[str, ...] | None,
 ) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """``kind`` and ``kinds`` of tasks with these columns, (n,) each; ``model`` is the place in ``models``.
+    """``kind`` and ``kinds`` of tasks with these columns, (n,) each; ``model`` is the place in
+    ``models``.
 
     Raises:
         ModelError: A task asks for what cannot be.

@@ -1,21 +1,21 @@
-"""Distributions of one number, as plain values: what arrivals, sizes, priorities and deadlines are drawn from.
+"""Distributions of one number, as plain values: arrivals, sizes, priorities and deadlines are drawn
+from them.
 
-``draw(rng, count)`` gives ``count`` numbers (float64). Those with ``low`` and ``high`` clip what falls outside.
+``draw(rng, count)`` gives ``count`` numbers (float64). Distributions with ``low`` and ``high`` clip
+what falls outside.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import pairwise
-from math import inf, isfinite, log
-from typing import Annotated, Literal, TypeAlias
+from math import factorial, inf, isfinite, log
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from dagsim.errors import WorkloadError
-from dagsim.workload.portable_math import exp
-from dagsim.workload.tagged_union import TaggedUnion
 
 __all__ = [
     "Choice",
@@ -28,9 +28,62 @@ __all__ = [
     "Part",
     "Quantiles",
     "Simple",
+    "TaggedUnion",
     "Uniform",
     "Whole",
+    "exp",
 ]
+
+
+_LOG2_E = 1.4426950408889634
+_LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10  # ln 2 in two parts: multiples of the first are exact
+_TAYLOR = tuple([1.0 / factorial(power) for power in range(13, -1, -1)])
+
+
+def exp(x: np.ndarray) -> np.ndarray:
+    """The exponential of each of ``x``, to the same bit on every machine, within 2 units in the
+    last place.
+
+    NumPy's own picks an implementation by processor, and they differ in the last bit: enough for a
+    job to differ between two machines. This one adds and multiplies only, which IEEE 754 rounds in
+    one way. Beyond the range of a float the result is 0 or infinity.
+    """
+    x = np.minimum(np.maximum(x, -750.0), 750.0)
+    doublings = np.rint(x * _LOG2_E)
+    rest = (x - doublings * _LN2_HIGH) - doublings * _LN2_LOW
+    power = np.zeros_like(rest)
+    for term in _TAYLOR:
+        power = power * rest + term
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(np.ldexp(power, doublings.astype(np.int32)))
+
+
+class TaggedUnion:
+    """``Annotated[A | B, TaggedUnion("a")]``: the member whose ``kind`` is given, or the one of
+    kind ``default``.
+
+    Whoever validates with pydantic gets faults of the one member that was meant, not of all.
+    pydantic finds the hook by its name, and its schemas are plain dictionaries, so that nothing of
+    it is imported here.
+    """
+
+    def __init__(self, default: str | None = None) -> None:
+        self.default = default
+
+    def __get_pydantic_core_schema__(self, union: Any, handler: Any) -> dict[str, Any]:
+        return {
+            "type": "tagged-union",
+            "choices": {_kind(member): handler.generate_schema(member) for member in get_args(union)},
+            "discriminator": self._kind_of,
+        }
+
+    def _kind_of(self, value: Any) -> Any:
+        return value.get("kind", self.default) if isinstance(value, dict) else getattr(value, "kind", None)
+
+
+def _kind(member: type) -> Any:
+    return next(field.default for field in fields(member) if field.name == "kind")
+
 
 _FORBID = {"extra": "forbid"}
 
@@ -129,9 +182,11 @@ class LogNormal:
 
 @dataclass(frozen=True, slots=True)
 class Pareto:
-    """At least ``scale``; above ``x`` with probability ``(scale / x) ** alpha``, clipped to ``high``.
+    """At least ``scale``; above ``x`` with probability ``(scale / x) ** alpha``, clipped to
+    ``high``.
 
-    The smaller ``alpha``, the heavier the tail: without ``high`` the variance is infinite up to 2, the mean up to 1.
+    The smaller ``alpha``, the heavier the tail: without ``high`` the variance is infinite up to 2,
+    the mean up to 1.
     """
 
     scale: float = 1.0
@@ -178,8 +233,8 @@ class Choice:
 class Quantiles:
     """Given by published percentiles: ``points`` are (probability, value), from probability 0 to 1.
 
-    Between two points the value grows geometrically if both are above 0, else evenly. ``whole`` rounds up, so that
-    the value at a probability stays what was published and counts stay counts.
+    Between two points the value grows geometrically if both are above 0, else evenly. ``whole``
+    rounds up, so that the value at a probability stays what was published and counts stay counts.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -225,7 +280,8 @@ Simple: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a mixture: with probability ``weight`` (relative to the others) a number ``of`` this distribution."""
+    """A part of a mixture: with probability ``weight`` (relative to the others) a number ``of``
+    this distribution."""
 
     weight: float
     of: Simple

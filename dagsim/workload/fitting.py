@@ -18,8 +18,8 @@ import numpy as np
 
 from dagsim.errors import WorkloadError
 from dagsim.model import Job
+from dagsim.workload.arrivals import Rates, Swing
 from dagsim.workload.distributions import Choice, Constant, Distribution, Quantiles
-from dagsim.workload.rates import Rates, Swing
 from dagsim.workload.sessions import SessionKind, Sessions
 from dagsim.workload.shapes import Shape, Single
 

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from dagsim.workload.alibaba import CPUS, DURATION_S, INSTANCES, Alibaba
 from dagsim.workload.arrivals import Batch, Diurnal, Poisson
 from dagsim.workload.distributions import Choice, Constant, LogNormal, LogUniform, Mixture, Pareto, Part, Uniform, Whole
 from dagsim.workload.sessions import Sessions
-from dagsim.workload.shapes import MapReduce, RandomDag
+from dagsim.workload.shapes import CPUS, DURATION_S, INSTANCES, Alibaba, MapReduce, RandomDag
 from dagsim.workload.sizes import Correlated, Independent
 from dagsim.workload.synthetic import Synthetic
 

@@ -18,16 +18,14 @@ import numpy as np
 from dagsim.errors import WorkloadError
 from dagsim.model import Cluster, Job
 from dagsim.model.streams import stream
-from dagsim.workload.arrays import JobArrays, bounds
+from dagsim.workload.arrays import JobArrays, Labels, bounds
+from dagsim.workload.arrivals import HOURS_PER_WEEK, Rates
 from dagsim.workload.distributions import Choice, Constant, Distribution, Quantiles
-from dagsim.workload.drawn import job_arrays
-from dagsim.workload.graphs import DagArrays
 from dagsim.workload.load import LoadMeter, WorkRuntime, seconds_of
-from dagsim.workload.measure import Measure, check_measure
-from dagsim.workload.optional import Labels
-from dagsim.workload.rates import HOURS_PER_WEEK, Rates
-from dagsim.workload.shapes import Shape, Single
+from dagsim.workload.shapes import DagArrays, Shape, Single
 from dagsim.workload.sizes import Draws, SizeColumns, counts
+from dagsim.workload.synthetic import job_arrays
+from dagsim.workload.windows import Measure, check_measure
 
 __all__ = ["SessionKind", "Sessions"]
 

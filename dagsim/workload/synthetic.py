@@ -1,7 +1,7 @@
 """Synthetic workloads: arrivals x shape x sizes, at a stated offered load, the same for every scheduler.
 
-All chance comes from named streams of one seed (``arrivals``, ``shapes``, ``sizes/work``, ``priorities`` and so on):
-another pattern of arrivals leaves the DAGs as they are, and the other way round.
+All randomness comes from named streams of one seed (``arrivals``, ``shapes``, ``sizes/work``, ``priorities`` and so
+on): another pattern of arrivals leaves the DAGs unchanged, and the other way round.
 """
 
 from __future__ import annotations
@@ -17,18 +17,63 @@ import numpy as np
 from dagsim.errors import ModelError, WorkloadError
 from dagsim.model import Cluster, Job
 from dagsim.model.streams import stream
-from dagsim.workload.arrays import JobArrays
+from dagsim.workload.arrays import JobArrays, Labels, bounds, kinds_of, objects, ranges
 from dagsim.workload.arrivals import Arrivals, Batch, Bursty
 from dagsim.workload.distributions import Distribution
-from dagsim.workload.drawn import job_arrays
-from dagsim.workload.graphs import DagArrays
 from dagsim.workload.load import LoadMeter, WorkRuntime, seconds_of
-from dagsim.workload.measure import Measure, check_measure
-from dagsim.workload.optional import Labels
-from dagsim.workload.shapes import Shape, Single
+from dagsim.workload.shapes import DagArrays, Shape, Single
 from dagsim.workload.sizes import Draws, Independent, SizeColumns, Sizes
+from dagsim.workload.windows import Measure, check_measure
 
-__all__ = ["Synthetic"]
+__all__ = ["Synthetic", "job_arrays"]
+
+
+_FEW = 20_000
+"""Names up to which they are kept for the next seed."""
+
+
+def job_arrays(graphs: DagArrays, sizes: SizeColumns, priority: np.ndarray | None = None) -> JobArrays:
+    """Jobs ``job-0``, ``job-1``, ... of tasks ``t0``, ``t1``, ..., which arrive at 0 s.
+
+    ``priority`` is (J,) float64; left out, it is what the sizes of a job's first task say, if anything.
+
+    Raises:
+        ModelError: Work that is not finite, or a demand that cannot be.
+    """
+    jobs, first = len(graphs.tasks), bounds(graphs.tasks)
+    place = ranges(np.zeros(jobs, np.int64), graphs.tasks)
+    if (endless := np.flatnonzero(~np.isfinite(sizes.work))).size:
+        task = endless[0]
+        raise ModelError(f"task 't{place[task]}': work must be 0 or more, got {float(sizes.work[task])!r}")
+    if priority is None and sizes.priority is not None:
+        priority = sizes.priority[first[:-1]]
+    columns = (sizes.gpus, sizes.cpus, sizes.memory_gb, sizes.gang, sizes.model)
+    kind, kinds = kinds_of(*columns, sizes.models, sizes.gpu_types)
+    return JobArrays(
+        ids=objects(_numbered("job-", jobs)),
+        arrival_s=np.zeros(jobs),
+        first=first,
+        name=place.astype(np.int32),
+        names=objects(_numbered("t", int(graphs.tasks.max(initial=0)))),
+        work=sizes.work,
+        instances=sizes.instances,
+        kind=kind,
+        kinds=kinds,
+        waits=bounds(graphs.waits),
+        parent=graphs.parent.astype(np.int32),
+        estimate=sizes.estimate,
+        priority=priority,
+    )
+
+
+def _numbered(prefix: str, count: int) -> list[str]:
+    return _few(prefix, count) if count <= _FEW else [f"{prefix}{number}" for number in range(count)]
+
+
+@lru_cache(maxsize=4)
+def _few(prefix: str, count: int) -> list[str]:
+    return [f"{prefix}{number}" for number in range(count)]
+
 
 _CHUNK = 1024  # jobs drawn at once
 _MOST = 10_000_000

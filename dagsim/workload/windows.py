@@ -1,14 +1,18 @@
-"""Disjoint windows of a trace, spread evenly over it: each is a sample of its own.
+"""Which jobs count: disjoint windows of a trace, spread evenly over it, and the measured jobs of a
+run.
 
-Windows in a row see one time of the trace only (30 in a row of ITP: 95 % intervals that cover 85 %), and windows that
-overlap count jobs twice.
+Each window is a sample of its own. Windows in a row see one time of the trace only (30 in a row of
+ITP give 95 % intervals that cover 85 %), and overlapping windows count jobs twice. All jobs of a
+run run; only the measured ones, a range by arrival, are counted.
 """
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from dagsim.errors import WorkloadError
 
-__all__ = ["most_windows", "spread_order", "spread_windows"]
+__all__ = ["Measure", "check_measure", "most_windows", "parse_measure", "spread_order", "spread_windows"]
 
 
 def spread_windows(
@@ -50,9 +54,11 @@ def most_windows(jobs: int, window_jobs: int, part: tuple[float, float] = (0.0, 
 
 
 def spread_order(windows: int) -> tuple[int, ...]:
-    """The places 0 to ``windows`` - 1, spread out in every beginning. The order is 0, 4, 2, 6, 1, 5, 3, 7.
+    """The places 0 to ``windows`` - 1, spread out in every beginning. The order is 0, 4, 2, 6, 1,
+    5, 3, 7.
 
-    For ``--precision`` on a trace, which does not know beforehand how many windows it will use (van der Corput).
+    For ``--precision`` on a trace, which does not know beforehand how many windows it will use (van
+    der Corput).
     """
     bits = max(windows - 1, 0).bit_length()
     return tuple(place for i in range(1 << bits) if (place := _reversed(i, bits)) < windows)
@@ -67,3 +73,38 @@ def _bounds(jobs: int, part: tuple[float, float]) -> tuple[int, int]:
     if not 0 <= low < high <= 1:
         raise WorkloadError(f"a part of a trace must lie between 0 and 1, from the smaller fraction, got {part!r}")
     return round(low * jobs), round(high * jobs)
+
+
+Measure: TypeAlias = tuple[int, int | None]
+"""From job FROM (counted from 0) up to job TO, as a slice of Python: a negative TO counts from the
+end, ``None`` is the end."""
+
+
+def check_measure(measure: Measure | None, count: int | None = None) -> None:
+    """Refuse a stretch that no run has; ``count`` is the number of jobs, if known.
+
+    Raises:
+        WorkloadError: It begins below 0, ends before it begins, or holds none of the jobs.
+    """
+    if measure is None:
+        return
+    first, last = measure
+    if count is not None and first >= 0 and not range(count)[first:last]:
+        raise WorkloadError(f"measure {first}:{'' if last is None else last} holds none of {count:,} jobs")
+    if first < 0 or (last is not None and 0 <= last <= first):
+        raise WorkloadError(f"measure must go from a job to a later one, got {first}:{'' if last is None else last}")
+
+
+def parse_measure(text: str) -> list[int | None]:
+    """``1000:19000``, ``1000:-1000`` or ``1000:`` as first and last.
+
+    Raises:
+        WorkloadError: It is something else.
+    """
+    first, colon, last = text.partition(":")
+    try:
+        if not colon:
+            raise ValueError
+        return [int(first or 0), int(last) if last.strip() else None]
+    except ValueError:
+        raise WorkloadError(f"measure: expected FROM:TO, as 1000:19000 or 1000:-1000, got {text!r}") from None

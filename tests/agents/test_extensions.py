@@ -14,7 +14,7 @@ from dagsim.agents.checkpoint import Checkpoint
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.run import run_policy
+from dagsim.experiment.simulate import run_policy
 
 MODULE = '''
 """Extensions of somebody's own."""
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from dagsim.agents.config import PpoConfig
 from dagsim.agents.nets.actor import ScoreNet
-from dagsim.agents.nets.layers import Sizes, indifferent
+from dagsim.agents.nets.rows import Sizes, indifferent
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.codecs.codec import Observation
 

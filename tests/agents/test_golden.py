@@ -14,7 +14,7 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.experiment.agents import make_policy
-from dagsim.experiment.run import run_policy
+from dagsim.experiment.simulate import run_policy
 from dagsim.systems.spark.scenario import SparkScenario
 
 HERE = Path(__file__).parent

@@ -17,12 +17,12 @@ from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.agents import make_policy
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.training.finish import finish
+from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.store import RunFolder
+from dagsim.experiment.training.session import finish
 from dagsim.experiment.training.trainer import TrainingRun
-from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.ramp import RampObservation, RampScenario
 from dagsim.systems.ramp.codecs.config import PartitionConfig
 from dagsim.systems.seam import Conversation

@@ -14,17 +14,17 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+import dagsim
 from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, read_plain, write_plain
 from dagsim.agents.rollouts import evaluate_greedy
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
-from dagsim.envs.episode import EpisodeFactory
-from dagsim.envs.rewards import RewardConfig
+from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.errors import InputError, RunFolderError
 from dagsim.experiment.agents import agent_spec
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.store import RunFolder
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.trainer import Progress, TrainingRun
 from dagsim.testing import check_policy
@@ -309,6 +309,25 @@ def test_train_and_eval_from_the_command_line(tmp_path: Path, monkeypatch: pytes
         app, ["train", *sets, "--iterations", "1", "--init", str(run / "best.pt"), "--no-report", "-q"]
     )
     assert tuned.exit_code == 0, tuned.output
+
+
+def test_python_trains_the_agent_that_the_command_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = [*TINY, "train.iterations=2"]
+    result = dagsim.train(settings=settings, out=tmp_path / "python")
+    options = [part for setting in settings for part in ("--set", setting)]
+    ended = CliRunner().invoke(app, ["train", *options, "--out", "command", "--quiet"])
+    assert ended.exit_code == 0, ended.output
+    (command,) = (tmp_path / "command").iterdir()
+    assert (result.folder.path / "best.pt").read_bytes() == (command / "best.pt").read_bytes()
+    assert result.folder.state == "done"
+    assert (result.folder.path / "report.csv").exists()
+    assert {"ppo", "sjf"} <= {line.policy for line in result.standings()}
+
+
+def test_settings_beside_a_configuration_object_are_refused() -> None:
+    with pytest.raises(InputError, match="settings change a file"):
+        dagsim.train(tiny(), ["seed=1"])
 
 
 def test_without_a_training_there_is_no_agent(tmp_path: Path) -> None:

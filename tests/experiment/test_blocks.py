@@ -9,9 +9,9 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import InputError
-from dagsim.experiment.blocks import block_ratios
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.runner import run_into
+from dagsim.experiment.carry_out import run_into
+from dagsim.experiment.compare import block_ratios
+from dagsim.experiment.store import RunFolder
 from dagsim.metrics import columns, jct
 
 

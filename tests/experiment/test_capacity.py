@@ -16,16 +16,15 @@ from dagsim.config.schema import ClusterSection, Config, NodeGroup, dump_config,
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.capacity.machines import (
     GpuCount,
+    Prices,
     proportional,
     read_gpus,
     resized,
     with_nodes,
 )
-from dagsim.experiment.capacity.plan import Size, SizeSearch, gpus_of, least_size
-from dagsim.experiment.capacity.prices import Prices
-from dagsim.experiment.capacity.target import Target
-from dagsim.experiment.capacity.windows import on_windows
-from dagsim.experiment.journal import RunLine
+from dagsim.experiment.capacity.search import Size, SizeSearch, Target, gpus_of, least_size
+from dagsim.experiment.capacity.whatif import on_windows
+from dagsim.experiment.store import RunLine
 from dagsim.model import GPU_TYPES
 from dagsim.model.gpu import LIST_PRICES
 from dagsim.report.comparison import plan_table

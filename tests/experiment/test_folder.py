@@ -13,10 +13,10 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.labels import run_label
-from dagsim.experiment.run import Result, replicate_seeds
-from dagsim.experiment.runner import run_into
+from dagsim.experiment.carry_out import run_into
+from dagsim.experiment.scenario import replicate_seeds
+from dagsim.experiment.simulate import Result
+from dagsim.experiment.store import RunFolder
 from dagsim.metrics import summarize
 from dagsim.model import Decision, Job, Start, Task
 from dagsim.systems.cluster.kernel import ClusterKernel
@@ -205,7 +205,7 @@ def test_a_name_stands_in_folder_labels_and_tables(tmp_path: Path) -> None:
     ]
     assert [folder.path.parent for folder in named] == [tmp_path, tmp_path]
     assert "-eval-fifo-before-..-x-s0-" in named[0].path.name
-    assert run_label(named[1]) == "after: heterogeneous, count 90"
+    assert named[1].label == "after: heterogeneous, count 90"
     assert RunFolder.open(named[0].path).name == "before/../x"
     for name in ("", "a\nb", "x" * 81):
         with pytest.raises(RunFolderError, match="--name"):
@@ -216,7 +216,7 @@ def test_a_large_schedule_is_kept_in_columns_and_read_back(tmp_path: Path, monke
     config = load_config(None, ["workload={preset: heterogeneous-dag, count: 9}", "seeds=2"])
     small = RunFolder.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
     run_into(small, config, ["sjf"])
-    monkeypatch.setattr("dagsim.experiment.record.LARGE_ROWS", 10)
+    monkeypatch.setattr("dagsim.experiment.kept_files.LARGE_ROWS", 10)
     folder = RunFolder.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
     run_into(folder, config, ["sjf"])
     assert sorted(file.name for file in (folder.path / "schedules").iterdir()) == ["000.npz", "001.npz"]

@@ -17,11 +17,11 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError
-from dagsim.experiment import journal
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import run_policy
-from dagsim.experiment.runner import run_into
+from dagsim.experiment import store as journal
+from dagsim.experiment.carry_out import run_into
+from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.stopping import Stopped, exit_code
+from dagsim.experiment.store import RunFolder
 from dagsim.files import append
 
 CONFIG = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "workload.count=5", "seeds=3"])

@@ -6,9 +6,9 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.pairing import paired_lines
-from dagsim.experiment.runner import run_into
+from dagsim.experiment.carry_out import run_into
+from dagsim.experiment.compare import paired_lines
+from dagsim.experiment.store import RunFolder
 
 SMALL = ("cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "workload.count=5", "seeds=2")
 

@@ -10,8 +10,8 @@ import pytest
 
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder, RunLine
-from dagsim.experiment.precise import Precise, rule_for, run_until_precise, seeds_for
+from dagsim.experiment.compare import Precise, rule_for, run_until_precise, seeds_for
+from dagsim.experiment.store import RunFolder, RunLine
 from dagsim.metrics.precision import Ending
 
 CONFIG = load_config(None, ["precision=0.02"])

@@ -8,7 +8,9 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import InputError, ModelError, TraceError, UnknownName
-from dagsim.experiment.run import RunProgress, Timed, check, evaluate_policies, replicate_seeds, run_policy
+from dagsim.experiment.carry_out import evaluate_policies
+from dagsim.experiment.scenario import replicate_seeds
+from dagsim.experiment.simulate import RunProgress, Timed, check, run_policy
 from dagsim.model import Decision, Job, Start, Task
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.view import ClusterView
@@ -95,7 +97,7 @@ class Dreamer(Greedy):
 
 
 def test_decisions_cost_cpu_time_not_time_on_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dagsim.experiment.run._ALL", 20)  # of some 240 calls; of the others every 17th is timed
+    monkeypatch.setattr("dagsim.experiment.simulate._ALL", 20)  # of some 240 calls; of the others every 17th is timed
     cluster = load_config(None, SMALL).build_cluster()
     jobs = [Job.single(f"j{n}", Task("t", 10.0), arrival_s=100.0 * n) for n in range(120)]
     timed = Timed(Dreamer())

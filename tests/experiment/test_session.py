@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dagsim.config.schema import load_config
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import RunProgress
-from dagsim.experiment.runner import run_into
+from dagsim.experiment.carry_out import run_into
+from dagsim.experiment.simulate import RunProgress
+from dagsim.experiment.store import RunFolder
 
 CONFIG = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "workload.count=5", "seeds=4"])
 

@@ -14,7 +14,7 @@ from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.agents import agent_spec
-from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.store import RunFolder
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.systems.spark.scenario import SparkScenario

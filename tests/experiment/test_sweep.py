@@ -14,17 +14,13 @@ from pathlib import Path
 import pytest
 
 from dagsim.errors import ConfigError, InputError, RunFolderError, SimulationError, UnknownName
-from dagsim.experiment import workers
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.sweep import cells as cells_module
-from dagsim.experiment.sweep.cells import Cell, cells_of
-from dagsim.experiment.sweep.described import Sweep, read_sweep
-from dagsim.experiment.sweep.executors import Local, SweepExecutor, executor_for
-from dagsim.experiment.sweep.folder import SweepFolder
-from dagsim.experiment.sweep.run import Swept, run_cells
-from dagsim.experiment.sweep.standing import grouped_standings
-from dagsim.experiment.sweep.work import CellOutcome, CellWork
-from dagsim.experiment.workers import Heard
+from dagsim.experiment import executors as workers
+from dagsim.experiment import plan as cells_module
+from dagsim.experiment.carry_out import Swept, run_cells
+from dagsim.experiment.compare import grouped_standings
+from dagsim.experiment.executors import CellOutcome, CellWork, Heard, Local, SweepExecutor, executor_for
+from dagsim.experiment.plan import Cell, Sweep, cells_of, read_sweep
+from dagsim.experiment.store import RunFolder, SweepFolder
 from dagsim.metrics.standings import Sample
 from dagsim.report.comparison import sweep_table
 
@@ -135,7 +131,7 @@ def test_a_killed_worker_costs_nothing_but_time(
         if len(cells) > 3:
             raise SimulationError("a worker process was killed")
 
-    monkeypatch.setattr("dagsim.experiment.sweep.executors.in_order", in_order)
+    monkeypatch.setattr("dagsim.experiment.executors.in_order", in_order)
     folder, result = swept(described(tmp_path), tmp_path, Local("2"))
     assert given == [8, 5, 2]
     assert result.left == 0
@@ -167,7 +163,7 @@ def test_a_worker_killed_by_sigkill_leaves_a_sweep_that_goes_on_to_the_same_byte
 
     monkeypatch.setattr(workers, "_WORTH_S", -1.0)
     monkeypatch.setattr(workers._Pool, "is_ready", first_ready)
-    monkeypatch.setattr("dagsim.experiment.sweep.executors._KILLS", kills)
+    monkeypatch.setattr("dagsim.experiment.executors._KILLS", kills)
     sweep = described(tmp_path)
     if kills == 1:  # the first is one too many: the sweep ends, and the same command goes on with it
         with pytest.raises(SimulationError, match="signal 9"):
@@ -297,7 +293,7 @@ def test_workers_that_always_die_end_the_sweep(tmp_path: Path, monkeypatch: pyte
         raise SimulationError("a worker process was killed")
         yield
 
-    monkeypatch.setattr("dagsim.experiment.sweep.executors.in_order", killed)
+    monkeypatch.setattr("dagsim.experiment.executors.in_order", killed)
     with pytest.raises(SimulationError, match="was killed"):
         list(Local("2").run(CellWork("x"), cells_of(described(tmp_path))))
 

@@ -8,8 +8,9 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, WorkloadError
-from dagsim.experiment.run import evaluate_policies, run_policy
+from dagsim.experiment.carry_out import evaluate_policies
 from dagsim.experiment.scenario import cluster_scenario_of
+from dagsim.experiment.simulate import run_policy
 from dagsim.model import Cluster
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, WINDOWS
 from dagsim.systems.cluster.models.runtime import Recorded

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dagsim.errors import SimulationError
-from dagsim.experiment import workers
-from dagsim.experiment.workers import in_order
+from dagsim.experiment import executors as workers
+from dagsim.experiment.executors import in_order
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from dagsim import simulate
 from dagsim.cli import app
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.store import RunFolder
 from dagsim.metrics import columns
 from dagsim.model import Cluster, JobFacts, Kind, Node, gpu_type
 from dagsim.model.log import Schedule, ScheduleLog

@@ -11,9 +11,9 @@ import pytest
 
 from dagsim.errors import ConfigError, TraceError, WorkloadError
 from dagsim.model import Edge, Job, Task, TaskGraph
-from dagsim.traces import open_trace, parquet
-from dagsim.traces.convert import convert
-from dagsim.traces.parquet import write_parquet
+from dagsim.traces import convert as parquet
+from dagsim.traces import open_trace
+from dagsim.traces.convert import convert, write_parquet
 from dagsim.workload.jsonl import read_jobs
 
 SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"

@@ -16,9 +16,8 @@ from dagsim.cli import app
 from dagsim.errors import FetchError, InputError, UnknownName
 from dagsim.traces import READERS
 from dagsim.traces import fetch as fetching
-from dagsim.traces.catalogue import CATALOGUE, published_trace
+from dagsim.traces.catalogue import CATALOGUE, PublishedTrace, Remote, published_trace
 from dagsim.traces.fetch import fetch, fetch_file
-from dagsim.traces.remote import PublishedTrace, Remote
 
 CONTENT = b"".join(b"%d,1,2.5,T4\n" % number for number in range(60_000))  # 0.9 MB: several reads
 HALF = len(CONTENT) // 2

@@ -14,9 +14,8 @@ from dagsim.config.schema import load_config
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import gpu_type
 from dagsim.model.gpu import mig_slice
-from dagsim.traces.hostlists import folded, hosts
-from dagsim.traces.nodes import FoundNode, read_nodes
-from dagsim.traces.nodes.groups import grouped
+from dagsim.traces.nodes import FoundNode, grouped, read_nodes
+from dagsim.traces.sites import folded, hosts
 from dagsim.traces.source import Source
 
 SAMPLES = Path(__file__).parents[2] / "workloads" / "samples" / "nodes"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_max_ulp
 
-from dagsim.workload.portable_math import exp
+from dagsim.workload.distributions import exp
 
 
 @given(st.lists(st.floats(-700, 700), min_size=1))

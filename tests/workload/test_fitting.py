@@ -13,9 +13,9 @@ from dagsim.errors import WorkloadError
 from dagsim.model import Cluster
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces import open_trace
+from dagsim.workload.arrivals import Rates, Swing
 from dagsim.workload.distributions import Constant, Quantiles
 from dagsim.workload.fitting import columns_of, fit_arrivals, fit_sessions, quantiles
-from dagsim.workload.rates import Rates, Swing
 from dagsim.workload.sessions import SessionKind, Sessions
 
 CLUSTER = Cluster.of({"V100-16": 64})

@@ -6,9 +6,9 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, WorkloadError
-from dagsim.experiment.run import run_policy
+from dagsim.experiment.simulate import run_policy
 from dagsim.workload import PRESETS, Synthetic
-from dagsim.workload.measure import parse_measure
+from dagsim.workload.windows import parse_measure
 
 
 @pytest.mark.parametrize(

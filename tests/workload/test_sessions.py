@@ -15,8 +15,8 @@ from dagsim.model import Cluster
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.workload import Sessions, offered_load
+from dagsim.workload.arrivals import Rates, Swing
 from dagsim.workload.distributions import Choice, Constant, Quantiles
-from dagsim.workload.rates import Rates, Swing
 from dagsim.workload.sessions import SessionKind
 from dagsim.workload.shapes import Chain
 

@@ -9,8 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagsim.errors import WorkloadError
-from dagsim.workload.alibaba import CPUS, DURATION_S, INSTANCES, TASKS, Alibaba
-from dagsim.workload.shapes import Chain, ForkJoin, Layered, MapReduce, RandomDag, Single
+from dagsim.workload.shapes import (
+    CPUS,
+    DURATION_S,
+    INSTANCES,
+    TASKS,
+    Alibaba,
+    Chain,
+    ForkJoin,
+    Layered,
+    MapReduce,
+    RandomDag,
+    Single,
+)
 
 SHAPES = [
     Single(),

@@ -1,21 +1,28 @@
-"""Other clusters and other policies on a log: paired runs of the same windows."""
+"""Other clusters and other policies on a log: paired runs of the same windows.
+
+Trials of clusters on the same windows, kept in one sweep folder that grows.
+
+Windows of a log to ask questions on: as many and as long as it has room for."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from dagsim.config.schema import ClusterSection, Config, plain
-from dagsim.experiment.capacity.prices import Prices
-from dagsim.experiment.labels import sample_of
-from dagsim.experiment.sweep.axes import Axis
-from dagsim.experiment.sweep.cells import Cell
-from dagsim.experiment.sweep.described import Sweep
-from dagsim.experiment.sweep.folder import CellLine
+from dagsim.experiment.capacity.machines import Prices
+from dagsim.experiment.carry_out import run_cells
+from dagsim.experiment.executors import SweepExecutor
+from dagsim.experiment.plan import Axis, Cell, Sweep, cells_of
+from dagsim.experiment.scenario import sample_of
+from dagsim.experiment.simulate import Watch
+from dagsim.experiment.store import CellLine, RunLine, SweepFolder
 from dagsim.metrics.standings import PolicyResult, standings
 
-__all__ = ["TODAY", "Alternative", "alternatives_of", "whatif_sweep"]
+__all__ = ["TODAY", "Alternative", "Trials", "alternatives_of", "on_windows", "whatif_sweep"]
+
 
 TODAY = "today"
 """The label of the cluster as it is."""
@@ -100,3 +107,75 @@ def _mean_over(lines: Sequence[_Line], metric: str) -> float:
     values = [line.metrics.get(metric) for line in lines]
     known = [float(value) for value in values if value is not None]
     return sum(known) / len(known) if len(known) == len(values) else float("nan")
+
+
+class Trials:
+    """Runs clusters under one policy; what its folder holds already is not run again."""
+
+    def __init__(
+        self,
+        config: Config,
+        name: str,
+        root: Path,
+        executor: SweepExecutor,
+        watch: Watch | None,
+        *,
+        argv: Sequence[str],
+        command: str = "plan",
+    ) -> None:
+        self.config, self.name, self.root, self.executor, self.watch = config, name, root, executor, watch
+        self.argv, self.command = argv, command
+        self.path: Path | None = None
+        """Its folder, from the first trial on."""
+        self._clusters: dict[str, ClusterSection] = {}
+        self._cells: list[Cell] = []
+
+    def run(self, label: str, cluster: ClusterSection) -> list[RunLine]:
+        """The runs of one cluster, a line for each window.
+
+        Raises:
+            KeyboardInterrupt: The user stopped it; what was finished is kept.
+            DagsimError: As ``run_cells``, or a cell failed.
+        """
+        label = next((known for known, other in self._clusters.items() if other == cluster), label)
+        if label not in self._clusters:
+            self._clusters[label] = cluster
+            self._cells += cells_of(self._sweep({label: cluster}))
+        cells = self._cells
+        folder = SweepFolder.claim(self.root, self._sweep(self._clusters), cells, argv=self.argv, command=self.command)
+        self.path = folder.path
+        swept = run_cells(folder, cells, self.executor, self.watch)
+        swept.raise_failures()
+        mine = [cell for cell in cells if cell.at["cluster"] == label]
+        return [
+            RunLine(cell.label, cell.seed, swept.done[cell.id].workload, swept.done[cell.id].metrics) for cell in mine
+        ]
+
+    def _sweep(self, clusters: Mapping[str, ClusterSection]) -> Sweep:
+        sections = tuple(plain(section) for section in clusters.values())
+        settings = {key: value for key, value in plain(self.config).items() if key != "prices"}
+        settings["cluster"] = sections[0]
+        return Sweep(self.name, None, (Axis("cluster", tuple(clusters), sections),), settings)
+
+
+_WINDOWS, _JOBS, _FEWEST_JOBS, _FEWEST = 20, 1000, 100, 5
+
+
+def on_windows(config: Config) -> Config:
+    """The configuration on windows of its trace, where it asks for none: 20 of up to 1,000 jobs, fewer of 100 where
+    the trace is short, and all of it at once where there is no room for five.
+
+    Raises:
+        ConfigError: Its workload is no trace.
+        TraceError: The trace cannot be read.
+    """
+    trace = config.trace()
+    if trace.window is not None:
+        windows = trace.windows or min(config.seeds, trace.most_windows())
+        return config.model_copy(update={"workload": replace(trace, windows=windows), "seeds": windows})
+    jobs = 2 * replace(trace, window=2).most_windows()
+    length = min(_JOBS, max(_FEWEST_JOBS, jobs // _WINDOWS))
+    windows = min(_WINDOWS, jobs // length)
+    if windows < _FEWEST:
+        return config.model_copy(update={"seeds": 1})
+    return config.model_copy(update={"workload": replace(trace, window=length, windows=windows), "seeds": windows})

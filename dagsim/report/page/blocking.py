@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.store import RunFolder
 from dagsim.metrics.columns import Flags, Floats, ScheduleColumns, columns
 from dagsim.metrics.standings import RunMetrics, mean
 from dagsim.model import RejectReason

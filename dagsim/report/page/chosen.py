@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder, RunLine
-from dagsim.experiment.pairing import paired_lines
+from dagsim.experiment.compare import paired_lines
+from dagsim.experiment.store import RunFolder, RunLine
 
 __all__ = ["Chosen", "Shown", "choose_runs"]
 

@@ -13,9 +13,8 @@ from typing import Any
 
 import dagsim
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.labels import workload_label
-from dagsim.experiment.sweep.folder import SweepFolder, is_sweep
+from dagsim.experiment.scenario import workload_label
+from dagsim.experiment.store import RunFolder, SweepFolder, is_sweep
 from dagsim.experiment.training.log import read_log
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.report.page import sections

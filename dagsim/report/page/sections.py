@@ -12,8 +12,8 @@ import numpy as np
 
 from dagsim.config.schema import dump_config
 from dagsim.errors import RunFolderError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.labels import metric_of, sample_of, workload_label
+from dagsim.experiment.scenario import metric_of, sample_of, workload_label
+from dagsim.experiment.store import RunFolder
 from dagsim.metrics.columns import ScheduleColumns
 from dagsim.metrics.standings import PolicyResult, Sample, standings
 from dagsim.metrics.summary import JobGroup, PerJob, job_groups

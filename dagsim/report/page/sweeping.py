@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.experiment.labels import sample_of, workload_label
-from dagsim.experiment.sweep.axes import Axis, short_names
-from dagsim.experiment.sweep.folder import CellLine, SweepFolder
-from dagsim.experiment.sweep.standing import CellGroup, compared_axis, grouped_standings
+from dagsim.experiment.compare import CellGroup, compared_axis, grouped_standings
+from dagsim.experiment.plan import Axis, short_names
+from dagsim.experiment.scenario import sample_of, workload_label
+from dagsim.experiment.store import CellLine, SweepFolder
 from dagsim.metrics import glossary
 from dagsim.metrics.standings import lower_is_better
 from dagsim.report.comparison import metric_name, sweep_table

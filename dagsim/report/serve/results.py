@@ -14,8 +14,8 @@ from typing import Any
 
 from dagsim.agents.config import algorithm_name
 from dagsim.errors import DagsimError, InputError, RunFolderError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.labels import workload_label
+from dagsim.experiment.scenario import workload_label
+from dagsim.experiment.store import RunFolder
 from dagsim.experiment.training.log import read_log
 
 __all__ = ["Results", "RunState"]

@@ -13,14 +13,14 @@ import numpy as np
 from dagsim.model import Cluster, Job
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.heard import Heard
+from dagsim.systems.seam import Heard
 from dagsim.traces import Trace
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
+from dagsim.workload.distributions import TaggedUnion
 from dagsim.workload.load import Load, LoadMeter, seconds_of
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
-from dagsim.workload.tagged_union import TaggedUnion
 
 __all__ = ["JOBS_KEPT", "DrawnJobs", "JobStream", "Workload"]
 

@@ -15,7 +15,7 @@ from dagsim.systems.cluster.state import Frontier, JobState, Key, Queue, TaskSta
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
-    from dagsim.systems.cluster.models.preemption import Preemption
+    from dagsim.systems.cluster.models.overheads import Preemption
     from dagsim.systems.cluster.run import Run
 
 __all__ = ["ClusterPolicy", "ClusterView"]

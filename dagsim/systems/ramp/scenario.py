@@ -14,7 +14,6 @@ import numpy as np
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, gpu_type
 from dagsim.registry import Registry, nearest
-from dagsim.systems.heard import Heard
 from dagsim.systems.ramp.codecs import RAMP_CODECS
 from dagsim.systems.ramp.codecs.partition import RampCodec
 from dagsim.systems.ramp.fabric import Fabric
@@ -31,7 +30,7 @@ from dagsim.systems.ramp.rules import DDLS, PLAIN, Rules
 from dagsim.systems.ramp.topology import TOPOLOGIES
 from dagsim.systems.ramp.view import RampPolicy
 from dagsim.systems.ramp.workload import RampWorkload
-from dagsim.systems.seam import Kernel, RewardTerm
+from dagsim.systems.seam import Heard, Kernel, RewardTerm
 
 __all__ = ["RampScenario"]
 

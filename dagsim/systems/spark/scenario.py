@@ -11,8 +11,7 @@ from typing import Any, Literal
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster
 from dagsim.registry import Registry
-from dagsim.systems.heard import Heard
-from dagsim.systems.seam import Kernel, RewardTerm
+from dagsim.systems.seam import Heard, Kernel, RewardTerm
 from dagsim.systems.spark.codecs import SPARK_CODECS
 from dagsim.systems.spark.durations import DurationSource
 from dagsim.systems.spark.executors import ExecutorType, executor_types

@@ -1,26 +1,77 @@
-"""Helpers of the two Google traces: events of tasks made into jobs, events of machines into a cluster.
-
-Times are microseconds, 600 s ahead of the window; 0 is before it and 2^63 - 1 after it. Demands and sizes are fractions
-of the largest machine.
-"""
+"""Shared by both Google traces: events folded into the life of a task, and jobs made of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from math import inf
 from typing import TypeAlias
 
 from dagsim.errors import ConfigError, GraphError, ModelError
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph
-from dagsim.traces.attempts import Attempts, Event
 from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Downtime
 from dagsim.traces.report import ReadReport
 
-__all__ = ["AFTER_US", "USES", "Happened", "jobs_of_events", "machines", "seconds", "work_text"]
+__all__ = ["AFTER_US", "USES", "Attempts", "Event", "Happened", "jobs_of_events", "machines", "seconds", "work_text"]
+
+
+class Event(Enum):
+    """The meaning of an event for a task or a machine."""
+
+    SUBMIT = "S"
+    """It waits to be scheduled; a machine joins."""
+    SCHEDULE = "R"
+    """It begins to run."""
+    END = "E"
+    """It is evicted, fails, finishes, is killed or lost; a machine leaves."""
+    UPDATE = "U"
+    """Its demand or capacity changes, or it moves from queue to queue."""
+
+
+@dataclass(slots=True)
+class Attempts:
+    """The life of one task: it may run many times before it stays dead, each time from the beginning."""
+
+    rows: int = 0
+    attempts: int = 0
+    last_s: float = 0.0
+    """How long the last finished attempt ran."""
+    total_s: float = 0.0
+    """How long all finished attempts ran together."""
+    running_since: float | None = None
+    alive: bool = False
+    """It waits or runs at the end of what was read."""
+    headless: bool = False
+    """Its first event is an end: it began before what was read."""
+
+    def take(self, event: Event, time_s: float) -> None:
+        """The next event in order of time."""
+        self.rows += 1
+        if event is Event.SUBMIT:
+            self.alive = True
+        elif event is Event.SCHEDULE:
+            self.alive = True
+            self.attempts += 1
+            self.running_since = time_s
+        elif event is Event.END:
+            self.headless = self.headless or self.rows == 1
+            self._end(time_s)
+
+    def cut(self, time_s: float) -> None:
+        """End it where the trace ends."""
+        self._end(time_s)
+
+    def _end(self, time_s: float) -> None:
+        self.alive = False
+        if self.running_since is not None:
+            self.last_s = max(0.0, time_s - self.running_since)
+            self.total_s += self.last_s
+            self.running_since = None
+
 
 AFTER_US = 2**63 - 1
 USES = frozenset({"gpus_per_task", "keep_partial", "floor_s", "protocol"})

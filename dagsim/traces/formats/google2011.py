@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Job
-from dagsim.traces.attempts import Event
 from dagsim.traces.fields import Dirty, finite_number
-from dagsim.traces.formats.google import AFTER_US, USES, Happened, jobs_of_events, machines, seconds, work_text
+from dagsim.traces.formats.google import AFTER_US, USES, Event, Happened, jobs_of_events, machines, seconds, work_text
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport

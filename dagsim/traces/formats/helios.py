@@ -14,9 +14,8 @@ import numpy as np
 
 from dagsim.errors import TraceError
 from dagsim.model import Cluster, Job, Node, Task, gpu_type
-from dagsim.traces.clocks import seconds_since_1970
 from dagsim.traces.columnar import kinds_of_rows
-from dagsim.traces.fields import Dirty, are_counts, count, finite_number
+from dagsim.traces.fields import Dirty, are_counts, count, finite_number, seconds_since_1970
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport

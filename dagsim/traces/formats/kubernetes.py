@@ -18,13 +18,12 @@ from dagsim.model import Job, Task, TaskGraph
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.gather import Gathered, gather, pack, unpack
-from dagsim.traces.kube.demand import PodDemand
-from dagsim.traces.kube.objects import PodSet, kueue_workload, pod
+from dagsim.traces.kube import PodDemand, PodSet, kueue_workload, pod
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.sites import site_gpu
-from dagsim.traces.slurm.fields import moment_s
+from dagsim.traces.slurm import moment_s
 from dagsim.traces.source import Source
 
 __all__ = ["Kubernetes"]

@@ -15,14 +15,13 @@ from typing import NamedTuple
 
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.model import Job, Task, TaskGraph
-from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.fields import Dirty, count, finite_number, pbs_memory_gb
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.sites import site_gpu
-from dagsim.traces.sizes import pbs_memory_gb
-from dagsim.traces.slurm.fields import duration_s
+from dagsim.traces.slurm import duration_s
 from dagsim.traces.source import Source
 
 __all__ = ["Pbs"]

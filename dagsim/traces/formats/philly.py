@@ -15,8 +15,7 @@ from typing import Any
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Job, Task
-from dagsim.traces.clocks import seconds_since_1970
-from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.fields import Dirty, count, finite_number, seconds_since_1970
 from dagsim.traces.gather import gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader

@@ -45,7 +45,7 @@ from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rowwise import RowReader
-from dagsim.traces.slurm.fields import duration_s, moment_s
+from dagsim.traces.slurm import duration_s, moment_s
 from dagsim.traces.source import Row, Source
 from dagsim.traces.tables import Table, likely, map_command
 from dagsim.workload.arrays import JobArrays

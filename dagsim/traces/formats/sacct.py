@@ -21,23 +21,26 @@ from dagsim.model import Job, Task, TaskGraph
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.formats.sacct_columns import sacct_arrays, sacct_table
 from dagsim.traces.gather import Gathered, gather, pack, unpack
-from dagsim.traces.hostlists import hosts
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.sites import site_gpu
-from dagsim.traces.slurm.fields import (
+from dagsim.traces.sites import hosts, site_gpu
+from dagsim.traces.slurm import (
+    COLUMNS,
+    COMMAND,
     NOT_OVER,
     Resources,
     array_tasks,
+    delimiter_of,
     duration_s,
+    is_json,
     is_unset,
     limit_s,
     moment_s,
     resources,
+    sacct_rows,
     state,
 )
-from dagsim.traces.slurm.rows import COLUMNS, COMMAND, delimiter_of, is_json, sacct_rows
 from dagsim.traces.source import Row, Source
 from dagsim.workload.arrays import JobArrays
 

@@ -17,12 +17,10 @@ from dagsim.traces.fields import Dirty
 from dagsim.traces.gather import Gathered, pack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
-from dagsim.traces.slurm.fields import duration_s, moment_s
-from dagsim.traces.slurm.rows import COLUMNS, delimiter_of, places_of
+from dagsim.traces.slurm import COLUMNS, delimiter_of, duration_s, moment_s, places_of
 from dagsim.traces.source import Source
 from dagsim.traces.text_columns import HEADER, TextTable, date_seconds, plain_lines, table_of
-from dagsim.workload.arrays import JobArrays, TaskKind, objects, ranges
-from dagsim.workload.optional import Labels
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects, ranges
 
 __all__ = ["sacct_arrays", "sacct_table"]
 

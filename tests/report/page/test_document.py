@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import evaluate_policies
+from dagsim.experiment.carry_out import evaluate_policies
+from dagsim.experiment.store import RunFolder
 from dagsim.metrics import columns
 from dagsim.report.page.document import page, write_page
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dagsim.config.schema import load_config
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import evaluate_policies
+from dagsim.experiment.carry_out import evaluate_policies
+from dagsim.experiment.store import RunFolder
 from dagsim.report.page.blocking import ramp_grids
 from dagsim.report.page.chosen import choose_runs
 from dagsim.report.page.document import page

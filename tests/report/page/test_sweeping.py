@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.sweep.cells import cells_of
-from dagsim.experiment.sweep.described import read_sweep
-from dagsim.experiment.sweep.executors import Local
-from dagsim.experiment.sweep.folder import SweepFolder
-from dagsim.experiment.sweep.run import run_cells
+from dagsim.experiment.carry_out import run_cells
+from dagsim.experiment.executors import Local
+from dagsim.experiment.plan import cells_of, read_sweep
+from dagsim.experiment.store import RunFolder, SweepFolder
 from dagsim.report.page.charts import Packer
 from dagsim.report.page.document import page
 from dagsim.report.page.sweeping import SweepView

@@ -7,7 +7,7 @@ import pytest
 
 from dagsim.config.schema import Config
 from dagsim.errors import InputError, RunFolderError
-from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.store import RunFolder
 from dagsim.experiment.training.log import COLUMNS
 from dagsim.report.page.charts import Packer, learning
 from dagsim.report.page.document import page

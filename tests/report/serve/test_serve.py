@@ -22,8 +22,8 @@ pytest.importorskip("uvicorn")
 from dagsim.cli import app as commands
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import evaluate_policies
+from dagsim.experiment.carry_out import evaluate_policies
+from dagsim.experiment.store import RunFolder
 from dagsim.report.serve.app import application
 from dagsim.report.serve.results import Results
 from dagsim.report.serve.server import Guard, host_of
@@ -305,11 +305,10 @@ def test_the_guard_answers_nothing_but_http() -> None:
 
 def test_trainings_count_iterations_and_sweeps_cells(tmp_path: Path) -> None:
     from dagsim.config.schema import load_config
-    from dagsim.experiment.sweep.cells import cells_of
-    from dagsim.experiment.sweep.described import read_sweep
-    from dagsim.experiment.sweep.executors import Local
-    from dagsim.experiment.sweep.folder import SweepFolder
-    from dagsim.experiment.sweep.run import run_cells
+    from dagsim.experiment.carry_out import run_cells
+    from dagsim.experiment.executors import Local
+    from dagsim.experiment.plan import cells_of, read_sweep
+    from dagsim.experiment.store import SweepFolder
     from dagsim.experiment.training.log import TrainingLog
 
     training = RunFolder.create(tmp_path, "train", load_config(None, ["train.iterations=9"]), argv=["dagsim"])

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.folder import RunFolder, engine_of
-from dagsim.experiment.run import check, run_policy
-from dagsim.experiment.runner import run_into
+from dagsim.experiment.carry_out import run_into
+from dagsim.experiment.simulate import check, run_policy
+from dagsim.experiment.store import RunFolder, engine_of
 from dagsim.systems.cluster import choice
 from dagsim.systems.cluster.engine import EngineUse, pays
 from dagsim.systems.cluster.lane import drive, jit

@@ -18,8 +18,7 @@ from dagsim.systems.cluster import Estimates
 from dagsim.systems.cluster.lane.reading import read_arrays, read_scenario
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces import TraceOptions, open_trace
-from dagsim.traces.clocks import seconds_since_1970
-from dagsim.traces.fields import Dirty
+from dagsim.traces.fields import Dirty, seconds_since_1970
 from dagsim.traces.text_columns import date_seconds
 from dagsim.workload.arrays import JobArrays
 

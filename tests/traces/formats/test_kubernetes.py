@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dagsim.traces.fields import Dirty
-from dagsim.traces.kube.demand import pod_demand, quantity, wanted_type
+from dagsim.traces.kube import pod_demand, quantity, wanted_type
 
 Reading = Callable[..., Any]
 

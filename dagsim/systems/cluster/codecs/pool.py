@@ -12,7 +12,7 @@ from struct import Struct
 from typing import TypeAlias
 
 from dagsim.systems.cluster.api import DemandClass, JobState, Run, TaskState
-from dagsim.systems.cluster.policies.orders.static import width
+from dagsim.systems.cluster.policies.orders import width
 
 __all__ = ["QUEUE", "STATIC", "UNITS", "WIDTHS", "Group", "Pool", "ReadyTask", "WidthClass"]
 

@@ -13,15 +13,13 @@ from dagsim.systems.cluster.lane import jit
 from dagsim.systems.cluster.lane.easy import EASY, EasyState, advance_easy, grown_easy, new_easy
 from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS, JobOrder, advance_jobs, new_job_order
 from dagsim.systems.cluster.lane.las import LAS, Las, advance_las, grown_las, new_las
-from dagsim.systems.cluster.lane.lists import advance_list
-from dagsim.systems.cluster.lane.orders import ORDERS, Columns
-from dagsim.systems.cluster.lane.preempt import grown_pieces
+from dagsim.systems.cluster.lane.orders import ORDERS, Columns, advance_list
 from dagsim.systems.cluster.lane.reading import LaneScenario, read_scenario
 from dagsim.systems.cluster.lane.scenario import POLICIES, LanePolicy, planned, too_much
-from dagsim.systems.cluster.lane.srtf import SRTF, Srtf, advance_srtf, grown_srtf, new_srtf, srtf_state
+from dagsim.systems.cluster.lane.srtf import SRTF, Srtf, advance_srtf, grown_pieces, grown_srtf, new_srtf, srtf_state
 from dagsim.systems.cluster.lane.state import ROWS, STRICT, State, grown, new_state
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.preemption import Preemption
+from dagsim.systems.cluster.models.overheads import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 
 __all__ = ["compile_loops", "is_warm", "run", "scheduled", "whole_log"]

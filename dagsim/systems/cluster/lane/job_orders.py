@@ -11,13 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.systems.cluster.lane.columns import Classes, Work, record_type, records
-from dagsim.systems.cluster.lane.index import fits_on
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, start, steps
-from dagsim.systems.cluster.lane.placement import choose
-from dagsim.systems.cluster.lane.ranks import upward_rank
-from dagsim.systems.cluster.lane.state import ENDED, FRESH, PHASE, STARTS, State
+from dagsim.systems.cluster.lane.orders import upward_rank
+from dagsim.systems.cluster.lane.placement import choose, fits_on
+from dagsim.systems.cluster.lane.state import ENDED, FRESH, PHASE, STARTS, Classes, State, Work, record_type, records
 
 __all__ = ["JOB_ORDERS", "JobOrder", "advance_jobs", "new_job_order"]
 

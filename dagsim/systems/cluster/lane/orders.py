@@ -1,8 +1,4 @@
-"""Policies as columns: one key per task, or one per task and GPU type.
-
-Each line is the policy's key function over all tasks at once, with the same operations in the same order, so that
-every key is equal to the last bit.
-"""
+"""List scheduling, compiled: keys, queues, and the loop."""
 
 from __future__ import annotations
 
@@ -12,10 +8,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.systems.cluster.lane.columns import Classes, Work
-from dagsim.systems.cluster.lane.ranks import upward_rank
+from dagsim.systems.cluster.lane.heap import pop, push
+from dagsim.systems.cluster.lane.jit import inner, int64, outer
+from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, origin_of, start, steps
+from dagsim.systems.cluster.lane.placement import choose, fits_on
+from dagsim.systems.cluster.lane.state import ENDED, FRESH, PHASE, STARTS, STRICT, Classes, State, Work
 
-__all__ = ["ORDERS", "Columns", "Order"]
+__all__ = [
+    "ORDERS",
+    "Columns",
+    "Order",
+    "advance_list",
+    "first_task",
+    "ideal_s",
+    "job_gpu_seconds",
+    "take_in",
+    "upward_rank",
+    "widths",
+]
 
 
 class Columns(NamedTuple):
@@ -107,3 +117,146 @@ ORDERS: Mapping[str, Order] = {
     "f4": Order(_f4),
 }
 """The static orders by the name of their policy. ``priority`` with ageing grows as its task waits to become ready."""
+
+
+def upward_rank(work: Work, best_s: np.ndarray) -> np.ndarray:
+    """(n,) float64: per task the longest path from its start to the end of its job, with ``best_s`` per task."""
+    rank = best_s.copy()
+    _add_longest(work.order, work.tasks, work.child, rank)
+    return rank
+
+
+def ideal_s(work: Work, rank: np.ndarray) -> np.ndarray:
+    """(J,) float64: the longest path through each job, from the ranks of its tasks."""
+    return np.maximum.reduceat(rank, work.jobs.first[:-1]) if len(rank) else np.zeros(0)
+
+
+def job_gpu_seconds(work: Work, classes: Classes, best_s: np.ndarray) -> np.ndarray:
+    """(J,) float64: GPU-seconds of all instances of a job, each on its fastest type."""
+    rows = work.rows
+    gpus = classes.table.gpus[rows.kind] * rows.instances
+    sums = np.zeros(len(work.jobs.arrival_s))
+    _add_up(rows.job, gpus, best_s, sums)
+    return sums
+
+
+def widths(work: Work, classes: Classes) -> np.ndarray:
+    """(J,) float64: the most GPUs that any one task of a job can hold at once."""
+    rows = work.rows
+    gpus = classes.table.gpus[rows.kind] * rows.instances
+    return np.maximum.reduceat(gpus, work.jobs.first[:-1]) if len(gpus) else np.zeros(0)
+
+
+@outer
+def _add_longest(order: np.ndarray, tasks: np.recarray, child: np.ndarray, rank: np.ndarray) -> None:
+    """Add to every rank the longest of its children's."""
+    for place in range(len(rank) - 1, -1, -1):
+        task = int64(order[place]) if len(order) else place
+        longest = 0.0
+        for edge in range(tasks[task].children, tasks[task + 1].children):
+            longest = max(longest, rank[child[edge]])
+        rank[task] += longest
+
+
+@outer
+def _add_up(job: np.ndarray, gpus: np.ndarray, best_s: np.ndarray, sums: np.ndarray) -> None:
+    """Add every task's GPU-seconds to its job's."""
+    for task in range(len(job)):
+        if gpus[task]:
+            sums[job[task]] += gpus[task] * best_s[task]
+
+
+_PIECE = 32
+"""Bits of an entry for the number of the piece, 0 for the task itself."""
+
+
+@inner
+def take_in(s: State) -> None:
+    """Queue what has become ready."""
+    width, tasks = s.key.shape[1], len(s.fresh) - len(s.origin)
+    for each in range(s.n[FRESH]):
+        task = s.fresh[each]
+        kind = int64(s.tasks[task].kind)
+        entry = origin_of(s, task) << _PIECE | max(task - tasks + 1, 0)
+        for type_ in range(width):
+            if width == 1 or s.may[kind, type_]:
+                queue = kind * width + type_
+                key = s.ageing[0] * s.now[0] + s.key[task, type_]
+                push(s.ready, s.queues[queue].at, s.queues[queue].held, key, entry)
+                s.queues[queue].held += 1
+    s.n[FRESH] = 0
+
+
+@inner
+def first_task(s: State, that_fits: bool) -> tuple[int, int]:
+    """Find the first task by key (that fits), and its chosen type, or -1."""
+    width = s.key.shape[1]
+    found, on, least, first = int64(-1), int64(-1), 0.0, int64(0)
+    for queue in range(len(s.queues)):
+        task = _head(s, queue)
+        if task < 0:
+            continue
+        at = s.queues[queue].at
+        key, entry = s.ready[at].key, s.ready[at].what
+        if found >= 0 and (key > least or (key == least and entry >= first)):
+            continue
+        if not that_fits or _fits(s, queue, width):
+            found, least, first = task, key, entry
+            on = int64(queue % width if width > 1 else -1)
+    return found, on
+
+
+@inner
+def _fits(s: State, queue: int, width: int) -> bool:
+    """True if the tasks of a queue fit somewhere they may go."""
+    types = len(s.types)
+    for type_ in range(types):  # noqa: SIM110 (a generator cannot be compiled)
+        if (width == 1 or type_ == queue % width) and fits_on(s, queue // width, type_):
+            return True
+    return False
+
+
+@inner
+def _head(s: State, queue: int) -> int:
+    """Find the first task of a queue, or -1; drops those of which nothing waits any more."""
+    at, tasks = s.queues[queue].at, len(s.fresh) - len(s.origin)
+    while s.queues[queue].held:
+        entry = s.ready[at].what
+        piece = entry & ((1 << _PIECE) - 1)
+        task = tasks + piece - 1 if piece else entry >> _PIECE
+        if s.todo[task].waiting:
+            return task
+        pop(s.ready, at, s.queues[queue].held)
+        s.queues[queue].held -= 1
+    return int64(-1)
+
+
+@outer
+def advance_list(s: State, log: np.recarray) -> bool:
+    """Go on until everything is done (False) or more space is needed (True). The space is that of the log or the
+    state."""
+    left = steps(s, log)
+    while left > 0:
+        if s.n[PHASE] == DECIDE:
+            if not _decide(s, log):
+                s.n[PHASE] = MOVE
+        elif not move_on(s, log):
+            return False
+        left = left - 1 if left > 1 else steps(s, log)
+    return True
+
+
+@inner
+def _decide(s: State, log: np.recarray) -> bool:
+    """Start one task; False if none can."""
+    s.n[ENDED] = 0
+    s.n[STARTS] = 0
+    take_in(s)
+    task, only = first_task(s, s.n[STRICT] == 0)
+    if task < 0:
+        return False
+    type_, node = choose(s, task, only)
+    if node == -1:
+        return False
+    start(s, log, task, type_, node)
+    return True

@@ -14,9 +14,8 @@ from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job, JobFacts
 from dagsim.model.facts import FactColumns
 from dagsim.model.streams import stream
-from dagsim.systems.cluster.lane.columns import CLASS, NODE, TASK, Classes, EmptyNodes, Jobs, Work, records
-from dagsim.systems.cluster.lane.ranks import ideal_s, job_gpu_seconds, upward_rank, widths
-from dagsim.systems.cluster.lane.state import NAMED_GPUS
+from dagsim.systems.cluster.lane.orders import ideal_s, job_gpu_seconds, upward_rank, widths
+from dagsim.systems.cluster.lane.state import CLASS, NAMED_GPUS, NODE, TASK, Classes, EmptyNodes, Jobs, Work, records
 from dagsim.systems.cluster.models.estimates import Estimates, as_claimed
 from dagsim.systems.cluster.models.runtime import Gpus, HasRates, Runtime
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass

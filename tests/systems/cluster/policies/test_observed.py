@@ -15,8 +15,7 @@ from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.traces import open_trace
-from dagsim.traces.nodes import read_nodes
-from dagsim.traces.nodes.groups import grouped
+from dagsim.traces.nodes import grouped, read_nodes
 from dagsim.traces.source import Source
 
 

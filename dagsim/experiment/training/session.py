@@ -1,0 +1,161 @@
+"""A training from start to finish: its run folder, the learning itself, and the report on seeds used only once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dagsim.agents.checkpoint import Checkpoint
+from dagsim.agents.config import algorithm_name
+from dagsim.config.bundled import find_config
+from dagsim.config.schema import Config, load_config
+from dagsim.errors import InputError
+from dagsim.experiment.carry_out import write_comparison
+from dagsim.experiment.scenario import metric_of
+from dagsim.experiment.store import RunFolder
+from dagsim.experiment.training.report import ReportLine, compare_agents
+from dagsim.experiment.training.trainer import Progress, TrainingRun
+from dagsim.files import file_hash
+from dagsim.metrics.standings import PolicyResult, standings
+
+__all__ = ["Trained", "begin_training", "finish", "resumed_training", "train", "train_in"]
+
+Watch = Callable[[Progress], None]
+
+
+class Trained(NamedTuple):
+    """A finished training."""
+
+    folder: RunFolder
+    """Holds the agent, ``best.pt``, and everything that made it."""
+    reference: str
+    """The heuristic that the agent was measured against."""
+    validation_ratio: float
+    """Merit of the agent over that of the reference on the validation seeds; below 1 the agent is better."""
+    lines: Sequence[ReportLine]
+    """Every policy on every report seed; empty if there was no report."""
+
+    @property
+    def metric(self) -> str:
+        """The metric that policies are ranked by."""
+        return metric_of(self.folder.config)
+
+    def standings(self) -> Sequence[PolicyResult]:
+        """The agent and its rivals against the reference, on the report seeds."""
+        return standings(self.lines, self.metric, self.reference)
+
+
+def train(
+    config: Config | str | Path | None = None,
+    settings: Iterable[str] = (),
+    *,
+    out: Path = Path("results"),
+    init: Path | None = None,
+    workers: int = 1,
+    report: bool = True,
+    name: str | None = None,
+    watch: Watch | None = None,
+) -> Trained:
+    """Train an agent into a new run folder below ``out``, as ``dagsim train`` does.
+
+    ``config`` is a configuration, a file, or a name of ``dagsim list configs``; ``settings`` (``key=value``) change it
+    as ``--set`` does. ``init`` is a checkpoint to start from. The result does not depend on ``workers``.
+
+    Raises:
+        InputError: The configuration or the checkpoint is wrong.
+        KeyboardInterrupt: The training was stopped; ``dagsim train --resume`` continues it.
+    """
+    if not isinstance(config, Config):
+        config = load_config(None if config is None else find_config(str(config)), settings)
+    elif settings := tuple(settings):
+        raise InputError(f"settings change a file; this is a Config already: {', '.join(settings)}")
+    folder = begin_training(config, out, init=init, name=name)
+    return train_in(folder, workers=workers, report=report, watch=watch)
+
+
+def begin_training(
+    config: Config, out: Path, *, init: Path | None = None, name: str | None = None, argv: Sequence[str] = ()
+) -> RunFolder:
+    """A new run folder for a training; ``argv`` is the command that it records.
+
+    Raises:
+        InputError: ``init`` is not a checkpoint, or ``out`` cannot be written to.
+    """
+    label = algorithm_name(config.training().algorithm)
+    plan = {} if init is None else {"init": str(init.resolve()), "init_sha256": _agent_hash(init)}
+    return RunFolder.create(out, "train", config, argv=argv, label=label, plan=plan, name=name)
+
+
+def resumed_training(path: Path) -> RunFolder:
+    """The run folder of a training that was stopped.
+
+    Raises:
+        InputError: Another command made the folder, or its trace has changed.
+    """
+    folder = RunFolder.open(path)
+    if (command := folder.manifest["command"]) != "train":
+        raise InputError(f"{path}: was made by dagsim {command}: dagsim {command} --resume {path}")
+    folder.check_trace()
+    return folder
+
+
+def train_in(
+    folder: RunFolder,
+    *,
+    resume: bool = False,
+    workers: int = 1,
+    report: bool = True,
+    watch: Watch | None = None,
+) -> Trained:
+    """Train in ``folder`` to the end, and write ``report.csv``; with ``resume``, continue from its checkpoint.
+
+    Raises:
+        KeyboardInterrupt: The training was stopped; the folder keeps its last whole iteration.
+        RunFolderError: Another process writes to the folder, or it cannot be written to.
+    """
+    with folder.writing():
+        run = TrainingRun(folder, workers, watch)
+        run.run(resume=resume, init=_initial_agent(folder))
+        trained = Trained(folder, run.reference, run.best, finish(run, watch) if report else [])
+        if trained.lines:
+            write_comparison(trained.standings(), folder.path / "report.csv")
+        folder.mark("done")
+    return trained
+
+
+def finish(run: TrainingRun, watch: Watch | None = None) -> list[ReportLine]:
+    """Run the agent and its rivals on the report seeds: a linear policy, the reference and other heuristics."""
+    kind = algorithm_name(run.train.algorithm)
+    agents: dict[str, Checkpoint] = {kind: Checkpoint.load(run.folder.path / "best.pt")}
+    linear = run.linear()
+    if linear is not None:
+        agents[f"linear {kind}"] = linear
+    heuristics = tuple(dict.fromkeys((run.reference, *run.train.rivals)))
+
+    def show(policy: str, done: int, of: int) -> None:
+        if watch is not None:
+            watch(Progress(f"report: {policy}", done, of))
+
+    return compare_agents(run.config, agents, heuristics, run.report_seeds, show)
+
+
+def _agent_hash(path: Path) -> str:
+    """SHA-256 of a checkpoint file that can be loaded."""
+    Checkpoint.load(path)
+    return file_hash(path)
+
+
+def _initial_agent(folder: RunFolder) -> Path | None:
+    """The checkpoint that the training starts from, which is needed until the training has one of its own.
+
+    Raises:
+        InputError: The file has changed since the training began.
+    """
+    plan = folder.manifest.get("plan") or {}
+    if "init" not in plan:
+        return None
+    path = Path(plan["init"])
+    if not (folder.path / "checkpoint.pt").exists() and _agent_hash(path) != plan["init_sha256"]:
+        raise InputError(f"{path}: has changed since the training began with it")
+    return path

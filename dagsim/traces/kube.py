@@ -1,0 +1,339 @@
+"""Kubernetes' own words: quantities, what a pod asks for, when it ran."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from math import inf
+from typing import Any, NamedTuple
+
+from dagsim.traces.documents import list_in, object_in, text_in
+from dagsim.traces.fields import MOST_GPUS, Dirty
+from dagsim.traces.slurm import moment_s
+
+__all__ = ["PodDemand", "PodSet", "kueue_workload", "pod", "pod_demand", "quantity", "wanted_type", "whole"]
+
+
+_QUANTITY = re.compile(
+    r"([+-]?\d{1,30}(?:\.\d{0,30})?)(?:[eE]([+-]?\d{1,2})|(n|u|m|k|K|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?", re.I
+)
+_UNITS = {
+    "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
+}  # fmt: skip
+_WHOLE_GPUS = ("nvidia.com/gpu", "amd.com/gpu", "google.com/tpu", "habana.ai/gaudi", "gpu.intel.com/i915")
+_SHARED = "nvidia.com/gpu.shared"
+_MILLI = "alibabacloud.com/gpu-milli"
+_SLICE = re.compile(r"nvidia\.com/mig-(\d)g\.(\d{1,4})gb")
+_TYPE_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator")
+
+
+class PodDemand(NamedTuple):
+    """The resources that one pod occupies."""
+
+    gpus: int = 0
+    share: float = 0.0
+    """Of one GPU, by MIG slices or thousandths."""
+    shared: int = 0
+    """Time slices of which a node's configuration knows the number."""
+    cpus: float = 0.0
+    memory_gb: float = 0.0
+
+    @property
+    def on_gpu(self) -> bool:
+        return bool(self.gpus or self.share or self.shared)
+
+
+def quantity(text: Any) -> float:
+    """``7500m``, ``64Gi``, ``64G``, ``1e9`` or a plain number.
+
+    Raises:
+        Dirty: It is none, or negative.
+    """
+    said = str(text).strip() if isinstance(text, int | float | str) and not isinstance(text, bool) else ""
+    found = _QUANTITY.fullmatch(said[:80])
+    if found is None or (found[3] is not None and found[3] not in _UNITS):
+        raise Dirty("whose resources are no quantities")
+    value = float(found[1]) * (10.0 ** int(found[2]) if found[2] else _UNITS[found[3] or ""])
+    if not 0 <= value < inf:
+        raise Dirty("whose resources are impossible")
+    return value
+
+
+def pod_demand(spec: Any) -> PodDemand:
+    """The demand of a pod: all its containers together, or any one init container if that asks for more.
+
+    Init containers that restart always are side cars: they run along, and are summed.
+
+    Raises:
+        Dirty: A quantity is none.
+    """
+    together: dict[str, float] = {}
+    for container in list_in(spec, "containers"):
+        _add(together, _asked(container))
+    first: dict[str, float] = {}
+    for container in list_in(spec, "initContainers"):
+        asked = _asked(container)
+        if text_in(container, "restartPolicy") == "Always":
+            _add(together, asked)
+        else:
+            first = {name: max(first.get(name, 0.0), asked.get(name, 0.0)) for name in first.keys() | asked.keys()}
+    taken = {name: max(first.get(name, 0.0), together.get(name, 0.0)) for name in first.keys() | together.keys()}
+    return PodDemand(
+        sum(whole(taken.get(name, 0.0)) for name in _WHOLE_GPUS),
+        taken.get(_MILLI, 0.0) / 1000
+        + sum(share * whole(taken[name]) for name in sorted(taken) if (share := _slice(name))),
+        whole(taken.get(_SHARED, 0.0)),
+        round(taken.get("cpu", 0.0), 9),
+        taken.get("memory", 0.0) / 2**30,
+    )
+
+
+def wanted_type(spec: Any) -> tuple[str, ...]:
+    """GPU products that a pod insists on, by its node selector or required affinity; nothing where any will do."""
+    for label in _TYPE_LABELS:
+        if said := text_in(spec, "nodeSelector", label):
+            return (said,)
+    terms = list_in(
+        spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"
+    )
+    found = [
+        value
+        for term in terms
+        for each in list_in(term, "matchExpressions")
+        if text_in(each, "key") in _TYPE_LABELS and text_in(each, "operator") == "In"
+        for value in list_in(each, "values")
+        if isinstance(value, str)
+    ]
+    return tuple(dict.fromkeys(found))
+
+
+def _asked(container: Any) -> dict[str, float]:
+    """Requests, and limits for what is only limited: extended resources need no request."""
+    said: dict[str, Any] = {
+        **object_in(container, "resources", "limits"),
+        **object_in(container, "resources", "requests"),
+    }
+    return {name: quantity(value) for name, value in said.items()}
+
+
+def _add(total: dict[str, float], more: Mapping[str, float]) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, 0.0) + value
+
+
+def whole(value: float) -> int:
+    """The value as a number of GPUs.
+
+    Raises:
+        Dirty: It is none.
+    """
+    if value != int(value) or value > MOST_GPUS:
+        raise Dirty("whose resources are impossible")
+    return int(value)
+
+
+def _slice(name: str) -> float:
+    """The share of a GPU that a MIG resource stands for; 0 for any other resource. An A30 has 4 slices, others 7."""
+    found = _SLICE.match(name)
+    return 0.0 if found is None else int(found[1]) / (4 if int(found[2]) == 6 * int(found[1]) else 7)
+
+
+_GROUP_LABELS = (
+    "jobset.sigs.k8s.io/jobset-name",
+    "volcano.sh/job-name",
+    "pod-group.scheduling.sigs.k8s.io",
+    "scheduling.x-k8s.io/pod-group",
+    "training.kubeflow.org/job-name",
+    "ray.io/cluster",
+)
+_NO_GANGS = ("training.kubeflow.org/job-name", "ray.io/cluster")
+_QUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "volcano.sh/queue-name", "runai/queue")
+_INDEX = "batch.kubernetes.io/job-completion-index"
+_MOST_PODS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PodSet:
+    """One pod, or one pod set of a workload."""
+
+    whole: str
+    """The key of the job that it is a piece of."""
+    name: str
+    namespace: str
+    queue: str
+    priority: float
+    gang: bool
+    index: str
+    """Which of the job's equal pieces it is, where that is said: the same one again is another attempt."""
+    count: int
+    demand: PodDemand
+    wanted: tuple[str, ...]
+    given: str
+    """The GPU type that it ran on, where that is said."""
+    created_s: float
+    bound_s: float | None
+    started_s: float | None
+    ended_s: float | None
+    fate: str
+    """``over``, ``failed``, ``evicted``, ``runs`` or ``waits``."""
+    is_workload: bool = False
+    node: str = ""
+
+    def to_text(self) -> str:
+        """The facts as one line, for ``from_text``."""
+        return json.dumps(list(asdict(self).values()))
+
+    @classmethod
+    def from_text(cls, text: str) -> PodSet:
+        """The inverse of ``to_text``."""
+        values = json.loads(text)
+        values[8], values[9] = PodDemand(*values[8]), tuple(values[9])
+        return cls(*values)
+
+
+def pod(object: Any, scheduled_s: float | None = None) -> PodSet:
+    """The facts of a pod; ``scheduled_s`` is when an event says that it was bound.
+
+    Raises:
+        Dirty: It is not in order.
+    """
+    spec, status = object_in(object, "spec"), object_in(object, "status")
+    labels = object_in(object, "metadata", "labels")
+    namespace, own = text_in(object, "metadata", "namespace"), text_in(object, "metadata", "name")
+    group = next((label for label in _GROUP_LABELS if text_in(labels, label)), "")
+    owner: Any = next(
+        (each for each in list_in(object, "metadata", "ownerReferences") if object_in(each).get("controller")), {}
+    )
+    name = text_in(labels, group) if group else text_in(owner, "name") or own
+    if not name:
+        raise Dirty("without a name")
+    queue = next((text_in(labels, label) for label in _QUEUE_LABELS if text_in(labels, label)), "")
+    started_s, ended_s = _ran(status)
+    key = text_in(owner, "uid") or text_in(object, "metadata", "uid")
+    return PodSet(
+        f"{group} {namespace}/{name}" if group or not key else key,
+        f"{namespace}/{name}",
+        namespace,
+        queue,
+        _priority(spec),
+        bool(queue or (group and group not in _NO_GANGS)),
+        text_in(labels, _INDEX) or text_in(object, "metadata", "annotations", _INDEX),
+        1,
+        pod_demand(spec),
+        wanted_type(spec),
+        "",
+        _created(object),
+        scheduled_s if scheduled_s is not None else _since(status, "PodScheduled"),
+        started_s,
+        ended_s,
+        _fate(status),
+        node=text_in(spec, "nodeName"),
+    )
+
+
+def kueue_workload(object: Any) -> Iterator[PodSet]:
+    """The facts of a Kueue workload, by pod set.
+
+    Raises:
+        Dirty: It is not in order.
+    """
+    spec, status = object_in(object, "spec"), object_in(object, "status")
+    namespace = text_in(object, "metadata", "namespace")
+    owner: Any = next(iter(list_in(object, "metadata", "ownerReferences")), {})
+    name = text_in(owner, "name") or text_in(object, "metadata", "name")
+    if not name:
+        raise Dirty("without a name")
+    admitted_s, finished_s = _since(status, "Admitted"), _since(status, "Finished")
+    runs = _holds(status, "Admitted") and not _holds(status, "Evicted")
+    fate = "over" if finished_s is not None else "runs" if runs else "waits"
+    flavours = {
+        text_in(each, "name"): next(
+            (text for key, text in object_in(each, "flavors").items() if "gpu" in key and isinstance(text, str)), ""
+        )
+        for each in list_in(status, "admission", "podSetAssignments")
+    }
+    for each in list_in(spec, "podSets"):
+        count, template = object_in(each).get("count"), object_in(each, "template", "spec")
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_PODS:
+            raise Dirty("whose count is impossible")
+        yield PodSet(
+            text_in(owner, "uid") or text_in(object, "metadata", "uid") or f"{namespace}/{name}",
+            f"{namespace}/{name}",
+            namespace,
+            text_in(spec, "queueName"),
+            _priority(spec),
+            True,
+            text_in(each, "name"),
+            count,
+            pod_demand(template),
+            wanted_type(template),
+            flavours.get(text_in(each, "name"), ""),
+            _created(object),
+            admitted_s,
+            admitted_s,
+            finished_s,
+            fate if admitted_s is not None else "waits",
+            True,
+        )
+
+
+def _created(object: Any) -> float:
+    created_s = moment_s(text_in(object, "metadata", "creationTimestamp"), "creationTimestamp", None)
+    if created_s is None:
+        raise Dirty("without creationTimestamp")
+    return created_s
+
+
+def _priority(spec: Any) -> float:
+    value = object_in(spec).get("priority")
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 1 << 53:
+        return 0.0
+    return float(value)
+
+
+def _condition(status: Any, kind: str) -> Any:
+    return next((each for each in list_in(status, "conditions") if text_in(each, "type") == kind), {})
+
+
+def _holds(status: Any, kind: str) -> bool:
+    return text_in(_condition(status, kind), "status") == "True"
+
+
+def _since(status: Any, kind: str) -> float | None:
+    """Since when a condition holds; nothing if it does not."""
+    if not _holds(status, kind):
+        return None
+    return moment_s(text_in(_condition(status, kind), "lastTransitionTime"), "lastTransitionTime", None)
+
+
+def _fate(status: Any) -> str:
+    match text_in(status, "phase"):
+        case "Succeeded":
+            return "over"
+        case "Failed":
+            evicted = text_in(status, "reason") in ("Evicted", "Preempting", "Shutdown", "NodeLost", "Terminated")
+            return "evicted" if evicted or _holds(status, "DisruptionTarget") else "failed"
+        case "Running":
+            return "runs"
+        case "Pending":
+            return "waits"
+        case phase:
+            raise Dirty("of an unknown phase" if phase else "without a phase")
+
+
+def _ran(status: Any) -> tuple[float | None, float | None]:
+    """The start of the first main container (before any restart) and the last one's end."""
+    started: list[float] = []
+    finished: list[float] = []
+    for container in list_in(status, "containerStatuses"):
+        for name in ("lastState", "state"):
+            for how in ("running", "terminated"):
+                said = object_in(container, name, how)
+                for field, into in (("startedAt", started), ("finishedAt", finished)):
+                    moment = moment_s(text_in(said, field), field, None)
+                    if moment is not None:
+                        into.append(moment)
+    return min(started, default=None), max(finished, default=None)

@@ -1,1 +1,0 @@
-"""Kubernetes' own words: quantities, what a pod asks for, when it ran."""

@@ -1,0 +1,516 @@
+"""Nodes of real clusters, as their schedulers print them: Slurm, Kubernetes, PBS."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from dagsim.errors import ModelError, TraceError
+from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type, mig_slice
+from dagsim.traces.documents import elements, list_in, object_in, text_in
+from dagsim.traces.fields import MOST_GPUS, Dirty, count, finite_number, pbs_memory_gb
+from dagsim.traces.kube import quantity, whole
+from dagsim.traces.sites import folded, site_gpu
+from dagsim.traces.source import Source
+
+__all__ = [
+    "FORMATS",
+    "MOST_NODES",
+    "FoundNode",
+    "HostGroup",
+    "ImportedCluster",
+    "grouped",
+    "is_kube",
+    "is_pbs",
+    "is_scontrol",
+    "is_scontrol_json",
+    "is_sinfo",
+    "kube_nodes",
+    "pbs_nodes",
+    "read_nodes",
+    "scontrol_json",
+    "scontrol_text",
+    "sinfo_nodes",
+]
+
+
+MOST_NODES = 1 << 17
+"""More nodes than this are damage."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundNode:
+    """One node: GPUs by the site's names, and whether jobs may run on it."""
+
+    name: str
+    gpus: tuple[tuple[str, int], ...]
+    """Type and number; the type is empty where the site says none. MIG profiles count as types."""
+    cpus: float
+    memory_gb: float
+    state: str
+    usable: bool
+    partitions: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+
+    def also_in(self, partitions: tuple[str, ...]) -> FoundNode:
+        """The same node, in more partitions."""
+        return replace(self, partitions=tuple(dict.fromkeys([*self.partitions, *partitions])))
+
+
+_PAIR = re.compile(r"(?<!\S)([A-Za-z_]+)=(\S*)")
+_FREE_TEXT = re.compile(r" (?:Reason|Comment|Extra)=")
+_NONE = ("", "(null)", "N/A", "n/a", "none")
+_SUFFIXES = "*~#!%$@^-"
+_UNUSABLE = frozenset(
+    {
+        "DOWN", "DRAIN", "DRAINING", "DRAINED", "DRNG", "FAIL", "FAILING", "FAILG", "MAINT", "FUTURE", "FUTR", "INVAL",
+        "INVALID", "INVALID_REG", "ERROR", "UNKNOWN", "UNK", "NOT_RESPONDING", "NO_RESPOND", "POWER_DOWN",
+        "POWERING_DOWN", "BOOT", "REBOOT",
+    }
+)  # fmt: skip
+_SINFO = ("NODELIST", "PARTITION", "STATE", "CPUS", "MEMORY", "GRES", "AVAIL_FEATURES")
+
+
+def is_scontrol(source: Source) -> bool:
+    return any(line.lstrip().startswith("NodeName=") for line in source.head(4))
+
+
+def is_scontrol_json(source: Source) -> bool:
+    head = "\n".join(source.head(1 << 16))
+    return head.lstrip().startswith("{") and '"nodes"' in head and '"real_memory"' in head
+
+
+def is_sinfo(source: Source) -> bool:
+    fields = source.head(1)[0].split("|")
+    return len(fields) == len(_SINFO) and (fields[0] == _SINFO[0] or fields[3].strip().isdecimal())
+
+
+def scontrol_text(source: Source) -> Iterator[FoundNode]:
+    """Nodes of blocks or of one line each: a node begins at ``NodeName=``, since blank lines stand inside, too.
+
+    Raises:
+        TraceError: A node lacks its name or a number.
+    """
+    began, said = 0, dict[str, str]()
+    for place, line in source.lines():
+        if line.lstrip().startswith("NodeName="):
+            if said:
+                yield _node(source.where(began), said)
+            began, said = place, {}
+        said |= _pairs(line)
+    if said:
+        yield _node(source.where(began), said)
+
+
+def scontrol_json(source: Source) -> Iterator[FoundNode]:
+    """Nodes of ``scontrol show nodes --json``.
+
+    Raises:
+        TraceError: It is no JSON, or a number is missing.
+    """
+    for place, node in elements(source, "nodes"):
+        said = {
+            "NodeName": text_in(node, "name"),
+            "Gres": text_in(node, "gres"),
+            "State": "+".join(word for word in list_in(node, "state") if isinstance(word, str))
+            or text_in(node, "state"),
+            "CPUEfctv": _plain(node.get("effective_cpus")),
+            "CPUTot": _plain(node.get("cpus")),
+            "RealMemory": _plain(node.get("real_memory")),
+            "MemSpecLimit": _plain(node.get("specialized_memory")),
+            "Partitions": _joined(node, "partitions"),
+            "ActiveFeatures": _joined(node, "active_features") or _joined(node, "features"),
+        }
+        yield _node(source.where(place), said)
+
+
+def sinfo_nodes(source: Source) -> Iterator[FoundNode]:
+    """Nodes of ``sinfo -N -e -h -o "%N|%P|%t|%c|%m|%G|%f"``, once per partition; a header is passed over.
+
+    Raises:
+        TraceError: A row is none of them.
+    """
+    for place, line in source.lines():
+        fields = [field.strip() for field in line.split("|")]
+        if not line.strip() or fields[0] == _SINFO[0]:
+            continue
+        if len(fields) != len(_SINFO):
+            raise TraceError(f"{source.where(place)}: {len(fields)} fields instead of {len(_SINFO)}")
+        name, partition, state, cpus, memory, gres, features = fields
+        said = {"NodeName": name, "State": state, "CPUTot": cpus, "RealMemory": memory.rstrip("+"), "Gres": gres}
+        said |= {"Partitions": partition.rstrip("*"), "ActiveFeatures": features}
+        yield _node(source.where(place), said)
+
+
+def _pairs(line: str) -> dict[str, str]:
+    """``Key=Value`` pairs. Free text comes last and runs to the end of the line; the system's name to the memory."""
+    stated = _FREE_TEXT.split(f" {line.strip()}", maxsplit=1)[0]
+    before, system, after = stated.partition(" OS=")
+    if system:
+        after = "".join(after.partition(" RealMemory=")[1:])  # there where all of a node is on one line
+    return dict(_PAIR.findall(before) + _PAIR.findall(after))
+
+
+def _node(where: str, said: Mapping[str, str]) -> FoundNode:
+    try:
+        name = said.get("NodeName", "")
+        if name in _NONE:
+            raise Dirty("without a name")
+        memory_mb = finite_number(said.get("RealMemory", ""), "RealMemory") - _or_zero(said.get("MemSpecLimit", ""))
+        effective = said.get("CPUEfctv", "")
+        state = said.get("State", "")
+        return FoundNode(
+            name,
+            _gres(said.get("Gres", "")),
+            count(effective if effective not in _NONE else said.get("CPUTot", ""), "CPUTot", 0),
+            max(0.0, memory_mb) / 1024,
+            state,
+            _usable(state),
+            _listed(said.get("Partitions", "")),
+            _listed(said.get("ActiveFeatures", "")),
+        )
+    except Dirty as reason:
+        raise TraceError(f"{where}: a node {reason}") from None
+
+
+def _gres(text: str) -> tuple[tuple[str, int], ...]:
+    """GPUs of ``gpu:a100:8(S:0-1),shard:a100:8``: what stands in brackets holds commas, and goes first."""
+    found: dict[str, int] = {}
+    for part in re.sub(r"\([^()]*\)", "", text).split(","):
+        kind, *rest = part.strip().split(":")
+        if kind != "gpu" or not rest:
+            continue
+        model, size = (rest[0], rest[-1]) if len(rest) > 1 else ("", rest[0])
+        found[model] = found.get(model, 0) + count(size, "number of GPUs", 0, MOST_GPUS)
+    return tuple([each for each in found.items() if each[1]])
+
+
+def _usable(state: str) -> bool:
+    words = {word.strip(_SUFFIXES).upper() for word in state.split("+")}
+    return not words & _UNUSABLE
+
+
+def _or_zero(text: str) -> float:
+    return 0.0 if text in _NONE else finite_number(text, "MemSpecLimit")
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return () if text in _NONE else tuple([each.strip() for each in text.split(",")[:MOST_NODES] if each.strip()])
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set") else None
+    whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
+    return str(value) if whole else ""
+
+
+def _joined(node: Mapping[str, Any], name: str) -> str:
+    listed: Sequence[Any] = list_in(node, name)
+    return ",".join(each for each in listed if isinstance(each, str))
+
+
+_KIND = re.compile(r'"kind"\s*:\s*"Node(List)?"')
+_TYPES = {
+    "nvidia.com/gpu": ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator"),
+    "amd.com/gpu": ("amd.com/gpu.product-name", "amd.com/gpu.family"),
+    "google.com/tpu": ("cloud.google.com/gke-tpu-accelerator",),
+}
+_SLICE = re.compile(r"nvidia\.com/mig-(\d{1,2}g\.\d{1,4}gb)")
+_RACKS = ("topology.kubernetes.io/rack", "cloud.provider.com/topology-rack", "topology.kubernetes.io/zone")
+
+
+def is_kube(source: Source) -> bool:
+    head = "\n".join(source.head(1 << 16))
+    return head.lstrip()[:1] in ("{", "[") and _KIND.search(head) is not None and '"allocatable"' in head
+
+
+def kube_nodes(source: Source) -> Iterator[FoundNode]:
+    """Nodes by what can be allocated on them; those that are cordoned, tainted or not ready cannot be used.
+
+    Raises:
+        TraceError: It is no JSON, or a quantity is none.
+    """
+    for place, node in elements(source, "items"):
+        if text_in(node, "kind") not in ("Node", ""):
+            continue
+        try:
+            yield _node_of_kube(node)
+        except Dirty as reason:
+            raise TraceError(f"{source.where(place)}: a node {reason}") from None
+
+
+def _node_of_kube(node: Mapping[str, Any]) -> FoundNode:
+    name = text_in(node, "metadata", "name")
+    if not name:
+        raise Dirty("without a name")
+    labels, there = object_in(node, "metadata", "labels"), object_in(node, "status", "allocatable")
+    gpus: list[tuple[str, int]] = []
+    for resource, value in there.items():
+        found = _SLICE.fullmatch(resource)
+        if resource in _TYPES or found:
+            kind = next((text_in(labels, label) for label in _TYPES.get(resource, ()) if text_in(labels, label)), "")
+            if found:
+                kind = f"{text_in(labels, 'nvidia.com/gpu.product')}_{found[1]}"
+            gpus += [(kind, size)] if (size := whole(quantity(value))) else []
+    state = _state(node)
+    return FoundNode(
+        name,
+        tuple(gpus),
+        quantity(there.get("cpu", 0)),
+        quantity(there.get("memory", 0)) / 2**30,
+        state,
+        state == "Ready",
+        tuple(text_in(labels, label) for label in _RACKS if text_in(labels, label)),
+    )
+
+
+def _state(node: Mapping[str, Any]) -> str:
+    """``Ready``, or why not."""
+    spec = object_in(node, "spec")
+    if spec.get("unschedulable") is True:
+        return "SchedulingDisabled"
+    ready = next((each for each in list_in(node, "status", "conditions") if text_in(each, "type") == "Ready"), None)
+    if ready is not None and text_in(ready, "status") != "True":
+        return "NotReady"
+    taints = [
+        text_in(each, "key")
+        for each in list_in(spec, "taints")
+        if text_in(each, "effect") in ("NoSchedule", "NoExecute")
+    ]
+    hindering = [key for key in taints if not re.match(r"(nvidia|amd|google)\.com/(gpu|tpu)$", key)]
+    return f"tainted {hindering[0]}" if hindering else "Ready"
+
+
+_FIELD = re.compile(r"\s+([\w.]+) = (.*)")
+_TYPES_PBS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
+_USABLE = frozenset({"free", "job-busy", "job-exclusive", "resv-exclusive", "busy", "time-shared"})
+_LARGEST = 1 << 26
+
+
+def is_pbs(source: Source) -> bool:
+    head = source.head(40)
+    if head[0].lstrip().startswith("{"):
+        text = "\n".join(source.head(1 << 16))
+        return '"nodes"' in text and '"resources_available"' in text
+    return not head[0][:1].isspace() and any(re.match(r"\s+state = ", line) for line in head)
+
+
+def pbs_nodes(source: Source) -> Iterator[FoundNode]:
+    """Nodes: a name at the margin, its fields indented; or the object of ``-F json``.
+
+    Raises:
+        TraceError: A number is none, or the JSON is none.
+    """
+    if source.head(1)[0].lstrip().startswith("{"):
+        yield from _json_nodes(source)
+        return
+    name, began, said = "", 0, dict[str, str]()
+    for place, line in source.lines():
+        field = _FIELD.match(line)
+        if field:
+            said[field[1]] = field[2].strip()
+        elif line.strip() and not line[:1].isspace():
+            if name:
+                yield _node_of_pbs(source.where(began), name, said)
+            name, began, said = line.strip(), place, {}
+    if name:
+        yield _node_of_pbs(source.where(began), name, said)
+
+
+def _json_nodes(source: Source) -> Iterator[FoundNode]:
+    with source.open_binary() as stream:
+        text = stream.read(_LARGEST + 1)
+    if len(text) > _LARGEST:
+        raise TraceError(f"{source}:1: more than {_LARGEST:,} bytes of JSON")
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise TraceError(f"{source}:1: no JSON") from None
+    for name, node in object_in(document, "nodes").items():
+        there = object_in(node, "resources_available")
+        said = {f"resources_available.{key}": str(value) for key, value in there.items() if _is_plain(value)}
+        yield _node_of_pbs(f"{source}:1", name, said | {"state": str(object_in(node).get("state", ""))})
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63)
+
+
+def _node_of_pbs(where: str, name: str, said: Mapping[str, str]) -> FoundNode:
+    there = {key.removeprefix("resources_available."): value for key, value in said.items()}
+    try:
+        gpus = count(there.get("ngpus") or there.get("gpus") or "0", "number of GPUs", 0)
+        kind = next((there[key] for key in _TYPES_PBS if there.get(key)), "")
+        cores = count(there.get("ncpus") or there.get("np") or "0", "number of cores", 0)
+        memory_gb = pbs_memory_gb(there.get("mem") or _physical(there.get("status", "")))
+    except Dirty as reason:
+        raise TraceError(f"{where}: a node {reason}") from None
+    state = said.get("state", "")
+    words = {word.strip() for word in state.split(",") if word.strip()}
+    listed = tuple([each.strip() for each in said.get("properties", "").split(",") if each.strip()])
+    return FoundNode(name, ((kind, gpus),) if gpus else (), cores, memory_gb, state, words <= _USABLE, features=listed)
+
+
+def _physical(status: str) -> str:
+    """Torque's memory: ``physmem=131889252kb`` among its status."""
+    found = re.search(r"(?:^|,)physmem=(\d{1,18}[kmgt]?b)", status)
+    return found[1] if found else "0"
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_PROFILE = re.compile(r"(.*?)[_.:-]?(\d)g\.(\d{1,3})gb", re.IGNORECASE)
+_UNTYPED = "gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class HostGroup:
+    """Equal nodes."""
+
+    name: str
+    hosts: str
+    count: int
+    gpu: str | None
+    gpus: int
+    cpus: float
+    memory_gb: float
+
+
+@dataclass(slots=True)
+class ImportedCluster:
+    """The outcome of an import of nodes."""
+
+    groups: list[HostGroup] = field(default_factory=list)
+    gpu_types: dict[str, GpuType] = field(default_factory=dict)
+    """Types beside the catalogue's: MIG slots, and those whose figures have to be filled in."""
+    unknown: list[str] = field(default_factory=list)
+    """Names of GPU types that are not known: their figures stand for nothing."""
+    left_out: list[str] = field(default_factory=list)
+    """Nodes that jobs cannot run on, with their states."""
+    notes: list[str] = field(default_factory=list)
+
+
+class _Part(NamedTuple):
+    """A node of one GPU type, or the part of a node that has it."""
+
+    gpu: str | None
+    gpus: int
+    cpus: float
+    memory_gb: float
+
+
+def grouped(
+    nodes: Iterable[FoundNode], named: Mapping[str, str] | None = None, *, keep_all: bool = False
+) -> ImportedCluster:
+    """The nodes that jobs may run on, equal ones together, in order of their first. With ``keep_all`` they are all
+    nodes.
+
+    ``named`` says what the site's names of GPU types stand for (``gpu`` is the name of those without one). A node of
+    several GPU types becomes a node per type, called ``name:type``, with its share of cores and memory.
+
+    Raises:
+        TraceError: A node's name is none, or no node is left.
+    """
+    made = ImportedCluster()
+    members: dict[_Part, list[str]] = {}
+    for node in nodes:
+        if not _NAME.fullmatch(node.name):
+            raise TraceError(
+                f"no name of a node: {node.name[:80]!r}; letters, digits, dots, dashes and underscores are"
+            )
+        if not (node.usable or keep_all):
+            made.left_out.append(f"{node.name} ({node.state})")
+            continue
+        parts = _parts(node, named or {}, made)
+        for part in parts:
+            suffix = f":{(part.gpu or 'cpu').lower()}" if len(parts) > 1 else ""
+            members.setdefault(part, []).append(node.name + suffix)
+    if not members:
+        raise TraceError(f"no node is left that jobs can run on: {', '.join(made.left_out[:8])} (--all keeps them)")
+    for part, names in members.items():
+        label = f"{(part.gpu or 'cpu').lower()}-x{part.gpus}" if part.gpu else "cpu"
+        alike = sum(group.name.startswith(label) for group in made.groups)
+        made.groups.append(HostGroup(f"{label}-{alike}" if alike else label, _hosts(names), len(names), *part))
+    return made
+
+
+def _parts(node: FoundNode, named: Mapping[str, str], made: ImportedCluster) -> list[_Part]:
+    total = sum(size for _, size in node.gpus)
+    kinds: dict[str, int] = {}
+    for name, size in node.gpus:
+        kind = _kind(name, node, named, made)
+        kinds[kind] = kinds.get(kind, 0) + size
+    if len(kinds) > 1:
+        made.notes.append(f"{node.name} has {len(kinds)} GPU types: taken as a node of each, cores and memory shared")
+    if not kinds:
+        return [_Part(None, 0, node.cpus, node.memory_gb)]
+    return [_Part(kind, size, node.cpus * size / total, node.memory_gb * size / total) for kind, size in kinds.items()]
+
+
+def _kind(said: str, node: FoundNode, named: Mapping[str, str], made: ImportedCluster) -> str:
+    """The type's name in the catalogue, or in ``made.gpu_types``."""
+    profile = _PROFILE.fullmatch(said)
+    base = profile[1] if profile else said
+    kind = _named(base or _UNTYPED, node.features, named)
+    if kind not in GPU_TYPES and kind not in made.gpu_types:
+        made.gpu_types[kind] = GpuType(kind, 1.0, 1.0, 1.0, 1.0, 0.0)
+        made.unknown.append(kind)
+    if profile is None or kind not in GPU_TYPES:
+        return kind
+    try:
+        slot = mig_slice(gpu_type(kind), f"{profile[2]}g.{profile[3]}gb")
+    except ModelError as error:
+        made.notes.append(f"{node.name}: {error}; taken as whole GPUs")
+        return kind
+    made.gpu_types[slot.name] = slot
+    return slot.name
+
+
+def _named(said: str, features: Iterable[str], named: Mapping[str, str]) -> str:
+    """The type by its name, unless features of the node say more of the same family. An example is ``a100`` with a
+    feature ``a100_80gb``."""
+    kind = site_gpu(said, named)
+    if said.lower() in named:
+        return kind
+    hinted = [each for feature in features if (each := site_gpu(feature)) in GPU_TYPES]
+    if kind not in GPU_TYPES:
+        return hinted[0] if hinted and said == _UNTYPED else kind
+    alike = [each for each in hinted if each.partition("-")[0] == kind.partition("-")[0] and each != kind]
+    return alike[0] if alike else kind
+
+
+def _hosts(names: list[str]) -> str:
+    """The names as a list; those of parts of nodes, whose suffix has digits, one by one."""
+    return ",".join(names) if any(":" in name for name in names) else folded(names)
+
+
+FORMATS: dict[str, tuple[Callable[[Source], bool], Callable[[Source], Iterator[FoundNode]]]] = {
+    "scontrol show nodes": (is_scontrol, scontrol_text),
+    "scontrol show nodes --json": (is_scontrol_json, scontrol_json),
+    "kubectl get nodes -o json": (is_kube, kube_nodes),
+    "pbsnodes": (is_pbs, pbs_nodes),
+    "sinfo -N -e -h -o '%N|%P|%t|%c|%m|%G|%f'": (is_sinfo, sinfo_nodes),
+}
+"""By the command that prints it: how it is recognised, and how it is read."""
+
+
+def read_nodes(source: Source) -> list[FoundNode]:
+    """The nodes of the source, each once, in its order.
+
+    Raises:
+        TraceError: It cannot be read, is none of the formats, or lists no node.
+    """
+    source.head()
+    for recognised, read in FORMATS.values():
+        if recognised(source):
+            found: dict[str, FoundNode] = {}
+            for node in read(source):
+                known = found.get(node.name)
+                found[node.name] = node if known is None else known.also_in(node.partitions)
+            if not found:
+                raise TraceError(f"{source}:1: no node in it")
+            return list(found.values())
+    raise TraceError(f"{source}: no list of nodes; what is read: {'; '.join(FORMATS)}")

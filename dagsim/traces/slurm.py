@@ -1,0 +1,520 @@
+"""Slurm's own words: fields of its accounting, and rows of ``sacct`` as text and as JSON.
+
+Forms are those that ``sacct`` of 22.05 and 24.11 prints, and those that sacct(1) describes for other versions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from math import inf
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from dagsim.errors import TraceError
+from dagsim.traces.documents import elements, list_in, object_in, text_in
+from dagsim.traces.fields import MOST_GPUS, Dirty, finite_number
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import LINE_BITS, Row, Source
+from dagsim.workload.records import clipped, clipped_repr
+
+__all__ = [
+    "COLUMNS",
+    "COMMAND",
+    "ENDED",
+    "NOT_OVER",
+    "Resources",
+    "array_tasks",
+    "delimiter_of",
+    "duration_s",
+    "is_json",
+    "is_unset",
+    "limit_s",
+    "memory_gb",
+    "moment_s",
+    "places_of",
+    "resources",
+    "sacct_rows",
+    "state",
+]
+
+
+_UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
+_UNITS_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
+_SHORT = 500  # characters; longer texts are not remembered
+_NO_LIMIT_MINUTES = 525_600  # a year: Slurm's limit where partition and user set none
+_SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
+_DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(?:\.\d{1,9})?)")
+_MOST_TASKS = 4_000_001  # Slurm's own limit of MaxArraySize
+_SLICES, _A30_SLICES, _A30_SLICE_GB = 7, 4, 6  # compute slices of a GPU: all but the A30 have seven
+
+ENDED = frozenset(
+    {
+        "COMPLETED",
+        "TIMEOUT",
+        "OUT_OF_MEMORY",
+        "FAILED",
+        "NODE_FAIL",
+        "PREEMPTED",
+        "DEADLINE",
+        "CANCELLED",
+        "REQUEUED",
+        "BOOT_FAIL",
+        "REVOKED",
+        "SPECIAL_EXIT",
+        "LAUNCH_FAILED",
+    }
+)
+"""States of an attempt that is over."""
+NOT_OVER = frozenset(
+    {
+        "PENDING",
+        "RUNNING",
+        "SUSPENDED",
+        "RESIZING",
+        "CONFIGURING",
+        "COMPLETING",
+        "STOPPED",
+        "SIGNALING",
+        "STAGE_OUT",
+        "REQUEUE_HOLD",
+        "REQUEUE_FED",
+        "RESV_DEL_HOLD",
+    }
+)
+"""States of an attempt that waits or runs."""
+
+
+class Resources(NamedTuple):
+    """The resources that a job asked for or was given, over all its nodes."""
+
+    gpus: int = 0
+    """Whole GPUs, as ``gres/gpu`` counts them; MIG slices are among them."""
+    types: tuple[tuple[str, int], ...] = ()
+    """GPUs by the site's type name, where it says one; no slices."""
+    slices: tuple[tuple[float, int], ...] = ()
+    """MIG slices by their share of a GPU."""
+    shards: int = 0
+    cpus: float = 0.0
+    memory_gb: float = 0.0
+    """0 where none is given, or where a node is taken whole."""
+
+    @property
+    def given(self) -> bool:
+        """True if anything is listed at all."""
+        return self != Resources()
+
+
+def is_unset(text: str) -> bool:
+    """True if a field says nothing."""
+    return text.strip().lower() in _UNSET
+
+
+def resources(text: str) -> Resources:
+    """``billing=16,cpu=16,gres/gpu:a100=4,gres/gpu=4,mem=128G,node=1``, in any order.
+
+    Typed GPUs are among the untyped number, and are summed only where there is none.
+
+    Raises:
+        Dirty: It is no list of ``name=value``, or a number is impossible.
+    """
+    return _resources(text) if len(text) < _SHORT else _resources.__wrapped__(text)
+
+
+@lru_cache(maxsize=1 << 13)
+def _resources(text: str) -> Resources:
+    """Few demands differ, so that each is taken apart once."""
+    listed = _pairs(text)
+    types: dict[str, int] = {}
+    slices: dict[float, int] = {}
+    for name, value in listed.items():
+        kind = name.removeprefix("gres/gpu:")
+        if kind == name:
+            continue
+        if (share := _slice_share(kind)) is None:
+            types[kind] = _count(value)
+        else:
+            slices[share] = slices.get(share, 0) + _count(value)
+    named = sum(types.values()) + sum(slices.values())
+    return Resources(
+        _count(listed["gres/gpu"]) if "gres/gpu" in listed else named,
+        tuple([each for each in types.items() if each[1]]),
+        tuple([each for each in slices.items() if each[1]]),
+        sum(_count(value) for name, value in listed.items() if f"{name}:".startswith("gres/shard:")),
+        _count(listed.get("cpu", "0")),
+        memory_gb(listed.get("mem", "0")),
+    )
+
+
+def memory_gb(text: str) -> float:
+    """``128G`` in GB: units are powers of 1024, no letter means MB; the ``c`` or ``n`` of old versions is cut off.
+
+    Raises:
+        Dirty: It is no size.
+    """
+    text = text.strip().rstrip("cn")
+    unit = text[-1:].upper()
+    size = (
+        finite_number(text[:-1], "memory") * _UNITS_GB[unit]
+        if unit in _UNITS_GB
+        else finite_number(text, "memory") / 1024
+    )
+    if not 0 <= size < inf:
+        raise Dirty("whose memory is impossible")
+    return size
+
+
+def duration_s(text: str, field: str) -> float | None:
+    """``[DD-[HH:]]MM:SS[.mmm]`` or plain seconds; nothing where it is not set.
+
+    Raises:
+        Dirty: It is no duration.
+    """
+    if text == "00:00:00":  # the usual suspension
+        return 0.0
+    if is_unset(text):
+        return None
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise Dirty(f"whose {field} is no duration")
+    days, first, second, seconds = found.groups()
+    hours, minutes = (first, second) if second is not None else (None, first)
+    if days is not None and second is None:  # 2-03:04 would be hours and minutes; sacct does not print it
+        raise Dirty(f"whose {field} is no duration")
+    return int(days or 0) * 86400.0 + int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0 + float(seconds)
+
+
+def limit_s(raw: str, text: str) -> float | None:
+    """A time limit in seconds, from minutes (``TimelimitRaw``) or else a duration (``Timelimit``); perhaps none.
+
+    Raises:
+        Dirty: It is neither a number nor one of Slurm's words.
+    """
+    for said, is_raw in ((raw, True), (text, False)):
+        if is_unset(said):
+            continue
+        if said.strip().lower() in ("unlimited", "partition_limit"):
+            return None
+        limit = 60.0 * finite_number(said, "TimelimitRaw") if is_raw else duration_s(said, "Timelimit")
+        if limit is None or limit >= 60 * _NO_LIMIT_MINUTES:
+            return None
+        if limit < 0:
+            raise Dirty("whose time limit is negative")
+        return limit
+    return None
+
+
+def moment_s(text: str, field: str, zone: ZoneInfo | None) -> float | None:
+    """Seconds since 1970 of epoch seconds, or of a local date in ``zone`` (UTC if none); nothing where it is not set.
+
+    Raises:
+        Dirty: It is no instant.
+    """
+    try:
+        return _positive(float(text), field)
+    except ValueError:
+        if is_unset(text):
+            return None
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=zone or ZoneInfo("UTC"))
+        return _positive((moment - _EPOCH) / timedelta(seconds=1), field)
+    except (ValueError, OverflowError):
+        raise Dirty(f"whose {field} is no time") from None
+
+
+def state(text: str) -> str:
+    """The state's full name: ``CANCELLED`` of ``CANCELLED by 1007``, ``OUT_OF_MEMORY`` of ``OUT_OF_ME+``.
+
+    Raises:
+        Dirty: There is no such state.
+    """
+    if text in ENDED:
+        return text
+    word = (text.split() or [""])[0].upper()
+    if word.endswith("+"):
+        found = sorted(name for name in ENDED | NOT_OVER if name.startswith(word[:-1]))
+        word = found[0] if len(found) == 1 and len(word) > 1 else word
+    if word not in ENDED | NOT_OVER:
+        raise Dirty("of an unknown state" if word else "without a state")
+    return word
+
+
+def array_tasks(job: str) -> int | None:
+    """Tasks that ``910002_[3-90,95,97-99%8]`` stands for, at least, where the text was cut; nothing for one job.
+
+    Raises:
+        Dirty: The brackets hold no list of numbers.
+    """
+    _, bracket, inside = job.partition("_[")
+    if not bracket:
+        return None
+    listed = inside.rstrip("]").partition("%")[0]
+    ended = not listed.endswith("...")
+    parts = listed.removesuffix("...").split(",")
+    tasks = 0
+    for part in parts if ended else parts[:-1]:  # the last number before the dots is cut in half
+        first, _, rest = part.partition("-")
+        last, _, step = rest.partition(":")
+        if not all(each.isascii() and each.isdecimal() and len(each) < 9 for each in (first, last or "0", step or "1")):
+            raise Dirty("whose array is no list of tasks")
+        tasks += max(0, int(last or first) - int(first)) // max(1, int(step or 1)) + 1
+    if tasks > _MOST_TASKS:
+        raise Dirty("whose array is no list of tasks")
+    return tasks
+
+
+def _pairs(text: str) -> Mapping[str, str]:
+    listed = {}
+    for part in text.split(",") if not is_unset(text) else ():
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise Dirty("whose resources are no list of name=value")
+        listed[name.strip().lower()] = value
+    return listed
+
+
+def _count(text: str) -> int:
+    value = finite_number(text, "resources")
+    if not 0 <= value <= MOST_GPUS * 1024 or value != int(value):
+        raise Dirty("whose resources are impossible")
+    return int(value)
+
+
+def _slice_share(kind: str) -> float | None:
+    found = _SLICE.search(kind)
+    if found is None:
+        return None
+    size, memory = int(found[1][:4]), int(found[2][:6])
+    if not size or not memory:
+        raise Dirty("whose MIG slice is impossible")
+    of = _A30_SLICES if memory == _A30_SLICE_GB * size else _SLICES
+    if size > of:
+        raise Dirty("whose MIG slice is impossible")
+    return size / of
+
+
+def _positive(seconds: float, field: str) -> float:
+    if not 0 <= seconds < inf:
+        raise Dirty(f"whose {field} is no time")
+    return seconds
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
+
+
+COLUMNS = (
+    "JobIDRaw",
+    "JobID",
+    "User",
+    "Account",
+    "Partition",
+    "State",
+    "Submit",
+    "Eligible",
+    "Start",
+    "End",
+    "ElapsedRaw",
+    "Elapsed",
+    "Suspended",
+    "TimelimitRaw",
+    "Timelimit",
+    "NNodes",
+    "NCPUS",
+    "ReqTRES",
+    "AllocTRES",
+    "Restarts",
+    "NodeList",
+    "QOS",
+)
+"""What is used of a row."""
+
+COMMAND = (
+    "SLURM_TIME_FORMAT=%s SLURM_BITSTR_LEN=0 sacct --allusers --duplicates --allocations --noconvert -P "
+    "-S 2026-01-01 -E 2026-02-01 -o JobIDRaw,JobID,User,Account,Partition,QOS,State,Submit,Eligible,Start,End,"
+    "ElapsedRaw,Suspended,TimelimitRaw,NNodes,NCPUS,ReqTRES,AllocTRES,Priority,Reason,Flags,NodeList"
+)
+"""How to get a file that has everything; it runs on 22.05 and on 24.11."""
+
+_ALIASES = {"allocnodes": "nnodes", "alloccpus": "ncpus"}
+_NEEDED = (
+    ("JobID", "JobIDRaw"),
+    ("State",),
+    ("Submit",),
+    ("Start",),
+    ("End", "ElapsedRaw", "Elapsed"),
+    ("AllocTRES", "NCPUS"),
+)
+_FREE_TEXT = ("jobname", "comment", "admincomment", "systemcomment", "workdir", "submitline")
+_DELIMITERS = "|,;\t^~"
+_NO_VALUE = 4294967294  # Slurm's NO_VAL and INFINITE stand at the end of 32 bits
+_MOST_BITS = 4_000_001
+
+
+def is_json(source: Source) -> bool:
+    """True if this is output of ``sacct --json``."""
+    head = "\n".join(source.head(1 << 16))
+    return head.lstrip().startswith("{") and '"jobs"' in head and '"submission"' in head
+
+
+def delimiter_of(source: Source) -> str | None:
+    """The character between the columns of ``sacct``'s text; nothing if the first line is no header of its."""
+    first = source.head(1)[0]
+    for delimiter in _DELIMITERS:
+        names = _names(first, delimiter)
+        if names & {"jobid", "jobidraw"} and "state" in names and names & {"elapsed", "elapsedraw", "end"}:
+            return delimiter
+    return None
+
+
+def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Row]:
+    """The rows with their fields in the order of ``COLUMNS``, empty where the file has none; counts the rows.
+
+    Raises:
+        TraceError: Columns are missing, or a job's name tears a row apart.
+    """
+    if is_json(source):
+        for number, job in elements(source, "jobs"):
+            report.rows += 1
+            yield number, _json_row(job)
+        return
+    yield from _text_rows(source, report, delimiter or delimiter_of(source) or "|")
+
+
+def _text_rows(source: Source, report: ReadReport, delimiter: str) -> Iterator[Row]:
+    shard, width, free, places = -1, 0, "", [-1]
+    for number, line in source.lines():
+        if not line.strip():
+            continue
+        fields = line.rstrip("\r").split(delimiter)
+        if number >> LINE_BITS != shard:
+            shard, width = number >> LINE_BITS, len(fields)
+            names = [_ALIASES.get(name.strip().lower(), name.strip().lower()) for name in fields]
+            _check_header(names, source.where(number))
+            places = [names.index(name.lower()) if name.lower() in names else -1 for name in COLUMNS]
+            free = next((name for name in names if name in _FREE_TEXT), "")
+            continue
+        report.rows += 1
+        if len(fields) == width:
+            yield number, ["" if place < 0 else fields[place].strip() for place in places]
+        elif len(fields) > width and free:
+            raise TraceError(
+                f"{source.where(number)}: {len(fields)} fields under {width} columns: a {delimiter!r} within "
+                f"{free!r}, which sacct does not quote; leave JobName and other free text out: {COMMAND}"
+            )
+        else:
+            report.drop("with a wrong number of fields", source.where(number), detail=f"{len(fields)}")
+
+
+def _names(line: str, delimiter: str) -> set[str]:
+    return {name.strip().lower() for name in line.split(delimiter)}
+
+
+def places_of(names: Sequence[str]) -> list[int] | None:
+    """Where ``COLUMNS`` stand in a header, -1 for those that it lacks; nothing if it lacks a needed one."""
+    known = [_ALIASES.get(name.strip().lower(), name.strip().lower()) for name in names]
+    if not all(any(name.lower() in known for name in each) for each in _NEEDED):
+        return None
+    return [known.index(name.lower()) if name.lower() in known else -1 for name in COLUMNS]
+
+
+def _check_header(names: Sequence[str], where: str) -> None:
+    missing = [" or ".join(each) for each in _NEEDED if not any(name.lower() in names for name in each)]
+    if missing:
+        raise TraceError(
+            f"{where}: the header lacks {', '.join(missing)}; it has {clipped(', '.join(names))}; this makes them all: "
+            f"{COMMAND}"
+        )
+
+
+def _json_row(job: Mapping[str, Any]) -> list[str]:
+    """A job of JSON as the text of the same job. Layouts differ between versions: all are read by shape."""
+    time, state, tres = (object_in(job.get(name)) for name in ("time", "state", "tres"))
+    row = {
+        "JobIDRaw": _text(_number(job.get("job_id"))),
+        "JobID": _job_id(job),
+        "User": text_in(job.get("user")) or text_in(job, "association", "user"),
+        "Account": text_in(job.get("account")),
+        "Partition": text_in(job.get("partition")),
+        "State": _state(state.get("current")),
+        "TimelimitRaw": _text(_number(time.get("limit"))),
+        "NNodes": _text(_number(job.get("allocation_nodes"))),
+        "NCPUS": _text(_number(object_in(job.get("required")).get("CPUs"))),
+        "ReqTRES": _tres(tres.get("requested")),
+        "AllocTRES": _tres(tres.get("allocated")),
+        "Restarts": _text(_number(job.get("restart_cnt"))),
+        "NodeList": text_in(job.get("nodes")),
+        "QOS": text_in(job.get("qos")),
+    }
+    for column, name in (("Submit", "submission"), ("Eligible", "eligible"), ("Start", "start"), ("End", "end")):
+        row[column] = _text(_number(time.get(name)) or None)
+    row["ElapsedRaw"] = _text(_number(time.get("elapsed")))
+    row["Suspended"] = _text(_number(time.get("suspended")))
+    return [row.get(name, "") for name in COLUMNS]
+
+
+def _number(value: Any) -> int | float | str | None:
+    """A number, plain or as ``{"set", "infinite", "number"}``; ``UNLIMITED``; or nothing."""
+    if isinstance(value, dict):
+        if value.get("infinite"):
+            return "UNLIMITED"
+        value = value.get("number") if value.get("set") else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return clipped_repr(value) if isinstance(value, str) else None
+    return None if value in (_NO_VALUE, _NO_VALUE + 1) else value
+
+
+def _text(value: int | float | str | None) -> str:
+    if isinstance(value, int) and abs(value) >= 1 << 63:
+        return "inf"  # thousands of digits are no number that anything could be
+    return "" if value is None else str(value)
+
+
+def _state(current: Any) -> str:
+    """One word: that of an attempt that ran and waits again is how the attempt ended."""
+    words = [word for word in current if isinstance(word, str)] if isinstance(current, list) else [text_in(current)]
+    return next((word for word in words if word != "PENDING"), words[0] if words else "")
+
+
+def _job_id(job: Mapping[str, Any]) -> str:
+    array, het = object_in(job.get("array")), object_in(job.get("het"))
+    task, offset = _number(array.get("task_id")), _number(het.get("job_offset"))
+    parent, leader = _number(array.get("job_id")), _number(het.get("job_id"))
+    if parent and task is not None:
+        return f"{_text(parent)}_{_text(task)}"
+    if parent and (bits := text_in(array.get("task"))):
+        return f"{_text(parent)}_[{_listed(bits)}]"
+    if leader and offset is not None:
+        return f"{_text(leader)}+{_text(offset)}"
+    return _text(_number(job.get("job_id")))
+
+
+def _listed(tasks: str) -> str:
+    """``3-60`` of the tasks that a hexadecimal string of bits says, bit i for task i; other texts as they are."""
+    if not tasks.startswith("0x") or 4 * len(tasks) > _MOST_BITS:
+        return tasks
+    try:
+        bits = f"{int(tasks, 16):b}"[::-1]
+    except ValueError:
+        return tasks
+    runs, at = [], bits.find("1")
+    while at >= 0:
+        end = bits.find("0", at)
+        last = (len(bits) if end < 0 else end) - 1
+        runs.append(str(at) if last == at else f"{at}-{last}")
+        at = bits.find("1", last + 1)
+    return ",".join(runs)
+
+
+def _tres(listed: Any) -> str:
+    """``cpu=8,gres/gpu:a100=4,mem=32000M`` of a list of ``{"type", "name", "count"}``."""
+    parts = []
+    for each in list_in(listed):
+        kind, name, count = (object_in(each).get(key) for key in ("type", "name", "count"))
+        if (said := _number(count)) is None or not isinstance(kind, str):
+            continue
+        label = f"{kind}/{name}" if isinstance(name, str) and name else kind
+        parts.append(f"{label}={_text(said)}{'M' if kind == 'mem' else ''}")
+    return ",".join(parts)
