@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dagsim.errors import ModelError, TraceError
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.spark.job import RecordedDurations, SparkJob
 
 __all__ = ["Dump", "read_dump", "write_dump"]
@@ -75,7 +76,9 @@ def _job(found: Any) -> SparkJob:
         if stage.get("num_tasks", len(durations)) != len(durations):
             raise ModelError(f"job {found['id']!r} has {len(durations)} durations for {stage['num_tasks']} tasks")
         rough_ms = stage.get("rough_duration_ms")
-        stages.append(RecordedDurations(durations, sum(durations) / len(durations) if rough_ms is None else rough_ms))
+        stages.append(
+            RecordedDurations(durations, ordered_sum(durations) / len(durations) if rough_ms is None else rough_ms)
+        )
     edges = [(parent, child) for parent, child in found.get("edges", ())]
     return SparkJob.of(str(found["id"]), stages, edges, found["arrival_ms"])
 

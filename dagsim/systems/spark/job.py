@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from dagsim.errors import ModelError
 from dagsim.model import Edge, Job, Task, TaskGraph
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.spark.waves import Waves
 
 __all__ = ["Durations", "RecordedDurations", "SparkJob"]
@@ -90,4 +91,4 @@ class SparkJob:
     @property
     def work_ms(self) -> float:
         """Roughly the executor-milliseconds of all tasks."""
-        return sum(each.tasks * each.rough_ms for each in self.durations)
+        return ordered_sum(each.tasks * each.rough_ms for each in self.durations)

@@ -14,6 +14,7 @@ from math import ceil, log
 import numpy as np
 
 from dagsim.errors import WorkloadError
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
 from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.profiles import QUERIES, SIZES
@@ -120,7 +121,7 @@ def _waves(rng: np.random.Generator, tasks: int, same_ms: float, is_scan: bool) 
         at[level] = (fresh, new, rest)
         first = min(level, tasks)
         observed.append((first * means[0] + (tasks - first) * same) / tasks)
-    return Waves(tasks, sum(observed) / len(observed), at)
+    return Waves(tasks, ordered_sum(observed) / len(observed), at)
 
 
 def _quantile(share: float) -> float:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dagsim.errors import ModelError
+from dagsim.model.arithmetic import ordered_sum
 
 __all__ = ["FRESH", "LEVELS", "NEW", "SAME", "Waves", "bracket"]
 
@@ -76,7 +77,7 @@ class Waves:
             cold: Sequence[float] = fresh.get(key) or [ms + warmup_ms for ms in clean[key]]
             at[level] = (list(cold), list(new), list(rest.get(key) or new))
         start = next(iter(first))
-        return cls(len(first[start]) + len(rest.get(start, ())), sum(every) / len(every), at)
+        return cls(len(first[start]) + len(rest.get(start, ())), ordered_sum(every) / len(every), at)
 
 
 def _without(first: Samples, fresh: Samples) -> dict[int, list[int]]:

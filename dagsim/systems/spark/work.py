@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.spark.state import SparkJobState, StageState
 
 __all__ = ["critical_stage", "first_stage", "path_ms", "total_work_ms", "work_left_ms"]
@@ -11,7 +12,7 @@ __all__ = ["critical_stage", "first_stage", "path_ms", "total_work_ms", "work_le
 
 def work_left_ms(job: SparkJobState) -> float:
     """Executor-milliseconds of the tasks that are not launched. O(stages that are not complete)."""
-    return sum([stage.remaining * stage.seen_ms for stage in job.active])
+    return ordered_sum([stage.remaining * stage.seen_ms for stage in job.active])
 
 
 def total_work_ms(job: SparkJobState) -> float:

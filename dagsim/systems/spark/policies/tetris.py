@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dagsim.errors import ModelError
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.spark.state import SparkJobState
 from dagsim.systems.spark.view import Commit, SparkView
 from dagsim.systems.spark.work import work_left_ms
@@ -46,6 +47,8 @@ class SparkTetris:
         ]
         if not choice:
             return None
-        per_work = sum(filled for _, filled, _ in choice) / max(sum(work_ms for *_, work_ms in choice), 1.0)
+        per_work = ordered_sum(filled for _, filled, _ in choice) / max(
+            ordered_sum(work_ms for *_, work_ms in choice), 1.0
+        )
         stage, *_ = max(choice, key=lambda each: each[1] - self.weight * per_work * each[2])
         return Commit(stage, free)

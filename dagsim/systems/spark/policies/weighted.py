@@ -7,6 +7,7 @@ from math import ceil
 from typing import Literal
 
 from dagsim.errors import ModelError
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.spark.state import SparkJobState
 from dagsim.systems.spark.view import Commit, SparkView
 from dagsim.systems.spark.work import first_stage, total_work_ms, work_left_ms
@@ -56,7 +57,7 @@ class WeightedFair:
     def _lacks(self, view: SparkView) -> dict[SparkJobState, float]:
         """Per job how many executors it has less than its share; what the source could give away it has not."""
         weights = [max(self.work(job), 1.0) ** self.alpha for job in view.jobs]
-        per_weight = view.executors / sum(weights)
+        per_weight = view.executors / ordered_sum(weights)
         lacks = {job: weight * per_weight - job.supply for job, weight in zip(view.jobs, weights, strict=True)}
         if view.source in lacks:
             lacks[view.source] += view.committable
