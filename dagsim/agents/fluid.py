@@ -18,7 +18,7 @@ from typing import Any
 from dagsim.errors import ConfigError
 from dagsim.systems.seam import Kernel
 from dagsim.systems.spark import RecordedDurations, SparkJobState, SparkKernel, StageState
-from dagsim.systems.spark.waves import SAME, bracket
+from dagsim.systems.spark.job import SAME, bracket
 
 __all__ = ["FluidWitness", "TaskSeconds", "fluid_cost"]
 

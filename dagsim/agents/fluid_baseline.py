@@ -15,7 +15,7 @@ import numpy as np
 from dagsim.agents.fluid import fluid_cost
 from dagsim.agents.returns import returns
 from dagsim.agents.rollouts import EpisodeSteps
-from dagsim.systems.spark.codecs.features import StageObservation
+from dagsim.systems.spark.codecs import StageObservation
 
 __all__ = ["backlog", "differential", "fluid_advantages"]
 

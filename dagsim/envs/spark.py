@@ -23,7 +23,7 @@ from dagsim.envs.spark_pictures import describe, picture
 from dagsim.errors import ConfigError, IllegalDecision, Stalled
 from dagsim.model.streams import stream
 from dagsim.systems.spark import Action, Commit, ExecutorType, SparkJob, SparkKernel, SparkView
-from dagsim.systems.spark.codecs.padded import Observation, PaddedStages
+from dagsim.systems.spark.codecs import Observation, PaddedStages
 from dagsim.systems.spark.executors import executor_types
 from dagsim.systems.spark.scenario import SparkScenario
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.systems.spark import Executor, SparkKernel
-from dagsim.systems.spark.pools import ExecutorMove, Launch
+from dagsim.systems.spark.executors import ExecutorMove, Launch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dagsim.agents.ragged import Store
-from dagsim.systems.ramp.codecs.partition import RampObservation
+from dagsim.systems.ramp.codecs import RampObservation
 
 __all__ = ["ComputationBatch", "ComputationGraphs", "ComputationStore"]
 

@@ -14,7 +14,7 @@ from dagsim.agents.nets.layers import indifferent
 from dagsim.agents.nets.stages import Graphs, Options, StageBatch, StageStore, options
 from dagsim.agents.ragged import entropy, log_softmax, sample, segment_mean, segment_sum
 from dagsim.errors import ConfigError
-from dagsim.systems.spark.codecs.features import CONTEXT, JOB, OPTION, STAGE, StageObservation
+from dagsim.systems.spark.codecs import CONTEXT, JOB, OPTION, STAGE, StageObservation
 from dagsim.systems.spark.view import Action
 
 __all__ = ["DecimaNet"]

@@ -12,7 +12,7 @@ from dagsim.agents.nets.actor import ScoreNet
 from dagsim.agents.nets.computation import ComputationBatch, ComputationGraphs, ComputationStore
 from dagsim.agents.nets.layers import Sizes, indifferent
 from dagsim.agents.ragged import segment_mean, segment_sum
-from dagsim.systems.ramp.codecs.partition import RampObservation
+from dagsim.systems.ramp.codecs import RampObservation
 
 if TYPE_CHECKING:
     from dagsim.agents.nets.config import PacMlConfig

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dagsim.systems.spark.codecs.features import OPTION, StageObservation, option_rows
+from dagsim.systems.spark.codecs import OPTION, StageObservation, option_rows
 
 __all__ = ["Graphs", "Level", "Options", "StageBatch", "StageStore", "collate", "options"]
 
