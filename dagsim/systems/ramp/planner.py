@@ -6,17 +6,13 @@ from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
 from dagsim.errors import ConfigError
-from dagsim.systems.ramp.checks import check_placement
-from dagsim.systems.ramp.decisions import DepPlacement, DepSchedule, OpPartition, OpPlacement, Plan
+from dagsim.systems.ramp.decisions import DepPlacement, DepSchedule, OpPartition, OpPlacement, Plan, Rules
 from dagsim.systems.ramp.fabric import Fabric, Lane
 from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.lookahead import StepTime, look_ahead
-from dagsim.systems.ramp.memo import SHARED, Memo
+from dagsim.systems.ramp.lookahead import SHARED, Memo, StepTime, look_ahead
 from dagsim.systems.ramp.partition import PARTITIONERS, PartitionedGraph, partitioned
-from dagsim.systems.ramp.placement import PLACERS, Placer, place_inside
-from dagsim.systems.ramp.rules import Rules
-from dagsim.systems.ramp.schedules import OP_SCHEDULES
-from dagsim.systems.ramp.timing import TimedGraph, timed
+from dagsim.systems.ramp.placement import PLACERS, Placer, check_placement, place_inside
+from dagsim.systems.ramp.timing import OP_SCHEDULES, TimedGraph, timed
 
 __all__ = ["Outlook", "Planner", "Traffic"]
 

@@ -20,7 +20,7 @@ from dagsim.systems.ramp import (
     RampKernel,
     Rules,
 )
-from dagsim.systems.ramp.made import branches
+from dagsim.systems.ramp.graph import branches
 from dagsim.systems.ramp.partition import PartitionedGraph
 from dagsim.systems.ramp.placement import PLACERS
 
