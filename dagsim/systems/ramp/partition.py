@@ -15,8 +15,8 @@ import numpy as np
 from dagsim.errors import ModelError
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Entry, Registry
+from dagsim.systems.ramp.decisions import Rules
 from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.rules import Rules
 
 __all__ = ["PARTITIONERS", "PartitionedGraph", "Partitioner", "PieceEdge", "partitioned", "random_splits", "sip_ml"]
 

@@ -15,8 +15,8 @@ from dagsim.model import Kind
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Row
 from dagsim.registry import Entry, Registry
-from dagsim.systems.ramp.job import RampJob
 from dagsim.systems.ramp.kernel import JobOutcome, RampKernel
+from dagsim.systems.ramp.workload import RampJob
 from dagsim.systems.seam import RewardTerm
 
 __all__ = ["RAMP_TERMS"]
