@@ -26,16 +26,16 @@ from typing import Any, NamedTuple
 
 import command
 from command import Say
+from ramp_detail import deps, pieces
 
 from dagsim.errors import InputError
 from dagsim.model import RejectReason
 from dagsim.systems.ramp import DDLS, Fabric, JobOutcome, Partition, Planner, Ramp, RampJob, RampView
-from dagsim.systems.ramp.detail import deps, pieces
 from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.policies.fixed import ConstantDegree
+from dagsim.systems.ramp.policies import ConstantDegree
 from dagsim.systems.ramp.readers import read_graph, read_graphs
 from dagsim.systems.ramp.scenario import RampScenario
-from dagsim.systems.ramp.schedules import srpt
+from dagsim.systems.ramp.timing import srpt
 
 __all__ = ["constant_degrees", "episode", "golden", "job"]
 
