@@ -24,10 +24,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from ramp_detail import deps, pieces
+
 from dagsim.errors import DagsimError, IllegalDecision, InputError
 from dagsim.model import RejectReason
 from dagsim.systems.ramp import DDLS, Fabric, JobOutcome, Partition, Planner, Ramp, RampJob, RampView
-from dagsim.systems.ramp.detail import deps, pieces
 from dagsim.systems.ramp.graph import ComputationGraph
 from dagsim.systems.ramp.policies import ConstantDegree
 from dagsim.systems.ramp.readers import read_graph, read_graphs

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
@@ -162,15 +163,33 @@ def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Se
 
 
 def run_policies(
-    command: str, config: Config, policies: Sequence[str], output: Output, blocks: int | None = None
+    command: str,
+    config: Config,
+    policies: Sequence[str],
+    output: Output,
+    blocks: int | None = None,
+    repeats: str | None = None,
 ) -> None:
-    """Run the policies into a new folder, print what came out, and draw it; ends with 1 if one of them failed.
+    """Run the policies into a new folder, print and draw the results; ends with 1 if one of them failed.
 
-    ``blocks`` compares the last policy with the first over so many blocks of the jobs of one run.
+    ``blocks`` compares the last policy with the first over that number of blocks of the jobs of one run. If
+    ``repeats``, the value of ``--config``, is a run folder, files that have changed since that run are reported.
     """
+    _warn_of_changes(repeats, config, policies)
     label = policies[0] if len(policies) == 1 else f"{len(policies)}-policies"
     plan = None if blocks is None else {"blocks": blocks}
     _tell(run_kept(command, config, policies, output, label=label, plan=plan), output)
+
+
+def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]) -> None:
+    """Say which code, checkpoint or trace is no longer that of the run folder that ``--config`` names."""
+    if source is None or not Path(source, "manifest.json").is_file():
+        return
+    from dagsim.experiment.provenance import changes, provenance
+    from dagsim.experiment.store import RunFolder
+
+    for change in changes(RunFolder.read(Path(source)).manifest, provenance(config, policies)):
+        typer.echo(f"warning: not a repetition of {source}: {change}", err=True)
 
 
 def resume_policies(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> None:
