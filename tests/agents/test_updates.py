@@ -29,7 +29,7 @@ from dagsim.agents.rollouts import EpisodeSteps, InProcessRollouts
 from dagsim.agents.spark_fluid import differential, fluid_advantages
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.systems.cluster.codecs.codec import Observation
-from dagsim.systems.spark.codecs.stages import StagesConfig
+from dagsim.systems.spark.codecs import StagesConfig
 from dagsim.systems.spark.scenario import SparkScenario
 
 JCT_S = 15.0
