@@ -76,7 +76,7 @@ from dagsim.experiment.simulate import Result
 from dagsim.files import Lock, append, cut, file_hash, replaced
 from dagsim.metrics import to_csv
 from dagsim.model.log import Schedule, ScheduleLog
-from dagsim.systems.cluster.engine import EngineUse
+from dagsim.systems.cluster.choice import EngineUse
 
 __all__ = [
     "READABLE",
