@@ -21,7 +21,7 @@ from dagsim.agents.nets.config import DecimaNetConfig
 from dagsim.agents.rollouts import InProcessRollouts, play
 from dagsim.config.schema import load_config
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
-from dagsim.experiment.store import RunFolder
+from dagsim.experiment.store import Store
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.seeds import TRAIN
 from dagsim.systems.spark.codecs import StagesConfig
@@ -57,7 +57,7 @@ def main() -> None:
 
 def _cluster(settings: tuple[str, ...]) -> dict[str, Any]:
     with TemporaryDirectory() as place:
-        folder = RunFolder.create(Path(place), "train", load_config(None, [*_CLUSTER, *settings]), argv=[])
+        folder = Store.create(Path(place), "train", load_config(None, [*_CLUSTER, *settings]), argv=[])
         run = TrainingRun(folder)
         run.run()
         state = torch.load(folder.path / "checkpoint.pt", weights_only=True)
