@@ -295,7 +295,8 @@ class ClusterKernel:
         self._arrived += 1
         self._changed = True
         graph, schedule, types = job.graph, self.schedule, self.machines.types
-        runtime, known, compile_ = self._runtime.seconds, self.machines.classes.get, self.machines.compile
+        machines, runtime = self.machines, self._runtime.seconds
+        known, compile_ = machines.classes.get, machines.compile
         active = JobState(job, number)
         tasks = active.tasks
         gpu_s, gpus_most, rejected = 0.0, 0.0, None
@@ -303,7 +304,10 @@ class ClusterKernel:
         for index, task in enumerate(graph.tasks):
             instances = task.instances
             demand = (None if task.gang else known(task.demand)) or compile_(task.demand, instances if task.gang else 0)
-            entry = TaskState(active, index, task, demand, runtime(task, types), len(parents[index]))
+            seconds = runtime(task, types)
+            if inf in seconds:
+                demand = machines.narrowed(demand, seconds)
+            entry = TaskState(active, index, task, demand, seconds, len(parents[index]))
             tasks.append(entry)
             if demand.rejected is not None:
                 rejected = demand.rejected

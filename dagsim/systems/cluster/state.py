@@ -138,7 +138,7 @@ class TaskState:
         """An equal task of ``job`` on ``machines``, copies of what it belongs to now."""
         twin = self._twin()
         twin.job = job
-        twin.demand = machines.compile(self.demand.demand, self.demand.gang)
+        twin.demand = machines.classes[self.demand.key]
         return twin
 
     def _twin(self) -> TaskState:
