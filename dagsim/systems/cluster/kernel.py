@@ -21,7 +21,7 @@ from itertools import tee
 from math import inf
 from sys import float_info
 from types import GeneratorType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from simpy import Interrupt
@@ -49,13 +49,13 @@ from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.legality import Allotted, applicant, moved, resident, started, stopped, wake_up
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess
+from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess, start_all
 from dagsim.systems.cluster.models.overheads import Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.network.base import Flow, Network
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.run import Held, Run
-from dagsim.systems.cluster.state import Frontier, JobState, TaskState
+from dagsim.systems.cluster.state import Frontier, JobState, Live, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
 
@@ -70,6 +70,8 @@ _STARTED, _COMPUTING, _FINISHED = int(Kind.STARTED), int(Kind.COMPUTING), int(Ki
 _PREEMPTED, _FAILED, _COMPLETED = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.COMPLETED)
 _DOWN, _UP = int(Kind.DOWN), int(Kind.UP)
 _FEW_EVENTS = 256
+_MOST_FAILURES = 1_000
+"""Failures in a row, each losing all work since the one before, after which a task is taken to never finish."""
 _ITERABLE = frozenset((GeneratorType, list, tuple))
 """The usual answers of policies; of others it is asked whether they can be iterated over."""
 _NOTHING = ()
@@ -116,8 +118,8 @@ class ClusterKernel:
         self.schedule = Schedule(cluster, seed=seed)
         self.machines = ClusterState(cluster)
         self.frontier = Frontier()
-        self.running: dict[int, Run] = {}
-        self.applicants: dict[int, JobState] = {}
+        self.running: Live[int, Run] = Live()
+        self.applicants: Live[int, JobState] = Live()
         self.jobs = jobs
         """The jobs as given: their source may know more of them."""
         self._source: Iterator[Job] = iter(jobs)
@@ -129,7 +131,7 @@ class ClusterKernel:
         self.preemption = preemption if preemption is not None else Preemption()
         self._estimates = estimates if estimates is not None else Estimates()
         self._estimated = self._estimates.kind != "exact"
-        self._disturbing: list[FailureProcess] = [each.start(len(cluster.nodes), seed) for each in disturbances]
+        self._disturbing: list[FailureProcess] = start_all(disturbances, len(cluster.nodes), seed)
         self._admission = admission
         self._bare = setup is None and network is None
         """A run is a single timeout."""
@@ -551,6 +553,14 @@ class ClusterKernel:
         self._pieces += 1
         cost_s = self.preemption.cost_s(task.task.memory_gb, kept and run.computing_s is not None)
         again = task.piece_of(self._pieces, run.instances, left, cost_s)
+        if kind == _FAILED:
+            again.failures = task.failures + 1 if left >= task.left else 0
+            if again.failures == _MOST_FAILURES:
+                raise Stalled(
+                    f"at {now:g} s: {task.name} failed {_MOST_FAILURES} times in a row with its nodes and lost its "
+                    f"work each time; it takes {run.seconds:g} s there. Set preemption on_failure to resume, or let "
+                    "nodes stay up longer"
+                )
         self.frontier.add(again, now)
         return again
 
@@ -653,7 +663,7 @@ def forked(origin: ClusterKernel, known: bool) -> ClusterKernel:
     twin.schedule = origin.schedule.copy()
     twin.machines = origin.machines.copy()
     twin.frontier = origin.frontier.copy(twin.machines)
-    twin.applicants = {number: active.copy(twin.machines) for number, active in origin.applicants.items()}
+    twin.applicants = Live((number, active.copy(twin.machines)) for number, active in origin.applicants.items())
     if known:
         twin._jobs_left, twin._next_job, twin._source = False, None, iter(())
         twin.frontier.believe_estimates()
@@ -670,7 +680,7 @@ def forked(origin: ClusterKernel, known: bool) -> ClusterKernel:
         wake_s, twin._wake_s = twin._wake_s, inf
         if wake_s > twin.now:
             twin._wait(wake_s)
-    twin.running = cast(dict[int, Run], dict.fromkeys(origin.running))
+    twin.running = Live(dict.fromkeys(origin.running))  # type: ignore[arg-type]  # in order; _copy_run fills it
     for event in origin.clock.scheduled():  # runs that end together must do so in the same order again
         if isinstance(event, Run) and event.id in origin.running:
             _copy_run(twin, event, known)

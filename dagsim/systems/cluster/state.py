@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, KeysView
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from dagsim.model import Job, Task
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
@@ -13,7 +13,34 @@ from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 if TYPE_CHECKING:
     from dagsim.systems.cluster.run import Run
 
-__all__ = ["Frontier", "Index", "JobState", "Key", "Queue", "RunIndex", "TaskState", "TypedKey", "TypedQueue"]
+__all__ = ["Frontier", "Index", "JobState", "Key", "Live", "Queue", "RunIndex", "TaskState", "TypedKey", "TypedQueue"]
+
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+class Live(dict[KeyT, ValueT]):
+    """A dictionary that may change while somebody iterates over it: each iteration goes over a snapshot.
+
+    Policies are generators, and the kernel carries out a decision before it asks for the next one. So the most natural
+    loop, ``for task in view.ready: ... yield Start(...)``, removes tasks from what it iterates over. The kernel itself
+    only looks up, adds and removes, which costs the same as in any dictionary.
+    """
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[KeyT]:
+        return iter(list(super().keys()))
+
+    def keys(self) -> KeysView[KeyT]:  # type: ignore[override]
+        return dict.fromkeys(super().keys()).keys()
+
+    def values(self) -> list[ValueT]:  # type: ignore[override]
+        return list(super().values())
+
+    def items(self) -> list[tuple[KeyT, ValueT]]:  # type: ignore[override]
+        return list(super().items())
 
 
 class JobState:
@@ -69,6 +96,7 @@ class TaskState:
     __slots__ = (
         "best_s",
         "demand",
+        "failures",
         "index",
         "job",
         "left",
@@ -115,6 +143,8 @@ class TaskState:
         """When it became ready."""
         self.piece = 0
         """0 for the instances that became ready with the task."""
+        self.failures = 0
+        """Failures in a row that lost all work done since the one before."""
 
     @property
     def name(self) -> str:
@@ -147,7 +177,7 @@ class TaskState:
         twin.truth, twin.seconds, twin.best_s, twin.rank_s = self.truth, self.seconds, self.best_s, self.rank_s
         twin.missing, twin.unfinished, twin.waiting = self.missing, self.unfinished, self.waiting
         twin.order, twin.piece, twin.left = self.order, self.piece, self.left
-        twin.restore_s, twin.ready_s = self.restore_s, self.ready_s
+        twin.restore_s, twin.ready_s, twin.failures = self.restore_s, self.ready_s, self.failures
         return twin
 
     def __lt__(self, other: TaskState) -> bool:
@@ -312,8 +342,8 @@ class Frontier:
         """Whom to tell of each start."""
         self.ended: list[Callable[[Run, float], None]] = []
         """Whom to tell of each end."""
-        self.jobs: dict[int, JobState] = {}
-        self.ready: dict[TaskState, None] = {}
+        self.jobs: Live[int, JobState] = Live()
+        self.ready: Live[TaskState, None] = Live()
         """Ready tasks, in the order they became ready."""
 
     def add(self, task: TaskState, now: float) -> None:

@@ -76,8 +76,9 @@ class ClusterView:
 
     @property
     def ready(self) -> Collection[TaskState]:
-        """Ready tasks with waiting instances, in the order they became ready."""
-        return self._frontier.ready.keys()
+        """Ready tasks with waiting instances, in the order they became ready. A loop over them goes over those that
+        were ready when it began, whatever is started in it; so do loops over ``jobs``, ``running``, ``applicants``."""
+        return self._frontier.ready
 
     @property
     def jobs(self) -> Mapping[int, JobState]:
