@@ -17,10 +17,10 @@ _SOURCE = re.compile(r"\(([^()]*[A-Z][^()]*\b(?:19|20)\d\d[^()]*)\)")
 
 def policy_table(cost_us: Mapping[str, float]) -> Iterator[str]:
     """The lines of a Markdown table; ``cost_us`` are measured microseconds per decision."""
-    yield "| `--algo` | rule | clairvoyant | preemptive | µs per decision | source |"
+    yield "| `--algo` | rule | uses estimates | preemptive | µs per decision | source |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for entry in POLICIES.describe():
-        marks = ["yes" if tag in entry.tags else "" for tag in ("clairvoyant", "preemptive")]
+        marks = ["yes" if tag in entry.tags else "" for tag in ("estimates", "preemptive")]
         cost = _cost(cost_us.get(entry.name)) + (" (by definition)" if "costly" in entry.tags else "")
         cells = [f"`{entry.name}`", entry.summary, *marks, cost, _source(entry.name)]
         yield f"| {' | '.join(cells)} |"

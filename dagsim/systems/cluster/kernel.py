@@ -133,6 +133,7 @@ class ClusterKernel:
         self._estimated = self._estimates.kind != "exact"
         self._disturbing: list[FailureProcess] = start_all(disturbances, len(cluster.nodes), seed)
         self._admission = admission
+        self._shows_truth = False
         self._bare = setup is None and network is None
         """A run is a single timeout."""
         self.now = 0.0
@@ -220,6 +221,12 @@ class ClusterKernel:
             settle()
         self.schedule.ended_s = min(until_s, self.now)
 
+    def show_truth(self) -> None:
+        """From now on show what tasks really take: the policy has declared ``clairvoyant = True``."""
+        self._shows_truth = True
+        for active in (*self.frontier.jobs.values(), *self.applicants.values()):
+            active.shows_truth = True
+
     def stream(self, name: str) -> np.random.Generator:
         """The named random stream of this simulation; each name has its own, whoever else draws."""
         known = self._streams.get(name)
@@ -300,6 +307,8 @@ class ClusterKernel:
         machines, runtime = self.machines, self._runtime.seconds
         known, compile_ = machines.classes.get, machines.compile
         active = JobState(job, number)
+        if self._shows_truth:
+            active.shows_truth = True
         tasks = active.tasks
         gpu_s, gpus_most, rejected = 0.0, 0.0, None
         parents = graph.parents
@@ -427,7 +436,7 @@ class ClusterKernel:
             named = mask if machine.named else 0
             self._record((_STARTED, now, number, index, id_, machine.index, count, named, gpus * count))
         if self._bare and not task.restore_s:
-            run.ends_s = end = now + run.seconds
+            run._ends_s = end = now + run._seconds
             run.computing_s = now
             run.callbacks = self._on_end  # type: ignore[assignment]
             self.clock.at(end, COMPLETIONS, run)
@@ -442,7 +451,7 @@ class ClusterKernel:
         if self._network is not None:
             run.flows = self._flows(run)
         if run.flows:
-            run.ends_s = inf
+            run._ends_s = inf
             run.process = self.clock.process(self._fetch(run))
         else:
             self._compute_or_set_up(run)
@@ -498,15 +507,15 @@ class ClusterKernel:
     def _compute_or_set_up(self, run: Run) -> None:
         now = self.now
         if run.setup_s:
-            run.ends_s = now + run.setup_s
+            run._ends_s = now + run.setup_s
             run.callbacks = self._on_set_up  # type: ignore[assignment]
         else:
             run.computing_s = now
-            run.ends_s = now + run.seconds
+            run._ends_s = now + run._seconds
             run.callbacks = self._on_end  # type: ignore[assignment]
             if now > run.started_s:
                 self._record_run(_COMPUTING, run)
-        self.clock.at(run.ends_s, COMPLETIONS, run)
+        self.clock.at(run._ends_s, COMPLETIONS, run)
 
     def _set_up(self, event: Event) -> None:
         run: Run = event  # type: ignore[assignment]
@@ -548,7 +557,7 @@ class ClusterKernel:
             self._forget_stopped()
         task, left = run.task, 1.0
         if kept:
-            done = (now - run.computing_s) / run.seconds if run.computing_s is not None and run.seconds else 0.0
+            done = (now - run.computing_s) / run._seconds if run.computing_s is not None and run._seconds else 0.0
             left = task.left * max(0.0, 1.0 - done)
         self._pieces += 1
         cost_s = self.preemption.cost_s(task.task.memory_gb, kept and run.computing_s is not None)
@@ -558,7 +567,7 @@ class ClusterKernel:
             if again.failures == _MOST_FAILURES:
                 raise Stalled(
                     f"at {now:g} s: {task.name} failed {_MOST_FAILURES} times in a row with its nodes and lost its "
-                    f"work each time; it takes {run.seconds:g} s there. Set preemption on_failure to resume, or let "
+                    f"work each time; it takes {run._seconds:g} s there. Set preemption on_failure to resume, or let "
                     "nodes stay up longer"
                 )
         self.frontier.add(again, now)
@@ -697,18 +706,18 @@ def _copy_run(twin: ClusterKernel, run: Run, known: bool) -> None:
     task = run.task.copy(owner, twin.machines) if run.task.piece else owner.tasks[run.task.index]
     held = tuple((machines[machine.index], count, mask, on) for machine, count, mask, on in run.held)
     again = Run(twin.clock, run.id, task, run.instances, held, run.started_s)
-    again.setup_s, again.computing_s, again.ends_s = run.setup_s, run.computing_s, run.ends_s
+    again.setup_s, again.computing_s, again._ends_s = run.setup_s, run.computing_s, run._ends_s
     if known:
-        again.seconds = run.estimate_s
+        again._seconds = run.estimate_s
         if run.computing_s is not None:
-            again.ends_s = run.estimated_end_s(twin.now)
+            again._ends_s = run.estimated_end_s(twin.now)
     twin.running[run.id] = again
     if run.process is not None:
         again.flows = [flow.copy() for flow in run.flows]
         again.process = twin.clock.process(twin._fetch(again))
         return
     again.callbacks = twin._on_set_up if run.computing_s is None else twin._on_end  # type: ignore[assignment]
-    twin.clock.at(again.ends_s, COMPLETIONS, again)
+    twin.clock.at(again._ends_s, COMPLETIONS, again)
 
 
 _NAMED = 5
@@ -745,7 +754,7 @@ def why_stalled(kernel: ClusterKernel) -> str:
     waiting = [f"{len(ready)} ready tasks wait" + (f", {first.name} among them" if first else "")]
     if kernel.applicants:
         waiting.append(f"{len(kernel.applicants)} jobs wait to be admitted")
-    endless = [f"{run.id} of {run.task.name}" for run in kernel.running.values() if run.ends_s == inf]
+    endless = [f"{run.id} of {run.task.name}" for run in kernel.running.values() if run._ends_s == inf]
     if endless:
         return f"at {kernel.now:g} s: {' and '.join(waiting)}, and nothing is due: run {_some(endless)} never ends"
     stuck = next((task for task in ready if not kernel.machines.fits(task.demand)), None)

@@ -28,7 +28,7 @@ class ClusterPolicy(Protocol):
     """Decides. Heuristics, trained agents and users' own all look like this.
 
     A policy object serves one simulation at a time and may keep state about it; what it keeps must be deep-copyable, so
-    that look-ahead can fork it.
+    that look-ahead can fork it. ``clairvoyant = True`` in its class lets it read ``task.truth`` and ``run.ends_s``.
     """
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
