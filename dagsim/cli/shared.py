@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dagsim.experiment.plan import Cell, Plan
     from dagsim.experiment.store import Store
     from dagsim.metrics.intervals import OverTime
+    from dagsim.metrics.standings import PolicyResult
 
 __all__ = [
     "Kept",
@@ -317,14 +318,15 @@ def _tell(kept: Kept, output: Output) -> None:
     if over is not None:
         first, last = folder.manifest["policies"][0], folder.manifest["policies"][-1]
         notes.append(f"{last} / {first}, {len(over.pieces)} blocks of {over.jobs:,} jobs: {over}")
+    ranked = _standings(kept)
     if output.json_:
-        typer.echo(json.dumps(folder.to_dict() | _ranked(kept, over)))
+        typer.echo(json.dumps(folder.to_dict() | _comparison(kept, ranked, over)))
     elif not output.quiet:
-        _print(folder, lines, output, notes)
+        _print(folder, lines, ranked, output, notes)
     if sys.stdout.isatty() if output.plots is None else output.plots:
         from dagsim.report.drawing import draw
 
-        draw(folder)
+        draw(folder, ranked=ranked)
     for failure in failures:
         typer.echo(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)
     if failures:
@@ -341,23 +343,37 @@ def _over_time(folder: Store) -> OverTime | None:
     return block_ratios(folder, folder.manifest["policies"][-1], folder.manifest["policies"][0], blocks)
 
 
-def _ranked(kept: Kept, over: OverTime | None) -> dict[str, Any]:
+def _standings(kept: Kept) -> list[PolicyResult]:
+    """The standings of several policies; none of a single one."""
+    from dagsim.experiment.scenario import metric_of, sample_of
+    from dagsim.metrics.standings import standings
+
+    if len(kept.folder.manifest["policies"]) < 2:
+        return []
+    return standings(kept.lines, metric_of(kept.folder.config), sample=sample_of(kept.folder.config))
+
+
+def _comparison(kept: Kept, ranked: Sequence[PolicyResult], over: OverTime | None) -> dict[str, Any]:
     """The comparison of several policies, and how a precision was reached, for JSON."""
-    from dagsim.experiment.scenario import metric_of, sample_of
-    from dagsim.metrics.standings import METHOD, standings
+    from dagsim.metrics.standings import METHOD
 
-    ranked: dict[str, Any] = {} if over is None else {"blocks": asdict(over)}
+    facts: dict[str, Any] = {} if over is None else {"blocks": asdict(over)}
     if len(kept.folder.manifest["policies"]) > 1:
-        table = standings(kept.lines, metric_of(kept.folder.config), sample=sample_of(kept.folder.config))
-        ranked |= {"method": METHOD, "standings": [standing.to_dict() for standing in table]}
+        facts |= {"method": METHOD, "standings": [result.to_dict() for result in ranked]}
     if kept.precise is not None:
-        ranked["precision"] = kept.precise.to_dict()
-    return ranked
+        facts["precision"] = kept.precise.to_dict()
+    return facts
 
 
-def _print(folder: Store, lines: Sequence[CellRun], output: Output, notes: Iterable[str] = ()) -> None:
+def _print(
+    folder: Store,
+    lines: Sequence[CellRun],
+    ranked: Sequence[PolicyResult],
+    output: Output,
+    notes: Iterable[str] = (),
+) -> None:
     from dagsim.experiment.scenario import metric_of, sample_of
-    from dagsim.metrics.standings import Sample, without_repeats
+    from dagsim.metrics.standings import Sample, standings, without_repeats
     from dagsim.report.comparison import comparison_table
     from dagsim.report.tables import observed_table, summary_table, workload_notes
     from dagsim.report.terminal import show_grid
@@ -365,10 +381,9 @@ def _print(folder: Store, lines: Sequence[CellRun], output: Output, notes: Itera
     workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
         lines, notes = shown, (*notes, "one run: seeds change nothing here")
-    if len({line.policy for line in lines}) > 1:
-        table = comparison_table(
-            lines, metric=metric_of(folder.config), workload=workload, sample=sample, wide=output.wide
-        )
+        ranked = standings(lines, metric_of(folder.config), sample=sample) if ranked else []
+    if len(ranked) > 1:
+        table = comparison_table(ranked, metric_of(folder.config), workload=workload, wide=output.wide)
     else:
         table = summary_table(lines, workload=workload, sample=sample)
     show_grid(table, output.table, wide=output.wide)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dagsim.metrics.energy import DEFAULT_POWER, Watts
 from dagsim.model import Kind
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Row, Schedule
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.kernel import ClusterKernel
@@ -140,7 +141,7 @@ class Joules(Accrual):
         watts = [Watts(0.0, 0.0) if node.gpu is None else DEFAULT_POWER.of(node.gpu) for node in nodes]
         self._extra = [each.busy - each.idle for each in watts]
         self._idle = [each.idle * node.gpus for each, node in zip(watts, nodes, strict=True)]
-        self._up_watts = sum(self._idle)
+        self._up_watts = ordered_sum(self._idle)
         self._begun = False
 
     def take(self, row: Row) -> None:
@@ -187,8 +188,8 @@ class Unfairness(Accrual):
         elif kind in _ENDS:
             self._held[tenant] -= row[8]
         held = [max(self._held.get(each, 0.0), 0.0) for each in self._jobs]
-        squares = len(held) * sum(gpus * gpus for gpus in held)
-        self.change(now, (1.0 - sum(held) ** 2 / squares if squares > 0 else 0.0) - self.rate)
+        squares = len(held) * ordered_sum(gpus * gpus for gpus in held)
+        self.change(now, (1.0 - ordered_sum(held) ** 2 / squares if squares > 0 else 0.0) - self.rate)
 
 
 class ShapedJobSeconds(JobSeconds):
@@ -287,7 +288,7 @@ class CriticalPaths:
         """The sum over the jobs in the system, in seconds."""
         self._look()
         now = self._simulation.now
-        return sum(
+        return ordered_sum(
             [left if (left := path.until_s - now) > path.ready_s else path.ready_s for path in self._paths.values()]
         )
 
@@ -320,7 +321,7 @@ class _Path:
     __slots__ = ("_ranks", "_waiting", "ready_s", "until_s")
 
     def __init__(self, job: JobState) -> None:
-        best = [min(task.truth) for task in job.tasks]
+        best = [min(task._truth) for task in job.tasks]
         self._ranks = best if len(best) == 1 else job.job.graph.upward_rank(best)
         """The true path from the start of each task to the end of the job."""
         self._waiting: dict[TaskState, float] = {}
@@ -331,7 +332,7 @@ class _Path:
         """The task became ready."""
         rank = self._ranks[task.index]
         if task.left != 1.0:
-            rank -= (1.0 - task.left) * min(task.truth)
+            rank -= (1.0 - task.left) * min(task._truth)
         self._waiting[task] = rank
         if rank > self.ready_s:
             self.ready_s = rank
@@ -345,6 +346,6 @@ class _Path:
         """The run is under way."""
         task = run.task
         begun = run.computing_s if run.computing_s is not None else max(run.started_s + run.setup_s, now)
-        until_s = begun + run.seconds + (self._ranks[task.index] - min(task.truth))
+        until_s = begun + run._seconds + (self._ranks[task.index] - min(task._truth))
         if until_s > self.until_s:
             self.until_s = until_s

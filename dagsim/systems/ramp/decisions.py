@@ -1,9 +1,7 @@
-"""Rules: what the model takes for granted, each where ddls and we differ.
+"""Decisions about a job, and the rules under which they are carried out.
 
-Decisions about a job: how its operations are split, where the pieces go, and in what order all of it runs.
-
-A policy sends a ``Partition``; the kernel's rules make the five values of a ``Plan`` of it. All are frozen, and say
-which job they are for."""
+A policy sends a ``Partition``; the planner places and orders the pieces of the job by the ``Rules``. All values are
+frozen."""
 
 from __future__ import annotations
 
@@ -16,13 +14,9 @@ from dagsim.systems.ramp.topology import Block
 __all__ = [
     "DDLS",
     "PLAIN",
-    "DepPlacement",
-    "DepSchedule",
-    "OpPartition",
     "OpPlacement",
     "OpSchedule",
     "Partition",
-    "Plan",
     "Rules",
 ]
 
@@ -115,18 +109,6 @@ class Partition(NamedTuple):
     servers: int | None = None
 
 
-class OpPartition(NamedTuple):
-    """Into how many pieces each operation is split, its mirror as well."""
-
-    job: int
-    splits: tuple[int, ...]
-
-    @property
-    def degree(self) -> int:
-        """The most pieces of any one operation."""
-        return max(self.splits)
-
-
 class OpPlacement(NamedTuple):
     """On which block each operation runs: piece ``k``, and its mirror's piece, on the block's ``k``-th server."""
 
@@ -154,30 +136,3 @@ class OpSchedule(NamedTuple):
 
     job: int
     ranks: tuple[tuple[int, ...], ...]
-
-
-class DepPlacement(NamedTuple):
-    """The channels of the job's dependencies: every one the direct channel of its pair of servers.
-
-    ``channels`` is a bit mask over the topology's channels (its ``route`` numbers them).
-    """
-
-    job: int
-    channels: int
-
-
-class DepSchedule(NamedTuple):
-    """The order of dependencies on a channel: of those that are ready the shortest (SRPT), else the one ready first."""
-
-    job: int
-    shortest_first: bool = True
-
-
-class Plan(NamedTuple):
-    """The five decisions of one job."""
-
-    partition: OpPartition
-    placement: OpPlacement
-    schedule: OpSchedule
-    channels: DepPlacement
-    flows: DepSchedule

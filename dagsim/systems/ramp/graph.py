@@ -23,6 +23,7 @@ import numpy as np
 
 from dagsim.errors import GraphError, ModelError, WorkloadError
 from dagsim.model import GpuType
+from dagsim.model.arithmetic import ordered_sum
 
 __all__ = ["ComputationGraph", "Op", "attention", "bound", "branches", "costed", "op_chain"]
 
@@ -148,19 +149,19 @@ class ComputationGraph:
     def step_s(self) -> float:
         """One training step on one GPU of the profiled type: every operation after the other."""
         if self._step_s < 0:
-            self._step_s = sum(self.costs())
+            self._step_s = ordered_sum(self.costs())
         return self._step_s
 
     @property
     def memory_bytes(self) -> float:
         """Outputs and weights of all operations, in both passes."""
-        return 2 * sum(op.memory_bytes for op in self.ops)
+        return 2 * ordered_sum(op.memory_bytes for op in self.ops)
 
     @property
     def dep_bytes(self) -> float:
         """The bytes that the edges of both passes carry unsplit: each the output of the end it starts from."""
         outputs = [op.activation_bytes for op in self.ops]
-        return sum(outputs[parent] + outputs[child] for parent, child in self.edges) + outputs[self.last]
+        return ordered_sum(outputs[parent] + outputs[child] for parent, child in self.edges) + outputs[self.last]
 
     def pass_id(self, number: int) -> str:
         """The id of a pass operation: the mirror of ``k`` in ``1..n`` is ``2n + 1 - k``, of another id ``id'``."""

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from dagsim.errors import IllegalDecision
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.decisions import OpPlacement, Rules
 from dagsim.systems.ramp.fabric import Fabric
@@ -76,7 +77,7 @@ class _Walk:
         whole = self.parts.memory_bytes[op] * pieces * self.held
         for parent in self.parts.graph.parents[op]:
             block = self.names[self.block_of[parent]]
-            if len(block) == pieces and sum(self.free[server] for server in block) >= whole:
+            if len(block) == pieces and ordered_sum(self.free[server] for server in block) >= whole:
                 self.take(op, block)
                 return True
         return False

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.decisions import OpPlacement, OpSchedule, Rules
 from dagsim.systems.ramp.fabric import Fabric, Lane
@@ -152,7 +153,7 @@ class _Pricing:
 def _summed(terms: tuple[tuple[float, int], ...]) -> float:
     """The sum of all terms, each ``count`` times, added one after the other: ddls rounds sizes up after that."""
     if all(count & (count - 1) == 0 for _, count in terms):
-        return sum(size * count for size, count in terms)
+        return ordered_sum(size * count for size, count in terms)
     return float(np.cumsum(np.repeat([size for size, _ in terms], [count for _, count in terms]))[-1])
 
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from dagsim.errors import ModelError
 from dagsim.model import Edge, Job, Task, TaskGraph
+from dagsim.model.arithmetic import ordered_sum
 
 __all__ = ["FRESH", "LEVELS", "NEW", "SAME", "Durations", "RecordedDurations", "SparkJob", "Waves", "bracket"]
 
@@ -73,7 +74,7 @@ class Waves:
             cold: Sequence[float] = fresh.get(key) or [ms + warmup_ms for ms in clean[key]]
             at[level] = (list(cold), list(new), list(rest.get(key) or new))
         start = next(iter(first))
-        return cls(len(first[start]) + len(rest.get(start, ())), sum(every) / len(every), at)
+        return cls(len(first[start]) + len(rest.get(start, ())), ordered_sum(every) / len(every), at)
 
 
 def _without(first: Samples, fresh: Samples) -> dict[int, list[int]]:
@@ -170,4 +171,4 @@ class SparkJob:
     @property
     def work_ms(self) -> float:
         """Roughly the executor-milliseconds of all tasks."""
-        return sum(each.tasks * each.rough_ms for each in self.durations)
+        return ordered_sum(each.tasks * each.rough_ms for each in self.durations)

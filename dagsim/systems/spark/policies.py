@@ -23,6 +23,7 @@ from math import ceil
 from typing import Literal
 
 from dagsim.errors import ModelError
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Entry, Registry
 from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.state import SparkJobState, critical_stage, first_stage, total_work_ms, work_left_ms
@@ -162,7 +163,7 @@ class WeightedFair:
     def _lacks(self, view: SparkView) -> dict[SparkJobState, float]:
         """Per job how many executors it has less than its share; what the source could give away it has not."""
         weights = [max(self.work(job), 1.0) ** self.alpha for job in view.jobs]
-        per_weight = view.executors / sum(weights)
+        per_weight = view.executors / ordered_sum(weights)
         lacks = {job: weight * per_weight - job.supply for job, weight in zip(view.jobs, weights, strict=True)}
         if view.source in lacks:
             lacks[view.source] += view.committable
@@ -246,7 +247,9 @@ class SparkTetris:
         ]
         if not choice:
             return None
-        per_work = sum(filled for _, filled, _ in choice) / max(sum(work_ms for *_, work_ms in choice), 1.0)
+        per_work = ordered_sum(filled for _, filled, _ in choice) / max(
+            ordered_sum(work_ms for *_, work_ms in choice), 1.0
+        )
         stage, *_ = max(choice, key=lambda each: each[1] - self.weight * per_work * each[2])
         return Commit(stage, free)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.spark.job import RecordedDurations, SparkJob, Waves
 
 __all__ = [
@@ -163,7 +164,7 @@ class SparkJobState:
 
 def work_left_ms(job: SparkJobState) -> float:
     """Executor-milliseconds of the tasks that are not launched. O(stages that are not complete)."""
-    return sum([stage.remaining * stage.seen_ms for stage in job.active])
+    return ordered_sum([stage.remaining * stage.seen_ms for stage in job.active])
 
 
 def total_work_ms(job: SparkJobState) -> float:

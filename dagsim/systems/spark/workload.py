@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.errors import ModelError, TraceError, WorkloadError
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
 from dagsim.systems.spark.durations import SharedStream
 from dagsim.systems.spark.job import LEVELS, RecordedDurations, SparkJob, Waves
@@ -274,7 +275,7 @@ def _waves(rng: np.random.Generator, tasks: int, same_ms: float, is_scan: bool) 
         at[level] = (fresh, new, rest)
         first = min(level, tasks)
         observed.append((first * means[0] + (tasks - first) * same) / tasks)
-    return Waves(tasks, sum(observed) / len(observed), at)
+    return Waves(tasks, ordered_sum(observed) / len(observed), at)
 
 
 def _quantile(share: float) -> float:
@@ -366,7 +367,9 @@ def _dumped_job(found: Any) -> SparkJob:
         if stage.get("num_tasks", len(durations)) != len(durations):
             raise ModelError(f"job {found['id']!r} has {len(durations)} durations for {stage['num_tasks']} tasks")
         rough_ms = stage.get("rough_duration_ms")
-        stages.append(RecordedDurations(durations, sum(durations) / len(durations) if rough_ms is None else rough_ms))
+        stages.append(
+            RecordedDurations(durations, ordered_sum(durations) / len(durations) if rough_ms is None else rough_ms)
+        )
     edges = [(parent, child) for parent, child in found.get("edges", ())]
     return SparkJob.of(str(found["id"]), stages, edges, found["arrival_ms"])
 

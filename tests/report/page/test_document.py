@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def test_markup_in_names_is_shown_as_text(folder: Store, monkeypatch: pytest.Mon
         Store,
         "lines",
         lambda self: [
-            line._replace(policy=line.policy + EVIL, workload=line.workload | {"warning": EVIL, "cluster": EVIL})
+            replace(line, policy=line.policy + EVIL, workload=line.workload | {"warning": EVIL, "cluster": EVIL})
             for line in lines(self)
         ],
     )
