@@ -11,7 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import core_schema
 
 from dagsim.errors import ConfigError, UnknownName
-from dagsim.registry import Registry, attribute
+from dagsim.own_code import attribute, is_own, name_of
+from dagsim.registry import Registry
 
 __all__ = ["Later", "Registered", "kind_of"]
 

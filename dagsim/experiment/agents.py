@@ -99,7 +99,11 @@ def _external(scenario: Scenario, spec: str, command: str, params: dict[str, obj
     if scenario.system != "cluster":
         raise UnknownName(f"policy {spec!r}: other programs can schedule the system 'cluster' only")
     target = "dagsim.systems.cluster.policies.external:External"
-    programs: Registry[Any] = Registry("policy", [Entry("exec", target)])
+    programs: Registry[Any] = Registry(
+        "policy",
+        [Entry("exec", target)],
+        method="decide",
+    )
     given = ",".join(f"{key}={value}" for key, value in params.items())
     made: Policy[Any, Any] = programs.create(f"exec[{given}]" if given else "exec", command=command)
     return made

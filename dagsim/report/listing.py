@@ -36,7 +36,7 @@ def _registry(target: str, thing: str) -> Callable[[], Listing]:
     """The listing of the registry at ``module:attr``."""
 
     def table() -> Listing:
-        from dagsim.registry import attribute
+        from dagsim.own_code import attribute
 
         entries = attribute(target).describe()
         if any(entry.tags for entry in entries):

@@ -235,5 +235,6 @@ RAMP_TERMS: Registry[RewardTerm] = Registry(
     group="dagsim.ramp_rewards",
     listing="dagsim list rewards",
     home="dagsim.systems.ramp",
+    method="cost",
 )
 """Every reward term of RAMP by name, made with ``kernel``."""

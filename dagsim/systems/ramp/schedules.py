@@ -19,6 +19,7 @@ OP_SCHEDULES: Registry[OpScheduler] = Registry(
         Entry("srpt", "dagsim.systems.ramp.schedules:_Srpt", "the operation of the shortest piece first (ddls)"),
         Entry("fifo", "dagsim.systems.ramp.schedules:_Fifo", "operations in the order of the graph, forward first"),
     ),
+    method="__call__",
 )
 
 

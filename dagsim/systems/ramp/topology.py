@@ -71,6 +71,7 @@ TOPOLOGIES: Registry[Topology] = Registry(
         Entry("switch", "dagsim.systems.ramp.switch:Switch", "one switch for all servers"),
         Entry("fat_tree", "dagsim.systems.ramp.fat_tree:FatTree", "leaf switches on a spine, perhaps oversubscribed"),
     ),
+    method="pattern",
 )
 
 

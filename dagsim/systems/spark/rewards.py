@@ -63,5 +63,6 @@ SPARK_TERMS: Registry[RewardTerm] = Registry(
     group="dagsim.spark_rewards",
     listing="dagsim list rewards",
     home="dagsim.systems.spark",
+    method="cost",
 )
 """Every reward term of Spark executors by name, made with ``kernel``."""

@@ -14,5 +14,6 @@ RAMP_CODECS: Registry[Any] = Registry(
     group="dagsim.codecs",
     listing="dagsim list codecs",
     home="dagsim.systems.ramp.codecs",
+    method="build",
 )
 """Every codec of RAMP by name."""

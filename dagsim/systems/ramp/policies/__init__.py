@@ -33,5 +33,6 @@ RAMP_POLICIES: Registry[RampPolicy] = Registry(
         Entry("on_time", "dagsim.systems.ramp.policies.on_time:OnTime", "the smallest degree that is in time"),
     ),
     group="dagsim.ramp_policies",
+    method="decide",
 )
 """By name, or ``module:attr`` of a user's own."""

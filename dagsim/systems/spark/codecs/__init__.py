@@ -14,5 +14,6 @@ SPARK_CODECS: Registry[Any] = Registry(
     group="dagsim.codecs",
     listing="dagsim list codecs",
     home="dagsim.systems.spark.codecs",
+    method="build",
 )
 """Every codec of Spark executors by name."""

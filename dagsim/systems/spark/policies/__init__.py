@@ -29,4 +29,5 @@ SPARK_POLICIES: Registry[SparkPolicy] = Registry(
     group="dagsim.spark_policies",
     listing="dagsim list spark-policies",
     home="dagsim.systems.spark.policies",
+    method="decide",
 )
