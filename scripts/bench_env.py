@@ -27,8 +27,7 @@ from dagsim.agents.config import PpoConfig, TrainConfig
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.rollouts import InProcessRollouts, play, spared
 from dagsim.config.schema import Config, load_config
-from dagsim.envs.episode import Episode, EpisodeFactory
-from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.envs.episode import Episode, EpisodeFactory, Reward, RewardConfig
 from dagsim.experiment.environment import make_env
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.systems.cluster.codecs.candidates import Candidates

@@ -42,7 +42,7 @@ MODULE = """
 from dataclasses import dataclass
 
 from dagsim import Start
-from dagsim.systems.cluster.codecs.config import CandidatesConfig as Codec
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig as Codec
 from dagsim.systems.cluster.models.failures import Maintenance as Failures
 from dagsim.systems.cluster.models.runtime import Recorded as Runtime
 from dagsim.systems.cluster.network.uniform import UniformNetwork as Network

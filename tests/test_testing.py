@@ -9,14 +9,13 @@ import pytest
 from simpy.events import Event
 
 from dagsim.envs.config import Level
-from dagsim.envs.levels import Levelled
+from dagsim.envs.observations import Levelled
 from dagsim.errors import IllegalDecision, Stalled
 from dagsim.model import Cluster, Decision, GpuType, Job, Node, Preempt, Share, Start, TaskGraph, gpu_type
 from dagsim.systems.cluster import ClusterKernel, UniformNetwork
 from dagsim.systems.cluster.clock import Clock
 from dagsim.systems.cluster.codecs.candidates import Candidates
-from dagsim.systems.cluster.codecs.codec import Observation
-from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
 from dagsim.systems.cluster.network import Flow
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterView

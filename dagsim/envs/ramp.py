@@ -13,8 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from dagsim.envs.episode import Episode
-from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.envs.episode import Episode, Reward, RewardConfig
 from dagsim.envs.screen import FRAMES_PER_S, RENDER_MODES, Screen, check_render_mode, picture_of
 from dagsim.errors import ConfigError, IllegalDecision
 from dagsim.systems.ramp.codecs.features import CONTEXT, DEP_FEATURES, OP_FEATURES, ROW_FEATURES, TYPE_FEATURES

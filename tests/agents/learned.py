@@ -20,8 +20,7 @@ from dagsim.agents.learner import LearnerContext, update_ema
 from dagsim.agents.nets.config import DecimaNetConfig
 from dagsim.agents.rollouts import InProcessRollouts, play
 from dagsim.config.schema import load_config
-from dagsim.envs.episode import EpisodeFactory
-from dagsim.envs.rewards import RewardConfig
+from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.experiment.store import RunFolder
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.seeds import TRAIN

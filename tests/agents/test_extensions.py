@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from dagsim.agents.config import PpoConfig
 from dagsim.agents.nets.actor import ScoreNet
-from dagsim.agents.nets.layers import Sizes, indifferent
+from dagsim.agents.nets.rows import Sizes, indifferent
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.codecs.codec import Observation
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from dagsim.agents.archive import ReplayArchive
 from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.config import (
     AlgorithmSettings,
@@ -27,10 +26,9 @@ from dagsim.agents.learner import Learner, LearnerContext
 from dagsim.agents.nets import NETS
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.nets.config import NetSettings, ScorerConfig
-from dagsim.agents.replay import ReplayBuffer
+from dagsim.agents.replay import ReplayArchive, ReplayBuffer
 from dagsim.agents.rollouts import InProcessRollouts, evaluate_greedy
-from dagsim.envs.episode import EpisodeFactory
-from dagsim.envs.rewards import RewardConfig
+from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.errors import RunFolderError
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, Job, Task

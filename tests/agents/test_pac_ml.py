@@ -22,7 +22,7 @@ from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import RunFolder
 from dagsim.experiment.training.session import finish
 from dagsim.experiment.training.trainer import TrainingRun
-from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.ramp import RampObservation, RampScenario
 from dagsim.systems.ramp.codecs.config import PartitionConfig
 from dagsim.systems.seam import Conversation

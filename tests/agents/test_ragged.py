@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dagsim.agents.ragged import Store, entropy, log_softmax, sample, segment_max, segment_sum, stack
+from dagsim.agents.nets.actor import Store, entropy, log_softmax, sample, segment_max, segment_sum, stack
 from dagsim.systems.cluster.codecs.codec import Observation
 
 

@@ -19,8 +19,7 @@ from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, read_plain, write_
 from dagsim.agents.rollouts import evaluate_greedy
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
-from dagsim.envs.episode import EpisodeFactory
-from dagsim.envs.rewards import RewardConfig
+from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.errors import InputError, RunFolderError
 from dagsim.experiment.agents import agent_spec
 from dagsim.experiment.scenario import scenario_of

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dagsim.config.schema import load_config
-from dagsim.envs.episode import Episode
-from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.envs.episode import Episode, Reward, RewardConfig
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.metrics import summarize

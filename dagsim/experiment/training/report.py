@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from dagsim.agents.checkpoint import Checkpoint
 from dagsim.agents.rollouts import evaluate_greedy
 from dagsim.config.schema import Config
-from dagsim.envs.episode import EpisodeFactory
-from dagsim.envs.rewards import RewardConfig
+from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import run_policy
 from dagsim.metrics import summarize

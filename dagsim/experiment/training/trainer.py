@@ -23,19 +23,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.agents.archive import ReplayArchive
-from dagsim.agents.bounds import BoundsRecorder, ObservationBounds
-from dagsim.agents.checkpoint import Checkpoint, read_plain, write_plain
+from dagsim.agents.checkpoint import BoundsRecorder, Checkpoint, ObservationBounds, read_plain, write_plain
 from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.config import TrainConfig, WarmStart, algorithm_name
 from dagsim.agents.learner import Learner, LearnerContext, update_ema
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.nets.config import LinearConfig
+from dagsim.agents.replay import ReplayArchive
 from dagsim.agents.rollouts import InProcessRollouts, ProcessRollouts, Rollouts, evaluate_greedy, one_thread, spared
 from dagsim.config.schema import Config
 from dagsim.config.training import check_training
-from dagsim.envs.episode import EpisodeFactory
-from dagsim.envs.rewards import RewardConfig
+from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.errors import RunFolderError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.store import RunFolder
