@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from importlib import import_module
@@ -25,19 +25,32 @@ __all__ = ["Allowed", "allow", "allowed", "attribute", "is_own", "name_of", "sou
 
 
 class Allowed:
-    """The names that a command may import. A new one allows none.
+    """The names that a command may import. A new one allows none; ``command_line`` holds the arguments of the command.
 
     A name is allowed if it stands in a text of the user's: the command line, or a file given to ``--config``.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, command_line: Iterable[str] = ()) -> None:
+        self._command_line = tuple(command_line)
         self._texts: list[str] = []
         self._recorded: list[tuple[Path, Mapping[str, str]]] = []
         self._everything = False
 
-    def trust(self, text: str) -> None:
-        """Allow every name that ``text`` contains."""
-        self._texts.append(text)
+    def trust_command_line(self) -> None:
+        """Allow the names on the command line: for commands that run what they are given."""
+        self._texts += self._command_line
+
+    def trust_values(self, value: object) -> None:
+        """Allow every name in ``value``, as read from a YAML file of the user's: in its keys and in its values."""
+        if isinstance(value, Mapping):
+            for key, part in value.items():
+                self.trust_values(key)
+                self.trust_values(part)
+        elif isinstance(value, list | tuple):
+            for part in value:
+                self.trust_values(part)
+        elif isinstance(value, str):
+            self._texts.append(value)
 
     def trust_recorded(self, folder: Path, hashes: Mapping[str, str]) -> None:
         """Allow the names of a run folder whose source files have the SHA-256 in ``hashes`` (by name)."""

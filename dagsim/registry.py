@@ -124,13 +124,15 @@ class Registry(Generic[T]):
             CodeNotAllowed: ``name`` is code from outside dagsim, which may not be imported here.
             ConfigError: It is not of this kind.
         """
-        if is_own(name):
+        if self.is_own(name):
             if not own:
                 raise CodeNotAllowed(
                     f"{self.kind} {name!r}: a data file can only name what comes with dagsim"
                     f"{f' ({self.listing})' if self.listing else ''}; see docs/security.md"
                 )
             return self._own(name)
+        if ":" in name:
+            return self._import(name)
         if name in self._entries:
             target = self._entries[name].target
             return attribute(target) if isinstance(target, str) else target
@@ -141,6 +143,10 @@ class Registry(Generic[T]):
             return plugin.load()
         except Exception as error:
             raise self._broken(name, _origin(plugin), error) from error
+
+    def is_own(self, name: str) -> bool:
+        """True if ``name`` is code from outside dagsim, ``module:attr``, and not what an installed package offers."""
+        return is_own(name) and all(plugin.value != name for plugin in self._plugins().values())
 
     def __contains__(self, name: object) -> bool:
         """True if there is an entry called ``name``."""

@@ -17,14 +17,34 @@ import typer
 
 from dagsim.errors import DagsimError, InputError
 from dagsim.experiment.stopping import Stops, exit_code
+from dagsim.own_code import Allowed, allow
 
 __all__ = ["app", "main"]
 
 
+ALLOW_CODE = "--allow-code"
+
+
 class _Guarded(typer.core.TyperGroup):
-    """Says what the user did wrong in plain words instead of a traceback."""
+    """Says what the user did wrong in plain words instead of a traceback.
+
+    A command may import no code from outside dagsim, until it says what its user allows (``shared.trust``).
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        options = args[: args.index("--")] if "--" in args else args
+        ctx.obj = Allowed([arg for arg in args if arg != ALLOW_CODE])
+        if ALLOW_CODE in options:  # wherever it stands: every command that runs something takes it
+            ctx.obj.trust_everything()
+            args = [*(arg for arg in options if arg != ALLOW_CODE), *args[len(options) :]]
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
 
     def invoke(self, ctx: Any) -> Any:
+        with allow(ctx.obj):
+            return self._guarded(ctx)
+
+    def _guarded(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except DagsimError as error:
@@ -90,6 +110,14 @@ def _version(wanted: bool) -> None:
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    allow_code: Annotated[
+        bool,
+        typer.Option(
+            ALLOW_CODE,
+            help="Import code outside dagsim that a run folder names, though it did not record its SHA-256 "
+            "(docs/security.md). It may stand anywhere in a command.",
+        ),
     ] = False,
 ) -> None:
     pass
