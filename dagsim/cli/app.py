@@ -10,11 +10,13 @@ import re
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from dagsim.cli.options import REMOVED
 from dagsim.errors import DagsimError, InputError
 from dagsim.experiment.stopping import Stops, exit_code
 from dagsim.own_code import Allowed, allow
@@ -23,6 +25,13 @@ __all__ = ["app", "main"]
 
 
 ALLOW_CODE = "--allow-code"
+ORDER = (
+    *("eval", "baseline", "train", "replay", "tune", "compare", "report", "plot", "record", "serve", "sweep"),
+    *("whatif", "plan", "why", "trace", "cluster", "workload", "config", "list", "warm"),
+)
+"""The commands in the order in which ``dagsim --help`` lists them: as they are used."""
+_READING = ("eval", "baseline", "replay", "tune", "whatif", "plan")
+"""Commands that read traces by ``TraceFlags``."""
 
 
 class _Guarded(typer.core.TyperGroup):
@@ -37,8 +46,13 @@ class _Guarded(typer.core.TyperGroup):
         if ALLOW_CODE in options:  # wherever it stands: every command that runs something takes it
             ctx.obj.trust_everything()
             args = [*(arg for arg in options if arg != ALLOW_CODE), *args[len(options) :]]
+        _refuse_removed(options)
         rest: list[str] = super().parse_args(ctx, args)
         return rest
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        names: list[str] = super().list_commands(ctx)
+        return sorted(names, key=ORDER.index)
 
     def invoke(self, ctx: Any) -> Any:
         with allow(ctx.obj):
@@ -69,6 +83,20 @@ def _ended(error: Exception, text: str, code: int) -> typer.Exit:
     short = re.sub(r"\S{400,}", lambda word: f"{word[0][:200]}...{word[0][-100:]}", text)
     typer.echo(f"error: {short}", err=True)
     return typer.Exit(code)
+
+
+def _refuse_removed(args: Sequence[str]) -> None:
+    """End with the successor's name if an option of an earlier version is among the arguments."""
+    if not args or args[0] not in _READING:
+        return
+    for place, arg in enumerate(args):
+        option, equals, value = arg.partition("=")
+        if option not in REMOVED:
+            continue
+        if not equals:
+            following = args[place + 1] if place + 1 < len(args) else "-"
+            value = "true" if following.startswith("-") and not following[1:2].isdigit() else following
+        raise _ended(InputError(), f"{option} is no longer an option; write {REMOVED[option]}{value}", 2)
 
 
 app = typer.Typer(

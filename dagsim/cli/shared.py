@@ -94,20 +94,16 @@ def experiment(
         *more,
         *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision, engine=engine),
     ]
-    if what.measure is not None:
-        from dagsim.workload.windows import parse_measure
-
-        settings.append(Setting(f"--measure {what.measure}", "workload.measure", parse_measure(what.measure)))
     if what.system is not None:  # before --set, whose keys may be the system's
         system = Setting(f"--system {what.system}", "system.kind", what.system)
         what = what._replace(set_=[system, *(what.set_ or ())])  # type: ignore[list-item]
-    reading = given(**{f"workload.options.{key}": value for key, value in trace.reading().items()})
+    reading = trace.settings()
     if trace.format_ is not None and not more:
         reading.append(Setting(f"--format {trace.format_}", "workload.format", trace.format_))
     if trace.windows is not None:
         reading.append(Setting(f"--windows {trace.windows}", "seeds", trace.windows))
     options = {"window": "--window-jobs", "windows": "--windows"}
-    reading += [Setting(options[key], f"workload.{key}", value) for key, value in trace.windowed().items()]
+    reading += [Setting(options[key], f"workload.{key}", value) for key, value in trace.windowing().items()]
     _refuse_without_trace(what, trace, reading, settings)
     chosen = configured(what.config, what.set_, [*settings, *reading], what.workload)
     cluster = _cluster(chosen, trace.cluster, quiet=quiet)

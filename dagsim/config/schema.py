@@ -49,6 +49,7 @@ from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
+from dagsim.workload.windows import parse_measure
 
 if TYPE_CHECKING:
     from dagsim.config.training import TrainSection
@@ -190,6 +191,8 @@ def _spelled_out(workload: Any) -> Any:
     """A workload given by name: that of a preset or a file, with the keys beside it changed."""
     if isinstance(workload, str):
         workload = {"preset": workload}
+    if isinstance(workload, dict) and isinstance(workload.get("measure"), str):
+        workload = workload | {"measure": parse_measure(workload["measure"])}
     if not isinstance(workload, dict) or "preset" not in workload:
         return workload
     name, changes = str(workload["preset"]), {key: value for key, value in workload.items() if key != "preset"}

@@ -339,7 +339,9 @@ def _whatif_notes(choices: Sequence[Alternative], sample: Sample, n: int) -> tup
     if lost > min(each.result.not_done for each in choices):
         notes.append(f"Not every cluster can run all jobs: up to {lost:,} were turned away (ask `dagsim replay`).")
     elif lost:
-        notes.append(f"{lost:,} jobs were turned away on each: do GPU types have the names of the log (--gpu-names)?")
+        notes.append(
+            f"{lost:,} jobs were turned away on each: do GPU types have the names of the log (--read gpu_names=SITE=TYPE)?"
+        )
     return tuple(notes)
 
 
