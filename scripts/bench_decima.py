@@ -26,7 +26,7 @@ from dagsim.agents.nets.config import DecimaNetConfig
 from dagsim.envs.spark import DecimaEnv
 from dagsim.errors import DagsimError
 from dagsim.systems.spark import SPARK_POLICIES, Dump, SparkEpisode, SparkPolicy, read_dump
-from dagsim.systems.spark.codecs.stages import StagesConfig
+from dagsim.systems.spark.codecs import StagesConfig
 from dagsim.systems.spark.scenario import SparkScenario
 
 __all__ = ["measure"]

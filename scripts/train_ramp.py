@@ -34,7 +34,7 @@ from dagsim.files import write_text
 from dagsim.metrics.intervals import ratio_of_means, t_quantile
 from dagsim.systems.ramp import RampScenario
 from dagsim.systems.ramp.kpis import kpis
-from dagsim.systems.ramp.policies.roomy import tuned_weights
+from dagsim.systems.ramp.policies import tuned_weights
 
 __all__ = ["judge", "settings", "train"]
 

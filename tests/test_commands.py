@@ -35,7 +35,7 @@ SHORTER = {
     "tune": f"{SMALL} --seeds 2",
     "replay": "--no-plots",
     "whatif": "--windows 2 --window-jobs 40 --on local",
-    "plan": "--windows 2 --window-jobs 40 --most 200 --on local",
+    "plan": "--windows 2 --window-jobs 40 --most 2000 --on local",
     "record": "--frames 2 --width 160",
     "sweep": "--on local",
 }

@@ -47,8 +47,8 @@ from dagsim.systems.cluster.models.failures import Maintenance as Failures
 from dagsim.systems.cluster.models.runtime import Recorded as Runtime
 from dagsim.systems.cluster.network.uniform import UniformNetwork as Network
 from dagsim.systems.cluster.policies.placement import BestFit as Placement
-from dagsim.systems.ramp.policies.fixed import MaxParallelism as RampPolicy
-from dagsim.systems.spark.policies.fair import FairShare as SparkPolicy
+from dagsim.systems.ramp.policies import MaxParallelism as RampPolicy
+from dagsim.systems.spark.policies import FairShare as SparkPolicy
 from dagsim.systems.spark.scenario import SparkScenario
 
 

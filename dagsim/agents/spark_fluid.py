@@ -29,8 +29,8 @@ from dagsim.envs.episode import WitnessFactory
 from dagsim.errors import ConfigError
 from dagsim.systems.seam import Kernel
 from dagsim.systems.spark import RecordedDurations, SparkJobState, SparkKernel, StageState
-from dagsim.systems.spark.codecs.features import StageObservation
-from dagsim.systems.spark.waves import SAME, bracket
+from dagsim.systems.spark.codecs import StageObservation
+from dagsim.systems.spark.job import SAME, bracket
 
 __all__ = [
     "FluidAdvantages",

@@ -56,14 +56,13 @@ def compare(
     if csv is not None:
         write_comparison(ranked, csv)
     if plot is not None:
-        draw_comparison(lines, plot, metric, reference, workload=workload, sample=sample)
+        draw_comparison(ranked, plot, metric, workload=workload)
     if json_:
         told = {"metric": metric, "reference": reference or lines[0].policy, "method": METHOD, "workload": workload}
         plain = [standing.to_dict() for standing in ranked]
         typer.echo(json.dumps({**told, "standings": plain, "differences": differences}))
         return
-    found = comparison_table(lines, reference, metric, workload=workload, sample=sample, wide=wide)
-    show_grid(found, table, wide=wide)
+    show_grid(comparison_table(ranked, metric, workload=workload, wide=wide), table, wide=wide)
     if precision is not None:
         for name, look in looks_at(lines, Precision(precision), metric, reference).items():
             typer.echo(f"precision of {name}: {look}")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dagsim.experiment.compare import Precise
     from dagsim.experiment.store import RunFolder, RunLine
     from dagsim.metrics.intervals import OverTime
+    from dagsim.metrics.standings import PolicyResult
 
 __all__ = [
     "Kept",
@@ -188,15 +189,33 @@ def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Se
 
 
 def run_policies(
-    command: str, config: Config, policies: Sequence[str], output: Output, blocks: int | None = None
+    command: str,
+    config: Config,
+    policies: Sequence[str],
+    output: Output,
+    blocks: int | None = None,
+    repeats: str | None = None,
 ) -> None:
-    """Run the policies into a new folder, print what came out, and draw it; ends with 1 if one of them failed.
+    """Run the policies into a new folder, print and draw the results; ends with 1 if one of them failed.
 
-    ``blocks`` compares the last policy with the first over so many blocks of the jobs of one run.
+    ``blocks`` compares the last policy with the first over that number of blocks of the jobs of one run. If
+    ``repeats``, the value of ``--config``, is a run folder, files that have changed since that run are reported.
     """
+    _warn_of_changes(repeats, config, policies)
     label = policies[0] if len(policies) == 1 else f"{len(policies)}-policies"
     plan = None if blocks is None else {"blocks": blocks}
     _tell(run_kept(command, config, policies, output, label=label, plan=plan), output)
+
+
+def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]) -> None:
+    """Say which code, checkpoint or trace is no longer that of the run folder that ``--config`` names."""
+    if source is None or not Path(source, "manifest.json").is_file():
+        return
+    from dagsim.experiment.provenance import changes, provenance
+    from dagsim.experiment.store import RunFolder
+
+    for change in changes(RunFolder.read(Path(source)).manifest, provenance(config, policies)):
+        typer.echo(f"warning: not a repetition of {source}: {change}", err=True)
 
 
 def resume_policies(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> None:
@@ -309,14 +328,15 @@ def _tell(kept: Kept, output: Output) -> None:
     if over is not None:
         first, last = folder.manifest["policies"][0], folder.manifest["policies"][-1]
         notes.append(f"{last} / {first}, {len(over.pieces)} blocks of {over.jobs:,} jobs: {over}")
+    ranked = _standings(kept)
     if output.json_:
-        typer.echo(json.dumps(folder.to_dict() | _ranked(kept, over)))
+        typer.echo(json.dumps(folder.to_dict() | _comparison(kept, ranked, over)))
     elif not output.quiet:
-        _print(folder, lines, output, notes)
+        _print(folder, lines, ranked, output, notes)
     if sys.stdout.isatty() if output.plots is None else output.plots:
         from dagsim.report.drawing import draw
 
-        draw(folder)
+        draw(folder, ranked=ranked)
     for failure in failures:
         typer.echo(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)
     if failures:
@@ -333,23 +353,37 @@ def _over_time(folder: RunFolder) -> OverTime | None:
     return block_ratios(folder, folder.manifest["policies"][-1], folder.manifest["policies"][0], blocks)
 
 
-def _ranked(kept: Kept, over: OverTime | None) -> dict[str, Any]:
+def _standings(kept: Kept) -> list[PolicyResult]:
+    """The standings of several policies; none of a single one."""
+    from dagsim.experiment.scenario import metric_of, sample_of
+    from dagsim.metrics.standings import standings
+
+    if len(kept.folder.manifest["policies"]) < 2:
+        return []
+    return standings(kept.lines, metric_of(kept.folder.config), sample=sample_of(kept.folder.config))
+
+
+def _comparison(kept: Kept, ranked: Sequence[PolicyResult], over: OverTime | None) -> dict[str, Any]:
     """The comparison of several policies, and how a precision was reached, for JSON."""
-    from dagsim.experiment.scenario import metric_of, sample_of
-    from dagsim.metrics.standings import METHOD, standings
+    from dagsim.metrics.standings import METHOD
 
-    ranked: dict[str, Any] = {} if over is None else {"blocks": asdict(over)}
+    facts: dict[str, Any] = {} if over is None else {"blocks": asdict(over)}
     if len(kept.folder.manifest["policies"]) > 1:
-        table = standings(kept.lines, metric_of(kept.folder.config), sample=sample_of(kept.folder.config))
-        ranked |= {"method": METHOD, "standings": [standing.to_dict() for standing in table]}
+        facts |= {"method": METHOD, "standings": [result.to_dict() for result in ranked]}
     if kept.precise is not None:
-        ranked["precision"] = kept.precise.to_dict()
-    return ranked
+        facts["precision"] = kept.precise.to_dict()
+    return facts
 
 
-def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: Iterable[str] = ()) -> None:
+def _print(
+    folder: RunFolder,
+    lines: Sequence[RunLine],
+    ranked: Sequence[PolicyResult],
+    output: Output,
+    notes: Iterable[str] = (),
+) -> None:
     from dagsim.experiment.scenario import metric_of, sample_of
-    from dagsim.metrics.standings import Sample, without_repeats
+    from dagsim.metrics.standings import Sample, standings, without_repeats
     from dagsim.report.comparison import comparison_table
     from dagsim.report.tables import observed_table, summary_table, workload_notes
     from dagsim.report.terminal import show_grid
@@ -357,10 +391,9 @@ def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: I
     workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
         lines, notes = shown, (*notes, "one run: seeds change nothing here")
-    if len({line.policy for line in lines}) > 1:
-        table = comparison_table(
-            lines, metric=metric_of(folder.config), workload=workload, sample=sample, wide=output.wide
-        )
+        ranked = standings(lines, metric_of(folder.config), sample=sample) if ranked else []
+    if len(ranked) > 1:
+        table = comparison_table(ranked, metric_of(folder.config), workload=workload, wide=output.wide)
     else:
         table = summary_table(lines, workload=workload, sample=sample)
     show_grid(table, output.table, wide=output.wide)

@@ -99,12 +99,13 @@ def tune(
     best = best_of(lines, metric)
     for path in (folder.path / "tuned.yaml", *([keep] if keep else [])):
         write_tuned(path, chosen, best, metric, on)
+    ranked = standings(lines, metric, sample=sample_of(chosen))
     if json_:
-        ranked = [standing.to_dict() for standing in standings(lines, metric, sample=sample_of(chosen))]
-        typer.echo(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": ranked}))
+        rows = [result.to_dict() for result in ranked]
+        typer.echo(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": rows}))
     elif not quiet:
-        label, sample = f"{folder.label}, validation", sample_of(chosen)
-        show_grid(comparison_table(lines, metric=metric, workload=label, sample=sample, wide=wide), table, wide=wide)
+        label = f"{folder.label}, validation"
+        show_grid(comparison_table(ranked, metric, workload=label, wide=wide), table, wide=wide)
         typer.echo(f"best: {best.policy}; kept in {keep or folder.path / 'tuned.yaml'}")
     for failure in folder.failures():
         typer.echo(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)

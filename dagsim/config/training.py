@@ -15,9 +15,9 @@ from dagsim.envs.episode import RewardConfig
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig
-from dagsim.systems.ramp.codecs.config import PartitionConfig
+from dagsim.systems.ramp.codecs import PartitionConfig
 from dagsim.systems.seam import Scenario
-from dagsim.systems.spark.codecs.stages import StagesConfig
+from dagsim.systems.spark.codecs import StagesConfig
 
 __all__ = ["TrainSection", "check_training", "for_system", "section_for"]
 
@@ -25,8 +25,8 @@ _ALL_CODECS: Registry[Any] = Registry(
     "codec",
     [
         Entry("candidates", "dagsim.systems.cluster.codecs.codec:CandidatesConfig"),
-        Entry("stages", "dagsim.systems.spark.codecs.stages:StagesConfig"),
-        Entry("partition", "dagsim.systems.ramp.codecs.config:PartitionConfig"),
+        Entry("stages", "dagsim.systems.spark.codecs:StagesConfig"),
+        Entry("partition", "dagsim.systems.ramp.codecs:PartitionConfig"),
     ],
     group="dagsim.codecs",
     listing="dagsim list codecs",

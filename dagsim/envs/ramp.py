@@ -16,8 +16,15 @@ from gymnasium import spaces
 from dagsim.envs.episode import Episode, Reward, RewardConfig
 from dagsim.envs.screen import FRAMES_PER_S, RENDER_MODES, Screen, check_render_mode, picture_of
 from dagsim.errors import ConfigError, IllegalDecision
-from dagsim.systems.ramp.codecs.features import CONTEXT, DEP_FEATURES, OP_FEATURES, ROW_FEATURES, TYPE_FEATURES
-from dagsim.systems.ramp.codecs.partition import RampCodec, RampObservation
+from dagsim.systems.ramp.codecs import (
+    CONTEXT,
+    DEP_FEATURES,
+    OP_FEATURES,
+    ROW_FEATURES,
+    TYPE_FEATURES,
+    RampCodec,
+    RampObservation,
+)
 from dagsim.systems.ramp.kernel import RampKernel
 from dagsim.systems.ramp.kpis import cause
 from dagsim.systems.ramp.scenario import RampScenario

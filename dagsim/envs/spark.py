@@ -23,9 +23,8 @@ from dagsim.envs.screen import FRAMES_PER_S, RENDER_MODES, Screen, check_render_
 from dagsim.errors import ConfigError, IllegalDecision, ModelError, Stalled
 from dagsim.model.streams import stream
 from dagsim.systems.spark import Action, Commit, Executor, ExecutorType, SparkJob, SparkKernel, SparkView
-from dagsim.systems.spark.codecs.padded import Observation, PaddedStages
-from dagsim.systems.spark.executors import executor_types
-from dagsim.systems.spark.pools import ExecutorMove, Launch
+from dagsim.systems.spark.codecs import Observation, PaddedStages
+from dagsim.systems.spark.executors import ExecutorMove, Launch, executor_types
 from dagsim.systems.spark.scenario import SparkScenario
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from hashlib import sha256
-from importlib.util import find_spec
 from itertools import product
 from math import floor, isfinite, prod
 from pathlib import Path
@@ -18,11 +17,10 @@ from dagsim.config import yaml
 from dagsim.config.bundled import find_config
 from dagsim.config.schema import Config, Setting, load_config, plain
 from dagsim.errors import ConfigError
-from dagsim.experiment.agents import external_command, is_agent, shipped_agent
-from dagsim.experiment.scenario import experiment_seeds, scenario_of
-from dagsim.files import file_hash
+from dagsim.experiment.provenance import digest, sources_of
+from dagsim.experiment.scenario import experiment_seeds
 from dagsim.metrics import glossary
-from dagsim.registry import Spec, nearest
+from dagsim.registry import nearest
 from dagsim.traces.trace_file import TraceFile
 
 __all__ = [
@@ -141,6 +139,7 @@ class Variant:
 
     at: Mapping[str, str]
     config: Config
+    seeds: tuple[int, ...]
 
     @property
     def label(self) -> str:
@@ -161,8 +160,8 @@ class Sweep:
     axes: tuple[Axis, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Keys that are the same in all cells, beside the base."""
-    seeds: int | None = None
-    """Replicates of each point; ``None``: as the configuration says."""
+    seeds: int | range | None = None
+    """Number of replicates of each point, or their seeds; ``None``: as the configuration says."""
     keep: Keep = "summary"
     metrics: tuple[str, ...] = _METRICS
     """Columns of the table; the first is what policies are compared by."""
@@ -188,7 +187,8 @@ class Sweep:
                 Setting(f"over.{axis.key} = {axis.labels[place]}", axis.key, axis.values[place])
                 for axis, place in zip(self.axes, places, strict=True)
             ]
-            yield Variant(at, load_config(self.base, [*common, *changes]))
+            config = load_config(self.base, [*common, *changes])
+            yield Variant(at, config, tuple(self.seeds) if isinstance(self.seeds, range) else experiment_seeds(config))
 
     def count(self) -> int:
         """The points of the grid."""
@@ -199,14 +199,15 @@ class Sweep:
         return {
             "base": base,
             "over": {axis.key: axis.to_dict() for axis in self.axes},
-            **({} if self.seeds is None else {"seeds": self.seeds}),
+            **({} if self.seeds is None else {"seeds": _seeds_as_read(self.seeds)}),
             "keep": self.keep,
             "metrics": list(self.metrics),
         }
 
     def _common(self) -> list[Setting]:
-        given = dict(self.settings) | ({} if self.seeds is None else {"seeds": self.seeds})
-        return [Setting(f"set.{key}", key, value) for key, value in given.items()]
+        count = len(self.seeds) if isinstance(self.seeds, range) else self.seeds
+        settings = dict(self.settings) | ({} if count is None else {"seeds": count})
+        return [Setting(f"set.{key}", key, value) for key, value in settings.items()]
 
 
 def read_sweep(path: Path, name: str | None = None) -> Sweep:
@@ -236,8 +237,9 @@ def read_sweep(path: Path, name: str | None = None) -> Sweep:
         _keep(given.get("keep", "summary"), document.place(("keep",))),
         _metrics(given.get("metrics", list(_METRICS)), document.place(("metrics",))),
     )
-    if made.count() * (made.seeds or 1) > _MOST_CELLS:
-        cells = made.count() * (made.seeds or 1)
+    seeds = made.seeds or 1
+    cells = made.count() * (len(seeds) if isinstance(seeds, range) else seeds)
+    if cells > _MOST_CELLS:
         raise ConfigError(f"{document.place(('over',))}: {cells:,} cells; at most {_MOST_CELLS:,} are allowed")
     return made
 
@@ -260,10 +262,25 @@ def _mapping(given: Any, place: str) -> Mapping[str, Any]:
     return given
 
 
-def _seeds(given: Any, place: str) -> int | None:
-    if given is None or (isinstance(given, int) and not isinstance(given, bool) and given >= 1):
-        return given
-    raise ConfigError(f"{place}: seeds: expected a whole number of 1 or more, got {given!r}")
+def _seeds(given: Any, place: str) -> int | range | None:
+    """How many seeds, or with ``{first, count}`` which."""
+    match given:
+        case None:
+            return None
+        case int(count) if not isinstance(count, bool) and count >= 1:
+            return count
+        case {"first": int(first), "count": int(count), **rest} if not (
+            rest or isinstance(first, bool) or isinstance(count, bool) or first < 0 or count < 1
+        ):
+            return range(first, first + count)
+    raise ConfigError(
+        f"{place}: seeds: expected a whole number of 1 or more, or the first seed and their number as "
+        f"{{first: 100, count: 5}}, got {given!r}"
+    )
+
+
+def _seeds_as_read(seeds: int | range) -> int | dict[str, int]:
+    return {"first": seeds.start, "count": len(seeds)} if isinstance(seeds, range) else seeds
 
 
 def _keep(given: Any, place: str) -> Keep:
@@ -331,11 +348,11 @@ def _of_variant(variant: Variant) -> Iterator[Cell]:
     _check_cluster(config)
     whole, trace = plain(config), config.trace_path()
     text = json.dumps(whole)
-    digest = None if trace is None else _trace_hash(trace)
-    content = json.dumps(_whole_numbers(_content(config, whole, digest)), sort_keys=True)
-    for seed in experiment_seeds(config):
+    trace_sha = None if trace is None else digest(trace)
+    content = json.dumps(_whole_numbers(_content(config, whole, trace_sha)), sort_keys=True)
+    for seed in variant.seeds:
         id_ = sha256(f"{content} {seed}".encode()).hexdigest()[:_ID]
-        yield Cell(id_, config.policy, seed, variant.at, variant.label, text, digest)
+        yield Cell(id_, config.policy, seed, variant.at, variant.label, text, trace_sha)
 
 
 def _check_cluster(config: Config) -> None:
@@ -365,30 +382,14 @@ def _content(config: Config, whole: Mapping[str, Any], trace: str | None) -> dic
     described = {key: value for key, value in whole.items() if key not in _NOT_THE_CELL}
     if trace is not None:
         described = _with_trace(described, trace)
-    return {"code": code_digest(), "config": described, "policy": config.policy, "files": _files(config)}
+    files = [digest(path) for _, _, path in sources_of(config, config.policy)]
+    return {"code": code_digest(), "config": described, "policy": config.policy, "files": files}
 
 
 def _with_trace(described: Mapping[str, Any], trace: str) -> dict[str, Any]:
     """The same, with what the trace holds in the place of where it lies."""
     part, key = ("workload", "path") if "workload" in described else ("system", "trace")
     return {**described, part: {**described[part], key: trace}}
-
-
-def _files(config: Config) -> list[str]:
-    """Hashes of the files that the policy consists of: an agent's checkpoint, or a user's own module."""
-    if (command := external_command(config.policy)) is not None:
-        return [_hash(path) for path in map(Path, command[0].split()) if path.is_file()]
-    name, params = Spec.parse(config.policy)
-    if ":" in name:
-        try:
-            found = find_spec(name.partition(":")[0])
-        except (ImportError, ValueError):
-            found = None
-        return [] if found is None or found.origin is None else [_hash(Path(found.origin))]
-    scenario = scenario_of(config)
-    if not is_agent(scenario, config.policy):
-        return []
-    return [_hash(Path(str(params.get("checkpoint") or shipped_agent(name, scenario.system))))]
 
 
 def config_of(cell: Cell) -> Config:
@@ -400,29 +401,6 @@ def config_of(cell: Cell) -> Config:
 def _config(text: str) -> Config:
     config: Config = Config.model_validate(json.loads(text))
     return config
-
-
-@lru_cache(maxsize=64)
-def _hash(path: Path) -> str:
-    if not path.is_file():
-        raise ConfigError(f"sweep: there is no file {path}")
-    return file_hash(path)
-
-
-def _trace_hash(path: Path) -> str:
-    return _hash_of_trace(path, _stamp(path))
-
-
-@lru_cache(maxsize=16)
-def _hash_of_trace(path: Path, stamp: tuple[int, int]) -> str:
-    return file_hash(path)
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    if not path.exists():
-        raise ConfigError(f"sweep: there is no trace {path}")
-    facts = path.stat()
-    return facts.st_mtime_ns, facts.st_size
 
 
 @cache

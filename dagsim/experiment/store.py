@@ -71,6 +71,7 @@ from dagsim.errors import CodeNotAllowed, ConfigError, RunFolderError
 from dagsim.experiment.executors import CellFailure, CellRecord
 from dagsim.experiment.kept_files import CLOCKED, FACTS, TABLES, RunRecord, jobs_from, run_record, unpacked_schedule
 from dagsim.experiment.plan import Cell, Sweep, read_sweep
+from dagsim.experiment.provenance import changes, provenance
 from dagsim.experiment.scenario import experiment_seeds, scenario_of, workload_label
 from dagsim.experiment.simulate import Result
 from dagsim.files import Lock, append, cut, file_hash, replaced
@@ -159,11 +160,11 @@ class RunFolder:
         created = now or datetime.now(UTC)
         digest = config_hash(config)
         ran = tuple(seeds or experiment_seeds(config))
-        trace = config.trace_path()
         what = "-".join(map(_slug, filter(None, (label or config.policy, name))))
         called = f"{created:%Y%m%dT%H%M%SZ}-{command}-{what}-s{config.seed}-{digest[:6]}"
         unfinished = root / f".{called}.{os.getpid()}.part"
-        facts = manifest(command, created, digest, ran, trace) | {"policies": list(policies), "plan": dict(plan or {})}
+        facts = manifest(command, created, config, ran, policies)
+        facts |= {"policies": list(policies), "plan": dict(plan or {})}
         if name is not None:
             facts["name"] = name
         folder = cls(unfinished, config, facts)
@@ -194,6 +195,7 @@ class RunFolder:
         argv: Sequence[str],
         seeds: Sequence[int],
         policies: Sequence[str],
+        specs: Sequence[str],
         plan: Mapping[str, Any],
     ) -> RunFolder:
         """The folder called ``name`` below ``root``, new or as ``command`` left it, to write to; its state is
@@ -211,7 +213,7 @@ class RunFolder:
             raise RunFolderError(f"{path}: is of dagsim {before.get('command')}; --name or --out names another place")
         path.mkdir(parents=True, exist_ok=True)
         created = datetime.now(UTC)
-        facts = manifest(command, created, config_hash(config), tuple(seeds), config.trace_path())
+        facts = manifest(command, created, config, tuple(seeds), specs)
         facts |= {"policies": list(policies), "plan": dict(plan)}
         facts["created"] = facts["created"] if before is None else before["created"]
         folder = cls(path, config, facts)
@@ -327,6 +329,10 @@ class RunFolder:
             raise RunFolderError(
                 f"{self.path}: cannot be resumed: its manifest does not say which policies were to run (made by an "
                 "older dagsim, or by a command that has no --resume); run it anew: the command stands in command.txt"
+            )
+        if changed := changes(self.manifest):
+            raise RunFolderError(
+                f"{self.path}: cannot be resumed: {'; '.join(changed)}. Bring the old file back, or start a new run"
             )
         self.check_trace()
         try:
@@ -810,7 +816,15 @@ class SweepFolder:
         name = f"{command}-{sweep.name}"
         try:
             run = RunFolder.claimed(
-                root, name, command, config, argv=argv, seeds=seeds, policies=labels, plan={"sweep": described}
+                root,
+                name,
+                command,
+                config,
+                argv=argv,
+                seeds=seeds,
+                policies=labels,
+                specs=list(dict.fromkeys(cell.policy for cell in cells)),
+                plan={"sweep": described},
             )
             folder = cls(run, sweep)
             (folder.path / "cells").mkdir(exist_ok=True)
@@ -1002,16 +1016,23 @@ _PACKAGES = ("dagsim", "numpy", "pandas", "pydantic", "scipy", "simpy", "torch",
 
 
 def manifest(
-    command: str, created: datetime, config_sha256: str, seeds: tuple[int, ...], trace: Path | None
+    command: str, created: datetime, config: Config, seeds: tuple[int, ...], policies: Iterable[str]
 ) -> dict[str, Any]:
-    """The manifest of a run, as plain values for JSON."""
+    """The manifest of a run, as plain values for JSON.
+
+    Raises:
+        ConfigError: A file that decides the run is missing.
+    """
+    files = provenance(config, policies)
+    trace = next(iter(files["traces"].values()), None)
     return {
         "schema": SCHEMA,
         "command": command,
         "created": created.isoformat(timespec="seconds"),
         "seeds": list(seeds),
-        "config_sha256": config_sha256,
-        "trace": None if trace is None else {"path": str(trace), "sha256": file_hash(trace)},
+        "config_sha256": config_hash(config),
+        "trace": None if trace is None else {"path": trace["file"], "sha256": trace["sha256"]},
+        **files,
         "git_commit": _commit(Path(__file__).parents[2]),
         "python": platform.python_version(),
         "platform": platform.platform(),

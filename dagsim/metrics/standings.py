@@ -105,6 +105,8 @@ class PolicyResult:
     best: bool
     """First by the metric; being first is not a verdict."""
     sample: Sample
+    n: int
+    """Seeds or windows that every policy ran on."""
     lower_is_better: bool
     beside: Mapping[str, float]
     """The means of ``SECONDARY_METRICS``; NaN if a seed has no value."""
@@ -210,6 +212,7 @@ def standings(
             policy == first,
             place == 0 and isfinite(values[policy].sum()),
             sample,
+            len(seeds),
             lower_is_better(metric),
             {name: _plain_mean(by_policy[policy].values(), name) for name in SECONDARY_METRICS},
             sum(map(not_done, by_policy[policy].values())),

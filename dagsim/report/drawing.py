@@ -9,7 +9,7 @@ from dagsim.errors import InputError
 from dagsim.experiment.scenario import metric_of, sample_of
 from dagsim.experiment.store import RunFolder, RunLine
 from dagsim.experiment.trace_info import TraceInfo
-from dagsim.metrics.standings import RunMetrics, Sample, standings
+from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.report.comparison import metric_name
 from dagsim.report.perfetto import write_perfetto
 from dagsim.report.plots import comparison, draw_all, save
@@ -18,10 +18,17 @@ from dagsim.report.plots import workload as workload_figure
 __all__ = ["draw", "draw_comparison", "draw_perfetto", "draw_trace"]
 
 
-def draw(folder: RunFolder, number: int | None = None, out: Path | None = None, kind: str = "png") -> list[Path]:
+def draw(
+    folder: RunFolder,
+    number: int | None = None,
+    out: Path | None = None,
+    kind: str = "png",
+    ranked: Sequence[PolicyResult] = (),
+) -> list[Path]:
     """Draw finished run ``number``, by default the first, or, where several policies ran, how they compare.
 
-    The plots go to ``out``, by default ``plots/`` in the folder, as png, pdf or svg files.
+    The plots go to ``out``, by default ``plots/`` in the folder, as png, pdf or svg files. ``ranked`` are the standings
+    of the folder's policies, where the caller has them.
 
     Raises:
         InputError: There is no such run.
@@ -30,9 +37,9 @@ def draw(folder: RunFolder, number: int | None = None, out: Path | None = None, 
     lines, out = folder.lines(), out or folder.path / "plots"
     workload = folder.label
     if number is None and len({line.policy for line in lines}) > 1:
-        sample = sample_of(folder.config)
         metric = metric_of(folder.config)
-        return [draw_comparison(lines, out / f"comparison.{kind}", metric, workload=workload, sample=sample)]
+        ranked = ranked or standings(lines, metric, sample=sample_of(folder.config))
+        return [draw_comparison(ranked, out / f"comparison.{kind}", metric, workload=workload)]
     chosen = number or 0
     run = _line(folder, chosen)
     schedule = folder.schedule(chosen)
@@ -59,17 +66,11 @@ def _line(folder: RunFolder, number: int) -> RunLine:
 
 
 def draw_comparison(
-    lines: Sequence[RunMetrics],
-    path: Path,
-    metric: str = "jct_s.mean",
-    reference: str | None = None,
-    *,
-    workload: str = "",
-    sample: Sample = Sample.SEED,
+    ranked: Sequence[PolicyResult], path: Path, metric: str = "jct_s.mean", *, workload: str = ""
 ) -> Path:
-    """Draw the ratios of all policies to the reference, with their intervals."""
+    """Draw the ratios of all policies to the reference, with their intervals; ``ranked`` are the ``standings``."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return save(comparison(standings(lines, metric, reference, sample), metric_name(metric), workload), path)
+    return save(comparison(ranked, metric_name(metric), workload), path)
 
 
 def draw_trace(info: TraceInfo, folder: Path) -> Path:

@@ -24,7 +24,7 @@ from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.experiment.store import RunFolder
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.seeds import TRAIN
-from dagsim.systems.spark.codecs.stages import StagesConfig
+from dagsim.systems.spark.codecs import StagesConfig
 from dagsim.systems.spark.scenario import SparkScenario
 
 _CLUSTER = (

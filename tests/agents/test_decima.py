@@ -28,8 +28,7 @@ from dagsim.systems.spark import (
     sequence,
     synthetic_profiles,
 )
-from dagsim.systems.spark.codecs.features import JOB, STAGE, observe
-from dagsim.systems.spark.codecs.stages import Stages, StagesConfig
+from dagsim.systems.spark.codecs import JOB, STAGE, Stages, StagesConfig, observe
 from dagsim.systems.spark.rewards import SPARK_TERMS
 from dagsim.systems.spark.scenario import SparkScenario
 

@@ -24,7 +24,7 @@ from dagsim.experiment.training.session import finish
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.ramp import RampObservation, RampScenario
-from dagsim.systems.ramp.codecs.config import PartitionConfig
+from dagsim.systems.ramp.codecs import PartitionConfig
 from dagsim.systems.seam import Conversation
 
 SMALL = (

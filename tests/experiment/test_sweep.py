@@ -258,6 +258,14 @@ def test_a_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
     folder.run.finish("interrupted")
 
 
+def test_seeds_can_be_given_by_the_first_and_their_number(tmp_path: Path) -> None:
+    sweep = described(tmp_path, SMALL.replace("seeds: 2", "seeds: {first: 3020000, count: 3}"))
+    folder, result = swept(sweep, tmp_path, limit=1)
+    assert sorted({cell.seed for cell in cells_of(sweep)}) == [3020000, 3020001, 3020002]
+    assert cells_of(SweepFolder.open(folder.path).sweep) == cells_of(sweep)
+    assert result.left == 11
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -267,6 +275,9 @@ def test_a_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
         (("[0.7, 0.9]", "{from: 2, to: 1}"), "to not below from"),
         (("[0.7, 0.9]", "{from: 0, to: 1.0e+9, step: 0.001}"), "at most 100,000"),
         (("seeds: 2", "seeds: 0"), "seeds: expected"),
+        (("seeds: 2", "seeds: {first: 7}"), "{first: 100, count: 5}, got {'first': 7}"),
+        (("seeds: 2", "seeds: {first: -1, count: 2}"), "seeds: expected"),
+        (("seeds: 2", "seeds: {first: 0, count: 2000000}"), "cells; at most 1,000,000"),
         (("seeds: 2", "metrics: [jct.mean]"), "there is no metric 'jct.mean'"),
         (("workload.load", "workload.loud"), "loud"),
         (("set:", "base: nowhere.yaml\nset:"), "no configuration 'nowhere.yaml'"),

@@ -180,7 +180,7 @@ class DecimaNetConfig:
             ConfigError: The codec does not show stages.
         """
         from dagsim.agents.nets.decima import DecimaNet
-        from dagsim.systems.spark.codecs.stages import StagesConfig
+        from dagsim.systems.spark.codecs import StagesConfig
 
         if not isinstance(codec, StagesConfig):
             raise ConfigError(f"net 'decima' reads the codec 'stages', not {type(codec).__name__}")

@@ -14,7 +14,7 @@ from torch.nn.functional import leaky_relu
 from dagsim.agents.nets.actor import ActorNet, entropy, log_softmax, sample, segment_mean, segment_sum
 from dagsim.agents.nets.rows import indifferent
 from dagsim.errors import ConfigError
-from dagsim.systems.spark.codecs.features import CONTEXT, JOB, OPTION, STAGE, StageObservation, option_rows
+from dagsim.systems.spark.codecs import CONTEXT, JOB, OPTION, STAGE, StageObservation, option_rows
 from dagsim.systems.spark.view import Action
 
 __all__ = ["DecimaNet", "Graphs", "Level", "Options", "StageBatch", "StageStore", "collate", "options"]

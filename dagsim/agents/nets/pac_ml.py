@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dagsim.agents.nets.actor import ScoreNet, Store, segment_mean, segment_sum
 from dagsim.agents.nets.rows import Sizes, indifferent
-from dagsim.systems.ramp.codecs.partition import RampObservation
+from dagsim.systems.ramp.codecs import RampObservation
 
 if TYPE_CHECKING:
     from dagsim.agents.nets.config import PacMlConfig

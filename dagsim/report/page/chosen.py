@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from dagsim.errors import InputError
 from dagsim.experiment.compare import paired_lines
+from dagsim.experiment.scenario import metric_of, sample_of
 from dagsim.experiment.store import RunFolder, RunLine
+from dagsim.metrics.standings import PolicyResult, standings
 
 __all__ = ["Chosen", "Shown", "choose_runs"]
 
@@ -37,6 +39,8 @@ class Chosen:
     comparable: bool
     """All policies ran on the same jobs."""
     remarks: tuple[str, ...]
+    ranked: tuple[PolicyResult, ...] = ()
+    """The standings of the policies, if they are comparable."""
 
     @property
     def lines(self) -> list[RunLine]:
@@ -82,7 +86,10 @@ def choose_runs(folders: Sequence[RunFolder]) -> Chosen:
     common = [run for run in found if run.line.seed in seeds]
     runs = tuple(Shown(run.folder, run.number, line) for run, line in zip(common, pairing.lines, strict=True))
     differs = [f"differs: {text}" for text in pairing.differences]
-    return Chosen(runs, _same_seeds(runs), (*differs, *states, *failed))
+    comparable = _same_seeds(runs)
+    config = folders[0].config
+    ranked = standings([run.line for run in runs], metric_of(config), None, sample_of(config)) if comparable else ()
+    return Chosen(runs, comparable, (*differs, *states, *failed), tuple(ranked))
 
 
 def _same_seeds(runs: Sequence[Shown]) -> bool:

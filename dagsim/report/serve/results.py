@@ -17,6 +17,7 @@ from dagsim.errors import DagsimError, InputError, RunFolderError
 from dagsim.experiment.scenario import workload_label
 from dagsim.experiment.store import RunFolder
 from dagsim.experiment.training.log import read_log
+from dagsim.report.grid import number
 
 __all__ = ["Results", "RunState"]
 
@@ -234,4 +235,4 @@ def _best(folder: RunFolder) -> str:
     if not known:
         return ""
     best = min(known, key=lambda policy: known[policy])
-    return f"{best}: mean JCT {known[best]:,.4g} s"
+    return f"{best}: mean JCT {number(known[best])} s"

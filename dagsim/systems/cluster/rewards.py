@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dagsim.metrics.energy import DEFAULT_POWER, Watts
 from dagsim.model import Kind
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Row, Schedule
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.kernel import ClusterKernel
@@ -140,7 +141,7 @@ class Joules(Accrual):
         watts = [Watts(0.0, 0.0) if node.gpu is None else DEFAULT_POWER.of(node.gpu) for node in nodes]
         self._extra = [each.busy - each.idle for each in watts]
         self._idle = [each.idle * node.gpus for each, node in zip(watts, nodes, strict=True)]
-        self._up_watts = sum(self._idle)
+        self._up_watts = ordered_sum(self._idle)
         self._begun = False
 
     def take(self, row: Row) -> None:
@@ -187,8 +188,8 @@ class Unfairness(Accrual):
         elif kind in _ENDS:
             self._held[tenant] -= row[8]
         held = [max(self._held.get(each, 0.0), 0.0) for each in self._jobs]
-        squares = len(held) * sum(gpus * gpus for gpus in held)
-        self.change(now, (1.0 - sum(held) ** 2 / squares if squares > 0 else 0.0) - self.rate)
+        squares = len(held) * ordered_sum(gpus * gpus for gpus in held)
+        self.change(now, (1.0 - ordered_sum(held) ** 2 / squares if squares > 0 else 0.0) - self.rate)
 
 
 class ShapedJobSeconds(JobSeconds):
@@ -288,7 +289,7 @@ class CriticalPaths:
         """The sum over the jobs in the system, in seconds."""
         self._look()
         now = self._simulation.now
-        return sum(
+        return ordered_sum(
             [left if (left := path.until_s - now) > path.ready_s else path.ready_s for path in self._paths.values()]
         )
 

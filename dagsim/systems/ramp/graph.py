@@ -2,18 +2,30 @@
 
 Only the forward pass is written down. Every operation has a mirror in the backward pass, every edge an edge the other
 way, and the loss joins the two: pass operation ``i`` is the forward one, ``len(graph.ops) + i`` its mirror.
-"""
+
+Operations on other GPU types: times scaled by what bounds them, where a profile has one type only.
+
+Multiplications (convolutions, linear layers, recurrent cells, attention) are bound by the arithmetic rate, all else by
+the memory's bandwidth, and data loading by neither: a roofline without its knee (Williams et al. 2009). It is an
+estimate; a profile taken on a type (``Op.seconds_on``) always goes before it.
+
+Made-up computation graphs: chains, branches and attention blocks, drawn from a seed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from itertools import pairwise
 from math import isfinite
 
-from dagsim.errors import GraphError, ModelError
+import numpy as np
 
-__all__ = ["ComputationGraph", "Op"]
+from dagsim.errors import GraphError, ModelError, WorkloadError
+from dagsim.model import GpuType
+from dagsim.model.arithmetic import ordered_sum
+
+__all__ = ["ComputationGraph", "Op", "attention", "bound", "branches", "costed", "op_chain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,19 +149,19 @@ class ComputationGraph:
     def step_s(self) -> float:
         """One training step on one GPU of the profiled type: every operation after the other."""
         if self._step_s < 0:
-            self._step_s = sum(self.costs())
+            self._step_s = ordered_sum(self.costs())
         return self._step_s
 
     @property
     def memory_bytes(self) -> float:
         """Outputs and weights of all operations, in both passes."""
-        return 2 * sum(op.memory_bytes for op in self.ops)
+        return 2 * ordered_sum(op.memory_bytes for op in self.ops)
 
     @property
     def dep_bytes(self) -> float:
         """The bytes that the edges of both passes carry unsplit: each the output of the end it starts from."""
         outputs = [op.activation_bytes for op in self.ops]
-        return sum(outputs[parent] + outputs[child] for parent, child in self.edges) + outputs[self.last]
+        return ordered_sum(outputs[parent] + outputs[child] for parent, child in self.edges) + outputs[self.last]
 
     def pass_id(self, number: int) -> str:
         """The id of a pass operation: the mirror of ``k`` in ``1..n`` is ``2n + 1 - k``, of another id ``id'``."""
@@ -231,3 +243,139 @@ class ComputationGraph:
 def _check(what: str, value: float) -> None:
     if not (isfinite(value) and value >= 0):
         raise ModelError(f"{what} must be a finite number of 0 or more, got {value!r}")
+
+
+_ARITHMETIC = ("conv", "linear", "lstm", "gru", "rnn", "attention", "classifier", "matmul", "query", "key", "value")
+_ARITHMETIC_TOO = ("scores", "mix", "project", "up", "down")
+_LOADING = ("input", "_source")
+
+
+def costed(
+    graph: ComputationGraph, profiled_on: GpuType, types: Iterable[GpuType], *, precision: str = "fp32"
+) -> ComputationGraph:
+    """The graph with times for every type; the profile's own stay as they are.
+
+    Raises:
+        ModelError: ``precision`` is not ``fp32``, ``tf32`` or ``fp16``.
+    """
+    kinds = tuple(types)
+    return ComputationGraph(graph.model, (_on(op, profiled_on, kinds, precision) for op in graph.ops), graph.edges)
+
+
+def bound(op: Op) -> str:
+    """``arithmetic``, ``bandwidth`` or ``loading``, by the operation's name."""
+    name = op.name.split("(")[0].lower()
+    if any(name.startswith(word) for word in _LOADING):
+        return "loading"
+    if name in _ARITHMETIC_TOO or any(word in name for word in _ARITHMETIC):
+        return "arithmetic"
+    return "bandwidth"
+
+
+def _on(op: Op, profiled_on: GpuType, types: tuple[GpuType, ...], precision: str) -> Op:
+    found = {}
+    for gpu in types:
+        match bound(op):
+            case "arithmetic":
+                slower = profiled_on.tflops(precision) / gpu.tflops(precision)
+            case "bandwidth":
+                slower = profiled_on.bandwidth_gb_s / gpu.bandwidth_gb_s
+            case _:
+                slower = 1.0
+        found[gpu.name] = (op.forward_s * slower, op.backward_s * slower)
+    return replace(op, seconds_on={**found, **op.seconds_on})
+
+
+_ATTENTION = ("norm", "query", "key", "value", "scores", "mix", "project", "add", "norm2", "up", "down", "add2")
+_WITHIN = (
+    ("norm", "query"),
+    ("norm", "key"),
+    ("norm", "value"),
+    ("query", "scores"),
+    ("key", "scores"),
+    ("scores", "mix"),
+    ("value", "mix"),
+    ("mix", "project"),
+    ("project", "add"),
+    ("add", "norm2"),
+    ("norm2", "up"),
+    ("up", "down"),
+    ("down", "add2"),
+    ("add", "add2"),
+)
+
+
+def op_chain(length: int, *, rng: np.random.Generator, forward_s: float = 1e-3) -> ComputationGraph:
+    """``length`` operations in a row, of ``forward_s`` on average.
+
+    Raises:
+        WorkloadError: ``length`` is below 1.
+    """
+    _at_least_one(length=length)
+    ids = [str(number + 1) for number in range(length)]
+    return ComputationGraph.of(f"chain-{length}", _drawn(ids, rng, forward_s), pairwise(ids))
+
+
+def branches(width: int, length: int, *, rng: np.random.Generator, forward_s: float = 1e-3) -> ComputationGraph:
+    """A fork into ``width`` chains of ``length`` operations and their join (an Inception module, unrolled).
+
+    Raises:
+        WorkloadError: ``width`` or ``length`` is below 1.
+    """
+    _at_least_one(width=width, length=length)
+    ids = [str(number + 1) for number in range(width * length + 2)]
+    rows = [ids[1 + row * length : 1 + (row + 1) * length] for row in range(width)]
+    edges = [edge for row in rows for edge in ((ids[0], row[0]), *pairwise(row), (row[-1], ids[-1]))]
+    return ComputationGraph.of(f"branches-{width}x{length}", _drawn(ids, rng, forward_s), edges)
+
+
+def attention(
+    layers: int, *, width: int = 1024, tokens: int = 512, batch: int = 8, tflops: float = 60.0
+) -> ComputationGraph:
+    """``layers`` Transformer blocks in half precision, costed by their multiplications at ``tflops`` (nothing drawn).
+
+    Vaswani et al. 2017, with the norm first: attention over ``tokens``, then a feed-forward net four times as wide.
+    What only moves data costs its bytes at 1.5 TB/s; the backward pass of a multiplication is twice the forward one.
+
+    Raises:
+        WorkloadError: A count is below 1 or the rate is not positive.
+    """
+    _at_least_one(layers=layers, width=width, tokens=tokens, batch=batch)
+    if not tflops > 0:
+        raise WorkloadError(f"tflops must be positive, got {tflops!r}")
+    rows = batch * tokens
+    outputs = dict.fromkeys(_ATTENTION, rows * width) | {"scores": batch * tokens * tokens, "up": 4 * rows * width}
+    square = {"query", "key", "value", "project"}
+    weights = dict.fromkeys(square, width * width) | {"up": 4 * width * width, "down": 4 * width * width}
+    mixing = 2 * batch * tokens * tokens * width
+    flop = {name: 2 * rows * weights[name] for name in weights} | {"scores": mixing, "mix": mixing}
+    ops, edges = [], []
+    for layer in range(layers):
+        for name in _ATTENTION:
+            moved_s = 4 * outputs[name] / 1.5e12
+            forward_s = flop[name] / (tflops * 1e12) if name in flop else moved_s
+            backward_s = 2 * forward_s if name in flop else moved_s
+            id_ = f"{layer}.{name}"
+            ops.append(Op(id_, forward_s, backward_s, 2.0 * outputs[name], 2.0 * weights.get(name, 0), name))
+        edges += [(f"{layer}.{one}", f"{layer}.{other}") for one, other in _WITHIN]
+        edges.append((f"{layer}.norm", f"{layer}.add"))
+        if layer:
+            edges.append((f"{layer - 1}.add2", f"{layer}.norm"))
+    return ComputationGraph.of(f"attention-{layers}", ops, edges)
+
+
+def _drawn(ids: Iterable[str], rng: np.random.Generator, forward_s: float) -> list[Op]:
+    """Operations whose times and sizes spread by a factor of two or so; backward takes one to three times as long."""
+    ops = []
+    for id_ in ids:
+        forward = forward_s * float(rng.lognormal(-0.245, 0.7))  # mean 1
+        backward = forward * float(rng.uniform(1.0, 3.0))
+        activation, parameter = (float(round(size)) for size in rng.lognormal(15.0, 1.0, 2))
+        ops.append(Op(id_, forward, backward, activation, parameter))
+    return ops
+
+
+def _at_least_one(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise WorkloadError(f"{name} must be at least 1, got {count!r}")

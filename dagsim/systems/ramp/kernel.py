@@ -18,10 +18,10 @@ from dagsim.model import JobFacts, Kind, RejectReason
 from dagsim.model.log import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.ramp.decisions import Partition
-from dagsim.systems.ramp.job import RampJob
 from dagsim.systems.ramp.lookahead import StepTime
 from dagsim.systems.ramp.planner import Outlook, Planner
 from dagsim.systems.ramp.view import RampPolicy, RampView
+from dagsim.systems.ramp.workload import RampJob
 from dagsim.systems.seam import decisions_of, drive
 
 __all__ = ["JobOutcome", "RampKernel", "Running"]

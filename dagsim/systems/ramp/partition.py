@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.errors import ModelError
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Entry, Registry
+from dagsim.systems.ramp.decisions import Rules
 from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.rules import Rules
 
 __all__ = ["PARTITIONERS", "PartitionedGraph", "Partitioner", "PieceEdge", "partitioned", "random_splits", "sip_ml"]
 
@@ -81,13 +82,15 @@ class PartitionedGraph(NamedTuple):
     @property
     def total_memory_bytes(self) -> float:
         """Memory of all pieces of both passes."""
-        return sum(2 * count * memory for count, memory in zip(self.splits, self.memory_bytes, strict=True))
+        return ordered_sum(2 * count * memory for count, memory in zip(self.splits, self.memory_bytes, strict=True))
 
     @property
     def total_dep_bytes(self) -> float:
         """Bytes of all dependencies, exchanges of weights included."""
-        between = sum(self.pieces[edge.source] * self.pieces[edge.target] * edge.pair_bytes for edge in self.edges)
-        return between + sum(
+        between = ordered_sum(
+            self.pieces[edge.source] * self.pieces[edge.target] * edge.pair_bytes for edge in self.edges
+        )
+        return between + ordered_sum(
             count * (count - 1) * size for count, size in zip(self.splits, self.sync_bytes, strict=True)
         )
 

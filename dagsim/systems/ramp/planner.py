@@ -1,4 +1,4 @@
-"""The planner: from a job and a degree to its five decisions and the time they take."""
+"""The planner: how a job is split, where its pieces run, in what order, and how long a step takes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
 from dagsim.errors import ConfigError
-from dagsim.systems.ramp.checks import check_placement
-from dagsim.systems.ramp.decisions import DepPlacement, DepSchedule, OpPartition, OpPlacement, Plan
+from dagsim.systems.ramp.decisions import OpPlacement, OpSchedule, Rules
 from dagsim.systems.ramp.fabric import Fabric, Lane
 from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.lookahead import StepTime, look_ahead
-from dagsim.systems.ramp.memo import SHARED, Memo
+from dagsim.systems.ramp.lookahead import SHARED, Memo, StepTime, look_ahead
 from dagsim.systems.ramp.partition import PARTITIONERS, PartitionedGraph, partitioned
-from dagsim.systems.ramp.placement import PLACERS, Placer, place_inside
-from dagsim.systems.ramp.rules import Rules
-from dagsim.systems.ramp.schedules import OP_SCHEDULES
-from dagsim.systems.ramp.timing import TimedGraph, timed
+from dagsim.systems.ramp.placement import PLACERS, Placer, check_placement, place_inside
+from dagsim.systems.ramp.timing import OP_SCHEDULES, TimedGraph, timed
 
 __all__ = ["Outlook", "Planner", "Traffic"]
 
@@ -179,12 +175,15 @@ class Planner:
             self._steps[near] = known
         return known
 
+    def schedule(self, parts: PartitionedGraph) -> OpSchedule:
+        """The order of the operations of each server."""
+        return self._order(0, parts, self.fabric)
+
     def look_ahead(self, parts: PartitionedGraph, placement: OpPlacement) -> StepTime:
         """One training step on those servers, gone through without the memo."""
-        schedule = self._order(0, parts, self.fabric)
         return look_ahead(
             timed(parts, placement, self.fabric, self.rules),
-            schedule,
+            self.schedule(parts),
             self.fabric,
             self.rules,
             shortest_flow_first=self.shortest_first,
@@ -198,17 +197,6 @@ class Planner:
             parts.splits,
             self.fabric.pattern(placement.blocks),
             placement.block_of,
-        )
-
-    def plan(self, number: int, parts: PartitionedGraph, placement: OpPlacement) -> Plan:
-        """The five decisions, in full."""
-        channels = self._sent_over(parts, placement)
-        return Plan(
-            OpPartition(number, parts.splits),
-            placement._replace(job=number),
-            self._order(number, parts, self.fabric),
-            DepPlacement(number, channels),
-            DepSchedule(number, self.shortest_first),
         )
 
     def traffic(self, parts: PartitionedGraph, placement: OpPlacement) -> Traffic:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from dagsim.errors import InputError, ModelError, TraceError
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.ramp.graph import ComputationGraph, Op
 
 __all__ = ["TIME_UNITS", "TimeUnit", "read_graph", "read_graphs"]
@@ -112,7 +113,9 @@ def _profiled(node: str, name: str, text: str, scale: float, where: str) -> Op:
             raise TraceError(f"{where}: node{node} lacks {key}")
     try:
         forward_s, backward_s = (_scaled(float(said[key]), scale) for key in _TIMES)
-        activation, parameter = (sum(float(part) for part in said[key].strip("[]").split(";")) for key in _SIZES)
+        activation, parameter = (
+            ordered_sum(float(part) for part in said[key].strip("[]").split(";")) for key in _SIZES
+        )
     except ValueError:
         raise TraceError(f"{where}: node{node} has a time or size that is not a number: {text!r}") from None
     return Op(node, forward_s, backward_s, activation, parameter, name)
@@ -138,7 +141,7 @@ def _cost_graph(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
             raise TraceError(f"{where}: node {id_} lacks compute_cost")
         try:
             cost = _scaled(float(node.get("compute_cost", ["0"])[0]), scale)
-            sizes = sum(float(size) for size in node.get("output_info.size", []))
+            sizes = ordered_sum(float(size) for size in node.get("output_info.size", []))
             weights = float(node.get("persistent_memory_size", ["0"])[0])
         except ValueError:
             raise TraceError(f"{where}: node {id_} has a cost or size that is not a number") from None

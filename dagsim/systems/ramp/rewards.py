@@ -12,10 +12,11 @@ from typing import Literal
 
 from dagsim.errors import ConfigError
 from dagsim.model import Kind
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Row
 from dagsim.registry import Entry, Registry
-from dagsim.systems.ramp.job import RampJob
 from dagsim.systems.ramp.kernel import JobOutcome, RampKernel
+from dagsim.systems.ramp.workload import RampJob
 from dagsim.systems.seam import RewardTerm
 
 __all__ = ["RAMP_TERMS"]
@@ -32,7 +33,7 @@ class _PerDecision:
 
     def cost(self, now: float) -> float:
         """The cost of the decisions since the last call."""
-        return -sum(self.reward(outcome) for outcome in self._decided())
+        return -ordered_sum(self.reward(outcome) for outcome in self._decided())
 
     def reward(self, outcome: JobOutcome) -> float:
         """The reward of one decision."""
@@ -155,7 +156,7 @@ class WorkRate:
         """Minus the mean rate since the last call; 0 where no time has passed."""
         self._until(now)
         rates, self._rates = self._rates, []
-        return -self._shape(sum(rates) / len(rates) / self._scale) if rates else 0.0
+        return -self._shape(ordered_sum(rates) / len(rates) / self._scale) if rates else 0.0
 
     def _until(self, time_s: float) -> None:
         if time_s > self._since_s:

@@ -14,22 +14,18 @@ import numpy as np
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, gpu_type
 from dagsim.registry import Registry, nearest
-from dagsim.systems.ramp.codecs import RAMP_CODECS
-from dagsim.systems.ramp.codecs.partition import RampCodec
+from dagsim.systems.ramp.codecs import RAMP_CODECS, RampCodec
+from dagsim.systems.ramp.decisions import DDLS, PLAIN, Rules
 from dagsim.systems.ramp.fabric import Fabric
-from dagsim.systems.ramp.gpus import costed
-from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.job import RampJob
+from dagsim.systems.ramp.graph import ComputationGraph, attention, branches, costed, op_chain
 from dagsim.systems.ramp.kernel import RampKernel
-from dagsim.systems.ramp.made import attention, branches, op_chain
 from dagsim.systems.ramp.planner import Planner
 from dagsim.systems.ramp.policies import RAMP_POLICIES
 from dagsim.systems.ramp.readers import read_graphs
 from dagsim.systems.ramp.rewards import RAMP_TERMS
-from dagsim.systems.ramp.rules import DDLS, PLAIN, Rules
 from dagsim.systems.ramp.topology import TOPOLOGIES
 from dagsim.systems.ramp.view import RampPolicy
-from dagsim.systems.ramp.workload import RampWorkload
+from dagsim.systems.ramp.workload import RampJob, RampWorkload
 from dagsim.systems.seam import Heard, Kernel, RewardTerm
 
 __all__ = ["RampScenario"]
@@ -92,7 +88,7 @@ class RampScenario:
     ddls: bool = False
     """The rules of ``ddls``, quirks included, instead of ours (docs/ramp.md)."""
     rules: Mapping[str, Any] = field(default_factory=dict)
-    """Single rules that differ from the set, by name (``dagsim.systems.ramp.rules.Rules``)."""
+    """Single rules that differ from the set, by name (``dagsim.systems.ramp.decisions.Rules``)."""
     horizon_s: float | None = None
     """Time at which everything stops; left out: when all jobs have left."""
     kind: Literal["ramp"] = "ramp"

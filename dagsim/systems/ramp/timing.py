@@ -1,23 +1,25 @@
 """The time of each dependency on the servers chosen: nothing on one server, else a transfer or a share in a collective.
 
 The dependencies of an operation that end together form one *bundle*: those to one other operation, at one price.
-"""
+
+Orders in which a server runs its operations, and a channel its dependencies."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.systems.ramp.decisions import OpPlacement
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.registry import Entry, Registry
+from dagsim.systems.ramp.decisions import OpPlacement, OpSchedule, Rules
 from dagsim.systems.ramp.fabric import Fabric, Lane
 from dagsim.systems.ramp.partition import PartitionedGraph, PieceEdge
-from dagsim.systems.ramp.rules import Rules
 
-__all__ = ["Bundle", "TimedGraph", "timed"]
+__all__ = ["OP_SCHEDULES", "Bundle", "OpScheduler", "TimedGraph", "graph_order", "srpt", "timed"]
 
 
 class Bundle(NamedTuple):
@@ -151,5 +153,62 @@ class _Pricing:
 def _summed(terms: tuple[tuple[float, int], ...]) -> float:
     """The sum of all terms, each ``count`` times, added one after the other: ddls rounds sizes up after that."""
     if all(count & (count - 1) == 0 for _, count in terms):
-        return sum(size * count for size, count in terms)
+        return ordered_sum(size * count for size, count in terms)
     return float(np.cumsum(np.repeat([size for size, _ in terms], [count for _, count in terms]))[-1])
+
+
+OpScheduler = Callable[[int, PartitionedGraph, Fabric], OpSchedule]
+
+OP_SCHEDULES: Registry[OpScheduler] = Registry(
+    "op schedule",
+    (
+        Entry("srpt", "dagsim.systems.ramp.timing:_Srpt", "the operation of the shortest piece first (ddls)"),
+        Entry("fifo", "dagsim.systems.ramp.timing:_Fifo", "operations in the order of the graph, forward first"),
+    ),
+    method="__call__",
+)
+
+
+def srpt(job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
+    """Shortest piece first; of equal ones, the operation later in topological order, its mirror before it."""
+    placed = _placed(parts)
+    ranks = []
+    for gpu in fabric.types:
+        costs = parts.graph.costs(gpu.name)
+        longest_first = sorted(placed, key=lambda op: -(costs[op] / parts.pieces[op]))
+        ranks.append(_ranked(longest_first))
+    return OpSchedule(job, tuple(ranks))
+
+
+def graph_order(job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
+    """The operation that is first in the graph first. Its forward pass comes before the backward one."""
+    count, order = len(parts.graph), parts.graph.order
+    last_first = [*(count + op for op in order), *reversed(order)]
+    return OpSchedule(job, (_ranked(last_first),) * len(fabric.types))
+
+
+def _placed(parts: PartitionedGraph) -> list[int]:
+    """Pass operations in the order in which they are placed: each forward one, then its mirror."""
+    count = len(parts.graph)
+    return [op for forward in parts.graph.order for op in (forward, count + forward)]
+
+
+def _ranked(lowest_first: list[int]) -> tuple[int, ...]:
+    ranks = [0] * len(lowest_first)
+    for rank, op in enumerate(lowest_first):
+        ranks[op] = rank
+    return tuple(ranks)
+
+
+class _Srpt:
+    """``srpt`` as a registry makes it."""
+
+    def __call__(self, job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
+        return srpt(job, parts, fabric)
+
+
+class _Fifo:
+    """``graph_order`` as a registry makes it."""
+
+    def __call__(self, job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
+        return graph_order(job, parts, fabric)

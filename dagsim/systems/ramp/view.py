@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dagsim.systems.ramp.decisions import Partition
-from dagsim.systems.ramp.job import RampJob
 from dagsim.systems.ramp.partition import PartitionedGraph
 from dagsim.systems.ramp.planner import Outlook
+from dagsim.systems.ramp.workload import RampJob
 
 if TYPE_CHECKING:
+    from dagsim.systems.ramp.decisions import Rules
     from dagsim.systems.ramp.fabric import Fabric
     from dagsim.systems.ramp.kernel import RampKernel
-    from dagsim.systems.ramp.rules import Rules
 
 __all__ = ["RampPolicy", "RampView"]
 

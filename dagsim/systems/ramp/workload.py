@@ -1,26 +1,55 @@
-"""Jobs to come: models in equal numbers and random order, arrivals, and how impatient each job is.
-
-The paper's protocol (PAC-ML, section 3): five models, one job every 1,000 s, 50 training steps, and one of four
-distributions of beta (``PAPER_BETAS``).
-"""
+"""Training jobs, and the workload that draws them: models, arrivals, and the time each job accepts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from math import sqrt
+from math import isfinite, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dagsim.errors import WorkloadError
+from dagsim.errors import ModelError, WorkloadError
 from dagsim.model.streams import stream
 from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.job import RampJob
 
-__all__ = ["BETAS", "PAPER_BETAS", "Betas", "RampWorkload"]
+__all__ = ["BETAS", "PAPER_BETAS", "Betas", "RampJob", "RampWorkload"]
+
+
+@dataclass(frozen=True, slots=True)
+class RampJob:
+    """``steps`` training steps of one graph. ``beta`` is the acceptable fraction of the time one GPU would need.
+
+    Raises:
+        ModelError: A negative arrival, no steps, or a ``beta`` that is not above 0.
+    """
+
+    id: str
+    graph: ComputationGraph
+    arrival_s: float = 0.0
+    beta: float = 1.0
+    steps: int = 50
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.arrival_s) and self.arrival_s >= 0):
+            raise ModelError(f"job {self.id!r}: arrival_s must be 0 or more, got {self.arrival_s!r}")
+        if self.steps < 1:
+            raise ModelError(f"job {self.id!r}: steps must be at least 1, got {self.steps!r}")
+        if not (isfinite(self.beta) and self.beta > 0):
+            raise ModelError(f"job {self.id!r}: beta must be above 0, got {self.beta!r}")
+
+    @property
+    def sequential_s(self) -> float:
+        """Time on one GPU of the profiled type: every operation after the other."""
+        return self.steps * self.graph.step_s
+
+    @property
+    def acceptable_s(self) -> float:
+        """The longest completion time that is accepted."""
+        return self.beta * self.sequential_s
+
 
 Betas = Callable[[np.random.Generator, int], NDArray[np.float64]]
 """From a generator and a number of jobs to their betas."""

@@ -7,8 +7,8 @@ from typing import Protocol
 import numpy as np
 
 from dagsim.model.streams import stream
+from dagsim.systems.spark.job import FRESH, NEW, SAME, Waves, bracket
 from dagsim.systems.spark.state import Executor, SparkJobState, StageState
-from dagsim.systems.spark.waves import FRESH, NEW, SAME, Waves, bracket
 
 __all__ = ["DurationSource", "PairedStreams", "SharedStream"]
 

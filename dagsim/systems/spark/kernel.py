@@ -24,14 +24,11 @@ from dagsim.model.log import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.seam import Conversation, decisions_of
 from dagsim.systems.spark.durations import DurationSource, PairedStreams
-from dagsim.systems.spark.episode import SparkEpisode
-from dagsim.systems.spark.executors import ExecutorType, executor_types
-from dagsim.systems.spark.graph import StageTable
+from dagsim.systems.spark.executors import ExecutorMove, ExecutorPools, ExecutorType, executor_types
 from dagsim.systems.spark.job import SparkJob
-from dagsim.systems.spark.pools import ExecutorMove, ExecutorPools
-from dagsim.systems.spark.schedule import schedule_of
+from dagsim.systems.spark.schedule import SparkEpisode, schedule_of
 from dagsim.systems.spark.state import Executor, ExecutorPool, SparkJobState, StageState
-from dagsim.systems.spark.view import Commit, SparkPolicy, SparkView
+from dagsim.systems.spark.view import Commit, SparkPolicy, SparkView, StageTable
 
 __all__ = ["SparkKernel"]
 

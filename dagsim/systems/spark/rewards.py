@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dagsim.registry import Entry, Registry
 from dagsim.systems.seam import RewardTerm
-from dagsim.systems.spark.episode import SparkEpisode
+from dagsim.systems.spark.schedule import SparkEpisode
 
 if TYPE_CHECKING:
     from dagsim.systems.spark.kernel import SparkKernel

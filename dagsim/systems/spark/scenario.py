@@ -18,13 +18,10 @@ from dagsim.systems.spark.executors import ExecutorType, executor_types
 from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.kernel import SparkKernel
 from dagsim.systems.spark.policies import SPARK_POLICIES
-from dagsim.systems.spark.profiles import read_profiles
 from dagsim.systems.spark.rewards import SPARK_TERMS
 from dagsim.systems.spark.schedule import cluster_of
-from dagsim.systems.spark.sequences import parity_sequence, sequence
-from dagsim.systems.spark.synthetic import synthetic_profiles
-from dagsim.systems.spark.traces import trace_jobs
 from dagsim.systems.spark.view import SparkPolicy
+from dagsim.systems.spark.workload import parity_sequence, read_profiles, sequence, synthetic_profiles, trace_jobs
 
 __all__ = ["SparkScenario"]
 

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from hashlib import sha256
 from html import escape
 from pathlib import Path
@@ -25,7 +26,7 @@ from dagsim.config.schema import Config
 from dagsim.errors import InputError
 from dagsim.experiment.carry_out import evaluate_policies
 from dagsim.experiment.store import RunFolder
-from dagsim.report.serve.app import application
+from dagsim.report.serve.app import Connection, application
 from dagsim.report.serve.results import Results
 from dagsim.report.serve.server import Guard, host_of
 
@@ -177,6 +178,10 @@ def test_links_are_not_followed(results: Path, tmp_path: Path) -> None:
         ("evil.example", "0.0.0.0", 421),
         ("", "127.0.0.1", 421),
         ("[::1", "127.0.0.1", 421),
+        ("localhost:1, evil", "127.0.0.1", 421),
+        ("localhost,evil", "127.0.0.1", 421),
+        ("localhost:x", "127.0.0.1", 421),
+        ("localhost:", "127.0.0.1", 200),
     ],
 )
 def test_only_names_of_this_server_are_answered(results: Path, host: str, bound_to: str, status: int) -> None:
@@ -235,6 +240,66 @@ def test_events_bring_all_runs_first_and_then_what_changes(tmp_path: Path) -> No
     assert answer.headers["content-type"].startswith("text/event-stream")
     told = [json.loads(line[6:])["runs"] for line in answer.text.split("\n\n") if line.startswith("data: ")]
     assert [[run["done"] for run in runs] for runs in told] == [[1], [2]]
+
+
+def test_events_say_which_runs_are_gone(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    name = folder.path.name
+
+    def enough(answer: Answer) -> bool:
+        if answer.text.count("data: ") == 1 and folder.path.exists():
+            shutil.rmtree(folder.path)
+        return answer.text.count("data: ") == 2
+
+    answer = ask(served(tmp_path), f"/events?run={name}&run=never", enough=enough)
+    events = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: ")]
+    assert [event["gone"] for event in events] == [["never"], [name]]
+
+
+def test_times_in_the_list_are_plain_numbers(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    path = folder.path / "runs.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        row["metrics"]["jct_s.mean"] = 45_970.25
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert Results(tmp_path).states()[0].result == "fifo: mean JCT 45,970 s"
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: local", b"GET /x HTTP/1.1\r\nHost: a\r\n\r\nGET /"])
+def test_clients_that_send_half_a_request_lose_their_connection(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    import uvicorn
+    from uvicorn.server import ServerState
+
+    monkeypatch.setattr("dagsim.report.serve.app._REQUEST_S", 0.3)
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    async def drops(clients: int) -> int:
+        config, state = uvicorn.Config(app, http=Connection, lifespan="off", log_level="critical"), ServerState()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Connection(config, state, {}, loop), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(clients)]
+        for _, writer in pairs:
+            writer.write(sent)
+        ended = [asyncio.wait_for(_end_of(reader), 20) for reader, _ in pairs]
+        count = sum(await asyncio.gather(*ended))
+        for _, writer in pairs:
+            writer.close()
+        server.close()
+        assert not state.connections
+        return count
+
+    assert asyncio.run(drops(200)) == 200
+
+
+async def _end_of(reader: asyncio.StreamReader) -> bool:
+    with suppress(ConnectionResetError):
+        await reader.read()
+    return True
 
 
 def test_a_run_without_a_result_waits_for_its_first(tmp_path: Path) -> None:

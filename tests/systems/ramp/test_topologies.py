@@ -9,11 +9,8 @@ from hypothesis import strategies as st
 
 from dagsim.errors import ConfigError
 from dagsim.systems.ramp import Fabric, Memo, Planner, Ramp, Rules
-from dagsim.systems.ramp.fat_tree import FatTree
-from dagsim.systems.ramp.made import branches
-from dagsim.systems.ramp.switch import Switch
-from dagsim.systems.ramp.topology import TOPOLOGIES, Topology, ring_s
-from dagsim.systems.ramp.torus import Torus
+from dagsim.systems.ramp.graph import branches
+from dagsim.systems.ramp.topology import TOPOLOGIES, FatTree, Switch, Topology, Torus, ring_s
 
 FABRICS = {
     "ramp": Ramp(4, 2, 2),

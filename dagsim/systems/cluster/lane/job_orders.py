@@ -6,7 +6,6 @@ job has moved only ever moves up in its heap. The heaps know where each of their
 
 from __future__ import annotations
 
-import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +29,6 @@ class JobOrder(NamedTuple):
     """State of these orders beside that of the lane."""
 
     key_of: np.ndarray  # (1,) int64: one of JOB_ORDERS
-    compensated: np.ndarray  # (1,) bool: sums are made as Python 3.12 and later make them
     best_s: np.ndarray  # (n,) float64
     rank_s: np.ndarray  # (n,) float64
     factor: np.ndarray  # (K,) float64: GPUs of an instance, 1 where it asks for none
@@ -45,7 +43,6 @@ def new_job_order(work: Work, classes: Classes, policy: str) -> JobOrder:
     best_s = work.best_s
     return JobOrder(
         key_of=np.array([JOB_ORDERS[policy]], np.int64),
-        compensated=np.array([sys.version_info >= (3, 12)]),
         best_s=best_s,
         rank_s=upward_rank(work, best_s),
         factor=np.where(classes.table.gpus, classes.table.gpus, 1.0),
@@ -118,19 +115,14 @@ def _take_in(s: State, o: JobOrder) -> None:
 @inner
 def _job_key(s: State, o: JobOrder, job: int) -> float:
     """The work left of a job."""
-    total, lost, longest = 0.0, 0.0, 0.0
+    total, longest = 0.0, 0.0
     for task in range(s.jobs[job].first, s.jobs[job + 1].first):
         unfinished = int64(s.todo[task].unfinished)
         if unfinished:
             longest = max(longest, o.rank_s[task])
         count = unfinished if o.key_of[0] == 0 else o.instances[task]
-        part = o.best_s[task] * count * o.factor[s.tasks[task].kind]
-        after = total + part
-        lost += (total - after) + part if total >= part else (part - after) + total
-        total = after
-    if o.key_of[0] == 1:
-        return longest
-    return total + lost if o.compensated[0] else total
+        total += o.best_s[task] * count * o.factor[s.tasks[task].kind]  # from left to right, as ordered_sum
+    return longest if o.key_of[0] == 1 else total
 
 
 @inner

@@ -10,6 +10,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Placement, Start
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import (
     MICRO,
     ClusterState,
@@ -109,7 +110,7 @@ class Committed:
         score = SCORES[self.score]
         picked = min((ready[key] for key in self._queued), key=lambda task: (score(task), task.order, task.piece))
         self._picked = (picked.order, picked.piece)
-        idle, wanted = free(view, picked) - sum(ended), size(picked)
+        idle, wanted = free(view, picked) - ordered_sum(ended), size(picked)
         self._shadow_s = view.now
         for amount in ended:
             idle += amount if idle + NEARLY < wanted else 0.0
@@ -133,7 +134,7 @@ class Committed:
 
     def _room(self, view: ClusterView, task: TaskState, ended: list[float]) -> Placement | None:
         """The placement for the task while what ``ended`` holds is not free yet."""
-        if ended and free(view, task) - sum(ended) + NEARLY < size(task):
+        if ended and free(view, task) - ordered_sum(ended) + NEARLY < size(task):
             return None
         return self._place(view, task)
 
@@ -480,7 +481,7 @@ class EasyEvents:
 
     def _shadow(self, view: ClusterView, head: TaskState, late: list[_Holding]) -> tuple[float, float]:
         """The time when enough should be free for ``head``, and what is left over."""
-        idle = free(view, head) - sum(run.size for run in late)
+        idle = free(view, head) - ordered_sum(run.size for run in late)
         shadow_s = view.now
         for end_s, amount in sorted([*self._holding.values(), *late]):
             if idle + NEARLY >= size(head) and end_s > shadow_s:
@@ -490,7 +491,7 @@ class EasyEvents:
         return shadow_s, idle - size(head)
 
     def _room(self, view: ClusterView, task: TaskState, late: list[_Holding]) -> Placement | None:
-        if late and free(view, task) - sum(run.size for run in late) + NEARLY < size(task):
+        if late and free(view, task) - ordered_sum(run.size for run in late) + NEARLY < size(task):
             return None
         return self._place(view, task)
 

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dagsim.model import Decision, Placement, Start
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Key, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies.orders import by_rank
 from dagsim.systems.cluster.policies.placement import PlacementRule, alignment, fill, placing
@@ -200,7 +201,7 @@ class WorkLeft:
 
     def __call__(self, job: JobState) -> float:
         if len(job.tasks) < _WIDE:
-            return sum([_work(task) for task in job.tasks])
+            return ordered_sum([_work(task) for task in job.tasks])
         number = job.number
         terms = self._terms.get(number)
         if terms is None:
@@ -216,7 +217,7 @@ class WorkLeft:
             behind = terms[first:].copy()
             if first:
                 behind[0] += totals[first - 1]
-            np.add.accumulate(behind, out=totals[first:])  # one after the other, as sum() does: the same bits
+            np.add.accumulate(behind, out=totals[first:])  # from left to right, as ordered_sum: the same bits
         return float(totals[-1])
 
     def ended(self, run: Run) -> None:
@@ -283,7 +284,7 @@ def _total_work() -> JobKey:
 
 
 def by_total_work(job: JobState) -> float:
-    return sum([task.best_s * task.task.instances * (task.task.gpus or 1.0) for task in job.tasks])
+    return ordered_sum([task.best_s * task.task.instances * (task.task.gpus or 1.0) for task in job.tasks])
 
 
 class Tetris:
@@ -306,7 +307,7 @@ class Tetris:
         if not fitting:
             return
         work = [queue.job_key(task.job) for task, _, _ in fitting]
-        price = self.srpt * sum(aligned for _, aligned, _ in fitting) / (sum(work) or 1.0)
+        price = self.srpt * ordered_sum(aligned for _, aligned, _ in fitting) / (ordered_sum(work) or 1.0)
         scores = [aligned - price * left for (_, aligned, _), left in zip(fitting, work, strict=True)]
         task, _, machine = fitting[scores.index(max(scores))]
         placement = _place(view, task, machine)

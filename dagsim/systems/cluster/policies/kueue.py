@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Job, Kill, Preempt, QueueNode, QueueTree, RejectReason, Start
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.kube import NodeScorer
@@ -295,7 +296,7 @@ class _Pending:
 
 def _all_of(view: ClusterView) -> dict[str, float]:
     """A quota of the whole cluster."""
-    totals = {name: sum(getattr(node, name) for node in view.cluster.nodes) for name in _PLAIN}
+    totals = {name: ordered_sum(getattr(node, name) for node in view.cluster.nodes) for name in _PLAIN}
     return {name: total for name, total in totals.items() if total}
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError, Stalled
 from dagsim.model import Decision, Kind, Placement, Start
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Registry
 from dagsim.systems.cluster.api import (
     ClusterKernel,
@@ -106,7 +107,7 @@ def _path(task: TaskState, type_: int) -> float:
 
 
 def _work(task: TaskState, type_: int) -> float:
-    left = sum([width(other) * other.unfinished * other.best_s for other in task.job.tasks])
+    left = ordered_sum([width(other) * other.unfinished * other.best_s for other in task.job.tasks])
     return left + width(task) * (task.seconds[type_] - task.best_s)
 
 
@@ -323,7 +324,7 @@ class Rollout:
         stuck = _play(fork, _policies().create(self.base), start)  # on nodes that are down: nobody knows for how long
         rows, jobs = fork.schedule.log.since(written), fork.schedule.jobs
         done = [row[1] - jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
-        return stuck * _STUCK_S + sum(done)
+        return stuck * _STUCK_S + ordered_sum(done)
 
 
 def _play(fork: ClusterKernel, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> int:

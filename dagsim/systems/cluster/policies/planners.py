@@ -16,6 +16,8 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from dagsim.model.arithmetic import ordered_sum
+
 __all__ = [
     "GAPS",
     "Booking",
@@ -70,7 +72,7 @@ class Problem:
     def mean_s(self, task: int) -> float:
         """The task's mean seconds over the sites that may run it."""
         known = [seconds for seconds in self.seconds[task] if seconds < inf]
-        return sum(known) / len(known)
+        return ordered_sum(known) / len(known)
 
     def best(self, task: int, done: dict[int, Booking], sites: Sequence[int] | None = None) -> Booking:
         """The booking with the earliest finish time, in a gap or behind everything. It is insertion-based (Topcuoglu et
@@ -151,7 +153,7 @@ def plan_cpop(problem: Problem) -> dict[int, Booking]:
     while problem.children[at]:
         at = max(problem.children[at], key=lambda child: (round(priority[child], 6), -child))
         path.append(at)
-    together = [sum(problem.seconds[task][site] for task in path) for site in range(len(problem.lanes))]
+    together = [ordered_sum(problem.seconds[task][site] for task in path) for site in range(len(problem.lanes))]
     chosen = min(range(len(together)), key=together.__getitem__)
     done: dict[int, Booking] = {}
     critical = set(path)
@@ -180,7 +182,7 @@ def plan_peft(problem: Problem) -> dict[int, Booking]:
                 ),
                 default=0.0,
             )
-    priority = [sum(row) / len(row) for row in table]
+    priority = [ordered_sum(row) / len(row) for row in table]
     done: dict[int, Booking] = {}
     for task in _by_readiness(problem, priority):
         bookings = [problem.booking(task, site, done) for site in problem.sites(task)]

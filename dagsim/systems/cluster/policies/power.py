@@ -9,6 +9,7 @@ from math import inf
 from dagsim.errors import ConfigError
 from dagsim.metrics.energy import DEFAULT_POWER
 from dagsim.model import Decision, Start
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, TaskState
 from dagsim.systems.cluster.policies.orders import by_seconds, width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
@@ -79,7 +80,7 @@ class PowerCap:
         placement = self._place(view, task, type_)
         if placement is None:
             return
-        drawn = sum([run.gpus * self._busy[run.type] for run in view.running.values()])
+        drawn = ordered_sum([run.gpus * self._busy[run.type] for run in view.running.values()])
         count = sum(share.instances for share in placement)
         if drawn + count * task.demand.demand.gpus * self._busy[type_] <= self.watts or not view.running:
             yield Start(task, placement)

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Start
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
@@ -171,7 +172,7 @@ class _Turns:
 
 def _capacity(view: ClusterView) -> _Amounts:
     nodes = view.cluster.nodes
-    return sum(n.gpus for n in nodes), sum(n.cpus for n in nodes), sum(n.memory_gb for n in nodes)
+    return sum(n.gpus for n in nodes), ordered_sum(n.cpus for n in nodes), ordered_sum(n.memory_gb for n in nodes)
 
 
 def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
@@ -193,7 +194,7 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
         raise ConfigError(f"weighted-fair: alpha must lie between -4 and 4, got {alpha!r}")
 
     def due(task: TaskState) -> float:
-        work = sum([width(each) * each.unfinished * each.best_s for each in task.job.tasks]) if alpha else 1.0
+        work = ordered_sum([width(each) * each.unfinished * each.best_s for each in task.job.tasks]) if alpha else 1.0
         return float(task.job.job.weight * max(work, 1e-9) ** alpha) or 1e-9
 
     return FairShares(by, due, False, placement)
@@ -254,7 +255,7 @@ def total_priority(factors: Factors, weights: Weights, tres: Mapping[str, float]
     """The sum of weights x factors less ``nice``; Slurm keeps it truncated. ``tres``: requested / in the cluster."""
     fixed = weights.assoc * factors.assoc + weights.job_size * factors.job_size
     fixed += weights.partition * factors.partition + weights.qos * factors.qos
-    fixed += sum([weight * tres.get(name, 0.0) for name, weight in weights.tres.items()]) - nice
+    fixed += ordered_sum([weight * tres.get(name, 0.0) for name, weight in weights.tres.items()]) - nice
     return fixed + weights.age * factors.age + weights.fair_share * factors.fair_share  # the two that change, last
 
 
@@ -309,7 +310,9 @@ class ShareTree:
         if self._below.get(None) != [ROOT]:
             raise ConfigError(f"one account, {ROOT!r}, must stand above all others")
         self.users = [each.name for each in accounts if each.is_user]
-        self._whole = {above: sum(self.accounts[each].shares for each in below) for above, below in self._below.items()}
+        self._whole = {
+            above: ordered_sum(self.accounts[each].shares for each in below) for above, below in self._below.items()
+        }
         """The shares of all children together, by what stands above them."""
 
     def add(self, account: Account) -> None:

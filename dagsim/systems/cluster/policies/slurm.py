@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.preemption import make_room
 from dagsim.systems.cluster.policies.shares import Weights
@@ -245,7 +246,7 @@ class SlurmMultifactor:
     def _set_up(self, view: ClusterView) -> None:
         """Begin a simulation."""
         nodes = view.cluster.nodes
-        totals = [sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
+        totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
         capacity = Capacity(len(nodes), *totals)
         self._book = PriorityBook(self._settings, view.queues or QueueTree(), capacity, self._origin_s)
         self._rules = SlurmRules(view, kill=self._kill, distinct=self._distinct)

@@ -1,0 +1,128 @@
+"""What decided a run: the user's own code, checkpoints and traces, each with the SHA-256 of its file.
+
+The manifest of a run folder keeps them, so that a repetition can tell when one of them has changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from dagsim.config.schema import Config, plain
+from dagsim.errors import ConfigError
+from dagsim.experiment.agents import external_command, is_agent, shipped_agent
+from dagsim.experiment.scenario import scenario_of
+from dagsim.files import file_hash
+from dagsim.registry import Spec
+
+__all__ = ["changes", "digest", "provenance", "sources_of"]
+
+_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_KINDS = {"code": "the source of", "checkpoints": "the checkpoint of", "traces": "the trace"}
+_PACKAGE = Path(__file__).parents[1]
+
+Sources = dict[str, dict[str, Any]]
+
+
+def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
+    """The files that ``policies`` and ``config`` consist of, as ``code``, ``checkpoints`` and ``traces``: by name
+    ``{"file": path, "sha256": hex digits}``.
+
+    Raises:
+        ConfigError: One of them is missing.
+    """
+    files: dict[str, Sources] = {kind: {} for kind in _KINDS}
+    for policy in policies:
+        for kind, name, path in sources_of(config, policy):
+            files[kind][name] = {"file": str(path.absolute()), "sha256": digest(path)}
+    for name in _names_in(plain(config)):
+        for path in _source(name):
+            files["code"][name] = {"file": str(path.absolute()), "sha256": digest(path)}
+    trace = config.trace_path()
+    if trace is not None:
+        files["traces"][str(trace)] = {"file": str(trace), "sha256": digest(trace)}
+    return files
+
+
+def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
+    """The files of a policy: the checkpoint of an agent, the user's own module, or the files of an ``exec:`` command.
+    Each comes with its kind (``code`` or ``checkpoints``) and the name to keep it under."""
+    if (command := external_command(policy)) is not None:
+        for word in command[0].split():
+            if Path(word).is_file():
+                yield "code", f"exec:{word}", Path(word)
+        return
+    for name in _NAME.findall(policy):
+        for path in _source(name):
+            yield "code", name, path
+    name, params = Spec.parse(policy)
+    if is_agent(scenario := scenario_of(config), policy):
+        yield "checkpoints", policy, Path(str(params.get("checkpoint") or shipped_agent(name, scenario.system)))
+
+
+def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> list[str]:
+    """Sentences on the files in a manifest that differ from those of ``now`` (``provenance``); without ``now``, from
+    what lies in their places today. Names that ``now`` lacks are not compared."""
+    sentences = []
+    for kind, noun in _KINDS.items():
+        for name, fact in (recorded.get(kind) or {}).items():
+            path = Path(fact["file"])
+            if now is not None:
+                if name not in now[kind]:
+                    continue
+                path, sha = Path(now[kind][name]["file"]), now[kind][name]["sha256"]
+            else:
+                sha = digest(path) if path.exists() else None
+            if sha is None:
+                sentences.append(f"{noun} {name} is gone: {path}")
+            elif sha != fact["sha256"]:
+                sentences.append(
+                    f"{noun} {name} has changed: {path} (SHA-256 {fact['sha256'][:12]}..., now {sha[:12]}...)"
+                )
+    return sentences
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file or folder. A second call reads it again only if its size or time has changed.
+
+    Raises:
+        ConfigError: It does not exist.
+    """
+    if not path.exists():
+        raise ConfigError(f"{path}: no such file")
+    facts = path.stat()
+    return _digest(path, facts.st_mtime_ns, facts.st_size)
+
+
+@lru_cache(maxsize=64)
+def _digest(path: Path, _time_ns: int, _size: int) -> str:
+    return file_hash(path)
+
+
+def _source(name: str) -> Iterator[Path]:
+    """The file of the module in ``module:attr``; none for dagsim's own and for modules without a file."""
+    try:
+        spec = find_spec(name.partition(":")[0])
+    except (ImportError, ValueError):
+        return
+    path = None if spec is None or spec.origin is None else Path(spec.origin)
+    if path is not None and path.is_file() and not path.is_relative_to(_PACKAGE):
+        yield path
+
+
+def _names_in(value: Any) -> Iterator[str]:
+    """Every ``module:attr`` among the values of a configuration."""
+    if isinstance(value, str):
+        if _NAME.fullmatch(value.partition("[")[0].strip()):
+            yield value.partition("[")[0].strip()
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            if key != "policy":
+                yield from _names_in(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _names_in(part)
