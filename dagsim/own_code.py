@@ -21,7 +21,7 @@ from typing import Any
 
 from dagsim.errors import CodeNotAllowed, UnknownName
 
-__all__ = ["Allowed", "allow", "allowed", "attribute", "is_own", "name_of", "source_file", "source_sha256"]
+__all__ = ["Allowed", "allow", "allowed", "attribute", "is_own", "name_of", "own_names", "source_file", "source_sha256"]
 
 
 class Allowed:
@@ -105,6 +105,12 @@ def is_own(name: str) -> bool:
     return ":" in name
 
 
+def own_names(text: str) -> list[str]:
+    """The names of code outside dagsim in ``text``, which is a name or a name with parameters in brackets."""
+    return _NAME.findall(text)
+
+
+_NAME = re.compile(r"(?:[^\s\[\]=,:'\"]*\.py|[A-Za-z_][\w.]*):[A-Za-z_][\w.]*")
 _BY_PATH: dict[Path, str] = {}
 """Modules that were imported from a path, by file: the name in ``sys.modules``."""
 

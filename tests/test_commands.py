@@ -109,7 +109,8 @@ def test_the_example_of_every_command_runs(
         assert command.make_context(name, words[len(name.split()) :])
         return
     ended = CliRunner().invoke(app, words)
-    assert ended.exit_code == 0, ended.output
+    no_size = name == "plan" and "No size up to the cap" in ended.output  # an answer, which ends with 1
+    assert ended.exit_code == int(no_size), ended.output
 
 
 def test_every_command_has_an_example() -> None:

@@ -18,6 +18,7 @@ from dagsim.config.registered import Foreign
 from dagsim.config.schema import dump_config, foreign_parts, load_config
 from dagsim.errors import CodeNotAllowed, ConfigError
 from dagsim.experiment.agents import shipped_agent
+from dagsim.experiment.provenance import provenance
 from dagsim.experiment.store import RunFolder
 from dagsim.own_code import Allowed, allow, attribute, source_file, source_sha256
 from dagsim.systems.cluster.policies import POLICIES
@@ -213,8 +214,7 @@ def test_a_run_with_a_network_of_ones_own_is_reported_without_it(folder: Path) -
 def test_a_run_folder_is_run_again_only_with_the_code_that_it_recorded(folder: Path) -> None:
     path = run_folder("--algo", "evil_policy:Fifo")
     manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
-    code = {"evil_policy:Fifo": {"file": str(folder / "evil_policy.py"), "sha256": source_sha256("evil_policy:Fifo")}}
-    (path / "manifest.json").write_text(json.dumps({**manifest, "code": code}), encoding="utf-8")
+    assert manifest["code"]["evil_policy:Fifo"]["sha256"] == source_sha256("evil_policy:Fifo")
     assert run("eval", "--config", path, *SHORT).exit_code == 0
 
     (folder / "evil_policy.py").write_text(POLICY + "\n# changed\n", encoding="utf-8")
@@ -258,6 +258,16 @@ def test_the_source_of_a_name_is_found_without_importing_it(folder: Path) -> Non
     assert source_file("no_such_module:X") is None
     assert source_sha256("sys:path") is None
     assert list(folder.rglob("*.imported")) == []
+
+
+def test_every_name_of_ones_own_is_recorded_with_its_source(folder: Path) -> None:
+    policy = "sjf[placement=./rules.py:Rule]"
+    (folder / "rules.py").write_text(
+        "class Rule:\n    def place(self, view, task, type_=None):\n        return None\n", encoding="utf-8"
+    )
+    config = load_config(None, ["network.kind=evil_net:Slow", "train.reward={evil_policy:Fifo: 1.0}"])
+    code = provenance(config, [policy, "evil_policy:Mine[a=1]"])["code"]
+    assert sorted(code) == ["./rules.py:Rule", "evil_net:Slow", "evil_policy:Fifo", "evil_policy:Mine"]
 
 
 def test_a_command_allows_whole_names_only() -> None:
