@@ -10,13 +10,16 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
 
 import dagsim
 from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, read_plain, write_plain
-from dagsim.agents.rollouts import evaluate_greedy
+from dagsim.agents.cloning import clone, imitation
+from dagsim.agents.learner import Learner, LearnerContext
+from dagsim.agents.rollouts import InProcessRollouts, evaluate_greedy
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
@@ -27,6 +30,7 @@ from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import RunFolder
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.trainer import Progress, TrainingRun
+from dagsim.seeds import TRAIN, VALIDATION
 from dagsim.testing import check_policy
 
 TINY = (
@@ -184,6 +188,42 @@ def kill_at_once(*_: object) -> None:
 def stop_at_the_reference(progress: Progress) -> None:
     if progress.what.startswith("reference"):
         raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", EACH)
+def test_a_training_is_the_iterations_of_its_learner(kind: str, tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "train", few(kind, "seed=2"), argv=[])
+    run = TrainingRun(folder)
+    run.run()
+    learner, _ = by_hand(run)
+    for iteration in range(3):
+        learner.iterate(iteration, iteration / 3)
+    kept = read_plain(folder.path / "checkpoint.pt")["learner"]["net"]
+    assert all(torch.equal(value.detach(), kept[name]) for name, value in learner.net.named_parameters())
+
+
+def test_a_warm_start_comes_before_the_first_iteration(tmp_path: Path) -> None:
+    warm = few("ppo", "train.warm_start={policy: eft-wait, episodes: 4, epochs: 2}", "train.iterations=1")
+    folder = RunFolder.create(tmp_path, "train", warm, argv=[])
+    run = TrainingRun(folder)
+    run.run()
+    learner, factory = by_hand(run)
+    how = run.train.cloned
+    assert how is not None
+    observations, choices = imitation(factory, "eft-wait", TRAIN[:4])
+    clone(learner.net, observations, choices, how, np.random.default_rng([0, 3]))
+    learner.iterate(0, 0.0)
+    kept = read_plain(folder.path / "checkpoint.pt")["learner"]["net"]
+    assert all(torch.equal(value.detach(), kept[name]) for name, value in learner.net.named_parameters())
+
+
+def by_hand(run: TrainingRun) -> tuple[Learner, EpisodeFactory]:
+    """The learner of a training, without the training around it."""
+    train, config = run.train, run.config
+    factory = EpisodeFactory(scenario_of(config), train.codec, RewardConfig(train.reward))
+    jct_s = run_policy(config, "sjf", VALIDATION[0]).summary.jct_s.mean
+    seeds = TRAIN[50_000 * config.seed :][:50_000]
+    return train.algorithm.build(LearnerContext(train, InProcessRollouts(factory), config.seed, jct_s, seeds)), factory
 
 
 def test_weights_are_the_same_with_1_2_and_4_workers(tmp_path: Path) -> None:

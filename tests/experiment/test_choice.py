@@ -20,8 +20,8 @@ from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.store import RunFolder, RunLine
 from dagsim.experiment.training import reference, trainer
+from dagsim.experiment.training import session as finishing
 from dagsim.experiment.training.reference import Runs, best_heuristic, contenders, merit_of, play_seeds
-from dagsim.experiment.training.session import finish as finishing
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.experiment.tune import best_of, candidates, write_tuned
 from dagsim.metrics import jct

@@ -83,7 +83,7 @@ class Mlp(ScoreNet):
         last = torch.cat([batch.first[1:], torch.tensor([len(rows)])])[batch.segment] - 1 == rows
         place = torch.where(last, torch.clamp(place, max=self.slots - 1), place)
         shown = (place < self.slots - 1) | last
-        padded = torch.zeros(count, self.slots, batch.tokens.shape[1])
+        padded = batch.tokens.new_zeros(count, self.slots, batch.tokens.shape[1])
         padded[batch.segment[shown], place[shown]] = batch.tokens[shown]
         scores = self.net(torch.cat([padded.flatten(1), batch.context], dim=1))  # (B, slots)
         picked = scores[batch.segment, torch.clamp(place, max=self.slots - 1)]
