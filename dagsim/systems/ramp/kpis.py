@@ -1,7 +1,8 @@
-"""Figures of a simulation, by the names that ddls gave them: folds over what became of each job.
+"""Figures of a simulation, by the names that ddls gave them, computed from the outcome of each job.
 
-Times are seconds, sizes bytes, rates bytes a second, fractions lie in 0 to 1 (``UNITS``). Means over time are weighted
-by time. Utilisation is a fraction of the GPU time held; ddls has it too small by the number of training steps.
+Times are seconds, sizes bytes, rates bytes per second, and fractions lie between 0 and 1
+(``UNITS``). Means over time are weighted by time. Utilisation is a fraction of the GPU time held;
+in ddls it is too small by the number of training steps.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ UNITS: dict[str, str] = {
     **{f"{info}_info_processed": "B" for info in _INFO},
     **{f"mean_{info}_throughput": "B/s" for info in _INFO},
 }
-"""The unit of each figure that ``kpis`` gives for whole episodes."""
+"""Units of the figures that ``kpis`` gives for whole episodes."""
 
 _CAUSES = {
     RejectReason.BY_POLICY: "declined",
@@ -49,7 +50,7 @@ _CAUSES = {
 
 
 class JobRow(NamedTuple):
-    """One job in figures; what does not apply is None."""
+    """Figures of one job; those that do not apply are None."""
 
     number: int
     model: str
@@ -58,7 +59,7 @@ class JobRow(NamedTuple):
     sequential_s: float
     acceptable_s: float
     demand_memory_bytes: float
-    """Of the graph as it came, both passes."""
+    """Totals of the unsplit graph, both passes."""
     demand_dep_bytes: float
     status: str
     """``completed``, ``blocked``, ``running`` (at the end) or ``undecided`` (it arrived at the end)."""
@@ -71,24 +72,26 @@ class JobRow(NamedTuple):
     communication_s: float | None = None
     computation_s: float | None = None
     utilisation: float | None = None
-    """Of the GPU time that it held, the fraction in which it computed."""
+    """Fraction of the GPU time held in which it computed."""
     ops: int | None = None
     deps: int | None = None
     memory_bytes: float | None = None
     dep_bytes: float | None = None
     flow_bytes: float | None = None
-    """Of the dependencies that go over channels."""
+    """Totals of the dependencies that go over channels."""
 
 
 def cause(outcome: JobOutcome) -> str | None:
-    """The reason why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or ``unfinished`` at the end."""
+    """Reason why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or ``unfinished`` at
+    the end.
+    """
     if outcome.reason is not None:
         return _CAUSES[outcome.reason]
     return "unfinished" if outcome.started and outcome.completed_s is None else None
 
 
 def job_rows(kernel: RampKernel) -> Iterator[JobRow]:
-    """One row per job that arrived."""
+    """Return one row for each job that arrived."""
     for number, outcome in enumerate(kernel.outcomes):
         job = outcome.job
         known = JobRow(

@@ -1,8 +1,9 @@
-"""Computation graphs from files: PipeDream's profiles, TensorFlow's cost graphs, and a JSON of our own.
+"""Readers of computation graphs: PipeDream's profiles, TensorFlow's cost graphs, and dagsim's own
+JSON.
 
 The JSON: ``{"model": "m", "time_unit": "ms", "ops": [{"id": "1", "forward": 2.0, "backward": 4.0, "activation_bytes":
-64, "parameter_bytes": 8, "seconds_on": {"T4": [..., ...]}}, ...], "edges": [["1", "2"], ...]}``; ``seconds_on`` may be
-left out and is in the time unit too, ``name`` and ``model`` may be left out.
+64, "parameter_bytes": 8, "seconds_on": {"T4": [..., ...]}}, ...], "edges": [["1", "2"], ...]}``. ``seconds_on`` is in
+the time unit, too. It is optional, and so are ``name`` and ``model``.
 """
 
 from __future__ import annotations
@@ -22,21 +23,22 @@ __all__ = ["TIME_UNITS", "TimeUnit", "read_graph", "read_graphs"]
 TimeUnit: TypeAlias = Literal["s", "ms", "us"]
 
 TIME_UNITS: dict[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-"""Seconds per unit in which a profile states its times."""
+"""Seconds per time unit of a profile."""
 
 _SIZES = ("activation_size", "parameter_size")
 _TIMES = ("forward_compute_time", "backward_compute_time")
 
 
 def read_graph(path: Path, time_unit: TimeUnit | None = None) -> ComputationGraph:
-    """The graph in ``path``: ``.txt`` is PipeDream's, ``.pbtxt`` a cost graph, ``.json`` our own.
+    """Read the graph in ``path``: ``.txt`` is PipeDream's format, ``.pbtxt`` a cost graph,
+    ``.json`` dagsim's own.
 
-    ``time_unit`` is the unit of the times in the file (default: milliseconds, or what a JSON says). ddls takes
-    PipeDream's milliseconds as seconds: ``time_unit="s"`` does the same.
+    ``time_unit`` is the unit of times in the file (default: milliseconds, or the unit that a JSON
+    states). ddls takes PipeDream's milliseconds as seconds: ``time_unit="s"`` does the same.
 
     Raises:
         TraceError: The file cannot be read; the message starts with ``file:line``.
-        ModelError: A negative cost, a cycle, an edge to an unknown operation.
+        ModelError: A negative cost, a cycle, or an edge to an unknown operation.
     """
     readers: dict[str, Callable[[Path, TimeUnit | None], ComputationGraph]] = {
         ".txt": _pipedream,
@@ -60,10 +62,10 @@ def read_graph(path: Path, time_unit: TimeUnit | None = None) -> ComputationGrap
 
 
 def read_graphs(folder: Path, names: tuple[str, ...], time_unit: TimeUnit | None = None) -> dict[str, ComputationGraph]:
-    """The named graphs of ``folder``, whatever their layout.
+    """Read the named graphs of ``folder``, in any of its layouts.
 
     Raises:
-        TraceError: One is not there or cannot be read.
+        TraceError: A graph is missing or cannot be read.
     """
     found = {}
     for name in names:
@@ -128,8 +130,8 @@ def _scaled(value: float, scale: float) -> float:
 def _cost_graph(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
     """Read TensorFlow's CostGraphDef as text, the layout of the REGAL graphs.
 
-    A node has its cost for both passes, and its outputs' sizes together as its activation. Control inputs are edges
-    like others here: a size belongs to the producer.
+    A node states one cost for both passes; the sizes of its outputs add up to its activation.
+    Control inputs are edges like any other here: a size belongs to the producer.
     """
     scale = TIME_UNITS[time_unit or "ms"]
     ops: list[Op] = []
@@ -159,7 +161,9 @@ def _cost_graph(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
 
 
 def _blocks(path: Path) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """Each ``node { ... }`` with its place and its fields; those of inner blocks as ``block.field``."""
+    """Yield each ``node { ... }`` with its line and its fields; fields of inner blocks are named
+    ``block.field``.
+    """
     node: dict[str, list[str]] | None = None
     inner = where = ""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

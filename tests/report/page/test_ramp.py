@@ -37,10 +37,17 @@ def test_every_agent_has_a_row_for_each_beta(folders: list[RunFolder]) -> None:
     assert [row[0] for row in speed.rows] == ["A", "A", "D", "D"]
 
 
-def test_causes_add_up_to_the_blocking_rate(folders: list[RunFolder]) -> None:
+def test_causes_add_up_to_the_blocking_rate(folders: list[RunFolder], tmp_path: Path) -> None:
+    config = load_config(None, [f"system={WORLD}", "system.horizon_s=0.2", "policy=max", "seeds=2"])
+    cut_short = RunFolder.create(tmp_path, "baseline", config, argv=[], policies=("max", "no"))
+    for result in evaluate_policies(config, ("max", "no")):
+        cut_short.add(result)
+    cut_short.mark("done")
+    early, _ = ramp_grids(choose_runs([cut_short]).runs)
+    assert any(float(row[8]) > 0 for row in early.rows)
     blocked, _ = ramp_grids(choose_runs(folders[:1]).runs)
-    for row in blocked.rows:
-        rate, causes = float(row[3]), [float(cell) for cell in row[5:8]]
+    for row in [*blocked.rows, *early.rows]:
+        rate, causes = float(row[3]), [float(cell) for cell in row[5:9]]
         assert rate == pytest.approx(sum(causes), abs=0.002)
     too_slow = {row[1]: float(row[7]) for row in blocked.rows}
     assert too_slow["no"] > too_slow["max"]

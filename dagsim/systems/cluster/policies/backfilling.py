@@ -321,11 +321,11 @@ class Easy:
                 if not types or group in stuck:
                     continue
                 type_ = types[0] if len(types) == 1 else min(types, key=group.ratios.__getitem__)
-                most_s = inf
-                ratio = group.ratios[type_]  # 0 for tasks of no work, which end at once
-                if ratio and type_ == shadow.type and self._needed(view, group, head, type_) > shadow.extra:
-                    most_s = (shadow.time_s - now) / ratio
-                first = group.first(self._rank, now, most_s)
+                until_s = inf
+                takes_time = group.ratios[type_] > 0  # tasks of no work end at once
+                if takes_time and type_ == shadow.type and self._needed(view, group, head, type_) > shadow.extra:
+                    until_s = shadow.time_s
+                first = group.first(self._rank, now, type_, until_s)
                 if first is not None and (best is None or first[:2] < best[:2]):
                     best, chosen = first, group
             if best is None or chosen is None:

@@ -33,7 +33,7 @@ class AlikeTasks:
         self.types = sorted(task.demand.types, key=task.seconds.__getitem__)
         """The types that may run them, fastest first."""
         self.tasks: list[TaskState] = []
-        self._columns = np.zeros((4, 8))
+        self._columns = np.zeros((4 + len(task.seconds), 8))
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -58,15 +58,22 @@ class AlikeTasks:
         """(tasks,) float64: 1 / seconds on the fastest type."""
         return self._columns[3, : len(self.tasks)]
 
+    def ends_s(self, now: float, type_: int) -> np.ndarray:
+        """(tasks,) float64: when each would end if it started now on a GPU type."""
+        ends_s: np.ndarray = now + self._columns[4 + type_, : len(self.tasks)]
+        return ends_s
+
     def room(self, machines: ClusterState) -> int | None:
         """The fastest type with room for one of them now, if any has."""
         return next((type_ for type_ in self.types if machines.fits_on(self.demand, type_)), None)
 
-    def first(self, rank: RankColumn, now: float, most_s: float = inf) -> tuple[float, int, TaskState] | None:
-        """The first by ``(rank, order)`` of those that take at most ``most_s`` on their fastest type."""
+    def first(
+        self, rank: RankColumn, now: float, type_: int = 0, until_s: float = inf
+    ) -> tuple[float, int, TaskState] | None:
+        """The first by ``(rank, order)`` of those that end by ``until_s`` if they start now on a GPU type."""
         ranks = rank(self, now)
-        if most_s < inf:
-            ranks = np.where(self.best_s <= most_s, ranks, inf)
+        if until_s < inf:
+            ranks = np.where(self.ends_s(now, type_) <= until_s, ranks, inf)
         place = int(ranks.argmin())
         least = float(ranks[place])
         if least == inf:
@@ -83,7 +90,8 @@ class AlikeTasks:
         place = len(self.tasks)
         if place == self._columns.shape[1]:
             self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
-        self._columns[:, place] = task.best_s, task.order, task.ready_s, 1.0 / max(task.best_s, _SHORTEST_S)
+        slowness = 1.0 / max(task.best_s, _SHORTEST_S)
+        self._columns[:, place] = task.best_s, task.order, task.ready_s, slowness, *task.seconds
         self.tasks.append(task)
 
     def remove(self, place: int) -> TaskState | None:
