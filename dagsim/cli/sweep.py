@@ -11,6 +11,7 @@ import typer
 
 from dagsim.cli.app import app
 from dagsim.cli.options import SweepOutput, expand_options
+from dagsim.cli.shared import trust
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,8 +54,10 @@ def sweep(
             raise InputError(f"--name: {grid} has one already")
         opened = SweepFolder.open(grid)
         described, out, command = opened.sweep, grid.parent, opened.run.manifest["command"]
+        trust(grid / "config.yaml")
     else:
         described, command = read_sweep(grid, output.name), "sweep"
+        trust(grid, *([] if described.base is None else [described.base]))
     cells = cells_of(described)
     shown = _Shown(metric or described.metrics[0], reference, output)
     if dry_run:

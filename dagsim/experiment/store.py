@@ -65,8 +65,9 @@ from shutil import rmtree
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from dagsim.config import yaml
+from dagsim.config.registered import Foreign
 from dagsim.config.schema import Config, config_hash, dump_config, load_config
-from dagsim.errors import ConfigError, RunFolderError
+from dagsim.errors import CodeNotAllowed, ConfigError, RunFolderError
 from dagsim.experiment.executors import CellFailure, CellRecord
 from dagsim.experiment.kept_files import CLOCKED, FACTS, TABLES, RunRecord, jobs_from, run_record, unpacked_schedule
 from dagsim.experiment.plan import Cell, Sweep, read_sweep
@@ -75,7 +76,9 @@ from dagsim.experiment.scenario import experiment_seeds, scenario_of, workload_l
 from dagsim.experiment.simulate import Result
 from dagsim.files import Lock, append, cut, file_hash, replaced
 from dagsim.metrics import to_csv
+from dagsim.model.cluster import Cluster
 from dagsim.model.log import Schedule, ScheduleLog
+from dagsim.own_code import allowed
 from dagsim.systems.cluster.engine import EngineUse
 
 __all__ = [
@@ -92,12 +95,31 @@ __all__ = [
     "code_commit",
     "is_sweep",
     "manifest",
+    "recorded_code",
 ]
 
 
 _LONGEST_NAME = 80
 
 State: TypeAlias = Literal["running", "done", "failed", "interrupted"]
+
+
+def recorded_code(path: Path) -> dict[str, str]:
+    """SHA-256 of the source of each name of code outside dagsim that the run folder ``path`` used; see
+    ``own_code.Allowed``.
+
+    Raises:
+        RunFolderError: Its manifest cannot be read.
+    """
+    facts = _read_json(path / "manifest.json")
+    return _recorded_code(facts if isinstance(facts, dict) else {})
+
+
+def _recorded_code(facts: Mapping[str, Any]) -> dict[str, str]:
+    code = facts.get("code")
+    if not isinstance(code, dict):
+        return {}
+    return {name: str(fact.get("sha256")) for name, fact in code.items() if isinstance(fact, dict)}
 
 
 class RunFolder:
@@ -205,18 +227,22 @@ class RunFolder:
         return folder
 
     @classmethod
-    def open(cls, path: Path) -> RunFolder:
+    def open(cls, path: Path, *, own: bool = False) -> RunFolder:
         """The run folder at ``path``. Where its process was killed, what that left unfinished is cut off.
+
+        The folder is data: code outside dagsim that its configuration names is imported only with ``own=True``, which
+        it takes to run the experiment again.
 
         Raises:
             RunFolderError: It is missing, damaged, of another version, or its configuration was changed afterwards.
+            CodeNotAllowed: It names code that this process may not import.
         """
-        folder = cls.read(path)
+        folder = cls.read(path, own=own)
         folder._tidy()
         return folder
 
     @classmethod
-    def read(cls, path: Path) -> RunFolder:
+    def read(cls, path: Path, *, own: bool = False) -> RunFolder:
         """The run folder at ``path`` as it stands: nothing is written, and nobody is kept from writing.
 
         Raises:
@@ -230,13 +256,29 @@ class RunFolder:
                 f"{path / 'manifest.json'}: not of a run folder that this version reads (schema "
                 f"{' or '.join(map(str, READABLE))}); run it anew: the command stands in command.txt"
             )
+        if own and (names := allowed()) is not None:
+            names.trust_recorded(path, _recorded_code(facts))
+        file = path / "config.yaml"
+        if file.is_file() and file_hash(file) != facts.get("config_sha256"):  # before any name in it is looked up
+            raise RunFolderError(f"{file}: was changed after the run (its hash is not the manifest's)")
         try:
-            config = load_config(path / "config.yaml")
+            config = load_config(file, own=own)
         except ConfigError as error:
             raise RunFolderError(f"{path}: its configuration cannot be read:\n{error}") from None
-        if file_hash(path / "config.yaml") != facts.get("config_sha256"):
-            raise RunFolderError(f"{path / 'config.yaml'}: was changed after the run (its hash is not the manifest's)")
         return cls(path, config, facts)
+
+    def _cluster(self) -> Cluster:
+        """The machines of the experiment.
+
+        Raises:
+            CodeNotAllowed: Its system is code outside dagsim, which was not imported.
+        """
+        if isinstance(self.config.system, Foreign):
+            raise CodeNotAllowed(
+                f"{self.path}: its system {self.config.system.kind!r} is code outside dagsim, which was not imported; "
+                "--allow-code imports it (docs/security.md)"
+            )
+        return scenario_of(self.config).cluster
 
     @property
     def name(self) -> str | None:
@@ -461,7 +503,7 @@ class RunFolder:
         """
         path = self.path / "schedules" / f"{number:03d}.json.gz"
         if (columns := path.with_name(f"{number:03d}.npz")).exists():
-            return unpacked_schedule(columns, scenario_of(self.config).cluster)
+            return unpacked_schedule(columns, self._cluster())
         try:
             facts = json.loads(gzip.decompress(path.read_bytes()))
             if tuple(facts["fields"]) != FACTS:
@@ -473,7 +515,7 @@ class RunFolder:
         except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError) as error:
             raise RunFolderError(f"{path}: not a readable list of jobs ({error})") from None
         log = ScheduleLog.load(path.with_name(f"{number:03d}.npy"))
-        return Schedule(scenario_of(self.config).cluster, jobs, log, seed, ended_s=ended_s)
+        return Schedule(self._cluster(), jobs, log, seed, ended_s=ended_s)
 
 
 def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:

@@ -55,6 +55,7 @@ RAMP_CODECS: Registry[Any] = Registry(
     group="dagsim.codecs",
     listing="dagsim list codecs",
     home="dagsim.systems.ramp",
+    method="build",
 )
 """Codecs of RAMP, by name."""
 

@@ -55,6 +55,7 @@ PLACERS: Registry[Placer] = Registry(
         Entry("same_type", f"{_HERE}:SameType", "as packed, on GPUs of one type, the fastest first"),
         Entry("random", f"{_HERE}:RandomPlacer", "servers drawn for each operation, symmetric or not"),
     ),
+    method="place",
 )
 
 

@@ -58,6 +58,7 @@ RAMP_POLICIES: Registry[RampPolicy] = Registry(
     ),
     group="dagsim.ramp_policies",
     home="dagsim.systems.ramp",
+    method="decide",
 )
 """RAMP policies by name, or ``module:attr``."""
 

@@ -176,6 +176,7 @@ OP_SCHEDULES: Registry[OpScheduler] = Registry(
         Entry("srpt", "dagsim.systems.ramp.timing:_Srpt", "the operation of the shortest piece first (ddls)"),
         Entry("fifo", "dagsim.systems.ramp.timing:_Fifo", "operations in the order of the graph, forward first"),
     ),
+    method="__call__",
 )
 
 

@@ -76,6 +76,7 @@ TOPOLOGIES: Registry[Topology] = Registry(
         Entry("switch", "dagsim.systems.ramp.topology:Switch", "one switch for all servers"),
         Entry("fat_tree", "dagsim.systems.ramp.topology:FatTree", "leaf switches on a spine, perhaps oversubscribed"),
     ),
+    method="pattern",
 )
 
 

@@ -64,6 +64,7 @@ SPARK_POLICIES: Registry[SparkPolicy] = Registry(
     group="dagsim.spark_policies",
     listing="dagsim list spark-policies",
     home="dagsim.systems.spark",
+    method="decide",
 )
 
 
