@@ -33,7 +33,29 @@ __all__ = [
     "resume_policies",
     "run_kept",
     "run_policies",
+    "trust",
 ]
+
+
+def trust(*files: Path) -> None:
+    """Allow this command the code that its user names: on the command line, and in ``files``, which are YAML.
+
+    Of a run folder it allows what still has the SHA-256 that the folder recorded.
+    """
+    from dagsim.config.yaml import read_yaml
+    from dagsim.own_code import allowed
+
+    names = allowed()
+    if names is None:
+        return
+    names.trust_command_line()
+    for file in files:
+        if (file.parent / "manifest.json").is_file():
+            from dagsim.experiment.store import recorded_code
+
+            names.trust_recorded(file.parent, recorded_code(file.parent))
+        else:
+            names.trust_values(read_yaml(file).value)
 
 
 def configured(
@@ -41,13 +63,21 @@ def configured(
     settings: Iterable[str | Setting] | None,
     given: Iterable[Setting] = (),
     workload: str | None = None,
+    *,
+    own: bool = True,
 ) -> Config:
-    """The configuration in ``file``, with another workload, then ``--set``, then the other options."""
+    """The configuration in ``file``, with another workload, then ``--set``, then the other options.
+
+    With ``own=False``, for commands that run nothing, no code outside dagsim is imported.
+    """
     from dagsim.config.bundled import find_config
     from dagsim.config.schema import Setting, load_config
 
+    path = None if file is None else find_config(file)
+    if own:
+        trust(*([] if path is None else [path]))
     jobs = [] if workload is None else [Setting(f"--workload {workload}", "workload", workload)]
-    return load_config(None if file is None else find_config(file), [*jobs, *(settings or ()), *given])
+    return load_config(path, [*jobs, *(settings or ()), *given], own=own)
 
 
 def experiment(
@@ -68,20 +98,16 @@ def experiment(
         *more,
         *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision, engine=engine),
     ]
-    if what.measure is not None:
-        from dagsim.workload.windows import parse_measure
-
-        settings.append(Setting(f"--measure {what.measure}", "workload.measure", parse_measure(what.measure)))
     if what.system is not None:  # before --set, whose keys may be the system's
         system = Setting(f"--system {what.system}", "system.kind", what.system)
         what = what._replace(set_=[system, *(what.set_ or ())])  # type: ignore[list-item]
-    reading = given(**{f"workload.options.{key}": value for key, value in trace.reading().items()})
+    reading = trace.settings()
     if trace.format_ is not None and not more:
         reading.append(Setting(f"--format {trace.format_}", "workload.format", trace.format_))
     if trace.windows is not None:
         reading.append(Setting(f"--windows {trace.windows}", "seeds", trace.windows))
     options = {"window": "--window-jobs", "windows": "--windows"}
-    reading += [Setting(options[key], f"workload.{key}", value) for key, value in trace.windowed().items()]
+    reading += [Setting(options[key], f"workload.{key}", value) for key, value in trace.windowing().items()]
     _refuse_without_trace(what, trace, reading, settings)
     chosen = configured(what.config, what.set_, [*settings, *reading], what.workload)
     cluster = _cluster(chosen, trace.cluster, quiet=quiet)
@@ -134,7 +160,7 @@ def cluster_settings(file: str) -> list[Setting]:
     """The cluster of another configuration, as settings."""
     from dagsim.config.schema import Setting, plain
 
-    source, other = f"--cluster {file}", configured(file, None)
+    source, other = f"--cluster {file}", configured(file, None, own=False)
     return [Setting(source, key, plain(getattr(other, key))) for key in ("cluster", "gpu_types")]
 
 
@@ -246,7 +272,7 @@ def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, 
 
     _refuse_beside_resume(groups, {**options, "name": output.name})
     assert output.resume is not None
-    folder = Store.open(output.resume)
+    folder = Store.open(output.resume, own=True)
     made_by = folder.manifest["command"]
     if made_by != command:
         raise InputError(f"{folder.path}: was made by dagsim {made_by}: dagsim {made_by} --resume {folder.path}")

@@ -11,7 +11,7 @@ import typer
 
 from dagsim.cli.app import app
 from dagsim.cli.options import SweepOutput, expand_options
-from dagsim.cli.shared import carried
+from dagsim.cli.shared import carried, trust
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,11 +53,13 @@ def sweep(
         if output.name is not None:
             raise InputError(f"--name: {grid} has one already")
         opened, out = Store.open(grid), grid.parent
-        plan = Plan.of_grid(opened.sweep, opened.manifest["command"])
+        described, command = opened.sweep, opened.manifest["command"]
+        trust(grid / "config.yaml")
     else:
-        plan = Plan.of_grid(read_grid(grid, output.name))
-    assert plan.grid is not None
-    shown = _Shown(metric or plan.grid.metrics[0], reference, output)
+        described, command = read_grid(grid, output.name), "sweep"
+        trust(grid, *([] if described.base is None else [described.base]))
+    plan = Plan.of_grid(described, command)
+    shown = _Shown(metric or described.metrics[0], reference, output)
     if dry_run:
         _list(plan.cells, shown)
         return

@@ -100,6 +100,7 @@ EXECUTORS: Registry[Any] = Registry(
     group="dagsim.executors",
     home="dagsim.experiment",
     listing="dagsim list executors",
+    method="run",
 )
 """Every executor by name; each is made of the text after its name and colon."""
 

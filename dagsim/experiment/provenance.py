@@ -6,13 +6,11 @@ The manifest of a run folder keeps them, so that a repetition can tell when one 
 from __future__ import annotations
 
 import platform
-import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +19,11 @@ from dagsim.errors import ConfigError
 from dagsim.experiment.agents import external_command, is_agent, shipped_agent
 from dagsim.experiment.scenario import scenario_of
 from dagsim.files import file_hash
+from dagsim.own_code import own_names, source_file
 from dagsim.registry import Spec
 
 __all__ = ["SCHEMA", "changes", "code_commit", "digest", "manifest", "provenance", "sources_of"]
 
-_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _KINDS = {"code": "the source of", "checkpoints": "the checkpoint of", "traces": "the trace"}
 _PACKAGE = Path(__file__).parents[1]
 
@@ -60,7 +58,7 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
             if Path(word).is_file():
                 yield "code", f"exec:{word}", Path(word)
         return
-    for name in _NAME.findall(policy):
+    for name in own_names(policy):
         for path in _source(name):
             yield "code", name, path
     name, params = Spec.parse(policy)
@@ -109,23 +107,21 @@ def _digest(path: Path, _time_ns: int, _size: int) -> str:
 
 def _source(name: str) -> Iterator[Path]:
     """The file of the module in ``module:attr``; none for dagsim's own and for modules without a file."""
-    try:
-        spec = find_spec(name.partition(":")[0])
-    except (ImportError, ValueError):
-        return
-    path = None if spec is None or spec.origin is None else Path(spec.origin)
-    if path is not None and path.is_file() and not path.is_relative_to(_PACKAGE):
+    path = source_file(name)
+    if path is not None and not path.absolute().is_relative_to(_PACKAGE):
         yield path
 
 
 def _names_in(value: Any) -> Iterator[str]:
-    """Every ``module:attr`` among the values of a configuration."""
+    """Every ``module:attr`` in a configuration but its policy: values, and keys such as those of ``reward``."""
     if isinstance(value, str):
-        if _NAME.fullmatch(value.partition("[")[0].strip()):
-            yield value.partition("[")[0].strip()
+        name = value.partition("[")[0].strip()
+        if own_names(name) == [name]:
+            yield from own_names(value)
     elif isinstance(value, Mapping):
         for key, part in value.items():
             if key != "policy":
+                yield from _names_in(key)
                 yield from _names_in(part)
     elif isinstance(value, list):
         for part in value:

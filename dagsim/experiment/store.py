@@ -51,8 +51,9 @@ from shutil import rmtree
 from typing import Any, Literal, TypeAlias, get_args
 
 from dagsim.config import yaml
+from dagsim.config.registered import Foreign
 from dagsim.config.schema import Config, config_hash, dump_config, load_config
-from dagsim.errors import ConfigError, RunFolderError
+from dagsim.errors import CodeNotAllowed, ConfigError, RunFolderError
 from dagsim.experiment.kept_files import CLOCKED, FACTS, TABLES, CellRun, jobs_from, run_of, unpacked_schedule
 from dagsim.experiment.plan import Cell, Plan, SweepGrid, read_grid
 from dagsim.experiment.provenance import SCHEMA, changes, manifest
@@ -60,10 +61,12 @@ from dagsim.experiment.scenario import experiment_seeds, scenario_of, workload_l
 from dagsim.experiment.simulate import Outcome
 from dagsim.files import Lock, append, cut, file_hash, replaced
 from dagsim.metrics import to_csv
+from dagsim.model.cluster import Cluster
 from dagsim.model.log import Schedule, ScheduleLog
+from dagsim.own_code import allowed
 from dagsim.systems.cluster.engine import EngineUse
 
-__all__ = ["State", "Store", "is_sweep"]
+__all__ = ["State", "Store", "is_sweep", "recorded_code"]
 
 State: TypeAlias = Literal["running", "done", "failed", "interrupted"]
 
@@ -77,6 +80,24 @@ _RUNS, _TIMING, _FAILURES, _PROGRESS = "runs.jsonl", "timing.jsonl", "failures.j
 def is_sweep(path: Path) -> bool:
     """True if the run folder at ``path`` holds the cells of a grid."""
     return (path / _GRID).is_file() and (path / "manifest.json").is_file()
+
+
+def recorded_code(path: Path) -> dict[str, str]:
+    """SHA-256 of the source of each name of code outside dagsim that the run folder ``path`` used; see
+    ``own_code.Allowed``.
+
+    Raises:
+        RunFolderError: Its manifest cannot be read.
+    """
+    facts = _read_json(path / "manifest.json")
+    return _recorded_code(facts if isinstance(facts, dict) else {})
+
+
+def _recorded_code(facts: Mapping[str, Any]) -> dict[str, str]:
+    code = facts.get("code")
+    if not isinstance(code, dict):
+        return {}
+    return {name: str(fact.get("sha256")) for name, fact in code.items() if isinstance(fact, dict)}
 
 
 class Store:
@@ -234,13 +255,17 @@ class Store:
         _write(self.path / "manifest.json", _json(self.manifest))
 
     @classmethod
-    def open(cls, path: Path) -> Store:
+    def open(cls, path: Path, *, own: bool = False) -> Store:
         """The run folder at ``path``. If its process was killed, its unfinished rows are cut off.
+
+        The folder is data: code outside dagsim that its configuration names is imported only with ``own=True``, which
+        it takes to run the experiment again.
 
         Raises:
             RunFolderError: It is missing, damaged, of another version, or its configuration was changed afterwards.
+            CodeNotAllowed: It names code that this process may not import.
         """
-        store = cls.read(path)
+        store = cls.read(path, own=own)
         with suppress(OSError, RunFolderError):  # a folder that is damaged or read-only stays as it is
             if store.manifest["schema"] == SCHEMA and store.state == "running" and store._lock.claim():
                 pid = _read_json(path / "status.json").get("pid")
@@ -250,7 +275,7 @@ class Store:
         return store
 
     @classmethod
-    def read(cls, path: Path) -> Store:
+    def read(cls, path: Path, *, own: bool = False) -> Store:
         """The run folder at ``path`` as it stands: nothing is written, and others can write.
 
         Raises:
@@ -264,12 +289,15 @@ class Store:
                 f"{path / 'manifest.json'}: not of a run folder that this version reads (schema "
                 f"{' or '.join(map(str, _READABLE))}); run it again: its command is in command.txt"
             )
+        if own and (names := allowed()) is not None:
+            names.trust_recorded(path, _recorded_code(facts))
+        file = path / "config.yaml"
+        if file.is_file() and file_hash(file) != facts.get("config_sha256"):  # before any name in it is looked up
+            raise RunFolderError(f"{file}: was changed after the run (its hash is not the manifest's)")
         try:
-            config = load_config(path / "config.yaml")
+            config = load_config(file, own=own)
         except ConfigError as error:
             raise RunFolderError(f"{path}: its configuration cannot be read:\n{error}") from None
-        if file_hash(path / "config.yaml") != facts.get("config_sha256"):
-            raise RunFolderError(f"{path / 'config.yaml'}: was changed after the run (its hash is not the manifest's)")
         return cls(path, config, facts)
 
     # Its plan and its state
@@ -665,7 +693,7 @@ class Store:
         """
         path = self.path / "schedules" / f"{number:03d}.json.gz"
         if (columns := path.with_name(f"{number:03d}.npz")).exists():
-            return unpacked_schedule(columns, scenario_of(self.config).cluster)
+            return unpacked_schedule(columns, self._cluster())
         try:
             facts = json.loads(gzip.decompress(path.read_bytes()))
             if tuple(facts["fields"]) != FACTS:
@@ -677,7 +705,20 @@ class Store:
         except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError) as error:
             raise RunFolderError(f"{path}: not a readable list of jobs ({error})") from None
         log = ScheduleLog.load(path.with_name(f"{number:03d}.npy"))
-        return Schedule(scenario_of(self.config).cluster, jobs, log, seed, ended_s=ended_s)
+        return Schedule(self._cluster(), jobs, log, seed, ended_s=ended_s)
+
+    def _cluster(self) -> Cluster:
+        """The machines of the experiment.
+
+        Raises:
+            CodeNotAllowed: Its system is code outside dagsim, which was not imported.
+        """
+        if isinstance(self.config.system, Foreign):
+            raise CodeNotAllowed(
+                f"{self.path}: its system {self.config.system.kind!r} is code outside dagsim, which was not imported; "
+                "--allow-code imports it (docs/security.md)"
+            )
+        return scenario_of(self.config).cluster
 
     def _engines(self) -> dict[str, EngineUse]:
         """The engine of each policy's first run; nothing for systems that have only one."""

@@ -223,6 +223,14 @@ def test_the_cheapest_mix_is_the_cheapest_of_all() -> None:
         assert found.best.cost == pytest.approx(min(costs.values()))
 
 
+def test_a_mix_is_found_that_is_cheaper_than_any_type_alone() -> None:
+    # More than 6 strengths are needed. An H200 node costs 32 for 5 of them, a T4 node 8 for one: 2 x 32 or 7 x 8 alone,
+    # 32 + 2 x 8 together.
+    _, _, search = planned(["H200", "T4"], 80.0, prices="H200=4,T4=2,A100-40=1")
+    assert search.best is not None
+    assert search.best.nodes == (1, 2)
+
+
 def test_a_cluster_that_turns_jobs_away_meets_nothing() -> None:
     _, _, found = planned(["T4", "H200"], 50.0, needs="T4")
     assert found.best is not None

@@ -157,7 +157,7 @@ def damage(path: Path, name: str, content: bytes | None) -> None:
             r"manifest\.json: not of a .* this version reads \(schema 1 or 2\)",
         ),
         ("manifest.json", b"[", r"manifest\.json: not readable as JSON"),
-        ("config.yaml", b"sed: 1\n", r"its configuration cannot be read:\n.*did you mean 'seed'"),
+        ("config.yaml", b"sed: 1\n", r"config\.yaml: was changed after the run"),
         ("config.yaml", b"seed: 1\n", r"config\.yaml: was changed after the run"),
         ("runs.jsonl", b"{\n", r"runs\.jsonl:1: damaged: not a line of JSON"),
         ("runs.jsonl", b'{"policy": "x"}\n', r"runs\.jsonl: not of this version: a line has no 'seed'"),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from dagsim.agents.checkpoint import Checkpoint
 from dagsim.agents.config import algorithm_name
 from dagsim.config.bundled import find_config
+from dagsim.config.registered import kind_of
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError
 from dagsim.experiment.carry_out import write_comparison
@@ -83,7 +84,7 @@ def begin_training(
         InputError: ``init`` is not a checkpoint, or ``out`` cannot be written to.
     """
     label = algorithm_name(config.training().algorithm)
-    plan = {} if init is None else {"init": str(init.resolve()), "init_sha256": _agent_hash(init)}
+    plan = {} if init is None else {"init": str(init.resolve()), "init_sha256": _agent_hash(init, config)}
     return Store.create(out, "train", config, argv=argv, label=label, plan=plan, name=name)
 
 
@@ -93,7 +94,7 @@ def resumed_training(path: Path) -> Store:
     Raises:
         InputError: Another command made the folder, or its trace has changed.
     """
-    folder = Store.open(path)
+    folder = Store.open(path, own=True)
     if (command := folder.manifest["command"]) != "train":
         raise InputError(f"{path}: was made by dagsim {command}: dagsim {command} --resume {path}")
     folder.check_trace()
@@ -127,7 +128,7 @@ def train_in(
 def finish(run: TrainingRun, watch: Watch | None = None) -> list[ReportLine]:
     """Run the agent and its rivals on the report seeds: a linear policy, the reference and other heuristics."""
     kind = algorithm_name(run.train.algorithm)
-    agents: dict[str, Checkpoint] = {kind: Checkpoint.load(run.folder.path / "best.pt")}
+    agents: dict[str, Checkpoint] = {kind: _agent_in(run.folder.path / "best.pt", run.config)}
     linear = run.linear()
     if linear is not None:
         agents[f"linear {kind}"] = linear
@@ -140,9 +141,15 @@ def finish(run: TrainingRun, watch: Watch | None = None) -> list[ReportLine]:
     return compare_agents(run.config, agents, heuristics, run.report_seeds, show)
 
 
-def _agent_hash(path: Path) -> str:
+def _agent_in(path: Path, config: Config) -> Checkpoint:
+    """The agent in a file; its codec and net may be code outside dagsim that the configuration names."""
+    train = config.training()
+    return Checkpoint.load(path, codec=kind_of(train.codec), net=kind_of(train.net))
+
+
+def _agent_hash(path: Path, config: Config) -> str:
     """SHA-256 of a checkpoint file that can be loaded."""
-    Checkpoint.load(path)
+    _agent_in(path, config)
     return file_hash(path)
 
 
@@ -156,6 +163,6 @@ def _initial_agent(folder: Store) -> Path | None:
     if "init" not in plan:
         return None
     path = Path(plan["init"])
-    if not (folder.path / "checkpoint.pt").exists() and _agent_hash(path) != plan["init_sha256"]:
+    if not (folder.path / "checkpoint.pt").exists() and _agent_hash(path, folder.config) != plan["init_sha256"]:
         raise InputError(f"{path}: has changed since the training began with it")
     return path

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 
@@ -389,3 +390,21 @@ def test_trainings_count_iterations_and_sweeps_cells(tmp_path: Path) -> None:
     app = served(tmp_path)
     assert "3 of 4 cells are finished." in ask(app, "/runs/sweep-grid").text
     assert "0.875 times that of the reference" in ask(app, f"/runs/{training.path.name}").text
+
+
+def test_a_folder_that_names_code_of_others_is_shown_without_importing_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "evil_served.py").write_text("raise SystemExit('imported')\n", encoding="utf-8")
+    folder = make(tmp_path / "results")
+    config = folder.path / "config.yaml"
+    text = config.read_text(encoding="utf-8").replace("network: null", "network:\n  kind: evil_served:Net")
+    config.write_text(text, encoding="utf-8")
+    manifest = json.loads((folder.path / "manifest.json").read_text(encoding="utf-8"))
+    manifest["config_sha256"] = sha256(config.read_bytes()).hexdigest()
+    (folder.path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    app = served(tmp_path / "results")
+    assert [run["state"] for run in json.loads(ask(app, "/runs.json").text)["runs"]] == ["done"]
+    assert ask(app, f"/runs/{folder.path.name}").status == 200
+    assert "evil_served" not in sys.modules
