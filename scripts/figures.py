@@ -81,13 +81,13 @@ def interval(low: float | str, high: float | str) -> str:
 def policies() -> Iterator[str]:
     """Policies of the GPU cluster with measured microseconds per decision."""
     costs = read_json("baselines/cost.json")["us_per_decision"]
-    head = ("`--algo`", "rule", "clairvoyant", "preemptive", "µs per decision", "source")
+    head = ("`--algo`", "rule", "uses estimates", "preemptive", "µs per decision", "source")
     yield from markdown(head, (_policy(entry, costs.get(entry.name)) for entry in POLICIES.describe()))
 
 
 def _policy(entry: Any, cost_us: float | None) -> Iterator[str]:
     yield from (f"`{entry.name}`", entry.summary)
-    yield from ("yes" if tag in entry.tags else "" for tag in ("clairvoyant", "preemptive"))
+    yield from ("yes" if tag in entry.tags else "" for tag in ("estimates", "preemptive"))
     cost = "not measured" if cost_us is None else f"{cost_us:,.0f}"
     yield cost + (" (by definition)" if "costly" in entry.tags else "")
     text = " ".join((inspect.getdoc(POLICIES.get(entry.name)) or "").split())

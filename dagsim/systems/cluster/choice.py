@@ -218,10 +218,6 @@ def too_much(scene: LaneScenario, chosen: LanePlan) -> str:
     from dagsim.systems.cluster.lane.state import NAMED_GPUS
 
     work, classes, nodes = scene.work, scene.classes, scene.nodes
-    may = classes.may[work.rows.kind].astype(bool)
-    admitted = work.jobs.rejected[work.rows.job] == 0
-    if np.isinf(work.truth[may & admitted[:, None]]).any():
-        return "the compiled engine does not know tasks that never end on a GPU type that they may use"
     unnamed = np.unique(nodes.table.type[nodes.table.gpus > NAMED_GPUS])
     if (classes.may[classes.table.share > 0][:, unnamed] > 0).any():  # which GPU a share is on decides later ones
         return f"the compiled engine does not know shares of GPUs on nodes of more than {NAMED_GPUS} GPUs"

@@ -11,7 +11,7 @@ import check_lane
 import pytest
 from check_lane import run
 
-from dagsim.errors import ConfigError, ModelError
+from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job, Kind, Node, Task
 from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, Preemption, UniformNetwork
 from dagsim.systems.cluster.api import TaskState
@@ -172,11 +172,6 @@ def test_what_was_compiled_once_is_kept() -> None:
 def test_memory_without_end_is_refused() -> None:
     node = Node("n", FOUR.nodes[0].gpu, 4, memory_gb=inf)
     assert "GB of memory" in why("fifo", cluster=Cluster((node,)))
-
-
-def test_tasks_that_never_end_are_refused() -> None:
-    with pytest.raises(ConfigError, match="never end"):
-        run(FOUR, [Job.single("j", Task("t", 1.0, speeds={"V100": 0.0}))], "fifo")
 
 
 def test_jobs_must_come_in_order_of_arrival() -> None:
