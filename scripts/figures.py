@@ -81,13 +81,13 @@ def interval(low: float | str, high: float | str) -> str:
 def policies() -> Iterator[str]:
     """Policies of the GPU cluster with measured microseconds per decision."""
     costs = read_json("baselines/cost.json")["us_per_decision"]
-    head = ("`--algo`", "rule", "clairvoyant", "preemptive", "µs per decision", "source")
+    head = ("`--algo`", "rule", "uses estimates", "preemptive", "µs per decision", "source")
     yield from markdown(head, (_policy(entry, costs.get(entry.name)) for entry in POLICIES.describe()))
 
 
 def _policy(entry: Any, cost_us: float | None) -> Iterator[str]:
     yield from (f"`{entry.name}`", entry.summary)
-    yield from ("yes" if tag in entry.tags else "" for tag in ("clairvoyant", "preemptive"))
+    yield from ("yes" if tag in entry.tags else "" for tag in ("estimates", "preemptive"))
     cost = "not measured" if cost_us is None else f"{cost_us:,.0f}"
     yield cost + (" (by definition)" if "costly" in entry.tags else "")
     text = " ".join((inspect.getdoc(POLICIES.get(entry.name)) or "").split())
@@ -532,7 +532,7 @@ def _learned() -> Iterator[tuple[str, str, str]]:
         f"{name.upper()}: {it.ratio:.3f} ({interval(it.low, it.high)})" for name, it in zip(_W, pairs, strict=True)
     )
     text = "Decima's network against the best tuned heuristic, spark-sched-sim's ten sequences"
-    yield text, ", ".join(ratios), "see `docs/decima.md`"
+    yield text, ", ".join(ratios), "see `results/decima/README.md`"
 
 
 _W = ("w1", "w2")

@@ -61,26 +61,27 @@ def test_every_algo_of_the_page_runs(algo: str) -> None:
     assert run_policy(config, algo, 1).summary.jobs_completed == 8
 
 
-def preempting() -> type[ClusterPolicy]:
-    """The policy that the page writes out."""
+def written_out(name: str) -> type[ClusterPolicy]:
+    """A policy that the page writes out."""
     names: dict[str, type[ClusterPolicy]] = {}
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(code, names)
-    return names["Shortest"]
+    for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(code, names)
+    return names[name]
 
 
 def test_the_page_shows_a_policy_that_preempts() -> None:
     jobs = [Job.single("long", Task("t", 10.0)), Job.single("short", Task("t", 1.0), 3.0)]
-    schedule = ClusterKernel(Cluster.of({"T4": 1}), jobs).run(preempting()())
+    schedule = ClusterKernel(Cluster.of({"T4": 1}), jobs).run(written_out("Shortest")())
     # Three of ten seconds are done when the short one comes; it runs from 3 to 4, the rest from 4 to 11.
     assert [(row.time_s, row.job) for row in schedule.log if row.kind == Kind.COMPLETED] == [(4, 1), (11, 0)]
-    check_policy(preempting())
+    check_policy(written_out("Shortest"))
+    check_policy(written_out("Oracle"))
 
 
 def test_the_page_on_traces_says_what_replay_takes() -> None:
     page = (ROOT / "docs" / "traces.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`--([a-z-]+)", page))
-    assert {name.replace("_", "-") for name in TraceOptions.__dataclass_fields__} - {"floor-s"} <= named
+    named = set(re.findall(r"`--(?:read )?([a-z_]+)", page))
+    assert set(TraceOptions.__dataclass_fields__) - {"floor_s"} <= named
     assert set(re.findall(r"^\| `([a-z0-9]+)` \| ", page, re.MULTILINE)) == set(READERS.names())
 
 

@@ -206,7 +206,8 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
             "jobs_blocked": blocked,
         }
         if over:
-            info["blocking_rate"] = blocked / max(len(kernel.outcomes), 1)
+            cut_short = sum(outcome.started and outcome.completed_s is None for outcome in kernel.outcomes)
+            info["blocking_rate"] = (blocked + cut_short) / max(len(kernel.outcomes), 1)
         return info
 
     def _space(self, types: int) -> spaces.Dict:

@@ -112,6 +112,8 @@ class PolicyResult:
     """The means of ``SECONDARY_METRICS``; NaN if a seed has no value."""
     not_done: int
     """Jobs turned away or left unfinished, over all seeds."""
+    unfinished: int
+    """Those of them that were left unfinished."""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -158,6 +160,7 @@ class PolicyResult:
             "verdict": self.words,
             "alike": " ".join(self.alike),
             "jobs_not_done": self.not_done,
+            "jobs_unfinished": self.unfinished,
         }
 
 
@@ -216,6 +219,7 @@ def standings(
             lower_is_better(metric),
             {name: _plain_mean(by_policy[policy].values(), name) for name in SECONDARY_METRICS},
             sum(map(not_done, by_policy[policy].values())),
+            sum(int(line.metrics.get("jobs_unfinished", 0)) for line in by_policy[policy].values()),
         )
         for place, policy in enumerate(ordered)
     ]

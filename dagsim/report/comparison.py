@@ -106,7 +106,7 @@ def comparison_table(
     sample, n = ranked[0].sample, ranked[0].n
     title = ", ".join(filter(None, [f"{len(ranked)} policies", workload, _counted(n, _unit(sample))]))
     best = "min" if lower_is_better(metric) else "max"
-    any_not_done = any(result.not_done for result in ranked)
+    any_not_done, any_unfinished = (any(getattr(each, name) for each in ranked) for name in ("not_done", "unfinished"))
     with_median = sample is Sample.WINDOW and not wide
     if with_median:
         heads = ["policy", "ratio", "95 % interval", "of the\nmedian", "won", "verdict"]
@@ -126,12 +126,16 @@ def comparison_table(
             row += _wide_cells(result, beside)
         if any_not_done:
             row.append(f"{result.not_done:,}")
+        if any_unfinished:
+            row.append(f"{result.unfinished:,}")
         rows.append(tuple(row))
     if wide:
         heads += ["of all\njob-seconds", "95 %\ninterval", "median\nratio", "95 %\ninterval", "Holm's\np"]
         heads += [_HEADS[name] for name in beside]
     if any_not_done:
         heads.append("jobs\nnot done")
+    if any_unfinished:
+        heads.append("of them\nunfinished")
     return Grid(f"{title}; {best} {metric_name(metric)} first", tuple(heads), rows, tuple(_notes(ranked)), (0, 5))
 
 
@@ -283,7 +287,10 @@ def _whatif_notes(results: Sequence[PolicyResult], sample: Sample, n: int) -> It
     if most > min(result.not_done for result in results):
         yield f"Not every cluster can run all jobs: up to {most:,} were turned away (ask `dagsim replay`)."
     elif most:
-        yield f"{most:,} jobs were turned away on each: do GPU types have the names of the log (--gpu-names)?"
+        yield (
+            f"{most:,} jobs were turned away on each cluster: its GPU types may have other names than the log's "
+            "(--read gpu_names=SITE=TYPE)"
+        )
 
 
 def plan_table(planned: SizeSearch, today: Size, target: Target, *, workload: str, prices: Prices, n: int) -> Grid:

@@ -26,6 +26,7 @@ __all__ = [
     "CodecSettings",
     "Conversation",
     "Heard",
+    "HidesTruth",
     "Kernel",
     "Policy",
     "RewardTerm",
@@ -85,11 +86,21 @@ class Kernel(Protocol[ShownT, TakenT]):
 class Policy(Protocol[AskedT, AnswerT]):
     """Decides. Heuristics, trained agents and users' own all look like this.
 
-    A policy object serves one simulation at a time and may keep state about it.
+    A policy object serves one simulation at a time and may keep state about it. A class with ``clairvoyant = True`` may
+    read what no scheduler can know (true durations) where the system has it; without that, reading it is an error.
     """
 
     def decide(self, view: AskedT) -> Iterable[AnswerT]:
         """Decisions for this instant, carried out one by one as they are yielded; none: wait for the next change."""
+        ...
+
+
+@runtime_checkable
+class HidesTruth(Protocol):
+    """A kernel whose views hide what no scheduler can know, unless the policy declares ``clairvoyant = True``."""
+
+    def show_truth(self) -> None:
+        """From now on show the truth."""
         ...
 
 
@@ -221,6 +232,8 @@ class Conversation(Generic[ViewT, DecisionT]):
         Raises:
             IllegalDecision, Stalled: As the kernel does; the message names the policy.
         """
+        if getattr(policy, "clairvoyant", False) and isinstance(self.kernel, HidesTruth):
+            self.kernel.show_truth()
         send, decide, view = self._talk.send, policy.decide, self.view
         try:
             while view is not None:

@@ -107,6 +107,7 @@ def test_critical_paths_are_those_of_what_runs_and_waits(policy: str) -> None:
 
 
 def longest_paths_s(simulation: ClusterKernel) -> float:
+    simulation.show_truth()
     jobs = simulation.frontier.jobs
     fastest = {number: [min(task.truth) for task in job.tasks] for number, job in jobs.items()}
     ranks = {number: job.job.graph.upward_rank(fastest[number]) for number, job in jobs.items()}

@@ -21,7 +21,7 @@ from itertools import tee
 from math import inf
 from sys import float_info
 from types import GeneratorType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from simpy import Interrupt
@@ -49,13 +49,13 @@ from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.legality import Allotted, applicant, moved, resident, started, stopped, wake_up
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess
+from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess, start_all
 from dagsim.systems.cluster.models.overheads import Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.network.base import Flow, Network
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.run import Held, Run
-from dagsim.systems.cluster.state import Frontier, JobState, TaskState
+from dagsim.systems.cluster.state import Frontier, JobState, Live, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
 
@@ -70,6 +70,8 @@ _STARTED, _COMPUTING, _FINISHED = int(Kind.STARTED), int(Kind.COMPUTING), int(Ki
 _PREEMPTED, _FAILED, _COMPLETED = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.COMPLETED)
 _DOWN, _UP = int(Kind.DOWN), int(Kind.UP)
 _FEW_EVENTS = 256
+_MOST_FAILURES = 1_000
+"""Failures in a row, each losing all work since the one before, after which a task is taken to never finish."""
 _ITERABLE = frozenset((GeneratorType, list, tuple))
 """The usual answers of policies; of others it is asked whether they can be iterated over."""
 _NOTHING = ()
@@ -116,8 +118,8 @@ class ClusterKernel:
         self.schedule = Schedule(cluster, seed=seed)
         self.machines = ClusterState(cluster)
         self.frontier = Frontier()
-        self.running: dict[int, Run] = {}
-        self.applicants: dict[int, JobState] = {}
+        self.running: Live[int, Run] = Live()
+        self.applicants: Live[int, JobState] = Live()
         self.jobs = jobs
         """The jobs as given: their source may know more of them."""
         self._source: Iterator[Job] = iter(jobs)
@@ -129,8 +131,9 @@ class ClusterKernel:
         self.preemption = preemption if preemption is not None else Preemption()
         self._estimates = estimates if estimates is not None else Estimates()
         self._estimated = self._estimates.kind != "exact"
-        self._disturbing: list[FailureProcess] = [each.start(len(cluster.nodes), seed) for each in disturbances]
+        self._disturbing: list[FailureProcess] = start_all(disturbances, len(cluster.nodes), seed)
         self._admission = admission
+        self._shows_truth = False
         self._bare = setup is None and network is None
         """A run is a single timeout."""
         self.now = 0.0
@@ -218,6 +221,12 @@ class ClusterKernel:
             settle()
         self.schedule.ended_s = min(until_s, self.now)
 
+    def show_truth(self) -> None:
+        """From now on show what tasks really take: the policy has declared ``clairvoyant = True``."""
+        self._shows_truth = True
+        for active in (*self.frontier.jobs.values(), *self.applicants.values()):
+            active.shows_truth = True
+
     def stream(self, name: str) -> np.random.Generator:
         """The named random stream of this simulation; each name has its own, whoever else draws."""
         known = self._streams.get(name)
@@ -295,15 +304,21 @@ class ClusterKernel:
         self._arrived += 1
         self._changed = True
         graph, schedule, types = job.graph, self.schedule, self.machines.types
-        runtime, known, compile_ = self._runtime.seconds, self.machines.classes.get, self.machines.compile
+        machines, runtime = self.machines, self._runtime.seconds
+        known, compile_ = machines.classes.get, machines.compile
         active = JobState(job, number)
+        if self._shows_truth:
+            active.shows_truth = True
         tasks = active.tasks
         gpu_s, gpus_most, rejected = 0.0, 0.0, None
         parents = graph.parents
         for index, task in enumerate(graph.tasks):
             instances = task.instances
             demand = (None if task.gang else known(task.demand)) or compile_(task.demand, instances if task.gang else 0)
-            entry = TaskState(active, index, task, demand, runtime(task, types), len(parents[index]))
+            seconds = runtime(task, types)
+            if inf in seconds:
+                demand = machines.narrowed(demand, seconds)
+            entry = TaskState(active, index, task, demand, seconds, len(parents[index]))
             tasks.append(entry)
             if demand.rejected is not None:
                 rejected = demand.rejected
@@ -421,7 +436,7 @@ class ClusterKernel:
             named = mask if machine.named else 0
             self._record((_STARTED, now, number, index, id_, machine.index, count, named, gpus * count))
         if self._bare and not task.restore_s:
-            run.ends_s = end = now + run.seconds
+            run._ends_s = end = now + run._seconds
             run.computing_s = now
             run.callbacks = self._on_end  # type: ignore[assignment]
             self.clock.at(end, COMPLETIONS, run)
@@ -436,7 +451,7 @@ class ClusterKernel:
         if self._network is not None:
             run.flows = self._flows(run)
         if run.flows:
-            run.ends_s = inf
+            run._ends_s = inf
             run.process = self.clock.process(self._fetch(run))
         else:
             self._compute_or_set_up(run)
@@ -492,15 +507,15 @@ class ClusterKernel:
     def _compute_or_set_up(self, run: Run) -> None:
         now = self.now
         if run.setup_s:
-            run.ends_s = now + run.setup_s
+            run._ends_s = now + run.setup_s
             run.callbacks = self._on_set_up  # type: ignore[assignment]
         else:
             run.computing_s = now
-            run.ends_s = now + run.seconds
+            run._ends_s = now + run._seconds
             run.callbacks = self._on_end  # type: ignore[assignment]
             if now > run.started_s:
                 self._record_run(_COMPUTING, run)
-        self.clock.at(run.ends_s, COMPLETIONS, run)
+        self.clock.at(run._ends_s, COMPLETIONS, run)
 
     def _set_up(self, event: Event) -> None:
         run: Run = event  # type: ignore[assignment]
@@ -542,11 +557,19 @@ class ClusterKernel:
             self._forget_stopped()
         task, left = run.task, 1.0
         if kept:
-            done = (now - run.computing_s) / run.seconds if run.computing_s is not None and run.seconds else 0.0
+            done = (now - run.computing_s) / run._seconds if run.computing_s is not None and run._seconds else 0.0
             left = task.left * max(0.0, 1.0 - done)
         self._pieces += 1
         cost_s = self.preemption.cost_s(task.task.memory_gb, kept and run.computing_s is not None)
         again = task.piece_of(self._pieces, run.instances, left, cost_s)
+        if kind == _FAILED:
+            again.failures = task.failures + 1 if left >= task.left else 0
+            if again.failures == _MOST_FAILURES:
+                raise Stalled(
+                    f"at {now:g} s: {task.name} failed {_MOST_FAILURES} times in a row with its nodes and lost its "
+                    f"work each time; it takes {run._seconds:g} s there. Set preemption on_failure to resume, or let "
+                    "nodes stay up longer"
+                )
         self.frontier.add(again, now)
         return again
 
@@ -649,7 +672,7 @@ def forked(origin: ClusterKernel, known: bool) -> ClusterKernel:
     twin.schedule = origin.schedule.copy()
     twin.machines = origin.machines.copy()
     twin.frontier = origin.frontier.copy(twin.machines)
-    twin.applicants = {number: active.copy(twin.machines) for number, active in origin.applicants.items()}
+    twin.applicants = Live((number, active.copy(twin.machines)) for number, active in origin.applicants.items())
     if known:
         twin._jobs_left, twin._next_job, twin._source = False, None, iter(())
         twin.frontier.believe_estimates()
@@ -666,7 +689,7 @@ def forked(origin: ClusterKernel, known: bool) -> ClusterKernel:
         wake_s, twin._wake_s = twin._wake_s, inf
         if wake_s > twin.now:
             twin._wait(wake_s)
-    twin.running = cast(dict[int, Run], dict.fromkeys(origin.running))
+    twin.running = Live(dict.fromkeys(origin.running))  # type: ignore[arg-type]  # in order; _copy_run fills it
     for event in origin.clock.scheduled():  # runs that end together must do so in the same order again
         if isinstance(event, Run) and event.id in origin.running:
             _copy_run(twin, event, known)
@@ -683,18 +706,18 @@ def _copy_run(twin: ClusterKernel, run: Run, known: bool) -> None:
     task = run.task.copy(owner, twin.machines) if run.task.piece else owner.tasks[run.task.index]
     held = tuple((machines[machine.index], count, mask, on) for machine, count, mask, on in run.held)
     again = Run(twin.clock, run.id, task, run.instances, held, run.started_s)
-    again.setup_s, again.computing_s, again.ends_s = run.setup_s, run.computing_s, run.ends_s
+    again.setup_s, again.computing_s, again._ends_s = run.setup_s, run.computing_s, run._ends_s
     if known:
-        again.seconds = run.estimate_s
+        again._seconds = run.estimate_s
         if run.computing_s is not None:
-            again.ends_s = run.estimated_end_s(twin.now)
+            again._ends_s = run.estimated_end_s(twin.now)
     twin.running[run.id] = again
     if run.process is not None:
         again.flows = [flow.copy() for flow in run.flows]
         again.process = twin.clock.process(twin._fetch(again))
         return
     again.callbacks = twin._on_set_up if run.computing_s is None else twin._on_end  # type: ignore[assignment]
-    twin.clock.at(again.ends_s, COMPLETIONS, again)
+    twin.clock.at(again._ends_s, COMPLETIONS, again)
 
 
 _NAMED = 5
@@ -731,7 +754,7 @@ def why_stalled(kernel: ClusterKernel) -> str:
     waiting = [f"{len(ready)} ready tasks wait" + (f", {first.name} among them" if first else "")]
     if kernel.applicants:
         waiting.append(f"{len(kernel.applicants)} jobs wait to be admitted")
-    endless = [f"{run.id} of {run.task.name}" for run in kernel.running.values() if run.ends_s == inf]
+    endless = [f"{run.id} of {run.task.name}" for run in kernel.running.values() if run._ends_s == inf]
     if endless:
         return f"at {kernel.now:g} s: {' and '.join(waiting)}, and nothing is due: run {_some(endless)} never ends"
     stuck = next((task for task in ready if not kernel.machines.fits(task.demand)), None)

@@ -230,6 +230,7 @@ TERMS: Registry[RewardTerm] = Registry(
     group="dagsim.rewards",
     listing="dagsim list rewards",
     home="dagsim.systems.cluster",
+    method="cost",
 )
 """Every reward term of the GPU cluster by name, made with ``kernel`` or its ``schedule``."""
 
@@ -325,7 +326,7 @@ class _Path:
     __slots__ = ("_ranks", "_waiting", "ready_s", "until_s")
 
     def __init__(self, job: JobState) -> None:
-        best = [min(task.truth) for task in job.tasks]
+        best = [min(task._truth) for task in job.tasks]
         self._ranks = best if len(best) == 1 else job.job.graph.upward_rank(best)
         """The true path from the start of each task to the end of the job."""
         self._waiting: dict[TaskState, float] = {}
@@ -336,7 +337,7 @@ class _Path:
         """The task became ready."""
         rank = self._ranks[task.index]
         if task.left != 1.0:
-            rank -= (1.0 - task.left) * min(task.truth)
+            rank -= (1.0 - task.left) * min(task._truth)
         self._waiting[task] = rank
         if rank > self.ready_s:
             self.ready_s = rank
@@ -350,6 +351,6 @@ class _Path:
         """The run is under way."""
         task = run.task
         begun = run.computing_s if run.computing_s is not None else max(run.started_s + run.setup_s, now)
-        until_s = begun + run.seconds + (self._ranks[task.index] - min(task.truth))
+        until_s = begun + run._seconds + (self._ranks[task.index] - min(task._truth))
         if until_s > self.until_s:
             self.until_s = until_s

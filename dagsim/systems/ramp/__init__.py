@@ -1,4 +1,6 @@
-"""RAMP: deep-learning jobs as computation graphs, split over GPUs on an optical fabric, started at once or lost."""
+"""RAMP: deep-learning jobs as computation graphs, split over GPUs on an optical fabric. A job that
+cannot start at once is lost.
+"""
 
 from dagsim.systems.ramp.codecs import RampCodec, RampObservation
 from dagsim.systems.ramp.decisions import (

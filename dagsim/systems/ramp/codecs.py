@@ -1,13 +1,10 @@
-"""Codecs of RAMP: from a view to arrays that a net reads, and from its choice back to decisions.
+"""The codec of RAMP: a row for each way to partition the waiting job, and a choice of row as a
+decision.
 
-Settings of RAMP's codec.
-
-Features of the job that waits, of its graph and of the servers, as numbers of about 1. NumPy only.
-
-The graph's are PAC-ML's: unsplit, both passes. Two of ddls' are put right: which operation costs the most (ddls has 0
-everywhere), and the sum of sizes (there close to 0 for all).
-
-The codec of RAMP: a row per way to partition the job that waits, and the choice of one as a decision."""
+Features describe the job, its graph and the servers as numbers of about 1, in NumPy. The graph's
+features are those of PAC-ML: unsplit, both passes. Two features of ddls are corrected: which
+operation costs most (always 0 in ddls), and the sum of sizes (close to 0 there for all jobs).
+"""
 
 from __future__ import annotations
 
@@ -58,21 +55,24 @@ RAMP_CODECS: Registry[Any] = Registry(
     group="dagsim.codecs",
     listing="dagsim list codecs",
     home="dagsim.systems.ramp",
+    method="build",
 )
-"""Every codec of RAMP by name."""
+"""Codecs of RAMP, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """A row per degree that can be placed now, after one for turning the job away (Parsonson et al. 2023).
+    """A row for each degree that can be placed now, after one that turns the job away (Parsonson et
+    al. 2023).
 
-    With ``blocks`` it also chooses where: a row per degree and block of servers, of each degree so many, those that
-    leave most room to later jobs. Without, the placer of the scenario chooses the servers.
+    With ``blocks`` the codec also chooses servers: a row per degree and block, at most ``blocks``
+    per degree, namely those that leave the most room to later jobs. Without it, the scenario's
+    placer chooses the servers.
     """
 
     blocks: int = 0
     outlooks: bool = True
-    """Show what each row comes to by the look-ahead, and leave out those that would be too slow."""
+    """Show the outcome of each row by the look-ahead, and leave out rows that would be too slow."""
     kind: Literal["partition"] = "partition"
 
     version: ClassVar[int] = 1
@@ -99,14 +99,14 @@ class PartitionConfig:
         }
 
     def build(self) -> RampCodec:
-        """A codec for one simulation."""
+        """Return a codec for one simulation."""
         from dagsim.systems.ramp.codecs import RampCodec
 
         return RampCodec(blocks=self.blocks, outlooks=self.outlooks)
 
 
 OP_FEATURES = ("compute", "is_max_compute", "memory", "is_max_memory", "depth")
-"""Each over the largest of the graph."""
+"""Features of an operation, each relative to the largest value in the graph."""
 
 DEP_FEATURES = ("size", "is_max_size")
 
@@ -129,13 +129,17 @@ JOB_FEATURES = (
     "mounted_workers",
     "jobs_running",
 )
-"""The first nine, but for the raw beta, between the smallest and the largest of the examples; then means and medians
-over the largest of the graph; then fractions of the servers."""
+"""Features of the job.
+
+The first nine, except the raw beta, are scaled between the smallest and the largest value of the
+examples. Then come means and medians relative to the largest value in the graph, then fractions of
+the servers.
+"""
 
 _ROOM = tuple(f"{size} free in {ahead}" for ahead in ARRIVALS for size in SIZES)
 
 CONTEXT = (*JOB_FEATURES, *_ROOM)
-"""The job, and the fraction of the blocks of so many servers that are free so many arrivals from now."""
+"""Job features, then the fraction of blocks of each size that will be free k arrivals from now."""
 
 ROW_FEATURES = (
     "turned away",
@@ -150,18 +154,27 @@ ROW_FEATURES = (
     *(f"{size} lost in {ahead}" for ahead in ARRIVALS for size in SIZES),
     *(f"{size} scarcer in {ahead}" for ahead in ARRIVALS for size in SIZES),
 )
-"""Of a choice: completion time over the acceptable one (at most 2), servers of all, their time over what one GPU needs
-(at most 4, halved), arrivals until the end on a log scale, the part of a gap that its servers idle after it, the blocks
-it takes (4 times the fraction), and by how much it raises 1 / (1 + free blocks)."""
+"""Features of a choice:
+
+- completion time over the acceptable one (at most 2)
+- servers, as a fraction of all
+- their time over the time that one GPU needs (at most 4, halved)
+- arrivals until the end, on a log scale
+- the part of a gap between arrivals for which its servers stay idle after it
+- the blocks it takes (4 times the fraction)
+- the increase of 1 / (1 + free blocks)
+"""
 
 TYPE_FEATURES = ("share", "free", "speed")
-"""Of a GPU type: servers of all, free ones of all, rate over the fastest type's."""
+"""Features of a GPU type: its servers and its free servers as fractions of all, and its rate over
+that of the fastest type.
+"""
 
 Floats = NDArray[np.float32]
 
 
 class GraphArrays(NamedTuple):
-    """The features that depend on the graph alone; ``ops`` counts both passes."""
+    """Features that depend only on the graph; ``ops`` counts both passes."""
 
     ops: Floats  # (ops, 5)
     deps: Floats  # (deps, 2)
@@ -169,16 +182,16 @@ class GraphArrays(NamedTuple):
     targets: NDArray[np.int64]  # (deps,)
     means: tuple[float, ...]
     counts: tuple[float, float]
-    """Operations and dependencies."""
+    """Numbers of operations and dependencies."""
     bytes: tuple[float, float]
-    """Of memory and of dependencies."""
+    """Sums of memory and of dependencies."""
 
 
 class JobRanges:
-    """The smallest and the largest of each figure among jobs like those to come.
+    """The smallest and the largest value of each figure among the examples.
 
     Raises:
-        ConfigError: There are none.
+        ConfigError: There are no examples.
     """
 
     def __init__(self, examples: Sequence[RampJob]) -> None:
@@ -198,7 +211,7 @@ class JobRanges:
         self._limits = [(min(values), max(values)) for values in figures]
 
     def row(self, view: RampView, graph: GraphArrays) -> list[float]:
-        """The ``JOB_FEATURES`` of the job that waits, whose graph that is."""
+        """Return the ``JOB_FEATURES`` of the waiting job, given the features of its graph."""
         job, servers, means = view.job, view.fabric.servers, graph.means
         figures = (*graph.counts, job.sequential_s, job.acceptable_s, job.beta, *graph.bytes, job.steps)
         ranged = [_between(value, *limits) for value, limits in zip(figures, self._limits, strict=True)]
@@ -207,7 +220,7 @@ class JobRanges:
 
 
 def graph_arrays(graph: ComputationGraph) -> GraphArrays:
-    """The graph in arrays."""
+    """Encode a graph as arrays."""
     count = len(graph)
     compute = _over_largest(graph.costs())
     memory = _over_largest([op.memory_bytes for op in graph.ops] * 2)
@@ -232,7 +245,7 @@ def graph_arrays(graph: ComputationGraph) -> GraphArrays:
 
 
 def type_rows(fabric: Fabric, occupied: int) -> Floats:
-    """(types, 3) the ``TYPE_FEATURES`` of the fabric."""
+    """Return the ``TYPE_FEATURES`` of the fabric, (types, 3)."""
     servers, fastest = fabric.servers, max(gpu.tflops() for gpu in fabric.types)
     rows = []
     for place, gpu in enumerate(fabric.types):
@@ -243,22 +256,24 @@ def type_rows(fabric: Fabric, occupied: int) -> Floats:
 
 
 def _between(value: float, least: float, most: float) -> float:
-    """The position of the value from ``least`` (0) to ``most`` (1); 1 where they are equal, as in ddls."""
+    """Scale a value from ``least`` (0) to ``most`` (1); 1 if both are equal, as in ddls."""
     return min(max((value - least) / (most - least), 0.0), 1.0) if most > least else 1.0
 
 
 def _over_largest(values: Sequence[float]) -> NDArray[np.float64]:
-    given = np.array(values, np.float64)
-    largest = float(given.max())
-    return given / largest if largest > 0 else given
+    array = np.array(values, np.float64)
+    largest = float(array.max())
+    return array / largest if largest > 0 else array
 
 
 _PLAIN = ROW_FEATURES.index("left idle") + 1
-"""Features of a row before those of the room that it takes."""
+"""Number of features of a row before those of the room that it takes."""
 
 
 class RampObservation(NamedTuple):
-    """The ways to partition the job (the first is to turn it away), the job among its fellows, and its graph."""
+    """An observation: the ways to partition the job (the first turns it away), the job, and its
+    graph.
+    """
 
     tokens: Floats  # (ways, ROW_FEATURES)
     context: Floats  # (CONTEXT,)
@@ -270,15 +285,15 @@ class RampObservation(NamedTuple):
 
     @property
     def is_forced(self) -> bool:
-        """There is one choice only."""
+        """True if there is only one choice."""
         return len(self.tokens) <= 1
 
 
 class RampCodec:
-    """Encodes the job that waits; a choice is a row.
+    """Encoder of the waiting job; a choice is a row.
 
-    Features of the job lie between the smallest and the largest among ``examples``, jobs like those to come (and are
-    cut off there); left out: those that the kernel has. ``blocks`` and ``outlooks`` are those of ``PartitionConfig``.
+    Job features are scaled (and clipped) to the range of ``examples``, jobs of the kind to come; by
+    default those of the kernel. ``blocks`` and ``outlooks`` are as in ``PartitionConfig``.
     """
 
     def __init__(self, examples: Sequence[RampJob] = (), *, blocks: int = 0, outlooks: bool = True) -> None:
@@ -290,22 +305,22 @@ class RampCodec:
         self._view: RampView | None = None
 
     def encode(self, view: RampView) -> RampObservation | None:
-        """The view in arrays; None where the job can only be turned away.
+        """Encode the view; return None if the job can only be turned away.
 
         Raises:
             ConfigError: Neither the codec nor the kernel has examples of jobs.
         """
         self._view = view
         room = Room(view)
-        found = list(ways_in_time(view) if self.blocks else self._ways(view))
+        ways = list(ways_in_time(view) if self.blocks else self._ways(view))
         left = None
-        if found and self.outlooks:
-            left = room.after([way.servers for way in found], [view.now + way.jct_s for way in found])
+        if ways and self.outlooks:
+            left = room.after([way.servers for way in ways], [view.now + way.jct_s for way in ways])
             if self.blocks:
-                chosen = self._roomiest(found, left)
-                found, left = [found[place] for place in chosen], left[chosen]
-        self.ways = (Way(0, 0, 0.0), *found)
-        if not found:
+                chosen = self._roomiest(ways, left)
+                ways, left = [ways[place] for place in chosen], left[chosen]
+        self.ways = (Way(0, 0, 0.0), *ways)
+        if not ways:
             return None
         if self._ranges is None:
             if not view.examples:
@@ -318,7 +333,7 @@ class RampCodec:
         return RampObservation(self._rows(view, room, left), context, types, *graph[:4])
 
     def decode(self, view: RampView, choice: int) -> Iterable[Partition]:
-        """The decision that the row stands for.
+        """Return the decision of a row.
 
         Raises:
             IllegalDecision: There is no such row.
@@ -329,7 +344,9 @@ class RampCodec:
         return (Partition(view.number, way.degree, servers=way.servers if self.blocks and way.degree else None),)
 
     def choice_of(self, decisions: Iterable[Partition]) -> int | None:
-        """The row that stands for a heuristic's decision: the same servers for as long. None if there is none."""
+        """Return the row equal to a heuristic's decision: the same servers for the same time. None
+        if there is none.
+        """
         decision = next(iter(decisions), None)
         if decision is None or not decision.degree:
             return 0
@@ -344,11 +361,11 @@ class RampCodec:
         return None
 
     def row_of(self, degree: int) -> int | None:
-        """The first row of a degree; None if it has none."""
+        """First row of a degree; None if it has none."""
         return next((row for row, way in enumerate(self.ways) if way.degree == degree), None)
 
     def _ways(self, view: RampView) -> Iterator[Way]:
-        """Each degree where the placer places it."""
+        """One way for each degree, where the placer puts it."""
         limit_s = view.job.acceptable_s * (1 + view.rules.tolerance)
         for degree in view.degrees[1:]:
             outlook = view.outlook(degree)
@@ -360,7 +377,9 @@ class RampCodec:
                 yield Way(degree, _mask(outlook.placement.servers), outlook.jct_s)
 
     def _roomiest(self, ways: Sequence[Way], left: NDArray[np.int64]) -> list[int]:
-        """The places of the ways to show: of each degree those that leave the fewest sizes scarce, best first."""
+        """Indices of the ways to show: for each degree those that leave the fewest sizes scarce,
+        best first.
+        """
         worth = -(1 / (1 + left)).sum(axis=(1, 2))
         order = sorted(range(len(ways)), key=lambda place: (ways[place].degree, -worth[place]))
         shown: dict[int, list[int]] = {}
@@ -371,21 +390,24 @@ class RampCodec:
         return [place for of_degree in shown.values() for place in of_degree]
 
     def _rows(self, view: RampView, room: Room, left: NDArray[np.int64] | None) -> Floats:
-        """(ways, features); ``left`` (ways but the first, arrivals, sizes) are the blocks that each leaves free."""
+        """Features of the ways, (ways, features).
+
+        ``left`` (ways without the first, arrivals, sizes) counts the blocks that each leaves free.
+        """
         rows = np.zeros((len(self.ways), len(ROW_FEATURES)), np.float32)
         rows[0, 0] = 1.0
         most, job, servers = view.rules.max_degree, view.job, view.fabric.servers
         if left is None:
             rows[1:, 3:5] = [(way.degree / most, log2(way.degree) / 4) for way in self.ways[1:]]
             return rows
-        acceptable_s, sequential_s, gap_s = (max(each, 1e-300) for each in (*_times(job), room.gap_s))
-        said = []
+        acceptable_s, sequential_s, gap_s = (max(value_s, 1e-300) for value_s in (*_times(job), room.gap_s))
+        values = []
         for degree, mask, jct_s in self.ways[1:]:
             held, gaps = mask.bit_count(), jct_s / gap_s
             over, cost = min(jct_s / acceptable_s, 2.0), min(held * jct_s / sequential_s, 4.0) / 2
             idle = ceil(gaps) - gaps
-            said.append((0, 1, over, degree / most, log2(degree) / 4, held / servers, cost, log1p(gaps) / 3, idle))
-        rows[1:, :_PLAIN] = said
+            values.append((0, 1, over, degree / most, log2(degree) / 4, held / servers, cost, log1p(gaps) / 3, idle))
+        rows[1:, :_PLAIN] = values
         lost = (room.before[None] - left) / room.counts
         scarcer = 1 / (1 + left) - 1 / (1 + room.before[None])
         rows[1:, _PLAIN:] = np.concatenate([4 * lost, scarcer], axis=1).reshape(len(left), -1)
@@ -401,14 +423,14 @@ _graphs: dict[str, GraphArrays] = {}
 
 
 def _arrays_of(view: RampView) -> GraphArrays:
-    """The arrays of the job's graph, the same objects every time."""
+    """Arrays of the job's graph, cached per graph."""
     graph = view.job.graph
-    known = _graphs.get(graph.digest)
-    if known is None:
+    arrays = _graphs.get(graph.digest)
+    if arrays is None:
         if len(_graphs) >= _GRAPHS_KEPT:
             _graphs.clear()
-        known = _graphs[graph.digest] = graph_arrays(graph)
-    return known
+        arrays = _graphs[graph.digest] = graph_arrays(graph)
+    return arrays
 
 
 def _mask(servers: Iterable[int]) -> int:

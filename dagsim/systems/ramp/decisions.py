@@ -30,32 +30,46 @@ class Rules:
     """
 
     quantum_s: float = 1e-5
-    """An operation is split into pieces of this length and not below (SiP-ML: 1e-5 s)."""
+    """Length of a piece: operations are split into pieces of about this length (SiP-ML: 1e-5 s)."""
     max_degree: int = 16
-    """No operation is split into more pieces."""
+    """Maximum number of pieces of an operation."""
     flow_bytes: Literal["output", "memory"] = "output"
-    """An edge carries its producer's output, or (ddls) output and weights of whichever end is split first."""
+    """Load of an edge: its producer's output, or (ddls) output and weights of the end that is split
+    first.
+    """
     sync_bytes: Literal["weights", "memory"] = "weights"
-    """Pieces of a backward operation exchange their weights, or (ddls) weights and output."""
+    """Load of a weight exchange between pieces of a backward operation: weights, or (ddls) weights
+    and output.
+    """
     joins: Literal["sinks", "last"] = "sinks"
     """Where the loss joins the passes: at every operation without children, or (ddls) at the one numbered last."""
     flows: Literal["serial", "parallel"] = "serial"
-    """A channel carries one dependency at a time, or (ddls) all that are ready, each at the full rate."""
+    """A channel carries one dependency at a time, or (ddls) all ready dependencies, each at the
+    full rate.
+    """
     collectives: Literal["operation", "pair"] = "operation"
-    """What an operation sends on is one collective, and so is the exchange of its weights; or (ddls) a mirror's inputs
-    are one, and every two pieces exchange weights in one of their own."""
+    """All transfers of an operation are one collective, and its weight exchange is another. In ddls
+    the inputs of a mirror are one collective, and every pair of pieces exchanges weights in a
+    collective of its own.
+    """
     early_release: bool = False
     """A weight exchange counts as a parent, so that it can release an operation early (ddls)."""
     backward_memory: bool = True
-    """Memory is held by both passes; ddls counts the forward one only."""
+    """Memory is held by both passes; ddls counts only the forward pass."""
     mask: Literal["placeable", "shape"] = "placeable"
-    """A degree is offered if it can be placed now, or (ddls) if it could in an empty cluster with as many free."""
+    """A degree is offered if it can be placed now, or (ddls) if an empty cluster with equally many
+    free servers could.
+    """
     tolerance: float = 1e-9
     """A job is late if it takes longer than acceptable by more than this fraction (ddls: 0)."""
     remembered: bool = False
-    """A model at a degree takes as long as where it was first let in, wherever it runs now (the memo of ddls)."""
+    """A model at a degree always takes the time of its first placement, wherever it runs later (the
+    memo of ddls).
+    """
     same_s: float = 0.0
-    """A job that ends at most this much later than another event ends with it (ddls: 1e-7)."""
+    """A job that ends at most this many seconds after another event ends together with it (ddls:
+    1e-7).
+    """
 
     def __post_init__(self) -> None:
         if not self.quantum_s > 0:
@@ -68,16 +82,16 @@ class Rules:
 
     @property
     def of_steps(self) -> tuple[object, ...]:
-        """The rules on which a step's time depends, given what is split and runs where."""
+        """Rules on which the time of a step depends, for given splits and servers."""
         return self.flow_bytes, self.sync_bytes, self.joins, self.collectives, self.flows, self.early_release
 
     def but(self, **changes: object) -> Rules:
-        """These rules with some of them changed."""
+        """Return these rules with some of them changed."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
 
 PLAIN = Rules()
-"""The rules that hold unless others are given."""
+"""Default rules."""
 
 DDLS = Rules(
     quantum_s=0.01,
@@ -93,14 +107,15 @@ DDLS = Rules(
     remembered=True,
     same_s=1e-7,
 )
-"""The rules of ddls as its paper's experiments have them, with milliseconds taken as seconds."""
+"""Rules of ddls as in the experiments of its paper, with milliseconds taken as seconds."""
 
 
 class Partition(NamedTuple):
-    """Split each operation of the job into at most ``degree`` pieces and start it; 0 turns the job away.
+    """Split each operation of the job into at most ``degree`` pieces and start it; 0 turns the job
+    away.
 
-    ``placer`` names another placer than the kernel's for this job. ``servers`` is a bit mask of free servers that the
-    job must stay on; no placer is asked then.
+    ``placer`` names another placer than the kernel's for this job. ``servers`` is a bit mask of
+    free servers that the job must stay on; in that case no placer is used.
     """
 
     job: int
@@ -110,13 +125,15 @@ class Partition(NamedTuple):
 
 
 class OpPlacement(NamedTuple):
-    """On which block each operation runs: piece ``k``, and its mirror's piece, on the block's ``k``-th server."""
+    """The block of each operation: piece ``k``, and its mirror's piece, run on the block's ``k``-th
+    server.
+    """
 
     job: int
     blocks: tuple[Block, ...]
     """Distinct blocks, in the order of their first use."""
     block_of: tuple[int, ...]
-    """Per operation its place in ``blocks``."""
+    """Index into ``blocks`` of each operation."""
 
     @property
     def servers(self) -> frozenset[int]:
@@ -129,9 +146,9 @@ class OpPlacement(NamedTuple):
 
 
 class OpSchedule(NamedTuple):
-    """The order of the operations of a server: among those that are ready, the one of the highest rank.
+    """The order in which a server runs its ready operations: the highest rank first.
 
-    One order per GPU type in use (``ranks[type][pass operation]``).
+    One order for each GPU type in use (``ranks[type][pass operation]``).
     """
 
     job: int

@@ -1,15 +1,18 @@
-"""Computation graphs: the operations of one deep-learning model, what they cost, and what flows between them.
+"""Computation graphs: the operations of a deep-learning model, their costs, and the data between
+them.
 
-Only the forward pass is written down. Every operation has a mirror in the backward pass, every edge an edge the other
-way, and the loss joins the two: pass operation ``i`` is the forward one, ``len(graph.ops) + i`` its mirror.
+Only the forward pass is stored. Every operation has a mirror in the backward pass, every edge a
+reversed edge, and the loss joins the two passes. Pass operation ``i`` is the forward one,
+``len(graph.ops) + i`` its mirror.
 
-Operations on other GPU types: times scaled by what bounds them, where a profile has one type only.
+Times on other GPU types, for profiles of a single type, are scaled by the resource that bounds an
+operation. Multiplications (convolutions, linear layers, recurrent cells, attention) are bound by
+the arithmetic rate, everything else by memory bandwidth, and data loading by neither: a roofline
+without its knee (Williams et al. 2009). This is an estimate; a profile taken on the type
+(``Op.seconds_on``) always takes precedence.
 
-Multiplications (convolutions, linear layers, recurrent cells, attention) are bound by the arithmetic rate, all else by
-the memory's bandwidth, and data loading by neither: a roofline without its knee (Williams et al. 2009). It is an
-estimate; a profile taken on a type (``Op.seconds_on``) always goes before it.
-
-Made-up computation graphs: chains, branches and attention blocks, drawn from a seed."""
+Synthetic graphs are chains, branches and attention blocks, drawn from a seed.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,10 @@ __all__ = ["ComputationGraph", "Op", "attention", "bound", "branches", "costed",
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation: seconds of its two passes on the profiled GPU, bytes of its output and of its weights.
+    """One operation: seconds of its two passes on the profiled GPU, and bytes of its output and of
+    its weights.
 
-    ``seconds_on`` gives the two passes on other GPU types, by the type's name.
+    ``seconds_on`` gives the seconds of both passes on other GPU types, by the type's name.
 
     Raises:
         ModelError: A cost or size is negative or not finite.
@@ -55,19 +59,21 @@ class Op:
 
     @property
     def memory_bytes(self) -> float:
-        """Output and weights together: what either pass holds."""
+        """Bytes of output and weights together, which either pass holds."""
         return self.activation_bytes + self.parameter_bytes
 
     def seconds(self, gpu: str | None = None) -> tuple[float, float]:
-        """Forward and backward seconds on the GPU type (``None``, or one without figures: as profiled)."""
+        """Forward and backward seconds on a GPU type; as profiled for ``None`` or a type without
+        figures.
+        """
         return self.seconds_on.get(gpu or "", (self.forward_s, self.backward_s))
 
 
 class ComputationGraph:
-    """Operations in the order of their file, and edges ``(parent, child)`` as places in it.
+    """Operations in the order of their file, and edges ``(parent, child)`` as indices.
 
     Raises:
-        GraphError: No operations, two of one id, an edge that dangles, is doubled or closes a cycle.
+        GraphError: No operations, a duplicate id, or an edge that dangles, is doubled or closes a cycle.
     """
 
     __slots__ = ("_costs", "_digest", "_step_s", "children", "edges", "model", "ops", "order", "parents")
@@ -85,31 +91,33 @@ class ComputationGraph:
         self.children = tuple(map(tuple, children))
         self.parents = tuple(map(tuple, parents))
         self.order = self._topological_order()
-        """Operations after all their parents: the first to become free comes first."""
+        """Operations in topological order; of several, the one that became free first."""
         self._digest = ""
         self._costs: dict[str | None, tuple[float, ...]] = {}
         self._step_s = -1.0
 
     @classmethod
     def of(cls, model: str, ops: Iterable[Op], edges: Iterable[tuple[str, str]]) -> ComputationGraph:
-        """A graph whose edges name operations by their ids.
+        """Build a graph whose edges name operations by their ids.
 
         Raises:
-            GraphError: As the class, or an edge names an operation that is not there.
+            GraphError: As for the class, or an edge names an unknown operation.
         """
         ops = tuple(ops)
         place = {op.id: number for number, op in enumerate(ops)}
-        found = []
+        numbered = []
         for parent, child in edges:
             for end in (parent, child):
                 if end not in place:
                     raise GraphError(f"graph {model!r}: the edge {parent!r} -> {child!r} names {end!r}: no such op")
-            found.append((place[parent], place[child]))
-        return cls(model, ops, found)
+            numbered.append((place[parent], place[child]))
+        return cls(model, ops, numbered)
 
     @property
     def last(self) -> int:
-        """The operation with the largest number for an id, else the last in the file: there ddls joins the passes."""
+        """Operation with the largest numeric id, else the last of the file: ddls joins the passes
+        there.
+        """
         if all(op.id.isdecimal() for op in self.ops):
             return max(range(len(self.ops)), key=lambda number: int(self.ops[number].id))
         return len(self.ops) - 1
@@ -121,9 +129,11 @@ class ComputationGraph:
 
     @property
     def digest(self) -> str:
-        """A fingerprint of all costs, sizes and edges; equal graphs have equal digests, whatever their names."""
+        """Digest of all costs, sizes and edges; equal graphs have equal digests, whatever their
+        names.
+        """
         if not self._digest:
-            said = [
+            text = [
                 (
                     op.id,
                     op.forward_s,
@@ -134,37 +144,43 @@ class ComputationGraph:
                 )
                 for op in self.ops
             ]
-            self._digest = blake2b(repr((said, self.edges)).encode(), digest_size=16).hexdigest()
+            self._digest = blake2b(repr((text, self.edges)).encode(), digest_size=16).hexdigest()
         return self._digest
 
     def costs(self, gpu: str | None = None) -> tuple[float, ...]:
-        """Seconds of every pass operation on one GPU of the type: forward ones first, then their mirrors."""
-        known = self._costs.get(gpu)
-        if known is None:
+        """Seconds of every pass operation on one GPU of the type: forward operations first, then
+        their mirrors.
+        """
+        costs = self._costs.get(gpu)
+        if costs is None:
             both = [op.seconds(gpu) for op in self.ops]
-            known = self._costs[gpu] = (*(one for one, _ in both), *(other for _, other in both))
-        return known
+            costs = self._costs[gpu] = (*(one for one, _ in both), *(other for _, other in both))
+        return costs
 
     @property
     def step_s(self) -> float:
-        """One training step on one GPU of the profiled type: every operation after the other."""
+        """Seconds of a training step on one GPU of the profiled type, one operation after the
+        other.
+        """
         if self._step_s < 0:
             self._step_s = ordered_sum(self.costs())
         return self._step_s
 
     @property
     def memory_bytes(self) -> float:
-        """Outputs and weights of all operations, in both passes."""
+        """Bytes of outputs and weights of all operations, in both passes."""
         return 2 * ordered_sum(op.memory_bytes for op in self.ops)
 
     @property
     def dep_bytes(self) -> float:
-        """The bytes that the edges of both passes carry unsplit: each the output of the end it starts from."""
+        """Bytes that the unsplit edges of both passes carry: the output of each edge's source."""
         outputs = [op.activation_bytes for op in self.ops]
         return ordered_sum(outputs[parent] + outputs[child] for parent, child in self.edges) + outputs[self.last]
 
     def pass_id(self, number: int) -> str:
-        """The id of a pass operation: the mirror of ``k`` in ``1..n`` is ``2n + 1 - k``, of another id ``id'``."""
+        """Id of a pass operation: the mirror of ``k`` in ``1..n`` is ``2n + 1 - k``; the mirror of
+        another id is ``id'``.
+        """
         count = len(self.ops)
         op = self.ops[number % count]
         if number < count:
@@ -172,12 +188,13 @@ class ComputationGraph:
         return str(2 * count + 1 - int(op.id)) if op.id.isdecimal() else f"{op.id}'"
 
     def depths(self) -> tuple[int, ...]:
-        """Per pass operation the edges of the shortest path from the first source; 0 where there is none.
+        """Edges of the shortest path from the first source to each pass operation; 0 if there is
+        none.
 
         The passes are joined at ``last``.
         """
         count = len(self.ops)
-        found = {self.order[0]: 0}
+        depths = {self.order[0]: 0}
         queue = [self.order[0]]
         for number in queue:
             if number < count:
@@ -185,10 +202,10 @@ class ComputationGraph:
             else:
                 following = [count + parent for parent in self.parents[number - count]]
             for child in following:
-                if child not in found:
-                    found[child] = found[number] + 1
+                if child not in depths:
+                    depths[child] = depths[number] + 1
                     queue.append(child)
-        return tuple(found.get(number, 0) for number in range(2 * count))
+        return tuple(depths.get(number, 0) for number in range(2 * count))
 
     def _check(self) -> None:
         where = f"graph {self.model!r}"
@@ -224,7 +241,7 @@ class ComputationGraph:
         return tuple(order)
 
     def _cycle(self, free: set[int]) -> str:
-        """A cycle among the operations that never became free, in words."""
+        """Describe a cycle among the operations that never became free."""
         number = next(number for number in range(len(self.ops)) if number not in free)
         walk: list[int] = []
         while number not in walk:
@@ -253,7 +270,7 @@ _LOADING = ("input", "_source")
 def costed(
     graph: ComputationGraph, profiled_on: GpuType, types: Iterable[GpuType], *, precision: str = "fp32"
 ) -> ComputationGraph:
-    """The graph with times for every type; the profile's own stay as they are.
+    """Return the graph with times for every type; profiled times are kept.
 
     Raises:
         ModelError: ``precision`` is not ``fp32``, ``tf32`` or ``fp16``.
@@ -263,7 +280,7 @@ def costed(
 
 
 def bound(op: Op) -> str:
-    """``arithmetic``, ``bandwidth`` or ``loading``, by the operation's name."""
+    """Classify an operation by its name: ``arithmetic``, ``bandwidth`` or ``loading``."""
     name = op.name.split("(")[0].lower()
     if any(name.startswith(word) for word in _LOADING):
         return "loading"
@@ -273,7 +290,7 @@ def bound(op: Op) -> str:
 
 
 def _on(op: Op, profiled_on: GpuType, types: tuple[GpuType, ...], precision: str) -> Op:
-    found = {}
+    seconds_on = {}
     for gpu in types:
         match bound(op):
             case "arithmetic":
@@ -282,8 +299,8 @@ def _on(op: Op, profiled_on: GpuType, types: tuple[GpuType, ...], precision: str
                 slower = profiled_on.bandwidth_gb_s / gpu.bandwidth_gb_s
             case _:
                 slower = 1.0
-        found[gpu.name] = (op.forward_s * slower, op.backward_s * slower)
-    return replace(op, seconds_on={**found, **op.seconds_on})
+        seconds_on[gpu.name] = (op.forward_s * slower, op.backward_s * slower)
+    return replace(op, seconds_on={**seconds_on, **op.seconds_on})
 
 
 _ATTENTION = ("norm", "query", "key", "value", "scores", "mix", "project", "add", "norm2", "up", "down", "add2")
@@ -306,7 +323,7 @@ _WITHIN = (
 
 
 def op_chain(length: int, *, rng: np.random.Generator, forward_s: float = 1e-3) -> ComputationGraph:
-    """``length`` operations in a row, of ``forward_s`` on average.
+    """Make a chain of ``length`` operations, with a mean forward time of ``forward_s``.
 
     Raises:
         WorkloadError: ``length`` is below 1.
@@ -317,7 +334,8 @@ def op_chain(length: int, *, rng: np.random.Generator, forward_s: float = 1e-3) 
 
 
 def branches(width: int, length: int, *, rng: np.random.Generator, forward_s: float = 1e-3) -> ComputationGraph:
-    """A fork into ``width`` chains of ``length`` operations and their join (an Inception module, unrolled).
+    """Make a fork into ``width`` chains of ``length`` operations, and their join (an Inception
+    module, unrolled).
 
     Raises:
         WorkloadError: ``width`` or ``length`` is below 1.
@@ -332,10 +350,12 @@ def branches(width: int, length: int, *, rng: np.random.Generator, forward_s: fl
 def attention(
     layers: int, *, width: int = 1024, tokens: int = 512, batch: int = 8, tflops: float = 60.0
 ) -> ComputationGraph:
-    """``layers`` Transformer blocks in half precision, costed by their multiplications at ``tflops`` (nothing drawn).
+    """Make ``layers`` Transformer blocks in half precision, with multiplications at ``tflops``
+    (nothing is drawn).
 
-    Vaswani et al. 2017, with the norm first: attention over ``tokens``, then a feed-forward net four times as wide.
-    What only moves data costs its bytes at 1.5 TB/s; the backward pass of a multiplication is twice the forward one.
+    Vaswani et al. 2017, with the norm first: attention over ``tokens``, then a feed-forward net
+    four times as wide. Operations that only move data cost their bytes at 1.5 TB/s. The backward
+    pass of a multiplication takes twice as long as the forward pass.
 
     Raises:
         WorkloadError: A count is below 1 or the rate is not positive.
@@ -365,7 +385,9 @@ def attention(
 
 
 def _drawn(ids: Iterable[str], rng: np.random.Generator, forward_s: float) -> list[Op]:
-    """Operations whose times and sizes spread by a factor of two or so; backward takes one to three times as long."""
+    """Draw operations whose times and sizes vary by about a factor of two; backward takes one to
+    three times as long.
+    """
     ops = []
     for id_ in ids:
         forward = forward_s * float(rng.lognormal(-0.245, 0.7))  # mean 1

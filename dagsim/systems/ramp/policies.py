@@ -1,14 +1,4 @@
-"""Policies for RAMP: how far each arriving job is split, or whether it is turned away.
-
-Policies of one degree for all jobs, or the nearest that is offered.
-
-A degree drawn at random.
-
-Split as little as the acceptable completion time allows.
-
-The smallest degree that is in time by the look-ahead.
-
-The way to partition a job that leaves most room to those to come."""
+"""Policies for RAMP: the degree to which each arriving job is split, or 0 to turn it away."""
 
 from __future__ import annotations
 
@@ -68,36 +58,38 @@ RAMP_POLICIES: Registry[RampPolicy] = Registry(
     ),
     group="dagsim.ramp_policies",
     home="dagsim.systems.ramp",
+    method="decide",
 )
-"""By name, or ``module:attr`` of a user's own."""
+"""RAMP policies by name, or ``module:attr``."""
 
 
 class NoParallelism:
-    """Every job on one GPU; turned away where none is free."""
+    """Run every job on one GPU; turn it away if none is free."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Degree 1, or 0."""
+        """Return degree 1, or 0."""
         return (Partition(view.number, min(1, view.degrees[-1])),)
 
 
 class MinParallelism:
-    """Every job split two ways where it can be, else on one GPU."""
+    """Split every job two ways if possible, else run it on one GPU."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Degree 2, 1 or 0."""
+        """Return degree 2, 1 or 0."""
         return (Partition(view.number, max(degree for degree in view.degrees if degree <= 2)),)
 
 
 class MaxParallelism:
-    """Every job split as far as it can be ("Para_max" of PAC-ML)."""
+    """Split every job as far as possible ("Para_max" of PAC-ML)."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """The largest degree."""
+        """Return the largest degree."""
         return (Partition(view.number, view.degrees[-1]),)
 
 
 class SipMlDegree:
-    """Split up to ``degree`` ways: the largest degree offered that is not above it (Khani et al. 2021).
+    """Split jobs up to ``degree`` ways: the largest offered degree not above it (Khani et al.
+    2021).
 
     Raises:
         ConfigError: ``degree`` is below 1.
@@ -107,12 +99,13 @@ class SipMlDegree:
         self.degree = _checked(degree)
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """``degree`` or the next below it."""
+        """Return ``degree`` or the next smaller degree."""
         return (Partition(view.number, max(degree for degree in view.degrees if degree <= self.degree)),)
 
 
 class ConstantDegree:
-    """Split exactly ``degree`` ways, or turn the job away. Blocks of one power of two tile the fabric without gaps.
+    """Split jobs exactly ``degree`` ways, or turn them away. Blocks of one power of two tile the
+    fabric without gaps.
 
     Raises:
         ConfigError: ``degree`` is below 1.
@@ -122,7 +115,7 @@ class ConstantDegree:
         self.degree = _checked(degree)
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """``degree`` or 0."""
+        """Return ``degree`` or 0."""
         return (Partition(view.number, self.degree if self.degree in view.degrees else 0),)
 
 
@@ -133,7 +126,7 @@ def _checked(degree: int) -> int:
 
 
 class RandomDegree:
-    """A degree drawn among those offered, each as likely; 0 only where nothing else is."""
+    """Draw uniformly among the offered degrees; 0 only if nothing else is offered."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
         """Draw from the simulation's stream ``policy``."""
@@ -144,19 +137,23 @@ class RandomDegree:
 
 
 class AcceptableJct:
-    """The smallest degree in time if splitting were free, else the largest. It is "Para_min" of PAC-ML."""
+    """Choose the smallest degree that would be in time if splitting were free, else the largest
+    ("Para_min" of PAC-ML).
+    """
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """The smallest degree of at least sequential / acceptable time."""
+        """Return the smallest degree of at least sequential / acceptable time."""
         wanted = ceil(view.job.sequential_s / view.job.acceptable_s) if view.job.acceptable_s else 1
         degree = next((degree for degree in view.degrees if degree >= wanted), view.degrees[-1])
         return (Partition(view.number, degree),)
 
 
 class OnTime:
-    """The smallest degree of at least ``least`` that is in time where it can be placed now. None: turned away.
+    """Choose the smallest degree of at least ``least`` that can be placed now and is in time; else
+    turn the job away.
 
-    A larger ``least`` ends jobs sooner and keeps blocks of one size, which fragment the fabric less.
+    A larger ``least`` ends jobs sooner and keeps blocks of one size, which fragment the fabric
+    less.
 
     Raises:
         ConfigError: ``least`` is below 1.
@@ -169,7 +166,7 @@ class OnTime:
         self.placer = placer
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """The degree, by one look-ahead for each that is tried."""
+        """Return the degree, with one look-ahead per degree tried."""
         limit_s = view.job.acceptable_s * (1 + view.rules.tolerance)
         for degree in view.degrees:
             if degree >= self.least:
@@ -184,27 +181,28 @@ _SHAPE = (len(ARRIVALS), len(SIZES))
 
 @dataclass(frozen=True, slots=True)
 class RoomWeights:
-    """The worth of room: of its scarcity, of each block, and of degrees."""
+    """Weights of room: of scarcity, of each block, and of degrees."""
 
     scarcity: NDArray[np.float64]  # (arrivals, sizes): of 1 / (1 + free blocks)
     blocks: NDArray[np.float64]  # (arrivals, sizes): of each free block
     degrees: dict[int, float]
-    """What a degree is worth by itself; of others 0."""
+    """Worth of a degree by itself; 0 for others."""
     away: dict[str, float]
-    """What a job of a model must be worth to be let in; of others anything will do."""
+    """Least worth at which a job of a model is accepted; other models are always accepted."""
 
     @classmethod
     def even(cls) -> RoomWeights:
-        """All scarcities alike, and nothing else."""
+        """Equal weights for all scarcities, and no other terms."""
         return cls(np.ones(_SHAPE), np.zeros(_SHAPE), {}, {})
 
 
 class Roomy:
-    """The way in time after which the fewest sizes of blocks are scarce. It looks at all degrees and free blocks, and
-    at the next arrivals (``dagsim.systems.ramp.room``). None in time: turned away.
+    """Choose the way in time after which the fewest sizes of blocks are scarce; turn the job away
+    if none is in time.
 
-    Degrees below ``least`` are taken only where no other is in time. ``tuned`` names weights of ``roomy.json``, found
-    by ``scripts/tune_ramp.py``; ``least`` has no effect then.
+    All degrees and free blocks are compared, at the next arrivals (``dagsim.systems.ramp.room``).
+    Degrees below ``least`` are taken only if no other is in time. ``tuned`` names weights of
+    ``roomy.json``, found by ``scripts/tune_ramp.py``; ``least`` has no effect then.
 
     Raises:
         ConfigError: ``least`` is below 1, or no weights of that name.
@@ -217,7 +215,7 @@ class Roomy:
         self.weights = _tuned(tuned) if tuned else RoomWeights.even()
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """The degree and its block. O(degrees x blocks^2) bits."""
+        """Return the degree and its block. O(degrees x blocks^2) bits."""
         ways = list(ways_in_time(view))
         if not ways:
             return (Partition(view.number, 0),)
@@ -232,7 +230,7 @@ class Roomy:
         return (Partition(view.number, best.degree, servers=best.servers),)
 
     def _worth(self, free: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(...) of numbers of free blocks (..., arrivals, sizes)."""
+        """Reduce free-block counts of shape (..., arrivals, sizes) to a score of shape (...)."""
         weights = self.weights
         worth: NDArray[np.float64] = (weights.blocks * free - weights.scarcity / (1 + free)).sum(axis=(-2, -1))
         return worth
@@ -240,17 +238,21 @@ class Roomy:
 
 @cache
 def tuned_weights() -> dict[str, Any]:
-    """The contents of ``roomy.json``: what ``tune_ramp.py`` found, by setting and beta."""
-    found: dict[str, Any] = json.loads(files("dagsim.systems.ramp").joinpath("roomy.json").read_text(encoding="utf-8"))
-    return found
+    """Return the contents of ``roomy.json``: the weights that ``tune_ramp.py`` found, by setting
+    and beta.
+    """
+    weights: dict[str, Any] = json.loads(
+        files("dagsim.systems.ramp").joinpath("roomy.json").read_text(encoding="utf-8")
+    )
+    return weights
 
 
 @cache
 def _tuned(name: str) -> RoomWeights:
-    known = tuned_weights()
-    if name not in known:
-        raise ConfigError(f"roomy: there are no weights {name!r}; tuned: {', '.join(known)}")
-    said = known[name]
-    degrees = {int(degree): float(worth) for degree, worth in said["degrees"].items()}
-    scarcity, blocks = (np.array(said[part], np.float64).reshape(_SHAPE) for part in ("scarcity", "blocks"))
-    return RoomWeights(scarcity, blocks, degrees, {model: float(worth) for model, worth in said["away"].items()})
+    tuned = tuned_weights()
+    if name not in tuned:
+        raise ConfigError(f"roomy: there are no weights {name!r}; tuned: {', '.join(tuned)}")
+    weights = tuned[name]
+    degrees = {int(degree): float(worth) for degree, worth in weights["degrees"].items()}
+    scarcity, blocks = (np.array(weights[part], np.float64).reshape(_SHAPE) for part in ("scarcity", "blocks"))
+    return RoomWeights(scarcity, blocks, degrees, {model: float(worth) for model, worth in weights["away"].items()})

@@ -15,7 +15,7 @@ __all__ = ["TOPOLOGIES", "Block", "FatTree", "Switch", "Topology", "Torus", "rel
 
 
 Block: TypeAlias = tuple[int, ...]
-"""Servers in the order in which an operation's pieces go to them."""
+"""Servers in the order in which the pieces of an operation go to them."""
 
 
 class Topology(Protocol):
@@ -23,7 +23,7 @@ class Topology(Protocol):
 
     @property
     def name(self) -> str:
-        """A description that tells it from every other: part of the memo's key."""
+        """Unique description, part of the memo's key."""
 
     @property
     def servers(self) -> int:
@@ -35,31 +35,35 @@ class Topology(Protocol):
 
     @property
     def anywhere(self) -> bool:
-        """Any servers form a block, so that ``free_blocks`` finds some wherever enough are free."""
+        """True if any servers form a block; ``free_blocks`` then finds one whenever enough servers
+        are free.
+        """
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """All blocks of ``size`` servers, in the order of first fit. If ``anywhere``, a choice of them."""
+        """All blocks of ``size`` servers in first-fit order; a selection if ``anywhere``."""
 
     def free_blocks(self, size: int, free: list[int]) -> Iterable[Block]:
-        """Blocks of free servers, in the order of trial."""
+        """Blocks of free servers, in the order in which they are tried."""
 
     def pair(self, source: int, target: int) -> Hashable:
-        """The key of one transfer between two different servers."""
+        """Key of a transfer between two different servers."""
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """The numbers of the channels that a transfer takes."""
+        """Numbers of the channels that a transfer takes."""
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
         """Seconds of one transfer."""
 
     def group(self, servers: frozenset[int]) -> Hashable:
-        """The key of a collective among the servers."""
+        """Key of a collective among the servers."""
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Seconds of a collective that moves ``total_bytes`` in all; 0 on one server."""
+        """Seconds of a collective that moves ``total_bytes`` in total; 0 on one server."""
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Equal for lists of blocks that cost the same in every respect: where on the fabric they lie is left out."""
+        """Key that is equal for lists of blocks with the same costs, wherever they lie on the
+        fabric.
+        """
 
 
 TOPOLOGIES: Registry[Topology] = Registry(
@@ -72,25 +76,29 @@ TOPOLOGIES: Registry[Topology] = Registry(
         Entry("switch", "dagsim.systems.ramp.topology:Switch", "one switch for all servers"),
         Entry("fat_tree", "dagsim.systems.ramp.topology:FatTree", "leaf switches on a spine, perhaps oversubscribed"),
     ),
+    method="pattern",
 )
 
 
 def ring_s(among: int, total_bytes: float, bytes_per_s: float, latency_s: float) -> float:
-    """One half of an all-reduce around a ring: ``among - 1`` rounds, each with one part of the bytes."""
+    """Seconds of one half of an all-reduce around a ring: ``among - 1`` rounds, each with one part
+    of the bytes.
+    """
     return (among - 1) * (latency_s + total_bytes / among / bytes_per_s)
 
 
 def relabelled(values: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
-    """The same numbers renamed 0, 1, 2, ... in the order of their first appearance."""
+    """Relabel numbers as 0, 1, 2, ... in the order of their first appearance."""
     names: dict[int, int] = {}
     return tuple(tuple(names.setdefault(value, len(names)) for value in row) for row in values)
 
 
 class Switch:
-    """``servers`` links of ``link_bytes_per_s`` both ways to one switch; collectives go around a ring.
+    """One switch with ``servers`` links of ``link_bytes_per_s`` in each direction; collectives use
+    a ring.
 
     Raises:
-        ConfigError: No servers, or a rate or latency that cannot be.
+        ConfigError: No servers, or an impossible rate or latency.
     """
 
     anywhere = True
@@ -115,19 +123,19 @@ class Switch:
         return tuple(map(str, range(self.servers)))
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Servers in a row; any others would do as well."""
+        """Consecutive servers; any others would be equivalent."""
         return tuple(tuple(range(first, first + size)) for first in range(self.servers - size + 1))
 
     def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
-        """Free servers that follow each other."""
+        """Consecutive free servers."""
         return (tuple(free[first : first + size]) for first in range(len(free) - size + 1))
 
     def pair(self, source: int, target: int) -> Hashable:
-        """Nothing: all pairs are alike."""
+        """All pairs are equal, so they share one key."""
         return None
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """Up from one server and down to the other."""
+        """The link up from one server and the link down to the other."""
         return source, self.servers + target
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
@@ -135,7 +143,7 @@ class Switch:
         return self.latency_s + size_bytes / self.link_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> int:
-        """The number that take part."""
+        """Number of servers that take part."""
         return len(servers)
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
@@ -143,18 +151,19 @@ class Switch:
         return 2 * ring_s(cast("int", group), total_bytes, self.link_bytes_per_s, self.latency_s)
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Servers renamed by first appearance."""
+        """Servers relabelled by first appearance."""
         return relabelled(blocks)
 
 
 class Torus:
-    """``Torus((4, 4, 2))``. A block is a box; a collective goes dimension by dimension around its rows.
+    """``Torus((4, 4, 2))``. A block is a box; a collective runs dimension by dimension around its
+    rows.
 
-    Links go both ways, so that a row that is not closed carries a ring as well. Messages take the dimensions in order,
-    each the shorter way around.
+    Links work in both directions, so an open row carries a ring, too. Messages take the dimensions
+    in order, each along the shorter way around.
 
     Raises:
-        ConfigError: No dimensions, a length below 1, or a rate or latency that cannot be.
+        ConfigError: No dimensions, a length below 1, or an impossible rate or latency.
     """
 
     anywhere = False
@@ -189,16 +198,18 @@ class Torus:
         return tuple("-".join(map(str, place)) for place in self.places)
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Boxes of ``size`` servers, the most compact shapes first. Each is at every origin and around the edges."""
-        known = self._blocks.get(size)
-        if known is None:
-            found: dict[frozenset[int], Block] = {}
+        """Boxes of ``size`` servers at every origin, wrapping around the edges; the most compact
+        shapes first.
+        """
+        blocks = self._blocks.get(size)
+        if blocks is None:
+            by_servers: dict[frozenset[int], Block] = {}
             for shape in sorted(self._shapes(size), key=lambda lengths: (sum(lengths), lengths)):
                 for origin in self.places:
                     block = tuple(self._number[self._at(origin, step)] for step in product(*map(range, shape)))
-                    found.setdefault(frozenset(block), block)
-            known = self._blocks[size] = tuple(found.values())
-        return known
+                    by_servers.setdefault(frozenset(block), block)
+            blocks = self._blocks[size] = tuple(by_servers.values())
+        return blocks
 
     def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
         """Boxes of free servers."""
@@ -206,11 +217,11 @@ class Torus:
         return (block for block in self.blocks(size) if open_.issuperset(block))
 
     def pair(self, source: int, target: int) -> int:
-        """Hops from one to the other."""
+        """Number of hops between the servers."""
         return sum(abs(step) for step in self._steps(source, target))
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """The links on the way: two per server and dimension."""
+        """Links along the way; each server has two per dimension."""
         links = []
         here = list(self.places[source])
         for axis, step in enumerate(self._steps(source, target)):
@@ -224,13 +235,17 @@ class Torus:
         return cast("int", pair) * self.hop_s + size_bytes / self.link_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> tuple[int, ...]:
-        """Servers that take part along each dimension; of no box, all in a row."""
+        """Number of servers that take part along each dimension; if they do not form a box, all in
+        one row.
+        """
         places = [self.places[server] for server in servers]
         counts = tuple(len({place[axis] for place in places}) for axis in range(len(self.shape)))
         return counts if prod(counts) == len(servers) else (len(servers),)
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Reduce-scatter dimension by dimension, each on what the one before left, and all-gather back."""
+        """Reduce-scatter dimension by dimension, each on the remainder of the one before, and
+        all-gather back.
+        """
         left, seconds = total_bytes, 0.0
         for among in cast("tuple[int, ...]", group):
             seconds += ring_s(among, left, self.link_bytes_per_s, self.hop_s)
@@ -238,7 +253,7 @@ class Torus:
         return 2 * seconds
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Places as seen from the first server."""
+        """Places relative to the first server."""
         first = self.places[blocks[0][0]]
         return tuple(
             tuple(
@@ -249,7 +264,7 @@ class Torus:
         )
 
     def _steps(self, source: int, target: int) -> Iterator[int]:
-        """Signed hops along each dimension, the shorter way; forward where both are as short."""
+        """Signed hops along each dimension the shorter way; forward if both are equal."""
         for one, other, length in zip(self.places[source], self.places[target], self.shape, strict=True):
             ahead = (other - one) % length
             yield ahead if ahead * 2 <= length else ahead - length
@@ -264,12 +279,13 @@ class Torus:
 
 
 class FatTree:
-    """``leaves`` switches of ``per_leaf`` servers. Between leaves a server gets 1 / ``oversubscription`` of its rate.
+    """``leaves`` switches of ``per_leaf`` servers; between leaves a server gets 1 /
+    ``oversubscription`` of its rate.
 
-    Collectives run within the leaves first, then among them on what each server has left.
+    Collectives run within the leaves first, then among leaves on the remainder of each server.
 
     Raises:
-        ConfigError: No leaves or servers, a rate that cannot be, an oversubscription below 1.
+        ConfigError: No leaves or servers, an impossible rate, or an oversubscription below 1.
     """
 
     anywhere = True
@@ -298,8 +314,8 @@ class FatTree:
     @property
     def name(self) -> str:
         """Shape, rates and latency."""
-        said = f"{self.oversubscription!r}:1, {self.link_bytes_per_s!r} B/s, {self.hop_s!r} s a hop"
-        return f"FatTree({self.leaves}, {self.per_leaf}) ({said})"
+        costs = f"{self.oversubscription!r}:1, {self.link_bytes_per_s!r} B/s, {self.hop_s!r} s a hop"
+        return f"FatTree({self.leaves}, {self.per_leaf}) ({costs})"
 
     @property
     def servers(self) -> int:
@@ -312,11 +328,13 @@ class FatTree:
         return tuple(f"{leaf}-{number}" for leaf in range(self.leaves) for number in range(self.per_leaf))
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Servers in a row, those on one leaf first."""
+        """Consecutive servers, those on one leaf first."""
         return tuple(self.free_blocks(size, list(range(self.servers))))
 
     def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
-        """Free servers of the leaf with the fewest that are enough. Then of the others, then across leaves."""
+        """Free servers of the fullest leaf that has enough, then of the other leaves, then across
+        leaves.
+        """
         by_leaf: dict[int, list[int]] = {}
         for server in free:
             by_leaf.setdefault(server // self.per_leaf, []).append(server)
@@ -328,7 +346,7 @@ class FatTree:
             yield tuple(sorted(emptiest_first[first : first + size]))
 
     def pair(self, source: int, target: int) -> bool:
-        """Both are on one leaf."""
+        """True if both servers are on one leaf."""
         return source // self.per_leaf == target // self.per_leaf
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
@@ -342,20 +360,20 @@ class FatTree:
         return 4 * self.hop_s + size_bytes * self.oversubscription / self.link_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> tuple[int, int]:
-        """The number of leaves that take part, and the max servers of any one."""
+        """Number of leaves that take part, and the largest number of servers on one."""
         counts: dict[int, int] = {}
         for server in servers:
             counts[server // self.per_leaf] = counts.get(server // self.per_leaf, 0) + 1
         return len(counts), max(counts.values())
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Rings within the leaves, and rings among leaves over what is left to each server."""
+        """Rings within the leaves, and rings among leaves over the remainder of each server."""
         leaves, most = cast("tuple[int, int]", group)
         within_s = ring_s(most, total_bytes, self.link_bytes_per_s, 2 * self.hop_s)
         between_s = ring_s(leaves, total_bytes / most, self.link_bytes_per_s / self.oversubscription, 4 * self.hop_s)
         return 2 * (within_s + between_s)
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Leaves and servers renamed by first appearance."""
+        """Leaves and servers relabelled by first appearance."""
         leaves = tuple(tuple(server // self.per_leaf for server in block) for block in blocks)
         return relabelled(leaves), relabelled(blocks)

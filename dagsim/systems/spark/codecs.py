@@ -1,13 +1,12 @@
-"""Codecs of Spark executors: from a view to arrays that a net reads, and from its choice back to decisions.
+"""Codecs of Spark executors: arrays that a net reads, and decisions from its choices.
 
-Features of the Decima agent: the graph of stages as arrays of numbers of about 1, and its choices.
+``stages`` is the codec of Decima: a choice is a stage and a number of executors (or a limit on
+them). ``padded`` is the codec of ``dagsim/Decima-v0``: the same graph as arrays of constant shape.
 
-Beside the five features of Mao et al. 2019 it sees work and critical paths on a log scale, how a job ranks among the
-others, and how far it is from a fair share: what the best heuristics decide by.
-
-The codec of Decima: stages that can get executors, and how many (or up to which limit).
-
-The codec of ``dagsim/Decima-v0``: the graph of stages as arrays of constant shape."""
+Besides the five features of Mao et al. 2019, an observation holds work and critical paths on a log
+scale, the rank of a job among the others, and its distance from a fair share: the quantities that
+the best heuristics decide by.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +43,9 @@ SPARK_CODECS: Registry[Any] = Registry(
     group="dagsim.codecs",
     listing="dagsim list codecs",
     home="dagsim.systems.spark",
+    method="build",
 )
-"""Every codec of Spark executors by name."""
+"""Codecs of Spark executors, by name."""
 
 
 STAGE = (
@@ -95,7 +95,9 @@ OPTION = (
     "smaller share",
     "time left",
 )
-"""Of a number of executors for a stage; "executors" are those its job would have."""
+"""Features of a number of executors for a stage; "executors" are those that its job would then
+have.
+"""
 
 
 class StageObservation(NamedTuple):
@@ -118,7 +120,7 @@ class StageObservation(NamedTuple):
 
 
 def observe(graph: StageGraph, action: Action = "executors") -> StageObservation:
-    """The observation of ``graph`` for a policy that says ``action``. O(stages + edges) in NumPy."""
+    """Encode ``graph`` for a policy whose numbers mean ``action``. O(stages + edges) in NumPy."""
     cluster, starts = graph.executors, graph.first[:-1]
     work = graph.remaining * graph.seen_ms * 1e-3
     edges, level = _by_level(graph)
@@ -164,7 +166,10 @@ def observe(graph: StageGraph, action: Action = "executors") -> StageObservation
 
 
 def _stage_rows(graph: StageGraph, work: np.ndarray, path: np.ndarray, job_path: np.ndarray) -> np.ndarray:
-    """(stages, len(STAGE)) float32; ``work`` and ``path`` are seconds left of each stage and behind it."""
+    """Features of each stage, (stages, len(STAGE)) float32.
+
+    ``work`` and ``path`` are the seconds left of each stage and of the path from it to the sink.
+    """
     can = graph.schedulable
     return _columns(
         np.log1p(graph.remaining) / 6,
@@ -184,8 +189,11 @@ def _stage_rows(graph: StageGraph, work: np.ndarray, path: np.ndarray, job_path:
 def _job_rows(
     graph: StageGraph, work: np.ndarray, path: np.ndarray, open_: np.ndarray, kept: np.ndarray, shares: np.ndarray
 ) -> np.ndarray:
-    """(jobs, len(JOB)) float32; of each job the seconds left, in all and on its longest path, its stages that can take
-    executors, the executors that it keeps, and its fair shares."""
+    """Features of each job, (jobs, len(JOB)) float32.
+
+    These are the seconds left (in total and on the longest path), the stages that can take
+    executors, the executors that the job keeps, and its fair shares.
+    """
     can, cluster, starts = graph.schedulable, graph.executors, graph.first[:-1]
     jobs = len(starts)
     rank = np.empty(jobs, np.int64)
@@ -215,7 +223,7 @@ def _job_rows(
 
 
 def _columns(*columns: np.ndarray) -> np.ndarray:
-    """Side by side, as float32."""
+    """Stack columns side by side, as float32."""
     rows = np.empty((len(columns[0]), len(columns)), np.float32)
     for column, values in enumerate(columns):
         rows[:, column] = values
@@ -225,7 +233,7 @@ def _columns(*columns: np.ndarray) -> np.ndarray:
 def option_rows(
     added: np.ndarray, most: np.ndarray, has: np.ndarray, shares: np.ndarray, work_s: np.ndarray, cluster: np.ndarray
 ) -> np.ndarray:
-    """(K, len(OPTION)) float32: what committing ``added`` (K,) executors would mean; the rest is of its stage."""
+    """Features of committing ``added`` (K,) executors to a stage, (K, len(OPTION)) float32."""
     after = np.maximum(has + added, 1)
     rows = np.empty((len(added), len(OPTION)), np.float32)
     for column, values in enumerate(
@@ -252,7 +260,7 @@ def _by_level(graph: StageGraph) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """(N,) the largest sum of work on a path from each stage to its sink, itself included."""
+    """Largest sum of work on a path from each stage to its sink, the stage included, (N,)."""
     path = work.copy()
     if not len(level):
         return path
@@ -266,7 +274,9 @@ def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray
 
 
 def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndarray, job: np.ndarray) -> np.ndarray:
-    """(N,) bool: the stage of its job with the longest path, among those that can run at once if there are any."""
+    """Mark the stage of each job with the longest path, (N,) bool; stages that can run at once come
+    first.
+    """
     worth = np.where(can, path + np.where(ready, 1e12, 0.0), -1.0)
     best = np.maximum.reduceat(worth, starts)
     heads: np.ndarray = can & (worth == best[job])
@@ -274,7 +284,7 @@ def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndar
 
 
 def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
-    """(J, 3) executors of each job if they were shared by work to the power 0, 0.25 and -0.75."""
+    """Executors of each job if shared by work to the power 0, 0.25 and -0.75, (J, 3)."""
     weights = np.maximum(work, 1e-3)[:, None] ** np.array([0.0, 0.25, -0.75])
     shares: np.ndarray = weights * (cluster / weights.sum(axis=0))
     return shares
@@ -282,8 +292,11 @@ def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class StagesConfig:
-    """A stage and a number. ``action`` says what the number is: ``executors`` to add, or a ``limit`` on those that the
-    stage's job has, up to which they are added (parallelism limit, Mao et al. 2019, section 5.2)."""
+    """Choices of a stage and a number.
+
+    ``action`` says what the number means: ``executors`` to add, or a ``limit`` on the executors of
+    the stage's job (parallelism limit, Mao et al. 2019, section 5.2).
+    """
 
     action: Action = "executors"
     kind: Literal["stages"] = "stages"
@@ -298,16 +311,18 @@ class StagesConfig:
 
     @property
     def features(self) -> dict[str, tuple[str, ...]]:
-        """The names of the columns of each part of an observation."""
+        """Names of the columns of each part of an observation."""
         return {"stages": STAGE, "jobs": JOB, "context": CONTEXT, "options": OPTION}
 
     def build(self) -> Stages:
-        """A codec for one simulation."""
+        """Return a codec for one simulation."""
         return Stages(self.action)
 
 
 class Stages:
-    """Choices are pairs: the place of a stage among those that can be chosen, and a number from 1 to its most."""
+    """Codec whose choices are pairs: an index among the stages that can be chosen, and a number
+    from 1 to that stage's maximum.
+    """
 
     def __init__(self, action: Action = "executors") -> None:
         self.action: Action = action
@@ -315,21 +330,23 @@ class Stages:
         self._observation: StageObservation | None = None
 
     def encode(self, view: SparkView) -> StageObservation:
-        """The graph of all stages that are not complete. O(stages)."""
+        """Encode the graph of all incomplete stages. O(stages)."""
         self._graph = view.graph()
         self._observation = observe(self._graph, self.action)
         return self._observation
 
     def decode(self, view: SparkView, choice: tuple[int, int]) -> tuple[Commit, ...]:
-        """Commit that many executors to the stage."""
+        """Commit the chosen number of executors to the stage."""
         assert self._graph is not None
         assert self._observation is not None
         stage, number = choice
         return (Commit(self._graph.stages[self._observation.choices[stage]], int(number)),)
 
     def choice_of(self, decisions: Iterable[Commit]) -> tuple[int, int] | None:
-        """The pair that stands for the first decision, cut to what its stage wants; ``None`` if there is none.
-        O(stages)."""
+        """Return the choice that stands for the first decision, cut to what its stage wants.
+
+        Returns ``None`` if there is no such choice. O(stages).
+        """
         decision = next(iter(decisions), None)
         if decision is None:
             return None
@@ -344,8 +361,10 @@ Observation: TypeAlias = dict[str, np.ndarray]
 
 
 class PaddedStages:
-    """Encodes the present, and decodes actions. ``kept`` (jobs,) int64 are the executors that each
-    job in the system has without those to be given now."""
+    """Encoder of the present and decoder of actions.
+
+    ``kept`` (jobs,) int64 are the executors that each job has, without those to be committed now.
+    """
 
     def __init__(self, executors: int, most_stages: int, most_edges: int, action: Action) -> None:
         self.executors, self.most_stages, self.most_edges = executors, most_stages, most_edges
@@ -353,7 +372,7 @@ class PaddedStages:
         self.blank()
 
     def blank(self) -> Observation:
-        """The observation of nothing: before the first decision, and after the last."""
+        """Return an empty observation, used before the first decision and after the last."""
         most = self.most_stages
         observation: Observation = {
             "stages": np.zeros((most, 6), np.float32),
@@ -369,7 +388,9 @@ class PaddedStages:
         return observation
 
     def encode(self, view: SparkView) -> Observation:
-        """The present as arrays; the rest can be left idle while anything is under way."""
+        """Encode the present as arrays; executors may be left idle while a task runs or an executor
+        travels.
+        """
         graph, most, observation = view.graph(), self.most_stages, self.blank()
         self._graph, self.kept = graph, graph.kept()
         rows = self._rows = _rows(graph, most)
@@ -395,7 +416,7 @@ class PaddedStages:
         return observation
 
     def decode(self, view: SparkView, choice: Sequence[int]) -> tuple[Commit, ...]:
-        """The decision that an action stands for: a row, and a number less 1.
+        """Decode an action: a row, and a number minus 1.
 
         Raises:
             IllegalDecision: The masks forbid it.
@@ -413,7 +434,7 @@ class PaddedStages:
         return (Commit(self._graph.stages[place], number),)
 
     def choice_of(self, decisions: Iterable[Commit]) -> np.ndarray:
-        """The action that stands for the first decision. (2,) int64. O(stages)."""
+        """Return the action that stands for the first decision, (2,) int64. O(stages)."""
         decision = next(iter(decisions), None)
         if decision is None:
             return np.array([self.most_stages, 0])
@@ -423,7 +444,7 @@ class PaddedStages:
 
 
 def _rows(graph: StageGraph, most: int) -> np.ndarray:
-    """(n,) int64: the stages to show, in order; those that can be chosen are the last to be left out."""
+    """Rows of the stages to show, in order, (n,) int64; stages that can be chosen are dropped last."""
     count = len(graph.stages)
     if count <= most:
         return np.arange(count)
@@ -431,7 +452,7 @@ def _rows(graph: StageGraph, most: int) -> np.ndarray:
 
 
 def _edges(graph: StageGraph, rows: np.ndarray) -> np.ndarray:
-    """(m, 2) int64: the edges between ``rows``, by place there."""
+    """Edges between ``rows``, by index into ``rows``, (m, 2) int64."""
     place = np.full(len(graph.stages), -1, np.int64)
     place[rows] = np.arange(len(rows))
     edges = place[graph.edges]

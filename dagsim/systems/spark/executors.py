@@ -18,7 +18,7 @@ __all__ = ["Event", "ExecutorMove", "ExecutorPools", "ExecutorType", "Launch", "
 
 @dataclass(frozen=True, slots=True)
 class ExecutorType:
-    """``count`` executors on one kind of machine; ``speed`` 2 halves every task's duration.
+    """``count`` executors on one kind of machine; ``speed=2`` halves the duration of every task.
 
     Raises:
         ModelError: A count below 1, or a speed that is not positive.
@@ -38,12 +38,14 @@ class ExecutorType:
 
 
 def executor_types(executors: int | tuple[ExecutorType, ...]) -> tuple[ExecutorType, ...]:
-    """Types as given, or one type of so many executors."""
+    """Return the types, or one type for a plain number of executors."""
     return (ExecutorType("executor", executors),) if isinstance(executors, int) else executors
 
 
 class ExecutorMove:
-    """An executor is on its way to ``stage``. As a target of an event it has no tasks left to launch."""
+    """An executor on its way to ``stage``. As the target of an event it has no tasks left to
+    launch.
+    """
 
     __slots__ = ("stage",)
     remaining = 0
@@ -53,10 +55,10 @@ class ExecutorMove:
 
 
 Event: TypeAlias = tuple[float, int, Executor, "StageState | ExecutorMove", float]
-"""When (ms), the number of the event (first come, first served), who, where, and how long it took."""
+"""An event: time (ms), its number (first come, first served), executor, target, and duration."""
 
 Launch: TypeAlias = tuple[float, float, Executor, "StageState | ExecutorMove"]
-"""A task or a journey: start (ms), length (ms), who, where."""
+"""A task or a journey: start (ms), length (ms), executor, target."""
 
 
 class ExecutorPools:
@@ -84,7 +86,9 @@ class ExecutorPools:
         self.selected: list[StageState] = []
         self.launches: list[Launch] | None = [] if record else None
         self.moved: set[StageState] | None = None
-        """Stages that changed since it was last emptied; kept only where someone looks (``StageTable``)."""
+        """Stages that changed since this was last emptied; kept only if someone reads it
+        (``StageTable``).
+        """
 
     @property
     def committable(self) -> int:
@@ -93,7 +97,7 @@ class ExecutorPools:
         return len(source.executors) - source.committed if source is not None else 0
 
     def schedulable_in(self, job: SparkJobState) -> Iterator[StageState]:
-        """Stages of ``job`` that executors of the source can be committed to, in order of index."""
+        """Stages of ``job`` that executors of the source can be committed to, by index."""
         source = self.source
         if job.supply < len(self.executors) or (source is not None and source.job is job):
             for stage in job.active:
@@ -101,7 +105,7 @@ class ExecutorPools:
                     yield stage
 
     def any_schedulable(self) -> bool:
-        """Executors of the source can be committed somewhere."""
+        """Return True if executors of the source can be committed somewhere."""
         source = self.source
         home = source.job if source is not None else None
         count = len(self.executors)
@@ -127,7 +131,7 @@ class ExecutorPools:
         self.selected.append(stage)
 
     def end_round(self) -> None:
-        """Commit what is left to the common pool, and send off the source's idle executors."""
+        """Commit the remaining executors to the common pool, and send off the source's idle ones."""
         source = self.source
         assert source is not None
         left = len(source.executors) - source.committed
@@ -144,7 +148,7 @@ class ExecutorPools:
         self.source = None
 
     def fulfil(self, executor: Executor, target: StageState | None) -> None:
-        """Send ``executor`` where its pool has committed one to."""
+        """Send ``executor`` where its pool has committed one."""
         pool = executor.pool
         assert pool is not None
         left = pool.commitments[target] - 1
@@ -163,7 +167,7 @@ class ExecutorPools:
         self.move(executor, target)
 
     def move(self, executor: Executor, stage: StageState) -> None:
-        """Let ``executor`` serve ``stage`` soon, or another one if it came too late."""
+        """Let ``executor`` serve ``stage`` soon, or another stage if it came too late."""
         if not stage.remaining:
             self._fall_back(executor)
         elif executor.job is not stage.job:
@@ -182,7 +186,7 @@ class ExecutorPools:
             self.note(stage)
 
     def arrive(self, executor: Executor, stage: StageState) -> None:
-        """``executor`` ends its journey to ``stage``."""
+        """End the journey of ``executor`` to ``stage``."""
         job = stage.job
         job.local += 1
         executor.job = job
@@ -192,7 +196,7 @@ class ExecutorPools:
         self.move(executor, stage)
 
     def wake(self, stage: StageState) -> None:
-        """``stage`` has become ready: those that were sent ahead begin."""
+        """Start the executors that were sent ahead to ``stage``, which has become ready."""
         waiting, stage.waiting = stage.waiting, []
         self.note(stage)
         for executor in waiting:
@@ -215,7 +219,9 @@ class ExecutorPools:
         self._push(executor, stage, length)
 
     def retire(self, pool: ExecutorPool, executors: list[Executor]) -> None:
-        """Idle executors leave ``pool``: to the pool of the job, or to the common pool if the job needs no more."""
+        """Move idle executors out of ``pool``: to the pool of the job, or to the common pool if the
+        job needs no more.
+        """
         job = pool.job
         if job is None:
             return
@@ -230,15 +236,20 @@ class ExecutorPools:
                     job.supply -= 1
 
     def idle(self, pool: ExecutorPool) -> list[Executor]:
-        """Executors of ``pool`` that run nothing, the next one to go first: the fastest, then the first numbered."""
+        """Idle executors of ``pool``, the next one to leave first: by speed, then by number."""
         executors = self.executors
         if self.parity:  # in the order of CPython's sets, through the same copies
-            return [executors[each] for each in {each for each in pool.executors.copy() if not executors[each].running}]
-        idle = [executors[each] for each in pool.executors if not executors[each].running]
-        return sorted(idle, key=lambda each: (-each.speed, each.number))
+            return [
+                executors[number]
+                for number in {number for number in pool.executors.copy() if not executors[number].running}
+            ]
+        idle = [executors[number] for number in pool.executors if not executors[number].running]
+        return sorted(idle, key=lambda executor: (-executor.speed, executor.number))
 
     def _fall_back(self, executor: Executor) -> None:
-        """The stage has no task left: go to the first schedulable one of the own job, then of the others."""
+        """Send an executor whose stage has no task left to the first schedulable stage of its job,
+        then of other jobs.
+        """
         own = executor.job
         assert own is not None
         stage = self._first((own,), own) or self._first([job for job in self.jobs if job is not own], own)
@@ -249,9 +260,11 @@ class ExecutorPools:
         self.retire(executor.pool, [executor])
 
     def _first(self, jobs: Iterable[SparkJobState], home: SparkJobState) -> StageState | None:
-        """The first stage of ``jobs`` that wants executors; ``home`` may have more than there are.
+        """First stage of ``jobs`` that wants executors; ``home`` may exceed the number of
+        executors.
 
-        In parity, as in spark-sched-sim, no jobs means all of them, and the job numbered 0 is nobody's home.
+        In parity, as in spark-sched-sim, an empty ``jobs`` means all jobs, and the job numbered 0
+        is nobody's home.
         """
         away: SparkJobState | None = home
         if self.parity:
@@ -291,7 +304,7 @@ class ExecutorPools:
             pool.executors.add(executor.number)
 
     def note(self, stage: StageState) -> None:
-        """``stage`` changes, for those who look."""
+        """Record that ``stage`` changed, for readers of the stage table."""
         if self.moved is not None:
             self.moved.add(stage)
 

@@ -17,17 +17,21 @@ __all__ = ["FRESH", "LEVELS", "NEW", "SAME", "Durations", "RecordedDurations", "
 
 
 LEVELS = (5, 10, 20, 40, 50, 60, 80, 100)
-"""Numbers of executors that a profile is read at; between two of them chance decides."""
+"""Numbers of executors at which a profile is sampled; between two of them chance decides."""
 
 FRESH, NEW, SAME = 0, 1, 2
-"""What an executor was before: idle or moving, at another stage of the job, at the same stage."""
+"""State of an executor before a task: idle or moving, at another stage of the job, or at the same
+stage.
+"""
 
 Samples: TypeAlias = Mapping[int, Sequence[int]]
 """Observed durations in ms, by number of executors."""
 
 
 def bracket(executors: int) -> tuple[int, int]:
-    """The levels below and above a number of executors; twice the same where it is one, or lies outside."""
+    """Levels below and above a number of executors; equal where the number is a level or lies
+    outside.
+    """
     if executors <= LEVELS[0]:
         return LEVELS[0], LEVELS[0]
     if executors >= LEVELS[-1]:
@@ -46,7 +50,7 @@ class Waves:
 
     tasks: int
     rough_ms: float
-    """The mean of all that was observed; what policies see until a task of the stage has been seen."""
+    """Mean of all observations; policies see it until a task of the stage has been observed."""
     at: Mapping[int, tuple[list[float], list[float], list[float]]] = field(repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -57,11 +61,13 @@ class Waves:
 
     @classmethod
     def of(cls, first: Samples, rest: Samples, fresh: Samples, *, warmup_ms: float = 1000.0) -> Waves:
-        """A profile from the samples of the three waves, by the rules of decima-sim and spark-sched-sim.
+        """Build a profile from the samples of the three waves, by the rules of decima-sim and
+        spark-sched-sim.
 
-        What is fresh is taken out of the first wave; an empty first wave inherits from the next fewer executors; a
-        fresh executor without samples needs ``warmup_ms`` more than the first wave; levels beyond the samples use the
-        most executors there are.
+        - Fresh samples are removed from the first wave.
+        - An empty first wave inherits from the next smaller number of executors.
+        - A fresh executor without samples needs ``warmup_ms`` more than the first wave.
+        - Levels beyond the samples use the largest number of executors sampled.
         """
         clean = _without(first, fresh)
         every = [ms for wave in (fresh, clean, rest) for samples in wave.values() for ms in samples]
@@ -78,8 +84,9 @@ class Waves:
 
 
 def _without(first: Samples, fresh: Samples) -> dict[int, list[int]]:
-    """The first wave less the samples that are fresh, each as often as it is there; gaps inherit from fewer
-    executors."""
+    """First wave without the fresh samples, counted with multiplicity; gaps inherit from fewer
+    executors.
+    """
     clean: dict[int, list[int]] = {}
     for key, samples in first.items():
         left = Counter(fresh.get(key, ()))
@@ -97,29 +104,32 @@ def _without(first: Samples, fresh: Samples) -> dict[int, list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class RecordedDurations:
-    """The k-th task of the stage to be launched lasts ``ms[k]``, whoever runs it."""
+    """Recorded durations: the k-th task of the stage to be launched lasts ``ms[k]`` on any
+    executor.
+    """
 
     ms: tuple[float, ...]
     rough_ms: float
-    """The estimate that policies see until a task of the stage has been seen."""
+    """Estimate that policies see until a task of the stage has been observed."""
 
     def __post_init__(self) -> None:
-        if not self.ms or not all(0 <= each < inf for each in self.ms):
+        if not self.ms or not all(0 <= duration < inf for duration in self.ms):
             raise ModelError("a stage needs at least one duration, each 0 ms or more")
 
     @property
     def tasks(self) -> int:
-        """The number of tasks of the stage."""
+        """Number of tasks of the stage."""
         return len(self.ms)
 
 
 Durations: TypeAlias = RecordedDurations | Waves
-"""How long the tasks of a stage last."""
+"""Durations of the tasks of a stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkJob:
-    """A DAG whose vertices are stages; ``durations[n]`` belongs to ``graph.tasks[n]``, whose instances are its tasks.
+    """A DAG of stages; ``durations[n]`` belongs to ``graph.tasks[n]``, whose instances are the
+    stage's tasks.
 
     Times are milliseconds, as in the profiles, so that sums of whole numbers stay exact.
 
@@ -135,7 +145,7 @@ class SparkJob:
     def __post_init__(self) -> None:
         if not 0 <= self.arrival_ms < inf:
             raise ModelError(f"job {self.id!r}: arrival_ms must be 0 or more, got {self.arrival_ms!r}")
-        if [task.instances for task in self.graph.tasks] != [each.tasks for each in self.durations]:
+        if [task.instances for task in self.graph.tasks] != [duration.tasks for duration in self.durations]:
             raise ModelError(f"job {self.id!r}: its durations do not fit the tasks of its stages")
 
     @classmethod
@@ -146,7 +156,7 @@ class SparkJob:
         edges: Iterable[tuple[int, int]] = (),
         arrival_ms: float = 0.0,
     ) -> SparkJob:
-        """A job from the durations of its stages and edges (parent, child) between their places."""
+        """Build a job from the durations of its stages and from edges (parent, child) by index."""
         tasks = tuple(
             Task(str(place), each.rough_ms / 1000, instances=each.tasks) for place, each in enumerate(durations)
         )
@@ -155,20 +165,22 @@ class SparkJob:
 
     @classmethod
     def of_job(cls, job: Job) -> SparkJob:
-        """A job of any other workload: tasks are stages and instances are tasks. They all last as recorded."""
+        """Convert a job of another workload: tasks become stages, instances become tasks of equal,
+        recorded length.
+        """
         stages = [RecordedDurations((task.work * 1000,) * task.instances, task.work * 1000) for task in job.graph.tasks]
         return cls(job.id, job.graph, tuple(stages), job.arrival_s * 1000)
 
     def at(self, arrival_ms: float, id: str | None = None) -> SparkJob:
-        """The same job, arriving at another time; shares its graph."""
+        """Return the same job with another arrival time; the graph is shared."""
         return replace(self, arrival_ms=arrival_ms, id=self.id if id is None else id)
 
     @property
     def tasks(self) -> int:
-        """Tasks of all stages."""
-        return sum(each.tasks for each in self.durations)
+        """Number of tasks of all stages."""
+        return sum(duration.tasks for duration in self.durations)
 
     @property
     def work_ms(self) -> float:
-        """Roughly the executor-milliseconds of all tasks."""
-        return ordered_sum(each.tasks * each.rough_ms for each in self.durations)
+        """Approximate executor-milliseconds of all tasks."""
+        return ordered_sum(duration.tasks * duration.rough_ms for duration in self.durations)

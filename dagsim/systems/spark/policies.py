@@ -1,20 +1,14 @@
-"""Policies for executors: all policies of the Spark simulation, by name.
+"""Policies of the Spark system, by name, and the policies themselves.
 
-Sharing by number of executors: fair and first come, first served, as spark-sched-sim and decima-sim have them.
-
-Shares in proportion to a power of the jobs' work. They also take executors back (Mao et al. 2019, section 7.1).
-
-The shortest job first, its critical path first.
-
-Packing, as Tetris does it (Grandl et al. 2014), with executors as the only resource.
-
-Troublesome stages first, after Graphene (Grandl et al. 2016), with weighted fair shares as in Mao et al. 2019.
-
-For each job the stages are split at several thresholds into troublesome ones (long ones) and the rest. For each split a
-schedule of the job alone is worked out in which whatever leads to a troublesome stage goes first; the one that ends
-first gives the order. Graphene's fragmentation score does not apply: executors are the only resource.
-
-Anything that can be chosen, at random."""
+- ``fair``, ``fifo``: sharing by number of executors, as spark-sched-sim and decima-sim have it.
+- ``weighted-fair``: shares in proportion to a power of the jobs' work (Mao et al. 2019, section 7.1).
+- ``sjf-cp``, ``srpt-cp``: the shortest job first, its critical path first.
+- ``tetris``: packing (Grandl et al. 2014), with executors as the only resource.
+- ``graphene``: troublesome stages first (Grandl et al. 2016), with weighted fair shares as in Mao et al. 2019. Each job
+  is split at several thresholds into troublesome (long) stages and the rest. For each split a schedule of the job alone
+  is computed in which the ancestors of troublesome stages come first; the schedule that ends first gives the order.
+  Graphene's fragmentation score does not apply, since executors are the only resource.
+"""
 
 from __future__ import annotations
 
@@ -70,6 +64,7 @@ SPARK_POLICIES: Registry[SparkPolicy] = Registry(
     group="dagsim.spark_policies",
     listing="dagsim list spark-policies",
     home="dagsim.systems.spark",
+    method="decide",
 )
 
 
@@ -77,11 +72,12 @@ Counted = Literal["active", "wanting"]
 
 
 class FairShare:
-    """Jobs in order of arrival get executors up to an equal share; a job that releases some keeps all it can use.
+    """Give jobs executors up to an equal share, in order of arrival; a job that releases some keeps
+    all it can use.
 
-    The executors are shared among all ``active`` jobs (spark-sched-sim) or among those ``wanting`` more, with a stage
-    that could use an executor (decima-sim). ``dynamic=False`` makes every share the whole cluster: first come, first
-    served.
+    The executors are shared among all ``active`` jobs (spark-sched-sim), or among jobs ``wanting``
+    more, which have a stage that could use an executor (decima-sim). ``dynamic=False`` makes every
+    share the whole cluster: first come, first served.
     """
 
     def __init__(self, counts: Counted = "active", dynamic: bool = True) -> None:
@@ -124,12 +120,13 @@ Order = Literal["deficit", "shortest"]
 
 
 class WeightedFair:
-    """Executors go to jobs below their share. It is in proportion to their work left to the power ``alpha``.
+    """Give executors to jobs below their share, which is proportional to their work left to the
+    power ``alpha``.
 
-    A job that releases executors keeps them up to its share; the rest goes to the job that lacks most
-    (``order="deficit"``) or the one with the least work left (``"shortest"``), and when nobody lacks any to whoever
-    can use them. ``alpha=0`` is fair sharing, 1 gives large jobs more, -1 small ones. ``total=True`` weighs by the
-    work of the whole job instead of what is left.
+    A job that releases executors keeps them up to its share. The rest goes to the job that lacks
+    most (``order="deficit"``) or to the one with the least work left (``"shortest"``), and if no
+    job lacks any, to any job that can use them. ``alpha=0`` is fair sharing, 1 gives large jobs
+    more, -1 small ones. ``total=True`` uses the work of the whole job instead of the work left.
     """
 
     def __init__(self, alpha: float = 0.0, order: Order = "deficit", total: bool = False) -> None:
@@ -161,7 +158,9 @@ class WeightedFair:
         return ()
 
     def _lacks(self, view: SparkView) -> dict[SparkJobState, float]:
-        """Per job how many executors it has less than its share; what the source could give away it has not."""
+        """Executors that each job lacks to its share, not counting those that the source could give
+        away.
+        """
         weights = [max(self.work(job), 1.0) ** self.alpha for job in view.jobs]
         per_weight = view.executors / ordered_sum(weights)
         lacks = {job: weight * per_weight - job.supply for job, weight in zip(view.jobs, weights, strict=True)}
@@ -176,8 +175,11 @@ def naive_weighted_fair() -> WeightedFair:
 
 
 class ShortestFirst:
-    """The job with the least work gets executors first, at most ``cap`` (``None``: all), on the stage at the head of
-    its critical path. All executors of the source are given anew. When all jobs are at the cap, it is lifted.
+    """Give the job with the least work executors first, at most ``cap`` (``None``: no cap), along
+    its critical path.
+
+    All executors of the source are assigned again at each decision. Once all jobs are at the cap,
+    it is lifted.
     """
 
     def __init__(self, work: Callable[[SparkJobState], float], cap: int | None = None) -> None:
@@ -204,18 +206,19 @@ class ShortestFirst:
 
 
 def sjf_cp(cap: int | None = None) -> ShortestFirst:
-    """The job with the least work in all first."""
+    """Order jobs by total work, least first."""
     return ShortestFirst(total_work_ms, cap)
 
 
 def srpt_cp(cap: int | None = None) -> ShortestFirst:
-    """The job with the least work left first."""
+    """Order jobs by work left, least first."""
     return ShortestFirst(work_left_ms, cap)
 
 
 class SparkTetris:
-    """The stage with the best score first: how much of what is free it fills (``a``), less its job's work left (``p``)
-    times ``weight`` times the mean of ``a`` over the mean of ``p`` (section 3.3.2 there, epsilon).
+    """Pick the stage with the best score: the part ``a`` of the free executors that it fills, minus
+    its job's work left ``p`` times ``weight`` times mean(``a``) / mean(``p``) (Grandl et al.
+    2014, section 3.3.2, epsilon).
 
     ``cap`` limits the executors of a job, unless all jobs are at it.
     """
@@ -255,11 +258,13 @@ class SparkTetris:
 
 
 THRESHOLDS = (0.2, 0.4, 0.6, 0.8)
-"""Of the longest stage; a stage above is troublesome."""
+"""Thresholds as fractions of the longest stage; longer stages are troublesome."""
 
 
 class Graphene:
-    """Weighted fair shares between jobs (``alpha`` as there); within a job, stages by its planned order."""
+    """Weighted fair shares between jobs (``alpha`` as in ``WeightedFair``); within a job, stages in
+    its planned order.
+    """
 
     def __init__(self, alpha: float = -0.5) -> None:
         self._shares = WeightedFair(alpha)
@@ -284,7 +289,7 @@ class Graphene:
 
 
 def planned_order(job: SparkJob, executors: int) -> list[int]:
-    """The stages of ``job`` by priority: of all splits the order whose schedule ends first."""
+    """Stages of ``job`` by priority: the order, over all splits, whose schedule ends first."""
     lengths = [each.rough_ms * -(-each.tasks // executors) for each in job.durations]
     longest = max(lengths)
     orders = [_order(job, [length >= share * longest for length in lengths]) for share in THRESHOLDS]
@@ -292,32 +297,34 @@ def planned_order(job: SparkJob, executors: int) -> list[int]:
 
 
 def _order(job: SparkJob, troublesome: Sequence[bool]) -> list[int]:
-    """The troublesome stages and their ancestors first, each group by the work on the path ahead."""
+    """Order troublesome stages and their ancestors first, each group by the work on the path ahead."""
     graph = job.graph
     leads = list(troublesome)
     for index in reversed(graph.order):
         leads[index] = leads[index] or any(leads[child] for child in graph.children[index])
-    rank = graph.upward_rank([each.rough_ms * each.tasks for each in job.durations])
+    rank = graph.upward_rank([stage.rough_ms * stage.tasks for stage in job.durations])
     return sorted(range(len(rank)), key=lambda index: (not leads[index], -rank[index]))
 
 
 def span_ms(job: SparkJob, executors: int, order: Sequence[int]) -> float:
-    """The time that the job takes alone with executors in this order of stages. A task has at most one; fractions of a
-    task count."""
+    """Time that the job takes alone if executors follow this order of stages.
+
+    A task uses at most one executor; fractions of a task count.
+    """
     graph = job.graph
-    left = [each.tasks * each.rough_ms for each in job.durations]
+    left = [stage.tasks * stage.rough_ms for stage in job.durations]
     missing = [len(parents) for parents in graph.parents]
     open_ = set(range(len(left)))
     now_ms = 0.0
     while open_:
-        free, given = executors, {}
+        free, started = executors, {}
         for index in order:
             if index in open_ and not missing[index] and free:
-                given[index] = min(free, job.durations[index].tasks)
-                free -= given[index]
-        step_ms = min(left[index] / number for index, number in given.items())
+                started[index] = min(free, job.durations[index].tasks)
+                free -= started[index]
+        step_ms = min(left[index] / number for index, number in started.items())
         now_ms += step_ms
-        for index, number in given.items():
+        for index, number in started.items():
             left[index] -= number * step_ms
             if left[index] <= 1e-6:
                 open_.remove(index)
@@ -327,8 +334,9 @@ def span_ms(job: SparkJob, executors: int, order: Sequence[int]) -> float:
 
 
 class RandomJob:
-    """A uniform job of those with a stage to choose, and a uniform number of executors. It is that of
-    spark-sched-sim."""
+    """A uniformly drawn job with a stage to choose, and a uniform number of executors, as in
+    spark-sched-sim.
+    """
 
     def decide(self, view: SparkView) -> Iterable[Commit]:
         rng = view.stream("policy")

@@ -19,7 +19,7 @@ __all__ = ["SparkEpisode", "cluster_of", "schedule_of"]
 
 @dataclass(slots=True)
 class SparkEpisode:
-    """Jobs in order of arrival, with when they were completed; ``launches`` only where they were recorded."""
+    """Jobs in order of arrival with their completion times; ``launches`` only if recorded."""
 
     executors: tuple[ExecutorType, ...]
     jobs: list[SparkJobState] = field(default_factory=list)
@@ -28,11 +28,13 @@ class SparkEpisode:
     seed: int = 0
     launches: list[Launch] | None = None
     population: list[tuple[float, int]] = field(default_factory=list)
-    """How many jobs are in the system from which time (ms) on; a pair per arrival and completion."""
+    """Pairs of a time (ms) and the number of jobs in the system from then on; one per arrival and
+    completion.
+    """
 
     @property
     def jct_s(self) -> np.ndarray:
-        """Completion times of the completed jobs, in order of arrival. (completed jobs,) float64."""
+        """Completion times of the completed jobs, in order of arrival, (completed jobs,) float64."""
         done = [(job.completed_ms - job.arrival_ms) / 1000 for job in self.jobs if job.completed_ms is not None]
         return np.array(done, float)
 
@@ -43,7 +45,7 @@ class SparkEpisode:
 
     @property
     def makespan_s(self) -> float:
-        """The time when the last job was completed."""
+        """Completion time of the last job."""
         return max((job.completed_ms or 0.0) for job in self.jobs) / 1000
 
     @property
@@ -57,7 +59,9 @@ _BEFORE_STARTS = -1
 
 @dataclass(slots=True)
 class _Run:
-    """``tasks`` tasks of a stage, back to back on one executor; ``begun_ms`` is earlier by the journey to it."""
+    """``tasks`` tasks of a stage, back to back on one executor; ``begun_ms`` includes the journey
+    to the stage.
+    """
 
     order: int
     begun_ms: float
@@ -69,7 +73,9 @@ class _Run:
 
 
 def cluster_of(types: tuple[ExecutorType, ...]) -> Cluster:
-    """A node per executor: with one GPU where its type is called like one of the catalogue, else with one CPU."""
+    """Return a cluster of one node per executor: one GPU if its type is in the catalogue, else one
+    CPU.
+    """
     nodes = []
     for kind in types:
         gpu = _gpu(kind)
@@ -80,12 +86,12 @@ def cluster_of(types: tuple[ExecutorType, ...]) -> Cluster:
 
 
 def schedule_of(episode: SparkEpisode, *, merged: bool = True) -> Schedule:
-    """The schedule of an episode; of one that was not recorded only arrivals and completions.
+    """Build the schedule of an episode; without recorded launches it holds only arrivals and
+    completions.
 
-    A task is a stage, an instance one of its tasks.
-
-    ``merged=True`` makes one run of what an executor does back to back for one stage, some fifty times fewer bars; its
-    set-up is the journey to it. ``False`` makes a run of every task, and leaves journeys out.
+    A task is a stage, an instance one of its tasks. ``merged=True`` makes one run of all
+    consecutive tasks of a stage on an executor (about 50 times fewer bars); the set-up of such a
+    run is the journey. ``False`` makes a run of every task and leaves out journeys.
     """
     launches = episode.launches or []
     held = [float(kind.count > 0 and _gpu(kind) is not None) for kind in episode.executors for _ in range(kind.count)]
@@ -130,7 +136,7 @@ def _gpu(kind: ExecutorType) -> GpuType | None:
 
 
 def _end_order(run: _Run) -> int:
-    """Ends go before the starts of their instant, but not before their own."""
+    """Sort key: ends come before the starts of the same instant, but not before their own start."""
     return _BEFORE_STARTS if run.end_ms > run.begun_ms else run.order
 
 
@@ -141,7 +147,7 @@ def _single(launches: list[Launch]) -> Iterator[_Run]:
 
 
 def _merged(launches: list[Launch]) -> Iterator[_Run]:
-    """Runs in the order in which they began to compute."""
+    """Runs in the order in which they started to compute."""
     present: dict[int, _Run] = {}
     arrived: dict[int, tuple[float, float]] = {}
     ready_ms: dict[StageState, float] = {}
@@ -168,7 +174,7 @@ def _merged(launches: list[Launch]) -> Iterator[_Run]:
 
 
 def _facts(episode: SparkEpisode, on_gpus: bool) -> Iterator[JobFacts]:
-    """Facts of every job; the ideal is that of the durations it met, on the fastest executors."""
+    """Facts of every job; the ideal time uses the durations that it met, on the fastest executors."""
     fastest = max(kind.speed for kind in episode.executors)
     longest: dict[StageState, float] = {}
     total: dict[SparkJobState, float] = dict.fromkeys(episode.jobs, 0.0)

@@ -19,9 +19,9 @@ __all__ = ["Action", "Commit", "SparkPolicy", "SparkView", "StageGraph", "StageT
 
 
 class StageGraph(NamedTuple):
-    """Stages that are not complete, of all active jobs: by job in order of arrival, then by index. Raw units.
+    """Incomplete stages of all active jobs: by job in order of arrival, then by index. Raw units.
 
-    N stages, M edges between them, J jobs. The arrays are the caller's to keep.
+    N stages, M edges between them, J jobs. The caller owns the arrays.
     """
 
     remaining: np.ndarray  # (N,) int64: tasks not launched
@@ -43,7 +43,7 @@ class StageGraph(NamedTuple):
     stages: tuple[StageState, ...]  # what to commit to, by place
 
     def kept(self) -> np.ndarray:
-        """(J,) int64: the executors that each job keeps without those to be committed now."""
+        """Executors that each job keeps, without those to be committed now, (J,) int64."""
         kept = self.supply.copy()
         if self.source >= 0:
             kept[self.source] -= self.committable
@@ -51,7 +51,7 @@ class StageGraph(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """The constant part of a job's graph."""
+    """Constant part of a job's graph."""
 
     edges: np.ndarray  # (m, 2) int64
     height: np.ndarray  # (n,) int64
@@ -74,8 +74,11 @@ def _shape(graph: TaskGraph) -> _Shape:
 
 
 class StageTable:
-    """Makes ``StageGraph``s of a cluster. O(stages of the active jobs) in NumPy, and a few operations in Python for
-    every stage that has moved."""
+    """Maker of the ``StageGraph`` of a cluster.
+
+    O(stages of the active jobs) in NumPy, and a few operations in Python for every stage that has
+    changed.
+    """
 
     def __init__(self, cluster: ExecutorPools) -> None:
         self._cluster = cluster
@@ -84,7 +87,7 @@ class StageTable:
         cluster.moved = set()
 
     def graph(self) -> StageGraph:
-        """The present."""
+        """Return the graph of the present."""
         cluster = self._cluster
         if self._jobs != cluster.jobs:
             self._rebuild()
@@ -118,20 +121,24 @@ class StageTable:
         )
 
     def _schedulable(self) -> np.ndarray:
-        """As ``StageState.is_schedulable`` and the limit on a job's supply, for all stages at once. (rows,) bool."""
+        """``StageState.is_schedulable`` and the limit on a job's supply, for all stages at once,
+        (rows,) bool.
+        """
         cluster = self._cluster
         wants = self._remaining > self._inbound
-        found = wants.copy()
-        found[self._edges[wants[self._edges[:, 0]], 1]] = False
+        mask = wants.copy()
+        mask[self._edges[wants[self._edges[:, 0]], 1]] = False
         for stage in cluster.selected:
-            found[self._row[stage]] = False
+            mask[self._row[stage]] = False
         for place, job in enumerate(self._jobs):
             if job.supply >= len(cluster.executors) and (cluster.source is None or job is not cluster.source.job):
-                found[self._starts[place] : self._starts[place] + len(job.stages)] = False
-        return found
+                mask[self._starts[place] : self._starts[place] + len(job.stages)] = False
+        return mask
 
     def _refresh(self) -> None:
-        """Write the stages that have moved; those that run a task will have moved again next time."""
+        """Write the stages that have changed; a stage with a running task will have changed again
+        next time.
+        """
         moved = self._cluster.moved
         assert moved is not None
         for stage in moved:
@@ -149,7 +156,7 @@ class StageTable:
         self._live[row] = stage.remaining > 0 or stage.executing > 0
 
     def _rebuild(self) -> None:
-        """Jobs have come or gone: gather everything anew."""
+        """Rebuild everything after jobs have arrived or left."""
         jobs = self._jobs = list(self._cluster.jobs)
         stages = self._stages = [stage for job in jobs for stage in job.stages]
         shapes = [_shape(job.job.graph) for job in jobs]
@@ -170,31 +177,35 @@ class StageTable:
 
 
 Action: TypeAlias = Literal["executors", "limit"]
-"""What a learned policy says beside a stage: the executors to add, or a limit on those its job has (parallelism limit,
-Mao et al. 2019, section 5.2), up to which they are added."""
+"""Meaning of the number that a learned policy gives with a stage: executors to add, or a limit on
+those of its job (parallelism limit, Mao et al. 2019, section 5.2).
+"""
 
 
 class Commit(NamedTuple):
-    """Commit ``executors`` of the source to ``stage``; more than it wants is cut to that."""
+    """Commit ``executors`` of the source to ``stage``, at most as many as the stage wants."""
 
     stage: StageState
     executors: int
 
 
 class SparkPolicy(Protocol):
-    """Decides where the executors of the source go next.
+    """A policy: decides where the executors of the source go next.
 
     A policy object serves one simulation at a time; ``decide`` may keep state about it.
     """
 
     def decide(self, view: SparkView) -> Iterable[Commit]:
-        """Decisions of the present round, asked again while executors and stages are left; none ends the round and
-        leaves the rest idle."""
+        """Return decisions of the present round; no decision ends the round and leaves the
+        remaining executors idle.
+
+        The policy is asked again while executors and stages are left.
+        """
         ...
 
 
 class SparkView:
-    """The present, as a policy may see it: live, read-only, O(1) to hand over."""
+    """The present as a policy may see it: live, read-only, O(1) to hand over."""
 
     __slots__ = ("_cluster", "_simulation")
 
@@ -209,7 +220,7 @@ class SparkView:
 
     @property
     def now_ms(self) -> float:
-        """Milliseconds since the start: the clock of this system."""
+        """Milliseconds since the start: the unit of this system's clock."""
         return self._cluster.now_ms
 
     @property
@@ -224,23 +235,23 @@ class SparkView:
 
     @property
     def source(self) -> SparkJobState | None:
-        """The job whose executors are to be committed; ``None`` for those of the common pool."""
+        """Job whose executors are to be committed; ``None`` for those of the common pool."""
         pool = self._cluster.source
         return pool.job if pool is not None else None
 
     @property
     def committable(self) -> int:
-        """The number of executors that can be committed now; some of them may still run a task."""
+        """Number of executors that can be committed now; some of them may still run a task."""
         return self._cluster.committable
 
     @property
     def pending(self) -> bool:
-        """Something is under way: a task runs, or an executor travels."""
+        """True if a task runs or an executor travels."""
         return bool(self._cluster.heap)
 
     @property
     def idle(self) -> list[Executor]:
-        """Those of the source that run nothing, the next one to go first. O(executors of the source)."""
+        """Idle executors of the source, the next one to leave first. O(executors of the source)."""
         pool = self._cluster.source
         return self._cluster.idle(pool) if pool is not None else []
 
@@ -249,10 +260,11 @@ class SparkView:
         return self._cluster.schedulable_in(job)
 
     def graph(self) -> StageGraph:
-        """All stages that are not complete, as arrays. O(stages) in NumPy; only what has moved is looked at one by
-        one."""
+        """All incomplete stages as arrays. O(stages) in NumPy; only changed stages are visited one
+        by one.
+        """
         return self._simulation.table.graph()
 
     def stream(self, name: str) -> np.random.Generator:
-        """The named random stream of this simulation; each name has its own, whoever else draws."""
+        """Named random stream of this simulation; streams are independent of each other."""
         return self._simulation.stream(name)

@@ -37,7 +37,7 @@ __all__ = [
 
 
 PROFILE_FILE = "tpch_dags.json.gz"
-"""The file that is looked for in a folder."""
+"""File that is looked for in a folder."""
 
 QUERIES = 22
 SIZES = ("2g", "5g", "10g", "20g", "50g", "80g", "100g")
@@ -46,7 +46,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def read_profiles(path: Path, *, warmup_ms: float = 1000.0) -> list[SparkJob]:
-    """All profiled queries, as jobs that arrive at 0: by query, then by size as in ``SIZES``.
+    """Read all profiled queries as jobs that arrive at 0: by query, then by size as in ``SIZES``.
 
     Raises:
         TraceError: ``path`` cannot be read, or holds no such profiles.
@@ -55,8 +55,8 @@ def read_profiles(path: Path, *, warmup_ms: float = 1000.0) -> list[SparkJob]:
     try:
         raw = file.read_bytes()
         document = json.loads(gzip.decompress(raw) if raw.startswith(_GZIP) else raw)
-        found = sorted(document, key=lambda each: (int(each["query"]), _size(each["size"])))
-        jobs = [_job(each, warmup_ms) for each in found]
+        profiles = sorted(document, key=lambda query: (int(query["query"]), _size(query["size"])))
+        jobs = [_job(query, warmup_ms) for query in profiles]
     except OSError as error:
         raise TraceError(f"{file}: {error.strerror or error}") from None
     except (ValueError, TypeError, KeyError, EOFError) as error:
@@ -66,17 +66,17 @@ def read_profiles(path: Path, *, warmup_ms: float = 1000.0) -> list[SparkJob]:
     return jobs
 
 
-def _job(found: Mapping[str, Any], warmup_ms: float) -> SparkJob:
+def _job(profile: Mapping[str, Any], warmup_ms: float) -> SparkJob:
     stages = []
-    for stage in found["stages"]:
+    for stage in profile["stages"]:
         waves = Waves.of(
             *(_samples(stage[wave]) for wave in ("first_wave_ms", "rest_wave_ms", "fresh_ms")), warmup_ms=warmup_ms
         )
         if waves.tasks != stage.get("num_tasks", waves.tasks):
-            raise ModelError(f"query {found['query']!r}: {waves.tasks} durations for {stage['num_tasks']} tasks")
+            raise ModelError(f"query {profile['query']!r}: {waves.tasks} durations for {stage['num_tasks']} tasks")
         stages.append(waves)
-    edges = [(parent, child) for parent, child in found["edges"]]
-    return SparkJob.of(f"tpch-{found['query']}-{found['size']}", stages, edges)
+    edges = [(parent, child) for parent, child in profile["edges"]]
+    return SparkJob.of(f"tpch-{profile['query']}-{profile['size']}", stages, edges)
 
 
 def _samples(by_executors: Mapping[str, list[int]]) -> dict[int, list[int]]:
@@ -84,13 +84,13 @@ def _samples(by_executors: Mapping[str, list[int]]) -> dict[int, list[int]]:
 
 
 def _size(text: object) -> tuple[int, str]:
-    """Known sizes in their order, others behind them by name."""
+    """Sort key: known sizes in their order, then the others by name."""
     name = str(text)
     return (SIZES.index(name), name) if name in SIZES else (len(SIZES), name)
 
 
 MEAN_GAP_MS = 25_000.0
-"""Between two arrivals, on average; with 50 executors TPC-H then loads the cluster to some 85 %."""
+"""Mean gap between two arrivals; with 50 executors, TPC-H then loads the cluster to about 85 %."""
 
 
 def sequence(
@@ -102,10 +102,12 @@ def sequence(
     batch: int = 1,
     until_ms: float | None = None,
 ) -> Iterator[SparkJob]:
-    """Jobs drawn uniformly from ``pool``: the first ``batch`` at 0, then one by one with exponential gaps.
+    """Draw jobs uniformly from ``pool``: the first ``batch`` at 0, then one by one with exponential
+    gaps.
 
-    Ends after ``jobs`` of them or with the last one before ``until_ms``; read lazily, endless without both. Which jobs
-    come and when they come are streams of their own, so that another gap leaves the mix as it is.
+    The sequence ends after ``jobs`` jobs or with the last one before ``until_ms``; it is read
+    lazily and is endless without both. The choice of jobs and their arrivals come from separate
+    streams, so another gap leaves the mix as it is.
 
     Raises:
         WorkloadError: An empty pool, a gap that is not positive, or counts below 1.
@@ -139,7 +141,9 @@ def _drawn(
 
 
 class ParitySequence(NamedTuple):
-    """The jobs of an episode of spark-sched-sim, and the generator that its durations go on with."""
+    """The jobs of an episode of spark-sched-sim, and the generator that its durations continue
+    with.
+    """
 
     jobs: list[SparkJob]
     draws: SharedStream
@@ -153,10 +157,10 @@ def parity_sequence(
     mean_gap_ms: float = MEAN_GAP_MS,
     until_ms: float = np.inf,
 ) -> ParitySequence:
-    """The episode that spark-sched-sim makes of ``reset(seed)``: the same jobs at the same times, then the same
+    """Return the episode that spark-sched-sim makes of ``reset(seed)``: the same jobs, arrivals and
     durations.
 
-    ``pool`` is the 154 TPC-H profiles in the order of ``read_profiles``.
+    ``pool`` holds the 154 TPC-H profiles in the order of ``read_profiles``.
 
     Raises:
         WorkloadError: ``pool`` is something else, or nothing ends the sequence.
@@ -177,19 +181,20 @@ def parity_sequence(
 
 
 _PER_GB = (5.93, 1.33, 0.91, 0.19, 0.0)
-"""Partitions per GB of input of the tables that are scanned, the largest first (at least 2 each)."""
+"""Partitions per GB of input of the scanned tables, largest table first (at least 2 each)."""
 _TABLE_SHARE = (0.27, 0.14, 0.06, 0.22, 0.31)
 _SHUFFLE_TASKS = 200
 """Spark's default number of partitions after a shuffle."""
 _SAMPLES = 24
-"""Of every wave and level."""
+"""Samples of every wave and level."""
 
 
 def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJob]:
-    """``queries`` queries at the seven input sizes, in the order of ``read_profiles``; all arrive at 0.
+    """Make ``queries`` synthetic queries at the seven input sizes, in the order of
+    ``read_profiles``; all arrive at 0.
 
     Raises:
-        WorkloadError: Less than one query.
+        WorkloadError: Fewer than one query.
     """
     if queries < 1:
         raise WorkloadError(f"queries must be at least 1, got {queries!r}")
@@ -205,7 +210,9 @@ def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJo
 
 
 class _Query:
-    """The constant part of a query at all input sizes: the tree, the tables scanned, and the growth of work."""
+    """Part of a query that is constant over input sizes: the tree, the scanned tables, and the
+    growth of work.
+    """
 
     def __init__(self, rng: np.random.Generator, stages_at: float, work_at: float) -> None:
         count = round(min(18, max(2, _quantile(stages_at))))
@@ -223,7 +230,9 @@ class _Query:
             self.inner_tasks[-1] = rng.choice([1, 3, 5, 6, _SHUFFLE_TASKS], p=[0.45, 0.15, 0.1, 0.1, 0.2])
 
     def stages(self, gb: float) -> list[tuple[int, float, bool]]:
-        """Per stage, scans first and the sink last: tasks, ms of a later task at few executors, whether it scans."""
+        """Tasks, ms of a later task at few executors, and whether it scans, per stage; scans first,
+        the sink last.
+        """
         scans = [
             (max(2, ceil(_PER_GB[table] * gb)), float(ms), True)
             for table, ms in zip(self.tables, self.scan_ms, strict=True)
@@ -236,12 +245,14 @@ class _Query:
 
 
 def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, int]]:
-    """Edges of a tree with ``scans`` leaves (stages 0..) and one sink (stage ``count - 1``); joins take two inputs, all
-    else passes one on. Joins run along one branch, as in most query plans."""
+    """Edges of a tree with ``scans`` leaves (stages 0..) and one sink (stage ``count - 1``).
+
+    Joins take two inputs, other stages one. Joins lie along one branch, as in most query plans.
+    """
     inner = list(range(scans, count))
     joins = scans - 1
     steps = [True] * joins + [False] * (len(inner) - joins)  # a join, or a stage behind another
-    order = [bool(each) for each in rng.permutation(np.array(steps, bool))]
+    order = [bool(parents) for parents in rng.permutation(np.array(steps, bool))]
     waiting = list(range(1, scans))
     main, edges = 0, []
     for stage, is_join in zip(inner, order, strict=True):
@@ -259,8 +270,11 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
 
 
 def _waves(rng: np.random.Generator, tasks: int, same_ms: float, is_scan: bool) -> Waves:
-    """A profile around the mean of a later task at few executors: what grows with their number, a shuffle fetched
-    first, an executor warming up."""
+    """Make a profile around the mean of a later task at few executors.
+
+    It adds the growth with the number of executors, the fetch of a shuffle, and the warm-up of an
+    executor.
+    """
     at, observed = {}, []
     for level in LEVELS:
         more = (level - LEVELS[0]) / (LEVELS[-1] - LEVELS[0])
@@ -279,12 +293,12 @@ def _waves(rng: np.random.Generator, tasks: int, same_ms: float, is_scan: bool) 
 
 
 def _quantile(share: float) -> float:
-    """Of the number of stages: from 2.5 over 8.5 to 18."""
+    """Number of stages at a quantile: 2.5 at 0, 8.5 at one half, 18.6 at 1."""
     return 2.5 + 10.6 * share + 5.5 * share**3
 
 
 def _normal(share: float) -> float:
-    """Roughly the normal quantile (logistic, scaled)."""
+    """Approximate normal quantile (logistic, scaled)."""
     share = min(max(share, 1e-3), 1 - 1e-3)
     return log(share / (1 - share)) / 1.7
 
@@ -292,11 +306,13 @@ def _normal(share: float) -> float:
 def trace_jobs(
     path: Path, format: str | None = None, *, limit: int | None = None, most_tasks: int | None = None
 ) -> list[SparkJob]:
-    """Jobs of a trace in order of arrival (``format``: ``"alibaba2018"``; ``None`` recognises it).
+    """Read jobs of a trace in order of arrival (``format``: ``"alibaba2018"``; ``None`` detects
+    it).
 
-    A task of the trace becomes a stage, its instances that stage's tasks, which all last as recorded (at least a
-    second, the resolution of most traces). Jobs of more than ``most_tasks`` tasks are left out. With ``sequence`` the
-    list serves as a pool to draw from; simulated as it is, the jobs arrive when they did.
+    A task of the trace becomes a stage; its instances become the stage's tasks, all of recorded
+    length (at least a second, the resolution of most traces). Jobs of more than ``most_tasks``
+    tasks are left out. With ``sequence`` the list serves as a pool to draw from; simulated
+    directly, the jobs arrive when they did.
 
     Raises:
         TraceError: The trace cannot be read, or no job of it remains.
@@ -313,7 +329,9 @@ def trace_jobs(
 
 
 class Dump(NamedTuple):
-    """Jobs in order of arrival, and the cluster they were made for; ``None`` where the file does not say."""
+    """Jobs in order of arrival, and the cluster they were made for; ``None`` if the file does not
+    name one.
+    """
 
     jobs: list[SparkJob]
     executors: int | None
@@ -324,12 +342,12 @@ def read_dump(path: Path) -> Dump:
     """Read a workload file.
 
     Raises:
-        TraceError: ``path`` cannot be read, or is no workload of this form.
+        TraceError: ``path`` cannot be read, or is not a workload of this format.
     """
     try:
         raw = path.read_bytes()
         document = json.loads(gzip.decompress(raw) if raw.startswith(_GZIP) else raw)
-        jobs = [_dumped_job(each) for each in document["jobs"]]
+        jobs = [_dumped_job(record) for record in document["jobs"]]
         meta = document.get("meta", {})
         executors, delay_ms = meta.get("num_executors"), meta.get("moving_delay_ms")
         dump = Dump(
@@ -347,7 +365,7 @@ def read_dump(path: Path) -> Dump:
 
 
 def write_dump(path: Path, jobs: Sequence[SparkJob], executors: int, moving_delay_ms: float = 2000.0) -> None:
-    """Write jobs whose durations are recorded; compressed where ``path`` ends in ``.gz``.
+    """Write jobs with recorded durations; compressed if ``path`` ends in ``.gz``.
 
     Raises:
         ModelError: A job's durations are drawn, not recorded.
@@ -360,18 +378,18 @@ def write_dump(path: Path, jobs: Sequence[SparkJob], executors: int, moving_dela
     path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
 
 
-def _dumped_job(found: Any) -> SparkJob:
+def _dumped_job(record: Any) -> SparkJob:
     stages = []
-    for stage in found["stages"]:
+    for stage in record["stages"]:
         durations = tuple(stage["durations"])
         if stage.get("num_tasks", len(durations)) != len(durations):
-            raise ModelError(f"job {found['id']!r} has {len(durations)} durations for {stage['num_tasks']} tasks")
+            raise ModelError(f"job {record['id']!r} has {len(durations)} durations for {stage['num_tasks']} tasks")
         rough_ms = stage.get("rough_duration_ms")
         stages.append(
             RecordedDurations(durations, ordered_sum(durations) / len(durations) if rough_ms is None else rough_ms)
         )
-    edges = [(parent, child) for parent, child in found.get("edges", ())]
-    return SparkJob.of(str(found["id"]), stages, edges, found["arrival_ms"])
+    edges = [(parent, child) for parent, child in record.get("edges", ())]
+    return SparkJob.of(str(record["id"]), stages, edges, record["arrival_ms"])
 
 
 def _written(job: SparkJob) -> dict[str, object]:

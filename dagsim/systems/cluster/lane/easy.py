@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,14 +27,16 @@ from dagsim.systems.cluster.lane.state import (
     record_type,
     records,
 )
+from dagsim.systems.cluster.policies.backfilling import most_slowed_first, shortest_first
+from dagsim.systems.cluster.policies.task_groups import by_order, slowness
 
 __all__ = [
     "ACTIVE",
     "BY_LENGTH",
     "BY_ORDER",
     "BY_SLOWDOWN",
-    "EASY",
     "GROUPS",
+    "RANKS",
     "STAMP",
     "EasyState",
     "Ends",
@@ -65,8 +68,8 @@ GROUP = record_type(i8="profile waiting behind at width members held active stuc
 tasks at ``members``. It holds ``held`` tasks and stands at ``active`` among those with any. ``stuck`` is the search in
 which it was given up; ``named`` is set once its ratios are known."""
 
-_SHORTEST_S = 1e-9
-"""Tasks that take no time at all count as this long."""
+_RATIO_ERROR, _ROUNDING = 1e-8, 1e-15
+"""Bounds of relative errors: of a group's ratios, which are equal to 9 digits, and of a sum of two times."""
 
 
 @by_pointer
@@ -75,6 +78,7 @@ class Groups(NamedTuple):
 
     n: np.ndarray  # (COUNTERS,) int64
     best_s: np.ndarray  # (n,) float64
+    slowness: np.ndarray  # (n,) float64: 1 / seconds on the fastest type
     ready_s: np.ndarray  # (n,) float64: when each became ready
     group: np.ndarray  # (n,) int64: the group of each task
     leaf: np.ndarray  # (n,) int64: its leaf there while all its instances wait
@@ -87,7 +91,7 @@ class Groups(NamedTuple):
     loose: np.ndarray  # (n,) int64: partly started tasks
 
 
-def new_groups(work: Work, classes: Classes, rank: int) -> Groups:
+def new_groups(work: Work, rank: int) -> Groups:
     """The groups before anything is ready: one per profile and number of instances."""
     best_s, rows = work.best_s, work.rows
     waiting = rows.instances.astype(np.int64)
@@ -117,6 +121,7 @@ def new_groups(work: Work, classes: Classes, rank: int) -> Groups:
     return Groups(
         n=n,
         best_s=best_s,
+        slowness=slowness(best_s),
         ready_s=np.empty(len(best_s)),
         group=group,
         leaf=leaf,
@@ -188,26 +193,36 @@ def remove(s: State, g: Groups, task: int) -> None:
 
 
 @inner
-def first_of(s: State, g: Groups, group: int, most_s: float) -> int:
-    """Find the first task of a group of those that take at most ``most_s``, or -1."""
+def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int:
+    """Find the first task of a group of those that end by ``until_s`` if they start now on a type, or -1.
+
+    The twin of ``AlikeTasks.first``.
+    """
     found = int64(-1)
-    at, width = g.groups[group].at, g.groups[group].width
-    if at >= 0 and g.trees[at + 1] <= most_s and g.trees[at + 1] < np.inf:
-        if g.n[RANK] == BY_SLOWDOWN:
-            found = _slowest(s, g, group, most_s)
-        else:
-            limit = most_s if g.n[RANK] == BY_ORDER else g.trees[at + 1]
-            place = 1
-            while place < width:
-                place *= 2
-                if not (g.trees[at + place] <= limit and g.trees[at + place] < np.inf):
-                    place += 1
-            found = g.task[g.groups[group].members + place - width]
-    for each in range(g.n[LOOSE]):
-        task = g.loose[each]
-        if g.group[task] == group and g.best_s[task] <= most_s and (found < 0 or before(s, g, task, found)):
+    at = g.groups[group].at
+    if at >= 0 and g.trees[at + 1] < np.inf:
+        limit_s, certain_s = np.inf, np.inf
+        if until_s < np.inf:
+            # The tree holds seconds on the fastest type. Dividing by the group's ratio leaves an error, so
+            # the walk goes a little beyond the limit, and compares each task that it meets by its own end.
+            span_s = until_s - s.now[0]
+            slack_s = _RATIO_ERROR * span_s + _ROUNDING * until_s
+            limit_s = (span_s + slack_s) / g.ratios[group, type_]
+            certain_s = (span_s - slack_s) / g.ratios[group, type_]
+        if g.n[RANK] == BY_LENGTH and g.trees[at + 1] <= certain_s:
+            limit_s = g.trees[at + 1]
+        found = _first_leaf(s, g, group, limit_s, type_, until_s)
+    for place in range(g.n[LOOSE]):
+        task = g.loose[place]
+        if g.group[task] == group and _ends_by(s, task, type_, until_s) and (found < 0 or before(s, g, task, found)):
             found = task
     return found
+
+
+@inner
+def _ends_by(s: State, task: int, type_: int, until_s: float) -> bool:
+    """True if a task that starts now on a type ends by ``until_s``: end times are compared, as in the kernel."""
+    return s.now[0] + s.seconds[task, type_] <= until_s
 
 
 @inner
@@ -222,24 +237,29 @@ def _rank(s: State, g: Groups, task: int) -> float:
     if g.n[RANK] == BY_LENGTH:
         return g.best_s[task]
     if g.n[RANK] == BY_SLOWDOWN:
-        return (g.ready_s[task] - s.now[0]) * (1.0 / max(g.best_s[task], _SHORTEST_S))
+        return (g.ready_s[task] - s.now[0]) * g.slowness[task]
     return 0.0
 
 
 @inner
-def _slowest(s: State, g: Groups, group: int, most_s: float) -> int:
-    """Find the task with the largest slowdown among the leaves: a walk over all that are short enough."""
+def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, until_s: float) -> int:
+    """Find the first task by rank among leaves of at most ``limit_s`` that end by ``until_s``, or -1.
+
+    Walks from left to right over the subtrees that hold any such leaf; leaves stand by age.
+    """
     at, width = g.groups[group].at, g.groups[group].width
     found = int64(-1)
     place = 1
     while place:
-        if g.trees[at + place] <= most_s and g.trees[at + place] < np.inf:
+        if g.trees[at + place] <= limit_s and g.trees[at + place] < np.inf:
             if place < width:
                 place *= 2
                 continue
             task = g.task[g.groups[group].members + place - width]
-            if found < 0 or before(s, g, task, found):
+            if _ends_by(s, task, type_, until_s) and (found < 0 or before(s, g, task, found)):
                 found = task
+                if g.n[RANK] == BY_ORDER or (g.n[RANK] == BY_LENGTH and limit_s == g.trees[at + 1]):
+                    return found  # the others are younger, and none is shorter
         while place & 1:
             place >>= 1
         if place:
@@ -426,8 +446,8 @@ def _tidy(s: State, e: Ends, type_: int) -> None:
             e.held[type_] += 1
 
 
-EASY = {"easy": BY_ORDER, "easy-sjf": BY_LENGTH, "easy-lxf": BY_SLOWDOWN}
-"""Ranks of candidates by the name of their policy."""
+RANKS: Mapping[Any, int] = {by_order: BY_ORDER, shortest_first: BY_LENGTH, most_slowed_first: BY_SLOWDOWN}
+"""The ranks of candidates that are compiled (``_rank``), by their functions in ``policies.backfilling``."""
 
 
 @by_pointer
@@ -438,9 +458,9 @@ class EasyState(NamedTuple):
     e: Ends
 
 
-def new_easy(s: State, work: Work, classes: Classes, policy: str) -> EasyState:
+def new_easy(s: State, work: Work, classes: Classes, rank: int) -> EasyState:
     """EASY before anything has happened."""
-    return EasyState(new_groups(work, classes, EASY[policy]), new_ends(len(s.types), len(s.runs), classes))
+    return EasyState(new_groups(work, rank), new_ends(len(s.types), len(s.runs), classes))
 
 
 def grown_easy(s: State, b: EasyState) -> EasyState:
@@ -519,7 +539,7 @@ def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
             group = b.g.active[each]
             if b.g.groups[group].stuck == b.g.n[STAMP]:
                 continue
-            any_of = first_of(s, b.g, group, np.inf)
+            any_of = first_of(s, b.g, group, 0, np.inf)
             type_ = _fastest_with_room(s, b.g, group, s.tasks[any_of].kind)
             if type_ < 0:
                 b.g.groups[group].stuck = b.g.n[STAMP]
@@ -527,17 +547,16 @@ def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
             if not known:
                 shadow_s, shadow_type, extra = reservation(s, b.e, head)
                 known = True
-            most_s, ratio = np.inf, b.g.ratios[group, type_]
-            if ratio > 0 and type_ == shadow_type and _needed(s, b.e, any_of, head, type_) > extra:
-                most_s = (shadow_s - s.now[0]) / ratio
-            task = any_of if most_s == np.inf else first_of(s, b.g, group, most_s)
+            until_s, takes_time = np.inf, b.g.ratios[group, type_] > 0
+            if takes_time and type_ == shadow_type and _needed(s, b.e, any_of, head, type_) > extra:
+                until_s = shadow_s
+            task = any_of if until_s == np.inf else first_of(s, b.g, group, type_, until_s)
             if task >= 0 and (found < 0 or before(s, b.g, task, found)):
                 found = task
         if found < 0:
             return int64(-1), -1, -1
         on, node = choose(s, found, -1)
-        ends_in_time = s.now[0] + s.seconds[found, on] <= shadow_s
-        if on != shadow_type or ends_in_time or _takes(s, b.e, found, head, on, node) <= extra:
+        if on != shadow_type or _ends_by(s, found, on, shadow_s) or _takes(s, b.e, found, head, on, node) <= extra:
             return found, on, node
         b.g.groups[b.g.group[found]].stuck = b.g.n[STAMP]
 

@@ -8,9 +8,10 @@ from dagsim.systems.cluster.policies.placement import PLACEMENT_RULES, Placement
 
 __all__ = ["PLACEMENT_RULES", "POLICIES", "PlacementRule"]
 
-_KNOWS = ("clairvoyant",)
+_KNOWS = ("estimates",)
+"""Goes by estimates of durations. None is ``clairvoyant``: that is for policies that read what tasks really take."""
 _STOPS = ("preemptive",)
-_COSTLY = ("clairvoyant", "costly")
+_COSTLY = ("estimates", "costly")
 
 POLICIES: Registry[ClusterPolicy] = Registry(
     "policy",
@@ -26,8 +27,8 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("recorded", ".history:AsObserved", "when and where the trace says that it started"),
         Entry("random", ".orders:RandomFeasible", "anything that fits, uniformly"),
         Entry("sjf", ".orders:sjf", "shortest pair of task and GPU type first", _KNOWS),
-        Entry("srtf", ".preemption:srtf", "shortest remaining time first", ("clairvoyant", "preemptive")),
-        Entry("srsf", ".preemption:srsf", "least GPUs x remaining time first", ("clairvoyant", "preemptive")),
+        Entry("srtf", ".preemption:srtf", "shortest remaining time first", ("estimates", "preemptive")),
+        Entry("srsf", ".preemption:srsf", "least GPUs x remaining time first", ("estimates", "preemptive")),
         Entry("round-robin", ".rounds:RoundRobin", "everyone in turn for a slice", _STOPS),
         Entry("las", ".attained:las", "least seconds of service first, in rounds", _STOPS),
         Entry("2d-las", ".attained:las_2d", "least GPU-seconds of service first, in rounds", _STOPS),
@@ -69,7 +70,7 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             "gavel",
             ".gavel:Gavel",
             "time on each type by a linear program, in rounds",
-            ("clairvoyant", "preemptive", "costly"),
+            ("estimates", "preemptive", "costly"),
         ),
         Entry("rollout", ".look_ahead:Rollout", "the best candidate of a few, tried in forks", _COSTLY),
         Entry("plan-ahead", ".look_ahead:PlanAhead", "starts now and later, by a program", _COSTLY),
@@ -79,7 +80,7 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             "slurm-multifactor",
             ".slurm:SlurmMultifactor",
             "Slurm: multifactor priority, main loop and backfill",
-            ("clairvoyant", "preemptive", "costly"),
+            ("estimates", "preemptive", "costly"),
         ),
         Entry("kueue", ".kueue:Kueue", "Kueue: quotas, borrowing and reclaim in cohorts", _STOPS),
         Entry("kube-default", ".kube:KubeDefault", "Kubernetes: by priority, on the best node", _STOPS),
@@ -87,11 +88,12 @@ POLICIES: Registry[ClusterPolicy] = Registry(
             "eft-wait",
             ".look_ahead:EftWait",
             "shortest first, unless waiting for a faster type ends sooner",
-            ("clairvoyant",),
+            _KNOWS,
         ),
     ],
     group="dagsim.policies",
     home="dagsim.systems.cluster.policies",
     listing="dagsim list policies",
+    method="decide",
 )
 """Every policy by name; other packages add theirs by an entry point in the group ``dagsim.policies``."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import inf
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
 
-__all__ = ["AlikeTasks", "Backlog", "RankColumn", "by_order"]
+__all__ = ["AlikeTasks", "Backlog", "RankColumn", "by_order", "slowness"]
 
 
 RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
@@ -19,6 +19,12 @@ RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
 
 _SHORTEST_S = 1e-9
 """Tasks that take no time at all count as this long."""
+
+
+def slowness(seconds: Any) -> Any:
+    """1 / seconds, of a number or a column."""
+    longer_s = np.maximum(seconds, _SHORTEST_S) if isinstance(seconds, np.ndarray) else max(seconds, _SHORTEST_S)
+    return 1.0 / longer_s
 
 
 class AlikeTasks:
@@ -33,7 +39,7 @@ class AlikeTasks:
         self.types = sorted(task.demand.types, key=task.seconds.__getitem__)
         """The types that may run them, fastest first."""
         self.tasks: list[TaskState] = []
-        self._columns = np.zeros((4, 8))
+        self._columns = np.zeros((4 + len(task.seconds), 8))
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -58,15 +64,22 @@ class AlikeTasks:
         """(tasks,) float64: 1 / seconds on the fastest type."""
         return self._columns[3, : len(self.tasks)]
 
+    def ends_s(self, now: float, type_: int) -> np.ndarray:
+        """(tasks,) float64: when each would end if it started now on a GPU type."""
+        ends_s: np.ndarray = now + self._columns[4 + type_, : len(self.tasks)]
+        return ends_s
+
     def room(self, machines: ClusterState) -> int | None:
         """The fastest type with room for one of them now, if any has."""
         return next((type_ for type_ in self.types if machines.fits_on(self.demand, type_)), None)
 
-    def first(self, rank: RankColumn, now: float, most_s: float = inf) -> tuple[float, int, TaskState] | None:
-        """The first by ``(rank, order)`` of those that take at most ``most_s`` on their fastest type."""
+    def first(
+        self, rank: RankColumn, now: float, type_: int = 0, until_s: float = inf
+    ) -> tuple[float, int, TaskState] | None:
+        """The first by ``(rank, order)`` of those that end by ``until_s`` if they start now on a GPU type."""
         ranks = rank(self, now)
-        if most_s < inf:
-            ranks = np.where(self.best_s <= most_s, ranks, inf)
+        if until_s < inf:
+            ranks = np.where(self.ends_s(now, type_) <= until_s, ranks, inf)
         place = int(ranks.argmin())
         least = float(ranks[place])
         if least == inf:
@@ -83,7 +96,7 @@ class AlikeTasks:
         place = len(self.tasks)
         if place == self._columns.shape[1]:
             self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
-        self._columns[:, place] = task.best_s, task.order, task.ready_s, 1.0 / max(task.best_s, _SHORTEST_S)
+        self._columns[:, place] = task.best_s, task.order, task.ready_s, slowness(task.best_s), *task.seconds
         self.tasks.append(task)
 
     def remove(self, place: int) -> TaskState | None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from recorded_policy import RecordedPolicy
 
 from dagsim.errors import ConfigError
 from dagsim.metrics import summarize
@@ -14,7 +15,6 @@ from dagsim.model.gpu import GpuType
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.models.overheads import Preemption
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.recorded import RecordedPolicy
 from dagsim.systems.cluster.policies.shares import Weights
 from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook
 from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns

@@ -25,6 +25,8 @@ class RecordedPolicy:
         IllegalDecision: The log starts a task that does not wait now: it was recorded on other jobs.
     """
 
+    clairvoyant = True
+
     def __init__(self, log: ScheduleLog) -> None:
         self._answers = _conversations(log)
         self._computing_s: dict[int, float] = {}
