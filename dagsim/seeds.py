@@ -1,8 +1,8 @@
 """Pools of seeds by purpose, so that nothing is judged on what it was chosen by.
 
 Training draws from ``TRAIN``, every choice (a parameter, a checkpoint, the best heuristic) is made on ``VALIDATION``,
-and ``REPORT`` is touched once, for the final table; published tables have a part of it each
-(``dagsim.experiment.ledger``), and the reports of trainings the first 10,000. An experiment of ``dagsim eval`` has
+and ``REPORT`` is touched once, for the final table: every published table and every training has a part of it
+(``dagsim.experiment.ledger``). An experiment of ``dagsim eval`` has
 seeds of its own (``run.replicate_seeds``).
 """
 
