@@ -28,7 +28,7 @@ class Node:
 
     def __post_init__(self) -> None:
         check_numbers(f"node {self.name!r}: ", self, ("gpus", "cpus", "memory_gb"))
-        check_whole(f"node {self.name!r}: ", gpus=self.gpus)
+        check_whole(f"node {self.name!r}: gpus", self.gpus)
         for name in ("gpus", "cpus", "memory_gb"):
             if not getattr(self, name) >= 0:
                 raise ModelError(f"node {self.name!r}: {name} must not be negative, got {getattr(self, name)!r}")
@@ -72,15 +72,15 @@ class Cluster:
         """A cluster from counts by GPU type, ``{"A100-40": 8, "T4": 16}``, on nodes of up to ``per_node`` GPUs.
 
         Raises:
-            ModelError: A count is not a whole number of 1 or more, or there are no GPUs.
+            ModelError: A count is not a whole number of 0 or more, or there are no GPUs.
         """
-        check_whole(per_node=per_node)
+        check_whole("per_node", per_node)
         nodes = []
         for type_name, count in gpus.items():
             gpu = gpu_type(type_name)
-            check_whole(**{f"GPUs of type {type_name}": count})
-            if count < 1:
-                raise ModelError(f"GPUs of type {type_name} must be 1 or more, got {count!r}")
+            check_whole(f"GPUs of type {type_name}", count)
+            if count < 0:
+                raise ModelError(f"GPUs of type {type_name} must be 0 or more, got {count!r}")
             for first in range(0, count, per_node):
                 size = min(per_node, count - first)
                 label = f"{gpu.name.lower()}-{first // per_node}"

@@ -204,7 +204,7 @@ class Task:
             if not 0 <= self.work < inf:
                 raise ModelError(f"work must be 0 or more, got {self.work!r}")
             if type(self.instances) is not int:  # readers make millions of tasks: the common case first
-                check_whole(instances=self.instances)
+                check_whole("instances", self.instances)
             if self.instances < 1:
                 raise ModelError(f"instances must be at least 1, got {self.instances!r}")
             object.__setattr__(self, "demand", _demand(self.gpus, self.cpus, self.memory_gb, self.gpu_types))

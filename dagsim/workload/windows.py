@@ -90,7 +90,11 @@ def check_measure(measure: Measure | None, count: int | None = None) -> None:
         return
     first, last = measure
     if count is not None and first >= 0 and not range(count)[first:last]:
-        raise WorkloadError(f"measure {first}:{'' if last is None else last} holds none of {count:,} jobs")
+        few = count // 10
+        raise WorkloadError(
+            f"measure {first}:{'' if last is None else last} holds none of {count:,} jobs; for example, "
+            f"workload.measure={few}:-{few} leaves out a tenth at each end, and workload.measure=null counts all"
+        )
     if first < 0 or (last is not None and 0 <= last <= first):
         raise WorkloadError(f"measure must go from a job to a later one, got {first}:{'' if last is None else last}")
 
