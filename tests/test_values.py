@@ -70,7 +70,7 @@ def test_a_cluster_is_checked_when_it_is_made() -> None:
         Cluster.of({"T4": 1}, per_node=0.5)  # type: ignore[arg-type]
     with pytest.raises(ModelError, match=r"^node 'n': gpus must be a whole number, got 1\.5$"):
         Node("n", gpu_type("T4"), 1.5)  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match="^node 'n': cpus must be a number, got 'many'$"):
+    with pytest.raises(ModelError, match=r"^node 'n': cpus must be a number, got 'many'$"):
         Node("n", gpu_type("T4"), 1, "many")  # type: ignore[arg-type]
 
 

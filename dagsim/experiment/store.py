@@ -64,6 +64,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
+import dagsim
 from dagsim.config import yaml
 from dagsim.config.registered import Foreign
 from dagsim.config.schema import Config, config_hash, dump_config, load_config
@@ -1014,7 +1015,7 @@ SCHEMA = 2
 READABLE = (1, SCHEMA)
 """The layouts that can be read."""
 
-_PACKAGES = ("dagsim", "numpy", "pandas", "pydantic", "scipy", "simpy", "torch", "gymnasium")
+_PACKAGES = ("numpy", "pandas", "pydantic", "scipy", "simpy", "torch", "gymnasium")
 
 
 def manifest(
@@ -1038,7 +1039,8 @@ def manifest(
         "git_commit": _commit(Path(__file__).parents[2]),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "versions": {name: number for name in _PACKAGES if (number := _version(name))},
+        "versions": {"dagsim": dagsim.__version__}  # not by its distribution, whose name is another
+        | {name: number for name in _PACKAGES if (number := _version(name))},
     }
 
 

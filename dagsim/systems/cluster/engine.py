@@ -33,7 +33,7 @@ PAYS_IN_ROUNDS = 1_000
 
 _IN_ROUNDS = ("las", "2d-las")
 
-INSTALL = "the compiled engine needs numba: pip install 'dagsim[fast]'"
+INSTALL = "the compiled engine needs numba: pip install -e '.[fast]' in the checkout"
 
 
 class EngineUse(NamedTuple):

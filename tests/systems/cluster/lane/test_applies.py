@@ -62,7 +62,7 @@ def test_rounds_that_lose_work_are_refused() -> None:
 
 def test_without_numba_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "numba", None)
-    assert "pip install 'dagsim[fast]'" in applies(FOUR, "fifo").why
+    assert "pip install -e '.[fast]'" in applies(FOUR, "fifo").why
     assert applies(FOUR, "fifo", needs_numba=False).holds
 
 
