@@ -12,11 +12,11 @@ from dagsim.cli.app import app
 from dagsim.cli.options import Json, TableLook, Wide, fraction
 from dagsim.report.grid import TableFormat
 
-__all__ = ["compare"]
+__all__ = ["compare_runs"]
 
 
-@app.command()
-def compare(
+@app.command("compare")
+def compare_runs(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders on the same jobs.")],
     reference: Annotated[
         str | None, typer.Option(metavar="NAME", help="What the others are compared with (default: the first policy).")
