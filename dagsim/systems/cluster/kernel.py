@@ -17,6 +17,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import tee
 from math import inf
 from sys import float_info
@@ -44,7 +45,7 @@ from dagsim.model import (
     Start,
     Wait,
 )
-from dagsim.model.log import Schedule
+from dagsim.model.log import Schedule, packed_row, unpacked_row
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.legality import Allotted, applicant, moved, resident, started, stopped, wake_up
@@ -74,6 +75,8 @@ _MOST_FAILURES = 1_000
 """Failures in a row, each losing all work since the one before, after which a task is taken to never finish."""
 _ITERABLE = frozenset((GeneratorType, list, tuple))
 """The usual answers of policies; of others it is asked whether they can be iterated over."""
+_facts_of: Callable[[tuple[object, ...]], JobFacts] = partial(tuple.__new__, JobFacts)
+"""``JobFacts`` of its fields in order, without a Python function per job."""
 _NOTHING = ()
 """The usual answer of a policy that waits: Python has but one empty tuple."""
 
@@ -184,7 +187,7 @@ class ClusterKernel:
         """Yield a view whenever something has changed, take decisions for it (``None``: none), again until the answer
         is empty or nothing waits any more; then let time pass, and so on until the end."""
         clock = self.clock
-        settle, peek = clock.settle, clock.peek
+        settle, next_s = clock.settle, clock.next_s
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         last_s = min(until_s, float_info.max)
         while True:
@@ -211,7 +214,7 @@ class ClusterKernel:
                     break
                 if not self.pending or (self._away and is_hopeless(self)):
                     raise Stalled(why_stalled(self))
-            now = peek()
+            now = next_s()
             if now > last_s:
                 if until_s == inf:
                     raise Stalled(why_stalled(self))
@@ -264,7 +267,7 @@ class ClusterKernel:
             return
         self.machines.take_down(machine)
         self._away += 1
-        self._record((_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
+        self._record(packed_row(_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self._changed = True
         for run in [run for run in self.running.values() if node in run.nodes]:
             self._stop(run, _FAILED, NodeFailed(node), kept=self.preemption.on_failure == "resume")
@@ -277,7 +280,7 @@ class ClusterKernel:
             return
         self.machines.bring_up(machine)
         self._away -= 1
-        self._record((_UP, self.now, -1, -1, -1, node, 0, 0, 0.0))
+        self._record(packed_row(_UP, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self._changed = True
 
     # Arrivals and admission.
@@ -326,30 +329,22 @@ class ClusterKernel:
             gpu_s += gpus * entry.best_s if gpus else 0.0
             if gpus > gpus_most:
                 gpus_most = gpus
-        schedule.arrived(
-            JobFacts(
-                job.id,
-                job.arrival_s,
-                job.priority,
-                job.tenant,
-                job.deadline_s,
-                job.weight,
-                active.rank(),
-                gpu_s,
-                float(gpus_most),
-                graph.names,
-                parents,
-            )
-        )
-        schedule.log.pack()
-        self._record((_ARRIVED, self.now, number, -1, -1, -1, 0, 0, 0.0))
+        ideal_s = active.rank()
+        facts = (job.id, job.arrival_s, job.priority, job.tenant, job.deadline_s, job.weight, ideal_s, gpu_s)
+        schedule.arrived(_facts_of((*facts, float(gpus_most), graph.names, parents)))
+        if not number & 4095:
+            schedule.log.pack()
+        self._record(packed_row(_ARRIVED, self.now, number, -1, -1, -1, 0, 0, 0.0))
         if rejected is not None:
-            self._record((_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(rejected)))
+            self._record(packed_row(_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(rejected)))
             return
         if self._estimated:
             self._estimates.apply(active, schedule.seed, lambda task: runtime(task, types))
         if self._admission:
             self.applicants[number] = active
+        elif len(tasks) == 1:
+            self.frontier.jobs[number] = active
+            self.frontier.add(entry, self.now)
         else:
             self._enter(active)
 
@@ -434,7 +429,7 @@ class ClusterKernel:
         number, index, gpus = task.job.number, task.index, task.demand.demand.gpus
         for machine, count, mask, _ in held:
             named = mask if machine.named else 0
-            self._record((_STARTED, now, number, index, id_, machine.index, count, named, gpus * count))
+            self._record(packed_row(_STARTED, now, number, index, id_, machine.index, count, named, gpus * count))
         if self._bare and not task.restore_s:
             run._ends_s = end = now + run._seconds
             run.computing_s = now
@@ -470,12 +465,12 @@ class ClusterKernel:
 
     def _admit(self, active: JobState) -> None:
         del self.applicants[active.number]
-        self._record((_ADMITTED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
+        self._record(packed_row(_ADMITTED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
         self._enter(active)
 
     def _reject(self, active: JobState) -> None:
         del self.applicants[active.number]
-        self._record((_REJECTED, self.now, active.number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
+        self._record(packed_row(_REJECTED, self.now, active.number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
 
     def _kill(self, active: JobState, reason: RejectReason) -> None:
         """End all that is left of a job. O(running + ready)."""
@@ -490,7 +485,7 @@ class ClusterKernel:
             del self.frontier.ready[task]
         del self.frontier.jobs[number]
         self._changed = True
-        self._record((_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(reason)))
+        self._record(packed_row(_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(reason)))
 
     # The life of a run.
 
@@ -544,7 +539,8 @@ class ClusterKernel:
         active.tasks_left -= 1
         if not active.tasks_left:
             del self.frontier.jobs[active.number]
-            self._record((_COMPLETED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
+            tasks.clear()  # job and tasks refer to each other: without this only the garbage collector frees them
+            self._record(packed_row(_COMPLETED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
 
     def _stop(self, run: Run, kind: int, cause: object, *, kept: bool) -> TaskState:
         """End a run before its time; its instances become ready again."""
@@ -592,7 +588,9 @@ class ClusterKernel:
         for machine, count, mask, on in run.held:
             give(machine, demand, count, mask, on)
             named = mask if machine.named else 0
-            self._record((kind, now, active.number, task.index, id_, machine.index, count, named, gpus * count))
+            self._record(
+                packed_row(kind, now, active.number, task.index, id_, machine.index, count, named, gpus * count)
+            )
         for tell in self.frontier.ended:
             tell(run, now)
 
@@ -602,7 +600,9 @@ class ClusterKernel:
         for machine, count, mask, _ in run.held:
             named = mask if machine.named else 0
             self._record(
-                (kind, self.now, task.job.number, task.index, run.id, machine.index, count, named, gpus * count)
+                packed_row(
+                    kind, self.now, task.job.number, task.index, run.id, machine.index, count, named, gpus * count
+                )
             )
 
     def _setup_s(self, run: Run) -> float:
@@ -652,15 +652,15 @@ class ClusterKernel:
                 self.clock.process(process)
 
     def _observe(self, observers: Sequence[Observer]) -> None:
-        append = self.schedule.log.append
+        append = self.schedule.log.append_packed
         if not observers:
             self._record = append
             return
 
-        def record(row: tuple[int, float, int, int, int, int, int, int, float]) -> None:
+        def record(row: bytes) -> None:
             append(row)
             for observer in observers:
-                observer(row)
+                observer(unpacked_row(row))
 
         self._record = record
 
