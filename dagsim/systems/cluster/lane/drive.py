@@ -19,7 +19,7 @@ from dagsim.systems.cluster.lane.scenario import POLICIES, LanePolicy, planned, 
 from dagsim.systems.cluster.lane.srtf import SRTF, Srtf, advance_srtf, grown_pieces, grown_srtf, new_srtf, srtf_state
 from dagsim.systems.cluster.lane.state import ROWS, STRICT, State, grown, new_state
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.overheads import Preemption
+from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 
 __all__ = ["compile_loops", "is_warm", "run", "scheduled", "whole_log"]

@@ -20,7 +20,7 @@ from dagsim.systems.cluster.lane.reading import LaneScenario
 from dagsim.systems.cluster.lane.srtf import SRTF
 from dagsim.systems.cluster.lane.state import BEST, CONSOLIDATE, FIRST, NAMED_GPUS, WORST
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.overheads import Preemption
+from dagsim.systems.cluster.models.failures import Preemption
 
 __all__ = ["PLACEMENTS", "POLICIES", "Applicability", "LanePolicy", "applies", "planned", "too_much"]
 
