@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import dagsim
-from dagsim.registry import Registry, attribute
+from dagsim.own_code import attribute
+from dagsim.registry import Registry
 
 ROOT = Path(dagsim.__file__).parent
 TABLE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("## Where a new kind of thing goes")[2]

@@ -18,6 +18,7 @@ ROOT = Path(dagsim.__file__).parent
 
 FLOORS = (
     {"errors", "scalar"},
+    {"own_code"},
     {"files", "processes", "registry"},
     {"model"},
     {"seeds"},

@@ -192,6 +192,7 @@ ADVANTAGES: Registry[Estimator] = Registry(
     group="dagsim.advantages",
     listing="dagsim list advantages",
     home="dagsim.agents",
+    method="estimate",
 )
 """Every estimator by name, made with the ``context`` and the settings of the algorithm that it names as parameters."""
 

@@ -21,7 +21,7 @@ import torch
 from dagsim.agents.nets import NETS
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.nets.config import NetSettings
-from dagsim.errors import ConfigError, InputError, RunFolderError
+from dagsim.errors import CodeNotAllowed, ConfigError, InputError, RunFolderError
 from dagsim.files import replaced
 from dagsim.registry import Registry
 from dagsim.systems.cluster.codecs import CODECS
@@ -78,11 +78,17 @@ class Checkpoint:
         write_plain(path, plain)
 
     @classmethod
-    def load(cls, path: Path, system: str | None = None) -> Checkpoint:
-        """Read what ``save`` wrote, now or in older versions; nothing in it is executed. ``system`` must be its own.
+    def load(
+        cls, path: Path, system: str | None = None, *, codec: str | None = None, net: str | None = None
+    ) -> Checkpoint:
+        """Read what ``save`` wrote, now or in older versions. ``system`` must be its own.
+
+        The file is data: it can name only codecs and nets that come with dagsim. Of another, whoever loads it names
+        the class, ``module:Class``, as ``codec`` or ``net``.
 
         Raises:
             RunFolderError: Missing, damaged, of another version of dagsim or system, or made for other observations.
+            CodeNotAllowed: Its codec or net is code outside dagsim, and was not named.
         """
         plain = read_plain(path)
         if plain.get("format") not in (_FORMAT, *_OLD):
@@ -92,19 +98,22 @@ class Checkpoint:
             own = plain["system"]
             if system is not None and own != system:
                 raise RunFolderError(f"{path}: an agent for the system {own!r}, which cannot decide in {system!r}")
-            codec = _made(_CODECS.get(own, CODECS), plain["codec"])
-            version = getattr(codec, "version", 1)
+            codec_settings = _made(_CODECS.get(own, CODECS), plain["codec"], codec)
+            version = getattr(codec_settings, "version", 1)
             if plain["codec_version"] != version:
                 raise RunFolderError(
                     f"{path}: was trained with version {plain['codec_version']} of the codec "
                     f"{plain['codec']['kind']!r}, which is at version {version} now; train it again"
                 )
-            _same_features(path, plain["features"], _features(codec))
+            _same_features(path, plain["features"], _features(codec_settings))
             bounds = None if plain.get("ranges") is None else ObservationBounds.of(plain["ranges"])
             _finite(path, {"weights": plain["weights"], "ranges": plain.get("ranges") or {}})
-            net = _made(NETS, plain["net"])
-            made = cls(plain["algorithm"], net, codec, plain["weights"], plain["about"], bounds, own)
+            net_settings = _made(NETS, plain["net"], net)
+            about = plain["about"]
+            made = cls(plain["algorithm"], net_settings, codec_settings, plain["weights"], about, bounds, own)
             made.network()
+        except CodeNotAllowed as error:
+            raise CodeNotAllowed(f"{path}: {error}") from None
         except (AttributeError, ConfigError, IndexError, KeyError, TypeError, RuntimeError) as error:
             raise RunFolderError(f"{path}: its parts do not fit together ({str(error).splitlines()[0]})") from None
         except InputError as error:
@@ -144,13 +153,21 @@ class AgentPolicy:
         yield from self._codec.decode(view, choices.tolist()[0])
 
 
-def load_agent(checkpoint: str | Path, sampled: bool = False, system: str | None = None) -> AgentPolicy:
-    """The agent in a checkpoint file, as a policy; ``system`` must be its own.
+def load_agent(
+    checkpoint: str | Path,
+    sampled: bool = False,
+    system: str | None = None,
+    *,
+    codec: str | None = None,
+    net: str | None = None,
+) -> AgentPolicy:
+    """The agent in a checkpoint file, as a policy; ``system`` must be its own, ``codec`` and ``net`` as for
+    ``Checkpoint.load``.
 
     Raises:
-        RunFolderError: As ``Checkpoint.load``.
+        RunFolderError, CodeNotAllowed: As ``Checkpoint.load``.
     """
-    return AgentPolicy(Checkpoint.load(Path(checkpoint), system), sampled=sampled)
+    return AgentPolicy(Checkpoint.load(Path(checkpoint), system, codec=codec, net=net), sampled=sampled)
 
 
 def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
@@ -236,10 +253,22 @@ def _brought_up(plain: Mapping[str, Any]) -> dict[str, Any]:
     return dict(plain)
 
 
-def _made(registry: Registry[Any], settings: Mapping[str, Any]) -> Any:
-    """The settings object that ``_settings`` gave; older files name fields that it never had."""
-    cls: Any = registry.get(settings["kind"])
+def _made(registry: Registry[Any], settings: Mapping[str, Any], own: str | None) -> Any:
+    """The settings object that ``_settings`` gave; older files name fields that it never had.
+
+    ``own`` is the name of its class if that is code outside dagsim.
+    """
     kind = settings["kind"]
+    part = registry.kind
+    if registry.is_own(kind) and own is None:
+        option = "--codec " if part == "codec" else f"the parameter {part}="
+        raise CodeNotAllowed(
+            f"its {part} {kind!r} is code outside dagsim, and a checkpoint is only data. If you know that code, name "
+            f"it yourself with {option}{kind} (docs/security.md)"
+        )
+    if own not in (None, kind) and not registry.is_own(kind):
+        raise ConfigError(f"its {part} is {kind!r}, which comes with dagsim; leave out {own!r}")
+    cls: Any = registry.get(kind if own is None else own)
     known = {field.name for field in fields(cls) if field.name != "kind" or field.default == kind}
     return cls(**{name: value for name, value in settings.items() if name in known})
 

@@ -270,6 +270,7 @@ ALGORITHMS: Registry[AlgorithmSettings] = Registry(
     group="dagsim.algorithms",
     listing="dagsim list algorithms",
     home="dagsim.agents",
+    method="build",
 )
 """Every algorithm by name, as the dataclass of its settings."""
 

@@ -28,13 +28,17 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="The agent of --algo ppo, d3qn ... (default: the newest below results/)."),
     ] = None,
+    codec: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:CLASS", help="The agent's codec, if it does not come with dagsim."),
+    ] = None,
 ) -> None:
     """Run one scheduler on several seeds: a table and a run folder.
 
     Example: dagsim eval --algo sjf --workload steady --set workload.load=0.7
     """
     if output.resume is not None:
-        resume_policies("eval", output, what, trace, algo=algo, checkpoint=checkpoint)
+        resume_policies("eval", output, what, trace, algo=algo, checkpoint=checkpoint, codec=codec)
         return
     from dagsim.experiment.agents import agent_spec, is_agent
     from dagsim.experiment.scenario import scenario_of
@@ -43,8 +47,9 @@ def evaluate(
         what = what._replace(config="spark")
     chosen = experiment(what, trace, algo, quiet=output.quiet or output.json_)
     repeats = algo is None and what.config is not None and Path(what.config, "manifest.json").is_file()
-    if checkpoint is not None or (not repeats and is_agent(scenario_of(chosen), chosen.policy)):
-        policy = agent_spec(chosen.policy, checkpoint, system=chosen.system.kind)
+    named = checkpoint is not None or codec is not None
+    if named or (not repeats and is_agent(scenario_of(chosen), chosen.policy)):
+        policy = agent_spec(chosen.policy, checkpoint, system=chosen.system.kind, codec=codec)
         chosen = chosen.model_copy(update={"policy": policy})
     run_policies("eval", chosen, (chosen.policy,), output, repeats=what.config)
 

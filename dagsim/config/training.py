@@ -30,6 +30,7 @@ _ALL_CODECS: Registry[Any] = Registry(
     ],
     group="dagsim.codecs",
     listing="dagsim list codecs",
+    method="build",
 )
 """The codecs of every system: which of them fits is checked when the system is known."""
 

@@ -5,23 +5,25 @@ The manifest of a run folder keeps them, so that a repetition can tell when one 
 
 from __future__ import annotations
 
-import re
+import platform
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from functools import lru_cache
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from dagsim.config.schema import Config, plain
+from dagsim.config.schema import Config, config_hash, plain
 from dagsim.errors import ConfigError
 from dagsim.experiment.agents import external_command, is_agent, shipped_agent
 from dagsim.experiment.scenario import scenario_of
 from dagsim.files import file_hash
+from dagsim.own_code import own_names, source_file
 from dagsim.registry import Spec
 
-__all__ = ["changes", "digest", "provenance", "sources_of"]
+__all__ = ["SCHEMA", "changes", "code_commit", "digest", "manifest", "provenance", "sources_of"]
 
-_NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _KINDS = {"code": "the source of", "checkpoints": "the checkpoint of", "traces": "the trace"}
 _PACKAGE = Path(__file__).parents[1]
 
@@ -56,7 +58,7 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
             if Path(word).is_file():
                 yield "code", f"exec:{word}", Path(word)
         return
-    for name in _NAME.findall(policy):
+    for name in own_names(policy):
         for path in _source(name):
             yield "code", name, path
     name, params = Spec.parse(policy)
@@ -105,24 +107,85 @@ def _digest(path: Path, _time_ns: int, _size: int) -> str:
 
 def _source(name: str) -> Iterator[Path]:
     """The file of the module in ``module:attr``; none for dagsim's own and for modules without a file."""
-    try:
-        spec = find_spec(name.partition(":")[0])
-    except (ImportError, ValueError):
-        return
-    path = None if spec is None or spec.origin is None else Path(spec.origin)
-    if path is not None and path.is_file() and not path.is_relative_to(_PACKAGE):
+    path = source_file(name)
+    if path is not None and not path.absolute().is_relative_to(_PACKAGE):
         yield path
 
 
 def _names_in(value: Any) -> Iterator[str]:
-    """Every ``module:attr`` among the values of a configuration."""
+    """Every ``module:attr`` in a configuration but its policy: values, and keys such as those of ``reward``."""
     if isinstance(value, str):
-        if _NAME.fullmatch(value.partition("[")[0].strip()):
-            yield value.partition("[")[0].strip()
+        name = value.partition("[")[0].strip()
+        if own_names(name) == [name]:
+            yield from own_names(value)
     elif isinstance(value, Mapping):
         for key, part in value.items():
             if key != "policy":
+                yield from _names_in(key)
                 yield from _names_in(part)
     elif isinstance(value, list):
         for part in value:
             yield from _names_in(part)
+
+
+SCHEMA = 2
+"""The layout of run folders; 2 says where the rows of each run end, and which policies were to run."""
+
+_PACKAGES = ("dagsim", "numpy", "pandas", "pydantic", "scipy", "simpy", "torch", "gymnasium")
+
+
+def manifest(
+    command: str, created: datetime, config: Config, seeds: tuple[int, ...], policies: Iterable[str]
+) -> dict[str, Any]:
+    """The manifest of a run, as plain values for JSON.
+
+    Raises:
+        ConfigError: A file that decides the run is missing.
+    """
+    files = provenance(config, policies)
+    trace = next(iter(files["traces"].values()), None)
+    return {
+        "schema": SCHEMA,
+        "command": command,
+        "created": created.isoformat(timespec="seconds"),
+        "seeds": list(seeds),
+        "config_sha256": config_hash(config),
+        "trace": None if trace is None else {"path": trace["file"], "sha256": trace["sha256"]},
+        **files,
+        "git_commit": _commit(Path(__file__).parents[2]),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {name: number for name in _PACKAGES if (number := _version(name))},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit(checkout: Path) -> str | None:
+    """The commit that dagsim runs from, ``-dirty`` if files differ from it; ``None`` if it is no checkout."""
+    return _git(checkout, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
+
+
+def code_commit(checkout: Path) -> str | None:
+    """The same, but ``-dirty`` only if the code differs: a script that makes a table writes into ``results/``."""
+    commit = _git(checkout, "rev-parse", "HEAD")
+    changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", "dagsim", "scripts", "configs")
+    return commit and f"{commit}{'-dirty' if changed else ''}"
+
+
+def _git(checkout: Path, *arguments: str) -> str | None:
+    """The answer of git; ``None`` where it has none."""
+    if not (checkout / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -287,7 +287,10 @@ def _whatif_notes(results: Sequence[PolicyResult], sample: Sample, n: int) -> It
     if most > min(result.not_done for result in results):
         yield f"Not every cluster can run all jobs: up to {most:,} were turned away (ask `dagsim replay`)."
     elif most:
-        yield f"{most:,} jobs were turned away on each: do GPU types have the names of the log (--gpu-names)?"
+        yield (
+            f"{most:,} jobs were turned away on each cluster: its GPU types may have other names than the log's "
+            "(--read gpu_names=SITE=TYPE)"
+        )
 
 
 def plan_table(planned: SizeSearch, today: Size, target: Target, *, workload: str, prices: Prices, n: int) -> Grid:

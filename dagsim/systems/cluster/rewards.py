@@ -227,6 +227,7 @@ TERMS: Registry[RewardTerm] = Registry(
     group="dagsim.rewards",
     listing="dagsim list rewards",
     home="dagsim.systems.cluster",
+    method="cost",
 )
 """Every reward term of the GPU cluster by name, made with ``kernel`` or its ``schedule``."""
 

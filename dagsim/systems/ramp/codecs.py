@@ -55,6 +55,7 @@ RAMP_CODECS: Registry[Any] = Registry(
     group="dagsim.codecs",
     listing="dagsim list codecs",
     home="dagsim.systems.ramp",
+    method="build",
 )
 """Codecs of RAMP, by name."""
 
@@ -260,9 +261,9 @@ def _between(value: float, least: float, most: float) -> float:
 
 
 def _over_largest(values: Sequence[float]) -> NDArray[np.float64]:
-    given = np.array(values, np.float64)
-    largest = float(given.max())
-    return given / largest if largest > 0 else given
+    array = np.array(values, np.float64)
+    largest = float(array.max())
+    return array / largest if largest > 0 else array
 
 
 _PLAIN = ROW_FEATURES.index("left idle") + 1
@@ -311,15 +312,15 @@ class RampCodec:
         """
         self._view = view
         room = Room(view)
-        found = list(ways_in_time(view) if self.blocks else self._ways(view))
+        ways = list(ways_in_time(view) if self.blocks else self._ways(view))
         left = None
-        if found and self.outlooks:
-            left = room.after([way.servers for way in found], [view.now + way.jct_s for way in found])
+        if ways and self.outlooks:
+            left = room.after([way.servers for way in ways], [view.now + way.jct_s for way in ways])
             if self.blocks:
-                chosen = self._roomiest(found, left)
-                found, left = [found[place] for place in chosen], left[chosen]
-        self.ways = (Way(0, 0, 0.0), *found)
-        if not found:
+                chosen = self._roomiest(ways, left)
+                ways, left = [ways[place] for place in chosen], left[chosen]
+        self.ways = (Way(0, 0, 0.0), *ways)
+        if not ways:
             return None
         if self._ranges is None:
             if not view.examples:
@@ -399,14 +400,14 @@ class RampCodec:
         if left is None:
             rows[1:, 3:5] = [(way.degree / most, log2(way.degree) / 4) for way in self.ways[1:]]
             return rows
-        acceptable_s, sequential_s, gap_s = (max(each, 1e-300) for each in (*_times(job), room.gap_s))
-        said = []
+        acceptable_s, sequential_s, gap_s = (max(value_s, 1e-300) for value_s in (*_times(job), room.gap_s))
+        values = []
         for degree, mask, jct_s in self.ways[1:]:
             held, gaps = mask.bit_count(), jct_s / gap_s
             over, cost = min(jct_s / acceptable_s, 2.0), min(held * jct_s / sequential_s, 4.0) / 2
             idle = ceil(gaps) - gaps
-            said.append((0, 1, over, degree / most, log2(degree) / 4, held / servers, cost, log1p(gaps) / 3, idle))
-        rows[1:, :_PLAIN] = said
+            values.append((0, 1, over, degree / most, log2(degree) / 4, held / servers, cost, log1p(gaps) / 3, idle))
+        rows[1:, :_PLAIN] = values
         lost = (room.before[None] - left) / room.counts
         scarcer = 1 / (1 + left) - 1 / (1 + room.before[None])
         rows[1:, _PLAIN:] = np.concatenate([4 * lost, scarcer], axis=1).reshape(len(left), -1)
@@ -424,12 +425,12 @@ _graphs: dict[str, GraphArrays] = {}
 def _arrays_of(view: RampView) -> GraphArrays:
     """Arrays of the job's graph, cached per graph."""
     graph = view.job.graph
-    known = _graphs.get(graph.digest)
-    if known is None:
+    arrays = _graphs.get(graph.digest)
+    if arrays is None:
         if len(_graphs) >= _GRAPHS_KEPT:
             _graphs.clear()
-        known = _graphs[graph.digest] = graph_arrays(graph)
-    return known
+        arrays = _graphs[graph.digest] = graph_arrays(graph)
+    return arrays
 
 
 def _mask(servers: Iterable[int]) -> int:

@@ -94,65 +94,65 @@ class Fabric:
 
     def blocks(self, size: int) -> tuple[tuple[int, Block], ...]:
         """All blocks of ``size`` servers with their bit masks, in the order of first fit."""
-        known = self._masked.get(size)
-        if known is None:
-            known = self._masked[size] = tuple((self.mask(block), block) for block in self.topology.blocks(size))
-        return known
+        blocks = self._masked.get(size)
+        if blocks is None:
+            blocks = self._masked[size] = tuple((self.mask(block), block) for block in self.topology.blocks(size))
+        return blocks
 
     def masks(self, size: int) -> tuple[int, ...]:
         """The distinct blocks of ``size`` servers as bit masks, in the order of first fit."""
-        known = self._distinct.get(size)
-        if known is None:
-            known = self._distinct[size] = tuple(dict.fromkeys(mask for mask, _ in self.blocks(size)))
-        return known
+        masks = self._distinct.get(size)
+        if masks is None:
+            masks = self._distinct[size] = tuple(dict.fromkeys(mask for mask, _ in self.blocks(size)))
+        return masks
 
     def free(self, size: int, occupied: int) -> Iterator[tuple[int, Block]]:
         """Blocks of free servers with their bit masks, in the order of first fit."""
         if not self.topology.anywhere:
-            return (known for known in self.blocks(size) if not known[0] & occupied)
+            return (masked for masked in self.blocks(size) if not masked[0] & occupied)
         free = [server for server in range(self.servers) if not occupied >> server & 1]
         return ((self.mask(block), block) for block in self.topology.free_blocks(size, free))
 
     def mask(self, block: Block) -> int:
         """Return the servers of a block as a bit mask."""
-        known = self._masks.get(block)
-        if known is None:
-            known = self._masks[block] = sum(1 << server for server in block)
-        return known
+        mask = self._masks.get(block)
+        if mask is None:
+            mask = self._masks[block] = sum(1 << server for server in block)
+        return mask
 
     def place_in(self, block: Block) -> dict[int, int]:
         """Index of each server within the block."""
-        known = self._places.get(block)
-        if known is None:
-            known = self._places[block] = {server: place for place, server in enumerate(block)}
-        return known
+        places = self._places.get(block)
+        if places is None:
+            places = self._places[block] = {server: place for place, server in enumerate(block)}
+        return places
 
     def group(self, blocks: Iterable[Block]) -> Hashable:
         """Key of a collective over all servers of the blocks."""
-        said = tuple(blocks)
-        known = self._groups.get(said)
-        if known is None:
-            known = self._groups[said] = self.topology.group(frozenset(server for block in said for server in block))
-        return known
+        key = tuple(blocks)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = self.topology.group(frozenset(server for block in key for server in block))
+        return group
 
     def crossing(self, source: Block, target: Block) -> Crossing:
         """Transfers from every server of one block to every server of the other."""
-        known = self._crossings.get((source, target))
-        if known is None:
+        crossing = self._crossings.get((source, target))
+        if crossing is None:
             if len(self._crossings) > _KEPT:
                 self._crossings.clear()
             pair = self.topology.pair
-            known = self._crossings[source, target] = self._lanes(source, target, pair, exchange=False)
-        return known
+            crossing = self._crossings[source, target] = self._lanes(source, target, pair, exchange=False)
+        return crossing
 
     def exchange(self, block: Block) -> Crossing:
         """Collectives of every two servers of a block, in which pieces exchange their weights."""
-        known = self._exchanges.get(block)
-        if known is None:
-            known = self._exchanges[block] = self._lanes(
+        crossing = self._exchanges.get(block)
+        if crossing is None:
+            crossing = self._exchanges[block] = self._lanes(
                 block, block, lambda one, other: self.topology.group(frozenset((one, other))), exchange=True
             )
-        return known
+        return crossing
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
         """Key that is equal for blocks on which a job takes the same time, GPU types included."""
@@ -192,7 +192,7 @@ class Fabric:
 
 
 def _bits(numbers: Iterable[int]) -> int:
-    found = 0
+    mask = 0
     for number in numbers:
-        found |= 1 << number
-    return found
+        mask |= 1 << number
+    return mask

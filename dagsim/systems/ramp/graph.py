@@ -105,13 +105,13 @@ class ComputationGraph:
         """
         ops = tuple(ops)
         place = {op.id: number for number, op in enumerate(ops)}
-        found = []
+        numbered = []
         for parent, child in edges:
             for end in (parent, child):
                 if end not in place:
                     raise GraphError(f"graph {model!r}: the edge {parent!r} -> {child!r} names {end!r}: no such op")
-            found.append((place[parent], place[child]))
-        return cls(model, ops, found)
+            numbered.append((place[parent], place[child]))
+        return cls(model, ops, numbered)
 
     @property
     def last(self) -> int:
@@ -133,7 +133,7 @@ class ComputationGraph:
         names.
         """
         if not self._digest:
-            said = [
+            text = [
                 (
                     op.id,
                     op.forward_s,
@@ -144,18 +144,18 @@ class ComputationGraph:
                 )
                 for op in self.ops
             ]
-            self._digest = blake2b(repr((said, self.edges)).encode(), digest_size=16).hexdigest()
+            self._digest = blake2b(repr((text, self.edges)).encode(), digest_size=16).hexdigest()
         return self._digest
 
     def costs(self, gpu: str | None = None) -> tuple[float, ...]:
         """Seconds of every pass operation on one GPU of the type: forward operations first, then
         their mirrors.
         """
-        known = self._costs.get(gpu)
-        if known is None:
+        costs = self._costs.get(gpu)
+        if costs is None:
             both = [op.seconds(gpu) for op in self.ops]
-            known = self._costs[gpu] = (*(one for one, _ in both), *(other for _, other in both))
-        return known
+            costs = self._costs[gpu] = (*(one for one, _ in both), *(other for _, other in both))
+        return costs
 
     @property
     def step_s(self) -> float:
@@ -194,7 +194,7 @@ class ComputationGraph:
         The passes are joined at ``last``.
         """
         count = len(self.ops)
-        found = {self.order[0]: 0}
+        depths = {self.order[0]: 0}
         queue = [self.order[0]]
         for number in queue:
             if number < count:
@@ -202,10 +202,10 @@ class ComputationGraph:
             else:
                 following = [count + parent for parent in self.parents[number - count]]
             for child in following:
-                if child not in found:
-                    found[child] = found[number] + 1
+                if child not in depths:
+                    depths[child] = depths[number] + 1
                     queue.append(child)
-        return tuple(found.get(number, 0) for number in range(2 * count))
+        return tuple(depths.get(number, 0) for number in range(2 * count))
 
     def _check(self) -> None:
         where = f"graph {self.model!r}"
@@ -290,7 +290,7 @@ def bound(op: Op) -> str:
 
 
 def _on(op: Op, profiled_on: GpuType, types: tuple[GpuType, ...], precision: str) -> Op:
-    found = {}
+    seconds_on = {}
     for gpu in types:
         match bound(op):
             case "arithmetic":
@@ -299,8 +299,8 @@ def _on(op: Op, profiled_on: GpuType, types: tuple[GpuType, ...], precision: str
                 slower = profiled_on.bandwidth_gb_s / gpu.bandwidth_gb_s
             case _:
                 slower = 1.0
-        found[gpu.name] = (op.forward_s * slower, op.backward_s * slower)
-    return replace(op, seconds_on={**found, **op.seconds_on})
+        seconds_on[gpu.name] = (op.forward_s * slower, op.backward_s * slower)
+    return replace(op, seconds_on={**seconds_on, **op.seconds_on})
 
 
 _ATTENTION = ("norm", "query", "key", "value", "scores", "mix", "project", "add", "norm2", "up", "down", "add2")

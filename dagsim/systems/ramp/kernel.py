@@ -191,10 +191,10 @@ class RampKernel:
 
     def stream(self, name: str) -> np.random.Generator:
         """Named random stream of this simulation, from the seed of the schedule."""
-        known = self._streams.get(name)
-        if known is None:
-            known = self._streams[name] = stream(self.schedule.seed, name)
-        return known
+        generator = self._streams.get(name)
+        if generator is None:
+            generator = self._streams[name] = stream(self.schedule.seed, name)
+        return generator
 
     def fork(self) -> RampKernel:
         """Return an equal, independent kernel at the present instant; its random streams start

@@ -368,22 +368,22 @@ class Memo:
             RunFolderError: ``path`` is missing, damaged, or of another version.
         """
         try:
-            said = json.loads(path.read_text(encoding="utf-8"))
-            found = {str(name): StepTime(*step) for name, step in said["steps"].items()}
+            document = json.loads(path.read_text(encoding="utf-8"))
+            steps = {str(name): StepTime(*step) for name, step in document["steps"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunFolderError(f"{path}: not a readable memo of look-aheads ({error})") from None
-        if said.get("version") != _VERSION:
-            raise RunFolderError(f"{path}: a memo of version {said.get('version')!r}; this dagsim reads {_VERSION}")
-        self._steps = found | self._steps
+        if document.get("version") != _VERSION:
+            raise RunFolderError(f"{path}: a memo of version {document.get('version')!r}; this dagsim reads {_VERSION}")
+        self._steps = steps | self._steps
 
     def _name(self, key: Hashable) -> str:
         """Fingerprint of the key, the same in every process."""
-        known = self._names.get(key)
-        if known is None:
+        name = self._names.get(key)
+        if name is None:
             if len(self._names) >= self.limit:
                 self._names.clear()
-            known = self._names[key] = blake2b(repr(key).encode(), digest_size=16).hexdigest()
-        return known
+            name = self._names[key] = blake2b(repr(key).encode(), digest_size=16).hexdigest()
+        return name
 
     def __len__(self) -> int:
         return len(self._steps)

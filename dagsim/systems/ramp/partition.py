@@ -37,6 +37,7 @@ PARTITIONERS: Registry[Partitioner] = Registry(
             "pieces drawn per operation from 1, 2, 4, ... degree",
         ),
     ),
+    method="__call__",
 )
 
 

@@ -55,6 +55,7 @@ PLACERS: Registry[Placer] = Registry(
         Entry("same_type", f"{_HERE}:SameType", "as packed, on GPUs of one type, the fastest first"),
         Entry("random", f"{_HERE}:RandomPlacer", "servers drawn for each operation, symmetric or not"),
     ),
+    method="place",
 )
 
 
@@ -136,9 +137,9 @@ class Packed:
     ) -> OpPlacement | None:
         """Return servers for every operation, or None."""
         for outer in self._outer(fabric, parts.degree, occupied):
-            found = place_inside(outer, job, parts, fabric, rules)
-            if found is not None:
-                return found
+            placement = place_inside(outer, job, parts, fabric, rules)
+            if placement is not None:
+                return placement
         return None
 
     def _outer(self, fabric: Fabric, size: int, occupied: int) -> list[int]:
@@ -163,26 +164,26 @@ class BestFitBlocks(Packed):
         free = super()._outer(fabric, size, occupied)
         if len(free) < 2 or fabric.servers > 64 or fabric.topology.anywhere:
             return free
-        known = self._known.get((fabric, size, occupied))
-        if known is None:
+        ranking = self._known.get((fabric, size, occupied))
+        if ranking is None:
             masks, weights = self._all_blocks(fabric)
             after = np.array([mask | occupied for mask in free], np.uint64)
             left = ((after[:, None] & masks[None, :]) == 0) @ weights
             order = np.argsort(-left, kind="stable")
             if len(self._known) > _KEPT:
                 self._known.clear()
-            known = self._known[fabric, size, occupied] = [free[number] for number in order.tolist()]
-        return known
+            ranking = self._known[fabric, size, occupied] = [free[number] for number in order.tolist()]
+        return ranking
 
     def _all_blocks(self, fabric: Fabric) -> tuple[np.ndarray, np.ndarray]:
-        known = self._others.get(fabric)
-        if known is None:
+        weighted = self._others.get(fabric)
+        if weighted is None:
             sizes = [1, *range(2, min(self.largest, fabric.servers) + 1, 2)]
             weighed = {mask: float(size) for size in sizes for mask, _ in fabric.blocks(size)}
             counts = {size: sum(1 for weight in weighed.values() if weight == size) for size in set(weighed.values())}
             weights = [size / counts[size] for size in weighed.values()]
-            known = self._others[fabric] = (np.array(list(weighed), np.uint64), np.array(weights))
-        return known
+            weighted = self._others[fabric] = (np.array(list(weighed), np.uint64), np.array(weights))
+        return weighted
 
 
 class SameType(Packed):

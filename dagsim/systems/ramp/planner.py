@@ -104,10 +104,10 @@ class Planner:
         splits = self._splits.get((graph.digest, degree))
         if splits is None:
             splits = self._splits[graph.digest, degree] = self._partition(graph, degree, self.rules)
-        known = self._parts.get((graph.digest, splits))
-        if known is None:
-            known = self._parts[graph.digest, splits] = partitioned(graph, splits, self.rules)
-        return known
+        parts = self._parts.get((graph.digest, splits))
+        if parts is None:
+            parts = self._parts[graph.digest, splits] = partitioned(graph, splits, self.rules)
+        return parts
 
     def place(self, parts: PartitionedGraph, occupied: int, placer: str | None = None) -> OpPlacement | None:
         """Return servers for a partitioned job, or None; placements are for job 0.
@@ -119,10 +119,10 @@ class Planner:
         key = (parts.graph.digest, parts.splits, occupied, name)
         if key not in self._placements:
             self._forget()
-            found = self.made_placer(name).place(0, parts, self.fabric, occupied, self.rules)
-            if found is not None:
-                check_placement(found, parts, self.fabric, occupied, name)
-            self._placements[key] = found
+            placement = self.made_placer(name).place(0, parts, self.fabric, occupied, self.rules)
+            if placement is not None:
+                check_placement(placement, parts, self.fabric, occupied, name)
+            self._placements[key] = placement
         return self._placements[key]
 
     def place_on(self, parts: PartitionedGraph, servers: int) -> OpPlacement | None:
@@ -155,32 +155,32 @@ class Planner:
         Raises:
             UnknownName: There is none.
         """
-        made = self._placers.get(name)
-        if made is None:
-            made = self._placers[name] = PLACERS.create(name)
-        return made
+        placer = self._placers.get(name)
+        if placer is None:
+            placer = self._placers[name] = PLACERS.create(name)
+        return placer
 
     def shortest_step_s(self, graph: ComputationGraph) -> float:
         """Critical path of a step on the fastest GPUs, split as far as allowed, with free
         transfers.
         """
-        known = self._shortest.get(graph.digest)
-        if known is None:
-            known = self._shortest[graph.digest] = self._critical_path_s(graph)
-        return known
+        seconds = self._shortest.get(graph.digest)
+        if seconds is None:
+            seconds = self._shortest[graph.digest] = self._critical_path_s(graph)
+        return seconds
 
     def step(self, parts: PartitionedGraph, placement: OpPlacement) -> StepTime:
         """Return the time of a training step on those servers, from the memo or by look-ahead."""
         near = (parts.graph.digest, parts.splits, placement)
-        known = self._steps.get(near)
-        if known is None:
+        step = self._steps.get(near)
+        if step is None:
             key = self.key(parts, placement)
-            known = self.memo.get(key)
-            if known is None:
-                known = self.look_ahead(parts, placement)
-                self.memo.put(key, known)
-            self._steps[near] = known
-        return known
+            step = self.memo.get(key)
+            if step is None:
+                step = self.look_ahead(parts, placement)
+                self.memo.put(key, step)
+            self._steps[near] = step
+        return step
 
     def schedule(self, parts: PartitionedGraph) -> OpSchedule:
         """Return the order of the operations of each server."""
@@ -209,10 +209,10 @@ class Planner:
     def traffic(self, parts: PartitionedGraph, placement: OpPlacement) -> Traffic:
         """Return the traffic over channels on those servers."""
         near = (parts.graph.digest, parts.splits, placement)
-        known = self._traffic.get(near)
-        if known is None:
-            known = self._traffic[near] = self._sent(parts, placement)
-        return known
+        traffic = self._traffic.get(near)
+        if traffic is None:
+            traffic = self._traffic[near] = self._sent(parts, placement)
+        return traffic
 
     def timed(self, parts: PartitionedGraph, placement: OpPlacement) -> TimedGraph:
         """Return the run time of every dependency."""

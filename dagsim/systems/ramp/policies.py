@@ -58,6 +58,7 @@ RAMP_POLICIES: Registry[RampPolicy] = Registry(
     ),
     group="dagsim.ramp_policies",
     home="dagsim.systems.ramp",
+    method="decide",
 )
 """RAMP policies by name, or ``module:attr``."""
 
@@ -240,16 +241,18 @@ def tuned_weights() -> dict[str, Any]:
     """Return the contents of ``roomy.json``: the weights that ``tune_ramp.py`` found, by setting
     and beta.
     """
-    found: dict[str, Any] = json.loads(files("dagsim.systems.ramp").joinpath("roomy.json").read_text(encoding="utf-8"))
-    return found
+    weights: dict[str, Any] = json.loads(
+        files("dagsim.systems.ramp").joinpath("roomy.json").read_text(encoding="utf-8")
+    )
+    return weights
 
 
 @cache
 def _tuned(name: str) -> RoomWeights:
-    known = tuned_weights()
-    if name not in known:
-        raise ConfigError(f"roomy: there are no weights {name!r}; tuned: {', '.join(known)}")
-    said = known[name]
-    degrees = {int(degree): float(worth) for degree, worth in said["degrees"].items()}
-    scarcity, blocks = (np.array(said[part], np.float64).reshape(_SHAPE) for part in ("scarcity", "blocks"))
-    return RoomWeights(scarcity, blocks, degrees, {model: float(worth) for model, worth in said["away"].items()})
+    tuned = tuned_weights()
+    if name not in tuned:
+        raise ConfigError(f"roomy: there are no weights {name!r}; tuned: {', '.join(tuned)}")
+    weights = tuned[name]
+    degrees = {int(degree): float(worth) for degree, worth in weights["degrees"].items()}
+    scarcity, blocks = (np.array(weights[part], np.float64).reshape(_SHAPE) for part in ("scarcity", "blocks"))
+    return RoomWeights(scarcity, blocks, degrees, {model: float(worth) for model, worth in weights["away"].items()})

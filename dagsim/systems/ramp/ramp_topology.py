@@ -76,8 +76,8 @@ class Ramp:
     @property
     def name(self) -> str:
         """Shape, bandwidth, latency and the way collectives cost."""
-        said = f"{self.channel_bytes_per_s!r} B/s, {self.latency_s!r} s" + (", as in ddls" if self.ddls else "")
-        return f"RAMP{self.shape} ({said})"
+        costs = f"{self.channel_bytes_per_s!r} B/s, {self.latency_s!r} s" + (", as in ddls" if self.ddls else "")
+        return f"RAMP{self.shape} ({costs})"
 
     @property
     def servers(self) -> int:
@@ -91,10 +91,10 @@ class Ramp:
 
     def blocks(self, size: int) -> tuple[Block, ...]:
         """Symmetric blocks of ``size`` servers: cubes, then bars and planes, then diagonals, each at every origin."""
-        known = self._blocks.get(size)
-        if known is None:
-            known = self._blocks[size] = tuple(dict.fromkeys(self._candidates(size)))
-        return known
+        blocks = self._blocks.get(size)
+        if blocks is None:
+            blocks = self._blocks[size] = tuple(dict.fromkeys(self._candidates(size)))
+        return blocks
 
     def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
         """Symmetric blocks of free servers."""

@@ -67,17 +67,17 @@ def read_graphs(folder: Path, names: tuple[str, ...], time_unit: TimeUnit | None
     Raises:
         TraceError: A graph is missing or cannot be read.
     """
-    found = {}
+    graphs = {}
     for name in names:
         paths = [folder / f"{name}{end}" for end in (".txt", ".pbtxt", ".json")]
         path = next((path for path in paths if path.is_file()), None)
         if path is None:
-            known = ", ".join(
+            available = ", ".join(
                 sorted(path.stem for path in folder.glob("*.*") if path.suffix in (".txt", ".pbtxt", ".json"))
             )
-            raise TraceError(f"{folder}: there is no graph {name!r}; there are: {known or 'none'}")
-        found[name] = read_graph(path, time_unit)
-    return found
+            raise TraceError(f"{folder}: there is no graph {name!r}; there are: {available or 'none'}")
+        graphs[name] = read_graph(path, time_unit)
+    return graphs
 
 
 def _pipedream(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
@@ -109,14 +109,14 @@ def _node(text: str, where: str) -> str:
 
 
 def _profiled(node: str, name: str, text: str, scale: float, where: str) -> Op:
-    said = dict(re.findall(r"(\w+)=(\[[^\]]*\]|[^,\s]+)", text))
+    values = dict(re.findall(r"(\w+)=(\[[^\]]*\]|[^,\s]+)", text))
     for key in (*_TIMES, *_SIZES):
-        if key not in said:
+        if key not in values:
             raise TraceError(f"{where}: node{node} lacks {key}")
     try:
-        forward_s, backward_s = (_scaled(float(said[key]), scale) for key in _TIMES)
+        forward_s, backward_s = (_scaled(float(values[key]), scale) for key in _TIMES)
         activation, parameter = (
-            ordered_sum(float(part) for part in said[key].strip("[]").split(";")) for key in _SIZES
+            ordered_sum(float(part) for part in values[key].strip("[]").split(";")) for key in _SIZES
         )
     except ValueError:
         raise TraceError(f"{where}: node{node} has a time or size that is not a number: {text!r}") from None
@@ -152,9 +152,9 @@ def _cost_graph(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
         ops.append(Op(id_, cost, cost, sizes, weights, node.get("name", [""])[0]))
         for parent in (*node.get("input_info.preceding_node", ()), *node.get("control_input", ())):
             inputs.append((parent, id_, where))
-    known = {op.id for op in ops}
+    ids = {op.id for op in ops}
     for parent, child, where in inputs:
-        if parent not in known:
+        if parent not in ids:
             raise TraceError(f"{where}: node {child} takes its input from node {parent}: no such node")
         edges[(parent, child)] = None
     return ComputationGraph.of(path.stem, ops, edges)
@@ -194,38 +194,44 @@ def _blocks(path: Path) -> Iterator[tuple[str, dict[str, list[str]]]]:
 
 def _own(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise TraceError(f"{path}:{error.lineno}: not JSON ({error.msg})") from None
-    if not isinstance(said, dict) or not isinstance(said.get("ops"), list) or not isinstance(said.get("edges"), list):
+    if (
+        not isinstance(document, dict)
+        or not isinstance(document.get("ops"), list)
+        or not isinstance(document.get("edges"), list)
+    ):
         raise TraceError(f'{path}: expected {{"ops": [...], "edges": [...]}}')
-    unit = time_unit or said.get("time_unit", "ms")
+    unit = time_unit or document.get("time_unit", "ms")
     if unit not in TIME_UNITS:
         raise TraceError(f"{path}: unknown time_unit {unit!r}; allowed: {', '.join(TIME_UNITS)}")
-    ops = [_own_op(op, TIME_UNITS[unit], f"{path}: op {number}") for number, op in enumerate(said["ops"])]
-    for edge in said["edges"]:
+    ops = [_own_op(op, TIME_UNITS[unit], f"{path}: op {number}") for number, op in enumerate(document["ops"])]
+    for edge in document["edges"]:
         if not (isinstance(edge, list) and len(edge) == 2):
             raise TraceError(f"{path}: expected an edge as [parent, child], got {edge!r}")
-    return ComputationGraph.of(str(said.get("model", path.stem)), ops, ((str(u), str(v)) for u, v in said["edges"]))
+    return ComputationGraph.of(
+        str(document.get("model", path.stem)), ops, ((str(u), str(v)) for u, v in document["edges"])
+    )
 
 
-def _own_op(said: Any, scale: float, where: str) -> Op:
-    if not isinstance(said, dict):
-        raise TraceError(f"{where}: expected an object, got {said!r}")
+def _own_op(fields: Any, scale: float, where: str) -> Op:
+    if not isinstance(fields, dict):
+        raise TraceError(f"{where}: expected an object, got {fields!r}")
     for key in ("id", "forward", "backward", "activation_bytes", "parameter_bytes"):
-        if key not in said:
+        if key not in fields:
             raise TraceError(f"{where} lacks {key!r}")
     try:
         return Op(
-            str(said["id"]),
-            _scaled(float(said["forward"]), scale),
-            _scaled(float(said["backward"]), scale),
-            float(said["activation_bytes"]),
-            float(said["parameter_bytes"]),
-            str(said.get("name", "")),
+            str(fields["id"]),
+            _scaled(float(fields["forward"]), scale),
+            _scaled(float(fields["backward"]), scale),
+            float(fields["activation_bytes"]),
+            float(fields["parameter_bytes"]),
+            str(fields.get("name", "")),
             {
                 gpu: (_scaled(one, scale), _scaled(other, scale))
-                for gpu, (one, other) in said.get("seconds_on", {}).items()
+                for gpu, (one, other) in fields.get("seconds_on", {}).items()
             },
         )
     except (TypeError, ValueError) as error:

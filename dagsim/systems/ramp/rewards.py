@@ -245,5 +245,6 @@ RAMP_TERMS: Registry[RewardTerm] = Registry(
     group="dagsim.ramp_rewards",
     listing="dagsim list rewards",
     home="dagsim.systems.ramp",
+    method="cost",
 )
 """Reward terms of RAMP, by name; each is made with ``kernel``."""

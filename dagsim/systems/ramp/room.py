@@ -131,17 +131,17 @@ def free_blocks(view: RampView, size: int) -> list[int]:
 
 
 def _blocks_of(fabric: Fabric) -> _Blocks:
-    known = _made.get(fabric)
-    if known is None:
-        known = _made[fabric] = _Blocks(fabric)
-    return known
+    blocks = _made.get(fabric)
+    if blocks is None:
+        blocks = _made[fabric] = _Blocks(fabric)
+    return blocks
 
 
 def _gap_of(view: RampView) -> float:
     """Estimate of the gap at the first arrival: the mean gap of the examples, else the time of a
     job that uses all servers.
     """
-    known = view.examples
-    if len(known) > 1 and known[-1].arrival_s > known[0].arrival_s:
-        return (known[-1].arrival_s - known[0].arrival_s) / (len(known) - 1)
+    examples = view.examples
+    if len(examples) > 1 and examples[-1].arrival_s > examples[0].arrival_s:
+        return (examples[-1].arrival_s - examples[0].arrival_s) / (len(examples) - 1)
     return view.job.sequential_s / view.fabric.servers

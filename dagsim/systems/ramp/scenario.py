@@ -144,9 +144,9 @@ class RampScenario:
     @property
     def planner(self) -> Planner:
         """Planner of jobs on this fabric, shared by all kernels of the scenario."""
-        made: _Made = self._made
-        if made.planner is None:
-            made.planner = Planner(
+        lazy: _Made = self._made
+        if lazy.planner is None:
+            lazy.planner = Planner(
                 self._fabric(),
                 self._rules,
                 partitioner=self.partitioner,
@@ -154,7 +154,7 @@ class RampScenario:
                 op_schedule=self.op_schedule,
                 flow_schedule=self.flow_schedule,
             )
-        return made.planner
+        return lazy.planner
 
     @property
     def workload(self) -> RampWorkload:
@@ -172,33 +172,33 @@ class RampScenario:
         Raises:
             InputError: The graphs cannot be read.
         """
-        made: _Made = self._made
-        if made.graphs is None:
-            made.graphs = self._read()
+        lazy: _Made = self._made
+        if lazy.graphs is None:
+            lazy.graphs = self._read()
             if self.profiled_on is not None:
                 types = tuple(map(gpu_type, dict.fromkeys(self.gpus)))
-                made.graphs = [costed(graph, gpu_type(self.profiled_on), types) for graph in made.graphs]
-        return made.graphs
+                lazy.graphs = [costed(graph, gpu_type(self.profiled_on), types) for graph in lazy.graphs]
+        return lazy.graphs
 
     @property
     def examples(self) -> tuple[RampJob, ...]:
         """Jobs of seed 0, which give the ranges of a codec's features."""
-        made: _Made = self._made
-        if made.examples is None:
-            made.examples = self.workload.draw(0)
-        return made.examples
+        lazy: _Made = self._made
+        if lazy.examples is None:
+            lazy.examples = self.workload.draw(0)
+        return lazy.examples
 
     def drawing_from(self, pool: Sequence[ComputationGraph]) -> RampScenario:
         """Return this scenario with jobs drawn from ``pool`` instead of files."""
-        made = replace(self)
-        made._made.graphs = list(pool)
-        return made
+        scenario = replace(self)
+        scenario._made.graphs = list(pool)
+        return scenario
 
     def planned_by(self, planner: Planner) -> RampScenario:
         """Return this scenario with another planner, its fabric and its rules."""
-        made = replace(self)
-        made._made.planner = planner
-        return made
+        scenario = replace(self)
+        scenario._made.planner = planner
+        return scenario
 
     def kernel(
         self,
@@ -234,11 +234,11 @@ class RampScenario:
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Facts of the jobs that arrived: their number and span."""
-        came = kernel.schedule.jobs
+        jobs = kernel.schedule.jobs
         return {
             "cluster": self.planner.fabric.name,
-            "jobs": len(came),
-            "span_s": came[-1].arrival_s - came[0].arrival_s if came else 0.0,
+            "jobs": len(jobs),
+            "span_s": jobs[-1].arrival_s - jobs[0].arrival_s if jobs else 0.0,
             "gpu_load": None,
             "cpu_load": None,
             "warning": None,
@@ -269,11 +269,11 @@ class RampScenario:
 
     @property
     def _rules(self) -> Rules:
-        known = {each.name for each in fields(Rules)}
+        names = {rule.name for rule in fields(Rules)}
         for name in self.rules:
-            if name not in known:
+            if name not in names:
                 raise ConfigError(
-                    f"there is no rule {name!r}{nearest(name, known)}; allowed: {', '.join(sorted(known))}"
+                    f"there is no rule {name!r}{nearest(name, names)}; allowed: {', '.join(sorted(names))}"
                 )
         return (DDLS if self.ddls else PLAIN).but(max_degree=self.max_degree, **self.rules)
 

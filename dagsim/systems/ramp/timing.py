@@ -99,17 +99,17 @@ class _Pricing:
             leaving.setdefault(edge.source, []).append(number)
             if edge.target >= self.count:
                 entering.setdefault(edge.target, []).append(number)
-        found: dict[int, float] = {}
+        seconds: dict[int, float] = {}
         if self.rules.collectives == "pair":
             for op in range(self.count):
-                self._together(leaving.get(op, ()), op, found)
-                self._together(entering.get(self.count + op, ()), op, found)
+                self._together(leaving.get(op, ()), op, seconds)
+                self._together(entering.get(self.count + op, ()), op, seconds)
         else:
             for op, numbers in leaving.items():
-                self._together(numbers, op, found)
-        return found
+                self._together(numbers, op, seconds)
+        return seconds
 
-    def _together(self, numbers: Iterable[int], op: int, found: dict[int, float]) -> None:
+    def _together(self, numbers: Iterable[int], op: int, prices: dict[int, float]) -> None:
         """Price the edges of ``op`` as one collective if they form one: it is split, and all ends
         lie on the same servers.
         """
@@ -118,12 +118,12 @@ class _Pricing:
             return
         if not self._same_ends(edges):
             for number in numbers:
-                found.pop(number, None)
+                prices.pop(number, None)
             return
         group = self.fabric.group(dict.fromkeys(self.blocks[end] for edge in edges for end in edge[:2]))
         seconds = self.fabric.topology.collective_s(group, self._total_bytes(edges))
         for number in numbers:
-            found[number] = seconds
+            prices[number] = seconds
 
     def _same_ends(self, edges: list[PieceEdge]) -> bool:
         """Return True if every server is equally often source and target of dependencies."""
@@ -176,6 +176,7 @@ OP_SCHEDULES: Registry[OpScheduler] = Registry(
         Entry("srpt", "dagsim.systems.ramp.timing:_Srpt", "the operation of the shortest piece first (ddls)"),
         Entry("fifo", "dagsim.systems.ramp.timing:_Fifo", "operations in the order of the graph, forward first"),
     ),
+    method="__call__",
 )
 
 

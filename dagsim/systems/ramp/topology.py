@@ -76,6 +76,7 @@ TOPOLOGIES: Registry[Topology] = Registry(
         Entry("switch", "dagsim.systems.ramp.topology:Switch", "one switch for all servers"),
         Entry("fat_tree", "dagsim.systems.ramp.topology:FatTree", "leaf switches on a spine, perhaps oversubscribed"),
     ),
+    method="pattern",
 )
 
 
@@ -200,15 +201,15 @@ class Torus:
         """Boxes of ``size`` servers at every origin, wrapping around the edges; the most compact
         shapes first.
         """
-        known = self._blocks.get(size)
-        if known is None:
-            found: dict[frozenset[int], Block] = {}
+        blocks = self._blocks.get(size)
+        if blocks is None:
+            by_servers: dict[frozenset[int], Block] = {}
             for shape in sorted(self._shapes(size), key=lambda lengths: (sum(lengths), lengths)):
                 for origin in self.places:
                     block = tuple(self._number[self._at(origin, step)] for step in product(*map(range, shape)))
-                    found.setdefault(frozenset(block), block)
-            known = self._blocks[size] = tuple(found.values())
-        return known
+                    by_servers.setdefault(frozenset(block), block)
+            blocks = self._blocks[size] = tuple(by_servers.values())
+        return blocks
 
     def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
         """Boxes of free servers."""
@@ -313,8 +314,8 @@ class FatTree:
     @property
     def name(self) -> str:
         """Shape, rates and latency."""
-        said = f"{self.oversubscription!r}:1, {self.link_bytes_per_s!r} B/s, {self.hop_s!r} s a hop"
-        return f"FatTree({self.leaves}, {self.per_leaf}) ({said})"
+        costs = f"{self.oversubscription!r}:1, {self.link_bytes_per_s!r} B/s, {self.hop_s!r} s a hop"
+        return f"FatTree({self.leaves}, {self.per_leaf}) ({costs})"
 
     @property
     def servers(self) -> int:

@@ -83,7 +83,7 @@ class RampView:
     @property
     def ends(self) -> tuple[tuple[float, int], ...]:
         """Ends of running jobs (s since the start), and their servers as bit masks; unordered."""
-        return tuple((each.end_s, each.servers) for each in self._kernel.running)
+        return tuple((run.end_s, run.servers) for run in self._kernel.running)
 
     @property
     def gap_s(self) -> float:

@@ -160,6 +160,7 @@ BETAS: Registry[Betas] = Registry(
         Entry("listed", f"{_HERE}:ListedBeta", "values with weights"),
         Entry("skewed", f"{_HERE}:SkewedBeta", "a skew normal distribution, stretched and cut off"),
     ),
+    method="__call__",
 )
 
 PAPER_BETAS: Mapping[str, str] = {

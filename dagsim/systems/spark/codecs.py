@@ -43,6 +43,7 @@ SPARK_CODECS: Registry[Any] = Registry(
     group="dagsim.codecs",
     listing="dagsim list codecs",
     home="dagsim.systems.spark",
+    method="build",
 )
 """Codecs of Spark executors, by name."""
 

@@ -239,9 +239,12 @@ class ExecutorPools:
         """Idle executors of ``pool``, the next one to leave first: by speed, then by number."""
         executors = self.executors
         if self.parity:  # in the order of CPython's sets, through the same copies
-            return [executors[each] for each in {each for each in pool.executors.copy() if not executors[each].running}]
-        idle = [executors[each] for each in pool.executors if not executors[each].running]
-        return sorted(idle, key=lambda each: (-each.speed, each.number))
+            return [
+                executors[number]
+                for number in {number for number in pool.executors.copy() if not executors[number].running}
+            ]
+        idle = [executors[number] for number in pool.executors if not executors[number].running]
+        return sorted(idle, key=lambda executor: (-executor.speed, executor.number))
 
     def _fall_back(self, executor: Executor) -> None:
         """Send an executor whose stage has no task left to the first schedulable stage of its job,

@@ -113,7 +113,7 @@ class RecordedDurations:
     """Estimate that policies see until a task of the stage has been observed."""
 
     def __post_init__(self) -> None:
-        if not self.ms or not all(0 <= each < inf for each in self.ms):
+        if not self.ms or not all(0 <= duration < inf for duration in self.ms):
             raise ModelError("a stage needs at least one duration, each 0 ms or more")
 
     @property
@@ -145,7 +145,7 @@ class SparkJob:
     def __post_init__(self) -> None:
         if not 0 <= self.arrival_ms < inf:
             raise ModelError(f"job {self.id!r}: arrival_ms must be 0 or more, got {self.arrival_ms!r}")
-        if [task.instances for task in self.graph.tasks] != [each.tasks for each in self.durations]:
+        if [task.instances for task in self.graph.tasks] != [duration.tasks for duration in self.durations]:
             raise ModelError(f"job {self.id!r}: its durations do not fit the tasks of its stages")
 
     @classmethod
@@ -178,9 +178,9 @@ class SparkJob:
     @property
     def tasks(self) -> int:
         """Number of tasks of all stages."""
-        return sum(each.tasks for each in self.durations)
+        return sum(duration.tasks for duration in self.durations)
 
     @property
     def work_ms(self) -> float:
         """Approximate executor-milliseconds of all tasks."""
-        return ordered_sum(each.tasks * each.rough_ms for each in self.durations)
+        return ordered_sum(duration.tasks * duration.rough_ms for duration in self.durations)

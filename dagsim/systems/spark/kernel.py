@@ -129,10 +129,10 @@ class SparkKernel:
 
     def stream(self, name: str) -> np.random.Generator:
         """Named random stream of this simulation; streams are independent of each other."""
-        known = self._streams.get(name)
-        if known is None:
-            known = self._streams[name] = stream(self.episode.seed, name)
-        return known
+        generator = self._streams.get(name)
+        if generator is None:
+            generator = self._streams[name] = stream(self.episode.seed, name)
+        return generator
 
     def _advance(self, until_ms: float) -> bool:
         """Let time pass until executors can be committed; return False at the end."""

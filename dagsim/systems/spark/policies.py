@@ -64,6 +64,7 @@ SPARK_POLICIES: Registry[SparkPolicy] = Registry(
     group="dagsim.spark_policies",
     listing="dagsim list spark-policies",
     home="dagsim.systems.spark",
+    method="decide",
 )
 
 
@@ -301,7 +302,7 @@ def _order(job: SparkJob, troublesome: Sequence[bool]) -> list[int]:
     leads = list(troublesome)
     for index in reversed(graph.order):
         leads[index] = leads[index] or any(leads[child] for child in graph.children[index])
-    rank = graph.upward_rank([each.rough_ms * each.tasks for each in job.durations])
+    rank = graph.upward_rank([stage.rough_ms * stage.tasks for stage in job.durations])
     return sorted(range(len(rank)), key=lambda index: (not leads[index], -rank[index]))
 
 
@@ -311,19 +312,19 @@ def span_ms(job: SparkJob, executors: int, order: Sequence[int]) -> float:
     A task uses at most one executor; fractions of a task count.
     """
     graph = job.graph
-    left = [each.tasks * each.rough_ms for each in job.durations]
+    left = [stage.tasks * stage.rough_ms for stage in job.durations]
     missing = [len(parents) for parents in graph.parents]
     open_ = set(range(len(left)))
     now_ms = 0.0
     while open_:
-        free, given = executors, {}
+        free, started = executors, {}
         for index in order:
             if index in open_ and not missing[index] and free:
-                given[index] = min(free, job.durations[index].tasks)
-                free -= given[index]
-        step_ms = min(left[index] / number for index, number in given.items())
+                started[index] = min(free, job.durations[index].tasks)
+                free -= started[index]
+        step_ms = min(left[index] / number for index, number in started.items())
         now_ms += step_ms
-        for index, number in given.items():
+        for index, number in started.items():
             left[index] -= number * step_ms
             if left[index] <= 1e-6:
                 open_.remove(index)

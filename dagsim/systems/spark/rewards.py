@@ -66,5 +66,6 @@ SPARK_TERMS: Registry[RewardTerm] = Registry(
     group="dagsim.spark_rewards",
     listing="dagsim list rewards",
     home="dagsim.systems.spark",
+    method="cost",
 )
 """Reward terms of Spark executors, by name; each is made with ``kernel``."""

@@ -127,9 +127,9 @@ class SparkScenario:
 
     def drawing_from(self, pool: Sequence[SparkJob]) -> SparkScenario:
         """Return the same scenario with another pool of jobs."""
-        made = replace(self)
-        object.__setattr__(made, "_pool", _Pool(pool))
-        return made
+        scenario = replace(self)
+        object.__setattr__(scenario, "_pool", _Pool(pool))
+        return scenario
 
     def kernel(
         self,
@@ -170,11 +170,11 @@ class SparkScenario:
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Facts of the jobs that arrived: their number and span."""
         assert isinstance(kernel, SparkKernel)
-        came = kernel.episode.jobs
-        span_s = (came[-1].arrival_ms - came[0].arrival_ms) / 1000 if came else 0.0
+        jobs = kernel.episode.jobs
+        span_s = (jobs[-1].arrival_ms - jobs[0].arrival_ms) / 1000 if jobs else 0.0
         return {
             "cluster": ", ".join(map(_counted, executor_types(self.executors))),
-            "jobs": len(came),
+            "jobs": len(jobs),
             "span_s": span_s,
             "gpu_load": None,
             "cpu_load": None,

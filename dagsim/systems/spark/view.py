@@ -126,14 +126,14 @@ class StageTable:
         """
         cluster = self._cluster
         wants = self._remaining > self._inbound
-        found = wants.copy()
-        found[self._edges[wants[self._edges[:, 0]], 1]] = False
+        mask = wants.copy()
+        mask[self._edges[wants[self._edges[:, 0]], 1]] = False
         for stage in cluster.selected:
-            found[self._row[stage]] = False
+            mask[self._row[stage]] = False
         for place, job in enumerate(self._jobs):
             if job.supply >= len(cluster.executors) and (cluster.source is None or job is not cluster.source.job):
-                found[self._starts[place] : self._starts[place] + len(job.stages)] = False
-        return found
+                mask[self._starts[place] : self._starts[place] + len(job.stages)] = False
+        return mask
 
     def _refresh(self) -> None:
         """Write the stages that have changed; a stage with a running task will have changed again

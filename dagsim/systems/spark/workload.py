@@ -55,8 +55,8 @@ def read_profiles(path: Path, *, warmup_ms: float = 1000.0) -> list[SparkJob]:
     try:
         raw = file.read_bytes()
         document = json.loads(gzip.decompress(raw) if raw.startswith(_GZIP) else raw)
-        found = sorted(document, key=lambda each: (int(each["query"]), _size(each["size"])))
-        jobs = [_job(each, warmup_ms) for each in found]
+        profiles = sorted(document, key=lambda query: (int(query["query"]), _size(query["size"])))
+        jobs = [_job(query, warmup_ms) for query in profiles]
     except OSError as error:
         raise TraceError(f"{file}: {error.strerror or error}") from None
     except (ValueError, TypeError, KeyError, EOFError) as error:
@@ -66,17 +66,17 @@ def read_profiles(path: Path, *, warmup_ms: float = 1000.0) -> list[SparkJob]:
     return jobs
 
 
-def _job(found: Mapping[str, Any], warmup_ms: float) -> SparkJob:
+def _job(profile: Mapping[str, Any], warmup_ms: float) -> SparkJob:
     stages = []
-    for stage in found["stages"]:
+    for stage in profile["stages"]:
         waves = Waves.of(
             *(_samples(stage[wave]) for wave in ("first_wave_ms", "rest_wave_ms", "fresh_ms")), warmup_ms=warmup_ms
         )
         if waves.tasks != stage.get("num_tasks", waves.tasks):
-            raise ModelError(f"query {found['query']!r}: {waves.tasks} durations for {stage['num_tasks']} tasks")
+            raise ModelError(f"query {profile['query']!r}: {waves.tasks} durations for {stage['num_tasks']} tasks")
         stages.append(waves)
-    edges = [(parent, child) for parent, child in found["edges"]]
-    return SparkJob.of(f"tpch-{found['query']}-{found['size']}", stages, edges)
+    edges = [(parent, child) for parent, child in profile["edges"]]
+    return SparkJob.of(f"tpch-{profile['query']}-{profile['size']}", stages, edges)
 
 
 def _samples(by_executors: Mapping[str, list[int]]) -> dict[int, list[int]]:
@@ -252,7 +252,7 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
     inner = list(range(scans, count))
     joins = scans - 1
     steps = [True] * joins + [False] * (len(inner) - joins)  # a join, or a stage behind another
-    order = [bool(each) for each in rng.permutation(np.array(steps, bool))]
+    order = [bool(parents) for parents in rng.permutation(np.array(steps, bool))]
     waiting = list(range(1, scans))
     main, edges = 0, []
     for stage, is_join in zip(inner, order, strict=True):
@@ -347,7 +347,7 @@ def read_dump(path: Path) -> Dump:
     try:
         raw = path.read_bytes()
         document = json.loads(gzip.decompress(raw) if raw.startswith(_GZIP) else raw)
-        jobs = [_dumped_job(each) for each in document["jobs"]]
+        jobs = [_dumped_job(record) for record in document["jobs"]]
         meta = document.get("meta", {})
         executors, delay_ms = meta.get("num_executors"), meta.get("moving_delay_ms")
         dump = Dump(
@@ -378,18 +378,18 @@ def write_dump(path: Path, jobs: Sequence[SparkJob], executors: int, moving_dela
     path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
 
 
-def _dumped_job(found: Any) -> SparkJob:
+def _dumped_job(record: Any) -> SparkJob:
     stages = []
-    for stage in found["stages"]:
+    for stage in record["stages"]:
         durations = tuple(stage["durations"])
         if stage.get("num_tasks", len(durations)) != len(durations):
-            raise ModelError(f"job {found['id']!r} has {len(durations)} durations for {stage['num_tasks']} tasks")
+            raise ModelError(f"job {record['id']!r} has {len(durations)} durations for {stage['num_tasks']} tasks")
         rough_ms = stage.get("rough_duration_ms")
         stages.append(
             RecordedDurations(durations, ordered_sum(durations) / len(durations) if rough_ms is None else rough_ms)
         )
-    edges = [(parent, child) for parent, child in found.get("edges", ())]
-    return SparkJob.of(str(found["id"]), stages, edges, found["arrival_ms"])
+    edges = [(parent, child) for parent, child in record.get("edges", ())]
+    return SparkJob.of(str(record["id"]), stages, edges, record["arrival_ms"])
 
 
 def _written(job: SparkJob) -> dict[str, object]:

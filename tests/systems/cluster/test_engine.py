@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from runs import kept
 from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.carry_out import run_into
 from dagsim.experiment.simulate import check, run_policy
-from dagsim.experiment.store import RunFolder, engine_of
+from dagsim.experiment.store import Store, engine_of
 from dagsim.systems.cluster import choice
 from dagsim.systems.cluster.engine import EngineUse, pays
 from dagsim.systems.cluster.lane import drive, jit
@@ -39,13 +39,13 @@ def config(*settings: str) -> Config:
     return load_config(None, [*SMALL, *settings])
 
 
-def folder_of(tmp_path: Path, chosen: Config, policies: tuple[str, ...] = ("sjf",)) -> RunFolder:
-    folder = RunFolder.create(tmp_path, "eval", chosen, argv=["dagsim"], policies=policies)
-    run_into(folder, chosen, policies)
+def folder_of(tmp_path: Path, chosen: Config, policies: tuple[str, ...] = ("sjf",)) -> Store:
+    folder = Store.create(tmp_path, "eval", chosen, argv=["dagsim"], policies=policies)
+    kept(folder, chosen, policies)
     return folder
 
 
-def manifest(folder: RunFolder) -> dict[str, str]:
+def manifest(folder: Store) -> dict[str, str]:
     return dict(json.loads((folder.path / "manifest.json").read_text())["engine"])
 
 
@@ -57,12 +57,12 @@ def test_run_folders_are_equal_whichever_engine_wrote_them(tmp_path: Path) -> No
     for file in files:
         assert (folders[0].path / file).read_bytes() == (folders[1].path / file).read_bytes(), file
     assert (
-        RunFolder.open(folders[1].path).schedule(1).log
+        Store.open(folders[1].path).schedule(1).log
         == run_policy(folders[1].config, "sjf", *seeds(folders[1])).schedule.log
     )
 
 
-def seeds(folder: RunFolder) -> list[int]:
+def seeds(folder: Store) -> list[int]:
     return [line.seed for line in folder.lines()][1:]
 
 

@@ -14,5 +14,6 @@ CODECS: Registry[Any] = Registry(
     group="dagsim.codecs",
     listing="dagsim list codecs",
     home="dagsim.systems.cluster.codecs",
+    method="build",
 )
 """Every codec of the GPU cluster by name."""

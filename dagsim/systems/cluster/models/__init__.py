@@ -18,6 +18,7 @@ RUNTIMES: Registry[Any] = Registry(
     group="dagsim.runtimes",
     listing="dagsim list runtimes",
     home="dagsim.systems.cluster.models",
+    method="seconds",
 )
 """What turns work into seconds."""
 
@@ -27,6 +28,7 @@ SETUPS: Registry[Any] = Registry(
     group="dagsim.setups",
     listing="dagsim list setups",
     home="dagsim.systems.cluster.models",
+    method="seconds",
 )
 """What a run spends on its GPUs before it computes."""
 
@@ -39,5 +41,6 @@ FAILURE_MODELS: Registry[Any] = Registry(
     group="dagsim.failures",
     listing="dagsim list failures",
     home="dagsim.systems.cluster.models",
+    method="start",
 )
 """What takes nodes down and brings them back."""

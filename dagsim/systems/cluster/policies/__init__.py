@@ -94,5 +94,6 @@ POLICIES: Registry[ClusterPolicy] = Registry(
     group="dagsim.policies",
     home="dagsim.systems.cluster.policies",
     listing="dagsim list policies",
+    method="decide",
 )
 """Every policy by name; other packages add theirs by an entry point in the group ``dagsim.policies``."""

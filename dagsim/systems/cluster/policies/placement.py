@@ -73,6 +73,7 @@ PLACEMENT_RULES: Registry[PlacementRule] = Registry(
     group="dagsim.placements",
     home="dagsim.systems.cluster.policies",
     listing="dagsim list placements",
+    method="place",
 )
 
 
