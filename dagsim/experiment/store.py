@@ -64,7 +64,7 @@ from dagsim.metrics import to_csv
 from dagsim.model.cluster import Cluster
 from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.own_code import allowed
-from dagsim.systems.cluster.engine import EngineUse
+from dagsim.systems.cluster.choice import EngineUse
 
 __all__ = ["State", "Store", "is_sweep", "recorded_code"]
 

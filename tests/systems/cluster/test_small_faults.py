@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from math import inf
 
+import check_lane
 import pytest
 
 from dagsim.errors import Stalled
@@ -33,7 +34,6 @@ from dagsim.model import (
 )
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel, Maintenance, MovingDelay, Preemption, UniformNetwork
-from dagsim.systems.cluster.lane.drive import run as lane_run
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.policies import POLICIES
@@ -349,7 +349,7 @@ def test_both_engines_know_where_a_speed_of_0_leaves_a_task() -> None:
     jobs = [single(f"j{n}", 1e200 if n % 5 == 3 else n % 4, n / 3, speeds=slow_on[n % 5]) for n in range(40)]
     for policy in ("fifo", "sjf", "easy", "srtf"):
         live = ClusterKernel(MIXED, [*jobs]).run(POLICIES.create(policy)).log
-        assert lane_run(MIXED, jobs, policy).log == live
+        assert check_lane.run(MIXED, jobs, policy).log == live
 
 
 class Natural:
