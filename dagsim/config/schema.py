@@ -267,7 +267,7 @@ class Config(Section):
             return train
         from dagsim.config.training import for_system
 
-        return for_system(train, system.kind)
+        return for_system(train, system.kind, getattr(system, "codecs", None))
 
     @field_validator("queues", mode="after")
     @classmethod

@@ -50,7 +50,7 @@ __all__ = [
 Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
 """``auto``: the compiled engine where it can play, pays, and was compiled before (``dagsim warm``)."""
 
-INSTALL = "the compiled engine needs numba: pip install 'dagsim[fast]'"
+INSTALL = "the compiled engine needs numba: pip install -e '.[fast]' in the checkout"
 
 EXAMPLES = ("fifo", "srpt-work", "easy", "srtf", "las")
 """A policy for each compiled loop."""
@@ -202,7 +202,7 @@ def offer(scenario: ClusterScenario, policy: str, engine: EngineUse, wall_s: flo
     if _feature(scenario, False) or _unknown(scenario, policy):
         return ""
     name = policy.partition("[")[0]
-    steps = [] if is_installed() else ["pip install 'dagsim[fast]'"]
+    steps = [] if is_installed() else ["pip install -e '.[fast]'"]
     if not is_installed() or _not_ready(scenario, policy):
         steps.append(f"`dagsim warm --algo {name}`, once")
     steps.append("`--engine compiled`")
