@@ -33,10 +33,11 @@ from simpy.events import Event
 from dagsim.model import Cluster, Edge, Job, Kind, Task, TaskGraph
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, UniformNetwork
+from dagsim.systems.cluster.choice import plan_for
 from dagsim.systems.cluster.lane.drive import whole_log as run_columns
 from dagsim.systems.cluster.lane.jit import jitted
 from dagsim.systems.cluster.lane.reading import LaneScenario, read_scenario
-from dagsim.systems.cluster.lane.scenario import planned
+from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -203,7 +204,7 @@ def scene_of(cluster: Cluster, jobs: list[Job]) -> LaneScenario:
 
 def compiled(scene: LaneScenario, policy: str = "fifo") -> np.ndarray:
     """The log of one run of the lane."""
-    return run_columns(scene, planned(policy))[0]
+    return run_columns(scene, plan_for(policy, Preemption()))[0]
 
 
 def bytes_per_task(tasks: int) -> float:

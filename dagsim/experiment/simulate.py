@@ -15,7 +15,7 @@ from dagsim.experiment.agents import make_policy
 from dagsim.experiment.scenario import cluster_scenario_of, scenario_of
 from dagsim.metrics import Summary, summarize
 from dagsim.model.log import Schedule
-from dagsim.systems.cluster.engine import EngineUse
+from dagsim.systems.cluster.choice import EngineUse
 from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, View, decisions_of
 
 __all__ = ["Outcome", "Timed", "check", "run_policy"]

@@ -64,7 +64,7 @@ from dagsim.metrics import to_csv
 from dagsim.model.cluster import Cluster
 from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.own_code import allowed
-from dagsim.systems.cluster.engine import EngineUse
+from dagsim.systems.cluster.choice import EngineUse
 
 __all__ = ["State", "Store", "is_sweep", "recorded_code"]
 
@@ -291,7 +291,9 @@ class Store:
                 f"{path / 'manifest.json'}: not of a run folder that this version reads (schema "
                 f"{' or '.join(map(str, _READABLE))}); run it again: its command is in command.txt"
             )
-        if own and (names := allowed()) is not None:
+        names = allowed()
+        own = own or (names is not None and names.everything)
+        if own and names is not None:
             names.trust_recorded(path, _recorded_code(facts))
         file = path / "config.yaml"
         if file.is_file() and file_hash(file) != facts.get("config_sha256"):  # before any name in it is looked up
