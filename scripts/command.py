@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from dagsim.errors import DagsimError
 from dagsim.files import write_text
 
-__all__ = ["Say", "arguments", "numbers", "run"]
+__all__ = ["Say", "arguments", "at_least_one", "numbers", "run"]
 
 T = TypeVar("T")
 Say: TypeAlias = Callable[[object], None]
@@ -34,6 +34,13 @@ def numbers(text: str) -> list[int]:
         return [int(number) for number in text.split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected whole numbers separated by commas, got {text!r}") from None
+
+
+def at_least_one(text: str) -> int:
+    """A whole number of 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
+    return int(text)
 
 
 def run(

@@ -532,7 +532,7 @@ def _learned() -> Iterator[tuple[str, str, str]]:
         f"{name.upper()}: {it.ratio:.3f} ({interval(it.low, it.high)})" for name, it in zip(_W, pairs, strict=True)
     )
     text = "Decima's network against the best tuned heuristic, spark-sched-sim's ten sequences"
-    yield text, ", ".join(ratios), "see `docs/decima.md`"
+    yield text, ", ".join(ratios), "see `results/decima/README.md`"
 
 
 _W = ("w1", "w2")

@@ -30,11 +30,12 @@ import command
 import numpy as np
 from command import Say
 
-from dagsim.experiment.carry_out import run_cells
+from dagsim.experiment.carry_out import carry_out, raise_failures
 from dagsim.experiment.executors import executor_for
+from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Ledger, Spending
-from dagsim.experiment.plan import Sweep, cells_of, read_sweep
-from dagsim.experiment.store import CellLine, SweepFolder
+from dagsim.experiment.plan import Plan, SweepGrid, read_grid
+from dagsim.experiment.store import Store
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
 from dagsim.metrics.standings import METHOD, standings
@@ -56,32 +57,31 @@ def tables() -> list[str]:
     return [name for name in names if not name.endswith("-slow")]
 
 
-def sweep_of(name: str, seeds: range | None = None) -> Sweep:
+def sweep_of(name: str, seeds: range | None = None) -> SweepGrid:
     """The sweep of a table's file, on as many of the given ``seeds`` as the file has."""
-    sweep = read_sweep(FILES / f"{name}.yaml", name.replace("/", "-"))
+    sweep = read_grid(FILES / f"{name}.yaml", name.replace("/", "-"))
     assert isinstance(sweep.seeds, range)
     return sweep if seeds is None else replace(sweep, seeds=seeds[: len(sweep.seeds)])
 
 
-def finished(sweep: Sweep, on: str, out: Path, draw: bool = False) -> list[CellLine]:
+def finished(sweep: SweepGrid, on: str, out: Path, draw: bool = False) -> list[CellRun]:
     """The cells of the sweep, in the order of the grid; with ``draw`` only those that are there.
 
     Raises:
         SimulationError: A cell failed.
     """
-    cells = cells_of(sweep)
-    folder = SweepFolder.claim(out, sweep, cells, argv=sys.argv, command="table")
+    plan = Plan.of_grid(sweep, "table")
+    folder = Store.begin(out, plan, argv=sys.argv)
     if draw:
-        lines = folder.done(cells)
+        runs = folder.done(plan.cells)
     else:
         with progress(wanted=True) as watch:
-            result = run_cells(folder, cells, executor_for(on), watch)
-        result.raise_failures()
-        lines = result.done
-    return [lines[cell.id] for cell in cells if cell.id in lines]
+            runs = carry_out(folder, plan, executor_for(on), watch)
+        raise_failures(runs)
+    return [runs[cell] for cell in plan.cells if cell in runs]
 
 
-def grid_rows(lines: Sequence[CellLine]) -> list[dict[str, Any]]:
+def grid_rows(lines: Sequence[CellRun]) -> list[dict[str, Any]]:
     """Per cell of the grid the policies that ran on all its seeds, best first, beside SJF."""
     axes = [key for key in lines[0].at if key != "policy"]
     rows = []

@@ -80,8 +80,8 @@ def test_the_page_shows_a_policy_that_preempts() -> None:
 
 def test_the_page_on_traces_says_what_replay_takes() -> None:
     page = (ROOT / "docs" / "traces.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`--([a-z-]+)", page))
-    assert {name.replace("_", "-") for name in TraceOptions.__dataclass_fields__} - {"floor-s"} <= named
+    named = set(re.findall(r"`--(?:read )?([a-z_]+)", page))
+    assert set(TraceOptions.__dataclass_fields__) - {"floor_s"} <= named
     assert set(re.findall(r"^\| `([a-z0-9]+)` \| ", page, re.MULTILINE)) == set(READERS.names())
 
 

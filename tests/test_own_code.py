@@ -19,7 +19,7 @@ from dagsim.config.schema import dump_config, foreign_parts, load_config
 from dagsim.errors import CodeNotAllowed, ConfigError
 from dagsim.experiment.agents import shipped_agent
 from dagsim.experiment.provenance import provenance
-from dagsim.experiment.store import RunFolder
+from dagsim.experiment.store import Store
 from dagsim.own_code import Allowed, allow, attribute, source_file, source_sha256
 from dagsim.systems.cluster.policies import POLICIES
 
@@ -205,7 +205,7 @@ def test_a_run_with_a_network_of_ones_own_is_reported_without_it(folder: Path) -
     for command in ("report", "compare", "plot"):
         ended = run(command, path)
         assert ended.exit_code == 0, (command, ended.output)
-    read = RunFolder.read(path)
+    read = Store.read(path)
     assert foreign_parts(read.config) == ["evil_net:Slow"]
     assert isinstance(read.config.network, Foreign)
     assert dump_config(read.config) == (path / "config.yaml").read_text(encoding="utf-8")

@@ -13,14 +13,14 @@ import tables
 
 from dagsim.config import yaml
 from dagsim.experiment.ledger import Spending
-from dagsim.experiment.plan import Axis, Sweep
+from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.systems.cluster.policies import POLICIES
 
 RESULTS = Path(__file__).parent.parent / "results"
 GRID = list(csv.DictReader((RESULTS / "baselines" / "grid.csv").read_text().splitlines()))
 
 
-def narrowed(sweep: Sweep, **labels: list[str]) -> Sweep:
+def narrowed(sweep: SweepGrid, **labels: list[str]) -> SweepGrid:
     """The sweep with only these values on some of its axes."""
     return replace(sweep, axes=tuple(_narrowed(axis, labels.get(axis.key.replace(".", "_"))) for axis in sweep.axes))
 
@@ -49,7 +49,7 @@ def test_every_policy_is_in_the_grid() -> None:
 
 
 def test_the_grids_files_come_out_to_the_last_digit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def small(name: str, seeds: range | None = None) -> Sweep:
+    def small(name: str, seeds: range | None = None) -> SweepGrid:
         policies = ["sjf", "srtf"] if name == "baselines/grid" else ["sjf", "gavel"]
         cells = {"cluster_groups": ["homogeneous"], "workload": ["independent"], "estimates_kind": ["exact"]}
         return narrowed(sweep_of(name, seeds), policy=policies, workload_load=["0.5"], **cells)

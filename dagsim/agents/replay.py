@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dagsim.agents.checkpoint import read_plain, write_plain
-from dagsim.agents.nets.actor import ObservationBatch, Observations, ScoreNet, Store
+from dagsim.agents.nets.actor import ObservationBatch, Observations, ObservationStore, ScoreNet
 from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.errors import RunFolderError
 from dagsim.systems.cluster.codecs.codec import Observation
@@ -53,7 +53,7 @@ class ReplayBuffer:
         self, capacity: int, priority: float = 0.0, importance: float = 0.0, net: ScoreNet | None = None
     ) -> None:
         self._capacity = capacity
-        self._store: Callable[[Sequence[Any]], Observations] = Store if net is None else net.store
+        self._store: Callable[[Sequence[Any]], Observations] = ObservationStore if net is None else net.store
         self._kind: Any = Observation if net is None else net.observation
         self._priority, self._importance = priority, importance
         self._gone = 0

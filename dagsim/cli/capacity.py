@@ -64,8 +64,9 @@ def whatif(
     """
     from dagsim.errors import InputError
     from dagsim.experiment.capacity.machines import Prices, read_gpus, resized
-    from dagsim.experiment.capacity.whatif import TODAY, alternatives_of, whatif_sweep
-    from dagsim.experiment.plan import cells_of
+    from dagsim.experiment.capacity.whatif import TODAY, alternatives_of, whatif_grid
+    from dagsim.experiment.carry_out import raise_failures
+    from dagsim.experiment.plan import Plan
     from dagsim.experiment.scenario import sample_of, workload_label
     from dagsim.report.comparison import whatif_table
     from dagsim.report.terminal import show_grid
@@ -83,11 +84,10 @@ def whatif(
     elif len(policies) < 2:
         raise InputError("what if what? --add 16xH200, --remove 8xT4, or several --policy")
     prices = Prices.read(price or [], chosen.prices).of(clusters.values())
-    described = whatif_sweep(chosen, clusters, policies, shown.name or _stem(trace))
-    cells = cells_of(described)
-    folder, result = swept(described, cells, shown.on, shown.out, command="whatif", watched=shown.watched)
-    result.raise_failures()
-    choices = alternatives_of(chosen, clusters, cells, result.done, prices, metric)
+    asked = Plan.of_grid(whatif_grid(chosen, clusters, policies, shown.name or _stem(trace)), "whatif")
+    folder, runs = swept(asked, shown)
+    raise_failures(runs)
+    choices = alternatives_of(chosen, clusters, runs, prices, metric)
     if shown.json_:
         told = {"run": str(folder.path), "metric": metric, "prices": prices.to_dict()}
         typer.echo(json.dumps(told | {"choices": [choice.to_dict() for choice in choices]}))

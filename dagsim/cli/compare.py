@@ -41,14 +41,14 @@ def compare(
     from dagsim.experiment.carry_out import write_comparison
     from dagsim.experiment.compare import looks_at, paired_lines
     from dagsim.experiment.scenario import metric_of, sample_of, workload_label
-    from dagsim.experiment.store import RunFolder
+    from dagsim.experiment.store import Store
     from dagsim.metrics.precision import Precision
     from dagsim.metrics.standings import METHOD, standings
     from dagsim.report.comparison import comparison_table
     from dagsim.report.drawing import draw_comparison
     from dagsim.report.terminal import show_grid
 
-    folders = [RunFolder.open(run) for run in runs]
+    folders = [Store.open(run) for run in runs]
     lines, differences = paired_lines(folders)
     workload, sample = workload_label(folders[0].config), sample_of(folders[0].config)
     metric = metric or metric_of(folders[0].config)

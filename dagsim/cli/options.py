@@ -187,6 +187,27 @@ class Output(NamedTuple):
     workers: Workers = None
     resume: Resume = None
     name: Name = None
+    on: On = "local"
+
+    @property
+    def watched(self) -> bool:
+        """Somebody looks on."""
+        return not (self.quiet or self.json_)
+
+    def where(self) -> str:
+        """The executor, with its number of processes.
+
+        Raises:
+            InputError: There is no such executor, or ``--workers`` stands beside another than the local one.
+        """
+        from dagsim.errors import InputError
+        from dagsim.experiment.executors import executor_for
+
+        if self.workers is not None and self.on != "local":
+            raise InputError(f"--workers {self.workers}: goes with --on local only, not with --on {self.on}")
+        where = self.on if self.workers is None else f"local:{self.workers}"
+        executor_for(where)
+        return where
 
 
 class SweepOutput(NamedTuple):

@@ -16,12 +16,15 @@ from dagsim.cli.options import Experiment, Output, TraceFlags
 if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
     from dagsim.experiment.compare import Precise
-    from dagsim.experiment.store import RunFolder, RunLine
+    from dagsim.experiment.kept_files import CellRun
+    from dagsim.experiment.plan import Cell, Plan
+    from dagsim.experiment.store import Store
     from dagsim.metrics.intervals import OverTime
     from dagsim.metrics.standings import PolicyResult
 
 __all__ = [
     "Kept",
+    "carried",
     "cluster_settings",
     "configured",
     "experiment",
@@ -202,9 +205,8 @@ def run_policies(
     ``repeats``, the value of ``--config``, is a run folder, files that have changed since that run are reported.
     """
     _warn_of_changes(repeats, config, policies)
-    label = policies[0] if len(policies) == 1 else f"{len(policies)}-policies"
-    plan = None if blocks is None else {"blocks": blocks}
-    _tell(run_kept(command, config, policies, output, label=label, plan=plan), output)
+    about = None if blocks is None else {"blocks": blocks}
+    _tell(run_kept(command, config, policies, output, about=about), output)
 
 
 def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]) -> None:
@@ -212,9 +214,9 @@ def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]
     if source is None or not Path(source, "manifest.json").is_file():
         return
     from dagsim.experiment.provenance import changes, provenance
-    from dagsim.experiment.store import RunFolder
+    from dagsim.experiment.store import Store
 
-    for change in changes(RunFolder.read(Path(source)).manifest, provenance(config, policies)):
+    for change in changes(Store.read(Path(source)).manifest, provenance(config, policies)):
         typer.echo(f"warning: not a repetition of {source}: {change}", err=True)
 
 
@@ -224,10 +226,10 @@ def resume_policies(command: str, output: Output, *groups: Experiment | TraceFla
 
 
 class Kept(NamedTuple):
-    """A run folder, its lines, and where a precision was asked for, how it was reached."""
+    """A store, its runs, and if a precision was asked for, how it was reached."""
 
-    folder: RunFolder
-    lines: list[RunLine]
+    folder: Store
+    lines: list[CellRun]
     precise: Precise | None = None
 
 
@@ -239,24 +241,23 @@ def run_kept(
     *,
     label: str | None = None,
     seeds: Sequence[int] | None = None,
-    plan: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Kept:
     """Run the policies into a new folder under a progress bar; Ctrl-C keeps what is finished and ends with 130.
 
-    ``seeds`` are those of the configuration unless given, or so many as its precision takes.
+    ``seeds`` are those of the configuration unless given, or as many as its precision takes.
     """
+    from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.compare import rule_for, seeds_for
-    from dagsim.experiment.simulate import check
-    from dagsim.experiment.store import RunFolder
+    from dagsim.experiment.plan import Plan
+    from dagsim.experiment.store import Store
 
-    check(config, policies, keep_going=len(policies) > 1)
     if config.precision is not None and seeds is None:
         seeds = seeds_for(config, rule_for(config).start)
-    argv = ["dagsim", *sys.argv[1:]]
-    folder = RunFolder.create(
-        output.out, command, config, argv=argv, label=label, seeds=seeds, policies=policies, plan=plan, name=output.name
-    )
-    return _run(folder, output)
+    plan = Plan.of(command, config, policies, seeds, about=about, label=label, name=output.name)
+    check_plan(plan)
+    where = output.where()
+    return _kept(Store.begin(output.out, plan, argv=["dagsim", *sys.argv[1:]]), plan, where, output)
 
 
 def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> Kept:
@@ -267,16 +268,17 @@ def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, 
         RunFolderError: It cannot be resumed.
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.store import RunFolder
+    from dagsim.experiment.store import Store
 
     _refuse_beside_resume(groups, {**options, "name": output.name})
     assert output.resume is not None
-    folder = RunFolder.open(output.resume, own=True)
+    folder = Store.open(output.resume, own=True)
     made_by = folder.manifest["command"]
     if made_by != command:
         raise InputError(f"{folder.path}: was made by dagsim {made_by}: dagsim {made_by} --resume {folder.path}")
+    where = output.where()
     folder.resume()
-    return _run(folder, output)
+    return _kept(folder, folder.plan(), where, output)
 
 
 def _refuse_beside_resume(groups: Iterable[Experiment | TraceFlags], options: Mapping[str, Any]) -> None:
@@ -291,31 +293,45 @@ def _refuse_beside_resume(groups: Iterable[Experiment | TraceFlags], options: Ma
         raise InputError(f"--resume goes on as the run was configured; leave out {names}")
 
 
-def _run(folder: RunFolder, output: Output) -> Kept:
-    """Run what the folder lacks, under a progress bar."""
-    from dagsim.experiment.carry_out import run_into
+def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:
+    """Run the cells that the store lacks, or as many as the precision takes."""
+    if plan.config.precision is None or plan.command == "tune":
+        runs = carried(store, plan, where, watched=output.watched)
+        return Kept(store, [run for run in runs.values() if not run.error])
     from dagsim.experiment.compare import run_until_precise
-    from dagsim.experiment.executors import cores
+    from dagsim.experiment.plan import Plan
     from dagsim.experiment.scenario import metric_of
+
+    seeds: list[int] = []
+
+    def run_on(more: Sequence[int]) -> list[CellRun]:
+        seeds.extend(more)
+        wider = Plan.of(plan.command, plan.config, plan.policies, seeds)
+        runs = carried(store, wider, where, watched=output.watched)
+        return [run for run in runs.values() if not run.error]
+
+    precise = run_until_precise(store, plan.config, run_on, metric_of(plan.config))
+    return Kept(store, precise.lines, precise)
+
+
+def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int | None = None) -> dict[Cell, CellRun]:
+    """Carry out a plan under a progress bar; Ctrl-C keeps what is finished and ends with 130."""
+    from dagsim.experiment.carry_out import carry_out
+    from dagsim.experiment.executors import executor_for
     from dagsim.experiment.stopping import exit_code
     from dagsim.report.terminal import progress
 
-    config, policies, workers = folder.config, folder.manifest["policies"], output.workers or cores()
     try:
-        with progress(wanted=not (output.quiet or output.json_)) as watch:
-
-            def run(seeds: Sequence[int]) -> list[RunLine]:
-                several = len(policies) > 1
-                return run_into(folder, config, policies, watch, seeds, workers=workers, keep_going=several)
-
-            if config.precision is None or folder.manifest["command"] == "tune":
-                return Kept(folder, run(folder.manifest["seeds"]))
-            precise = run_until_precise(folder, config, run, metric_of(config))
-            return Kept(folder, precise.lines, precise)
+        with progress(wanted=watched) as watch:
+            return carry_out(store, plan, executor_for(where), watch, limit)
     except KeyboardInterrupt as stop:
-        command = f"dagsim {folder.manifest['command']} --resume {folder.path}"
-        text = f"interrupted: {len(folder.lines())} finished runs are kept in {folder.path}; go on with: {command}"
-        typer.echo(text, err=True)
+        if plan.grid is None:
+            count, command = len(store.lines()), f"dagsim {plan.command} --resume {store.path}"
+            kept = f"{count} finished runs are kept in {store.path}; go on with: {command}"
+        else:
+            kept = f"{len(store.done(plan.cells))} finished cells are kept in {store.path}; "
+            kept += "the same command goes on with it"
+        typer.echo(f"interrupted: {kept}", err=True)
         raise typer.Exit(exit_code(stop)) from None
 
 
@@ -343,7 +359,7 @@ def _tell(kept: Kept, output: Output) -> None:
         raise typer.Exit(1)
 
 
-def _over_time(folder: RunFolder) -> OverTime | None:
+def _over_time(folder: Store) -> OverTime | None:
     """The comparison over blocks of the jobs of one run, where it was asked for."""
     blocks = (folder.manifest["plan"] or {}).get("blocks")
     if blocks is None:
@@ -376,8 +392,8 @@ def _comparison(kept: Kept, ranked: Sequence[PolicyResult], over: OverTime | Non
 
 
 def _print(
-    folder: RunFolder,
-    lines: Sequence[RunLine],
+    folder: Store,
+    lines: Sequence[CellRun],
     ranked: Sequence[PolicyResult],
     output: Output,
     notes: Iterable[str] = (),

@@ -16,6 +16,7 @@ from dagsim.cli.options import (
     Jobs,
     Json,
     Name,
+    On,
     Out,
     Output,
     Quiet,
@@ -62,6 +63,7 @@ def tune(
     workers: Workers = None,
     resume: Resume = None,
     name: Name = None,
+    on: On = "local",
 ) -> None:
     """Choose a scheduler's parameters on validation seeds, and keep the result as a configuration.
 
@@ -74,7 +76,7 @@ def tune(
     from dagsim.report.terminal import show_grid
     from dagsim.seeds import VALIDATION, seeds_of
 
-    output = Output(out, False, json_, quiet, wide, table, workers, resume, name)
+    output = Output(out, False, json_, quiet, wide, table, workers, resume, name, on)
     if resume is not None:
         folder, lines, _ = resume_kept(
             "tune",
@@ -92,13 +94,15 @@ def tune(
             Experiment(workload, config, set_, system, engine=engine), trace, algo, quiet=quiet or json_
         )
         tried = candidates(algo, grid_of(algo, param or ()))
-        plan = {"metric": metric, "keep": None if keep is None else str(keep)}
-        folder, lines, _ = run_kept("tune", chosen, tried, output, seeds=seeds_of(VALIDATION, seeds), plan=plan)
+        about = {"metric": metric, "keep": None if keep is None else str(keep)}
+        folder, lines, _ = run_kept(
+            "tune", chosen, tried, output, label=chosen.policy, seeds=seeds_of(VALIDATION, seeds), about=about
+        )
     metric, keep = folder.manifest["plan"]["metric"], _path(folder.manifest["plan"]["keep"])
-    chosen, on = folder.config, folder.manifest["seeds"]
+    chosen, on_seeds = folder.config, folder.manifest["seeds"]
     best = best_of(lines, metric)
     for path in (folder.path / "tuned.yaml", *([keep] if keep else [])):
-        write_tuned(path, chosen, best, metric, on)
+        write_tuned(path, chosen, best, metric, on_seeds)
     ranked = standings(lines, metric, sample=sample_of(chosen))
     if json_:
         rows = [result.to_dict() for result in ranked]

@@ -36,7 +36,7 @@ from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, Queue
 from dagsim.model.gpu import canonical
 from dagsim.registry import nearest
 from dagsim.systems import SYSTEMS
-from dagsim.systems.cluster.engine import Engine
+from dagsim.systems.cluster.choice import Engine
 from dagsim.systems.cluster.jobs import Workload
 from dagsim.systems.cluster.models import FAILURE_MODELS, RUNTIMES, SETUPS
 from dagsim.systems.cluster.models.estimates import Estimates

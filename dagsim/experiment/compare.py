@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -14,10 +13,10 @@ import numpy as np
 
 from dagsim.config.schema import Config, plain
 from dagsim.errors import InputError
+from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, short_names
 from dagsim.experiment.scenario import cluster_scenario_of, replicate_seeds
-from dagsim.experiment.store import CellLine, RunFolder, RunLine
-from dagsim.files import write_text
+from dagsim.experiment.store import Store
 from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.compare import holm
@@ -53,18 +52,18 @@ _KEYS_SHOWN = 2
 class Pairing(NamedTuple):
     """Lines to compare, and in what the folders they come from differ besides the policy."""
 
-    lines: list[RunLine]
+    lines: list[CellRun]
     differences: list[str]
 
 
-def paired_lines(folders: Sequence[RunFolder]) -> Pairing:
+def paired_lines(folders: Sequence[Store]) -> Pairing:
     """The lines of all folders on the seeds that all of them ran.
 
     A policy that ran in several folders is labelled with the keys in which these differ, or else with their names.
 
     Raises:
         InputError: There is no seed in common, or the folders differ in their workload.
-        RunFolderError: A folder cannot be read.
+        StoreError: A folder cannot be read.
     """
     by_folder = {folder.path: folder.lines() for folder in folders}
     differences = [text for one, other in combinations(folders, 2) for text in _apart(one, other)]
@@ -78,7 +77,7 @@ def paired_lines(folders: Sequence[RunFolder]) -> Pairing:
             where[policy] = where.get(policy, 0) + 1
     return Pairing(
         [
-            line._replace(policy=line.policy if where[line.policy] == 1 else f"{line.policy} @ {labels[path]}")
+            replace(line, policy=line.policy if where[line.policy] == 1 else f"{line.policy} @ {labels[path]}")
             for path, lines in by_folder.items()
             for line in lines
             if line.seed in seeds
@@ -87,7 +86,7 @@ def paired_lines(folders: Sequence[RunFolder]) -> Pairing:
     )
 
 
-def _labels(folders: Sequence[RunFolder]) -> dict[Path, str]:
+def _labels(folders: Sequence[Store]) -> dict[Path, str]:
     """By folder a text that no other has: its given name, the values of one or two keys, or where it lies."""
     configs = {folder.path: dict(_flat(plain(folder.config))) for folder in folders}
     keys = [
@@ -104,7 +103,7 @@ def _labels(folders: Sequence[RunFolder]) -> dict[Path, str]:
     return {path: str(path) for path in configs}
 
 
-def _apart(one: RunFolder, other: RunFolder) -> Iterator[str]:
+def _apart(one: Store, other: Store) -> Iterator[str]:
     """The keys in which two configurations differ, with both values.
 
     Raises:
@@ -147,14 +146,6 @@ class CellGroup:
         return {"at": dict(self.at), "standings": [each.to_dict() for each in self.standings]}
 
 
-class _Row(NamedTuple):
-    """A cell as ``standings`` takes it: its label on the compared axis in the place of the policy."""
-
-    policy: str
-    seed: int
-    metrics: Mapping[str, Any]
-
-
 def compared_axis(axes: Sequence[Axis]) -> Axis:
     """The axis whose values are put side by side: the policies, or else the first that has several values."""
     several = [axis for axis in axes if len(axis.values) > 1] or list(axes)
@@ -162,7 +153,7 @@ def compared_axis(axes: Sequence[Axis]) -> Axis:
 
 
 def grouped_standings(
-    lines: Sequence[CellLine],
+    lines: Sequence[CellRun],
     axes: Sequence[Axis],
     metric: str,
     sample: Sample = Sample.SEED,
@@ -177,10 +168,10 @@ def grouped_standings(
     axis = compared_axis(axes)
     others = [each for each in axes if each is not axis]
     names = short_names([each.key for each in others])
-    by_group: dict[tuple[str, ...], list[_Row]] = {}
+    by_group: dict[tuple[str, ...], list[CellRun]] = {}
     for line in lines:
         key = tuple(line.at[each.key] for each in others)
-        by_group.setdefault(key, []).append(_Row(line.at[axis.key], line.seed, line.metrics))
+        by_group.setdefault(key, []).append(CellRun(line.at[axis.key], line.seed, metrics=line.metrics))
     ordered = sorted(by_group, key=lambda key: [each.labels.index(at) for each, at in zip(others, key, strict=True)])
     groups = []
     for key in ordered:
@@ -191,7 +182,7 @@ def grouped_standings(
     return _with_holm(groups)
 
 
-def _paired_only(rows: Sequence[_Row], axis: Axis) -> list[_Row]:
+def _paired_only(rows: Sequence[CellRun], axis: Axis) -> list[CellRun]:
     """The rows on the seeds that every label has, in the order of the labels."""
     seeds = [{row.seed for row in rows if row.policy == label} for label in axis.labels]
     common = set.intersection(*seeds)
@@ -219,7 +210,7 @@ def _with_holm(groups: Sequence[CellGroup]) -> list[CellGroup]:
     ]
 
 
-def _means(rows: Sequence[_Row]) -> dict[str, dict[str, float]]:
+def _means(rows: Sequence[CellRun]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for label in dict.fromkeys(row.policy for row in rows):
         mine = [row.metrics for row in rows if row.policy == label]
@@ -232,7 +223,7 @@ def _mean(values: Sequence[Any]) -> float:
     return nan if any(value is None for value in values) else sum(values) / len(values)
 
 
-def block_ratios(folder: RunFolder, policy: str, reference: str, blocks: int) -> OverTime:
+def block_ratios(folder: Store, policy: str, reference: str, blocks: int) -> OverTime:
     """The ratio of completion times over ``blocks`` blocks of jobs by arrival. The first run of each policy counts.
 
     Raises:
@@ -241,7 +232,7 @@ def block_ratios(folder: RunFolder, policy: str, reference: str, blocks: int) ->
     return over_time(_jcts(folder, policy), _jcts(folder, reference), blocks)
 
 
-def _jcts(folder: RunFolder, policy: str) -> Floats:
+def _jcts(folder: Store, policy: str) -> Floats:
     """Completion times of the jobs that were let in, in order of arrival."""
     number = next(place for place, line in enumerate(folder.lines()) if line.policy == policy)
     made = columns(folder.schedule(number))
@@ -257,7 +248,7 @@ def _jcts(folder: RunFolder, policy: str) -> Floats:
 class Precise:
     """The lines of all seeds that were run, and the last look at each comparison."""
 
-    lines: list[RunLine]
+    lines: list[CellRun]
     looks: Mapping[str, Look]
     within: float
 
@@ -309,9 +300,9 @@ def seeds_for(config: Config, count: int) -> tuple[int, ...]:
 
 
 def run_until_precise(
-    folder: RunFolder,
+    folder: Store,
     config: Config,
-    run: Callable[[Sequence[int]], list[RunLine]],
+    run: Callable[[Sequence[int]], list[CellRun]],
     metric: str = "jct_s.mean",
 ) -> Precise:
     """Add seeds until every comparison with the first policy is precise enough or cannot become so.
@@ -324,7 +315,7 @@ def run_until_precise(
     """
     rule = rule_for(config)
     seeds = seeds_for(config, rule.cap)
-    lines: list[RunLine] = []
+    lines: list[CellRun] = []
     looks: dict[str, Look] = {}
     done, more = 0, rule.start
     while more:
@@ -333,8 +324,7 @@ def run_until_precise(
         done += more
         looks = looks_at(lines, rule, metric)
         more = max((look.more for look in looks.values()), default=0)
-    folder.manifest["seeds"] = list(seeds[:done])
-    write_text(folder.path / "manifest.json", json.dumps(folder.manifest, indent=2) + "\n")
+    folder.note_seeds(seeds[:done])
     return Precise(lines, looks, rule.within)
 
 
@@ -363,7 +353,7 @@ def _logs(values: Sequence[float]) -> Floats:
 
 
 def explained_wait(
-    folder: RunFolder, schedule: Schedule, policy: str, job: int, periods: Sequence[tuple[float, float]]
+    folder: Store, schedule: Schedule, policy: str, job: int, periods: Sequence[tuple[float, float]]
 ) -> tuple[Stretch, ...]:
     """The causes of the waits ``periods`` of a job in a run of the folder.
 

@@ -1,54 +1,92 @@
-"""Where cells are run: processes of this machine (``--on local:4``), or another executor by its name."""
+"""Where cells are run: processes of this machine (``--on local:4``), or another executor by its name.
+
+An executor only runs cells. The process that asks for them is the only one that writes.
+"""
 
 from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
+import signal
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from multiprocessing import active_children, get_context
 from time import process_time
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, DagsimError, PluginError, RunFolderError, SimulationError
-from dagsim.experiment.kept_files import RunRecord, lines_of, run_record
-from dagsim.experiment.plan import Cell, Keep, code_digest, config_of
+from dagsim.experiment.kept_files import CellRun, Keep, run_of
+from dagsim.experiment.plan import Cell, code_digest
 from dagsim.experiment.simulate import run_policy
 from dagsim.processes import end_with_parent, starting
 from dagsim.registry import Entry, Registry
 from dagsim.traces.trace_file import TraceFile
 
-__all__ = [
-    "EXECUTORS",
-    "CellFailure",
-    "CellOutcome",
-    "CellRecord",
-    "CellWork",
-    "Heard",
-    "Local",
-    "SweepExecutor",
-    "Work",
-    "cores",
-    "executor_for",
-    "in_order",
-]
+__all__ = ["EXECUTORS", "CellExecutor", "CellWork", "Heard", "Local", "Wanted", "cores", "executor_for", "in_order"]
 
+Heard: TypeAlias = Callable[[int, int, int], None]
+"""Called with the index of an item at work, the number of items done, and a count of the item's own (its jobs)."""
+Wanted: TypeAlias = Callable[[Cell], bool]
+"""False for a cell that need not be run any more."""
 
 _KILLS = 3
-"""So many workers may be killed, with no cell finished between, before it is no accident."""
+"""Workers killed in a row, with no cell finished between, that are taken for more than an accident."""
 
 
-class SweepExecutor(Protocol):
-    """Runs cells somewhere. It writes nothing: outcomes come back to the process that asks, in any order."""
+@dataclass(frozen=True, slots=True)
+class CellWork:
+    """Runs cells. It is sent to workers as a whole; the traces must be there, at the paths that it gives."""
 
-    def run(self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None) -> Iterator[CellOutcome]:
-        """The outcomes of all cells, each once, lazily; ``heard`` may be told which one is under way.
+    keep: Keep = "log"
+    raises: bool = False
+    """A policy that fails raises its error, instead of making a failed run."""
+    named: bool = False
+    """Runs carry the ids of their cells."""
+    code: str | None = None
+    """If given: the digest of the code that simulates, which must be the same here."""
+    trace: str | None = None
+    """Path of the trace on this machine, if it is not where the configuration says."""
+
+    def __call__(self, cell: Cell, tell: Callable[[int], None]) -> CellRun:
+        """Simulate ``cell``; ``tell`` is called with the number of jobs that arrived, now and then.
 
         Raises:
-            DagsimError: What ``work`` raised, or the workers are gone for good.
+            RunFolderError: The code here is not the code of the process that asks.
+            InputError: As ``run_policy``.
+        """
+        if self.code is not None and self.code != code_digest():
+            raise RunFolderError("this worker has another version of dagsim than the machine that asks it")
+        try:
+            run = run_of(run_policy(self._config(cell), cell.policy, cell.seed, tell), self.keep)
+        except (SimulationError, PluginError) as error:
+            if self.raises:
+                raise
+            run = CellRun(cell.policy, cell.seed, error=f"{type(error).__name__}: {error}")
+        return replace(run, at=cell.at, id=cell.id) if self.named else run
+
+    def _config(self, cell: Cell) -> Config:
+        config = cell.config
+        if self.trace is None or not isinstance(config.workload, TraceFile):
+            return config
+        member = config.workload.path.removeprefix(str(config.workload.source.path))
+        workload = replace(config.workload, path=self.trace + member)
+        return config.model_copy(update={"workload": workload})
+
+
+class CellExecutor(Protocol):
+    """Runs cells somewhere. It writes nothing: runs come back to the process that asks, in any order."""
+
+    def run(
+        self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
+    ) -> Iterator[CellRun]:
+        """The runs of all cells, each once, lazily. ``heard`` may be called for those under way. Cells that are not
+        ``wanted`` any more may be left out.
+
+        Raises:
+            DagsimError: An error that ``work`` raised, or the workers are gone for good.
         """
         ...
 
@@ -64,136 +102,20 @@ EXECUTORS: Registry[Any] = Registry(
     listing="dagsim list executors",
     method="run",
 )
-"""Every executor by name; each is made of the text behind its name and colon."""
+"""Every executor by name; each is made of the text after its name and colon."""
 
 
-def executor_for(text: str) -> SweepExecutor:
-    """The executor that ``--on`` means.
+def executor_for(text: str) -> CellExecutor:
+    """The executor that ``--on`` names.
 
     Raises:
         UnknownName: There is no such executor.
-        ConfigError: What stands behind its name is wrong.
+        ConfigError: The text after its name is wrong.
     """
     name, _, address = text.partition(":")
     make: Any = EXECUTORS.get(name)
-    made: SweepExecutor = make(address)
-    return made
-
-
-class Local:
-    """Processes of this machine, as many as it has cores unless said otherwise.
-
-    Raises:
-        ConfigError: ``address`` is no number of processes.
-    """
-
-    def __init__(self, address: str = "") -> None:
-        if address and not (address.isdecimal() and 1 <= int(address) <= 4096):
-            raise ConfigError(f"--on local:{address}: expected a number of processes from 1 to 4096")
-        self.workers = int(address) if address else cores()
-
-    def run(self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None) -> Iterator[CellOutcome]:
-        """The outcomes in the order of the cells; where a worker is killed, others go on with what is left."""
-        done = kills = 0
-        while done < len(cells):
-            try:
-                for outcome in in_order(work, cells[done:], self.workers, _counted(heard, done)):
-                    done, kills = done + 1, 0
-                    yield outcome
-            except SimulationError:  # only that a worker was killed: a policy that fails is an outcome
-                kills += 1
-                if kills == _KILLS:
-                    raise
-
-
-def _counted(heard: Heard | None, before: int) -> Heard | None:
-    """``heard``, told of places in the whole list."""
-    if heard is None:
-        return None
-    return lambda index, done, count: heard(before + index, before + done, count)
-
-
-class CellRecord(NamedTuple):
-    """A finished cell, ready to be written."""
-
-    id: str
-    line: dict[str, Any]
-    """Policy, seed, workload and metrics, as a line of ``runs.jsonl``."""
-    timing: dict[str, Any]
-    files: dict[str, bytes]
-    """What else is kept of it, by the ending of the file."""
-
-
-class CellFailure(NamedTuple):
-    """A cell whose policy failed; it is tried again by the next start."""
-
-    id: str
-    error: str
-
-
-CellOutcome: TypeAlias = CellRecord | CellFailure
-
-
-@dataclass(frozen=True, slots=True)
-class CellWork:
-    """Runs cells. It is sent to workers whole: the same code must be there, and the traces where it says."""
-
-    code: str
-    """The digest of the code that simulates, where the sweep was started."""
-    keep: Keep = "summary"
-    traces: Mapping[str, str] = field(default_factory=dict)
-    """Paths of the traces by their SHA-256."""
-
-    def __call__(self, cell: Cell, tell: Callable[[int], None]) -> CellOutcome:
-        """Simulate ``cell``; ``tell`` is called with the number of jobs that arrived, now and then.
-
-        Raises:
-            RunFolderError: The code here is not that of where the sweep was started.
-            InputError: As ``run_policy``.
-        """
-        if self.code != code_digest():
-            raise RunFolderError("sweep: this worker has another version of dagsim than the machine that asks it")
-        try:
-            result = run_policy(self._config(cell), cell.policy, cell.seed, tell)
-        except (SimulationError, PluginError) as error:
-            return CellFailure(cell.id, f"{type(error).__name__}: {error}")
-        line, timing = lines_of(result)
-        return CellRecord(
-            cell.id, line, timing, {} if self.keep == "summary" else _files(run_record(result), self.keep)
-        )
-
-    def _config(self, cell: Cell) -> Config:
-        config, path = config_of(cell), self.traces.get(cell.trace or "")
-        if path is None or not isinstance(config.workload, TraceFile):
-            return config
-        member = config.workload.path.removeprefix(str(config.workload.source.path))
-        return config.model_copy(update={"workload": replace(config.workload, path=path + member)})
-
-
-def _files(record: RunRecord, keep: Keep) -> dict[str, bytes]:
-    tables = [head + rows for head, rows in zip(record.heads, record.rows, strict=True)]
-    files = {"jobs.csv.gz": tables[0]}
-    if keep == "jobs":
-        return files
-    schedule = {ending.removeprefix("."): content for ending, content in record.files}
-    return files | {"tasks.csv.gz": tables[1]} | schedule
-
-
-Item = TypeVar("Item")
-Outcome = TypeVar("Outcome")
-
-Work: TypeAlias = Callable[[Item, Callable[[int], None]], Outcome]
-"""Makes the outcome of an item; may tell a count meanwhile. It can be pickled, and is called in any process."""
-
-Heard: TypeAlias = Callable[[int, int, int], None]
-"""Is told of an item at work: its index, how many are done, and its count."""
-
-_WORTH_S = 3.0
-"""Less work than this is done before workers are ready."""
-_WARM_UP_S = 0.5
-"""Processor time that the first item may have spent on imports."""
-_HELD_BYTES = 1 << 28
-"""So much of outcomes that are there before their turn, pickled, is held in memory; then workers wait."""
+    executor: CellExecutor = make(address)
+    return executor
 
 
 def cores() -> int:
@@ -201,24 +123,56 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class Local:
+    """Processes of this machine, as many as it has cores unless ``address`` is a number.
+
+    Raises:
+        ConfigError: ``address`` is not a number of processes.
+    """
+
+    def __init__(self, address: str = "") -> None:
+        if address and not (address.isdecimal() and 1 <= int(address) <= 4096):
+            raise ConfigError(f"--on local:{address}: expected a number of processes from 1 to 4096")
+        self.workers = int(address) if address else cores()
+
+    def run(
+        self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
+    ) -> Iterator[CellRun]:
+        """The runs in the order of the cells."""
+        return in_order(work, cells, self.workers, heard, wanted or _always)
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_WORTH_S = 3.0
+"""Less work than this is done before workers are ready."""
+_WARM_UP_S = 0.5
+"""CPU time that the first item may have spent on imports."""
+_LISTEN_S = 0.05
+"""Time between two looks at the counts of workers."""
+_HELD_BYTES = 1 << 28
+"""Bytes of pickled results that may wait for their turn; beyond that, workers get no further items."""
+
+
 def in_order(
-    work: Work[Item, Outcome],
+    work: Callable[[Item, Callable[[int], None]], Result],
     items: Sequence[Item],
     workers: int = 1,
     heard: Heard | None = None,
     wanted: Callable[[Item], bool] = lambda item: True,
-) -> Iterator[Outcome]:
-    """The outcomes of all items that are still ``wanted`` at their turn, in their order, lazily.
+) -> Iterator[Result]:
+    """The results of all items that are still ``wanted`` at their turn, in their order, lazily.
 
     This process begins by itself, and starts workers once it is clear that they pay. They end with the iterator, and
-    with this process, however it ends.
+    with this process, however it ends. If a worker is killed, new ones go on with the items that are left.
 
     Raises:
-        Exception: What ``work`` raised, at its turn.
-        SimulationError: A worker was killed.
+        Exception: An error of ``work``, at the turn of its item.
+        SimulationError: Workers are killed again and again.
     """
-    index, began = 0, process_time()
-    pool: _Pool[Item, Outcome] | None = None
+    index, kills, began = 0, 0, process_time()
+    pool: _Pool[Item, Result] | None = None
     tell = heard or (lambda index, done, count: None)
     try:
         while index < len(items):
@@ -227,8 +181,20 @@ def in_order(
             if pool is None and min(workers, left) > 1 and spent_s * left > _WORTH_S * max(index, 1):
                 pool = _Pool(work, min(workers, left), telling=heard is not None)
             if pool is not None and pool.is_ready():
-                yield from pool.run(items, index, tell, wanted)
-                return
+                try:
+                    for following, result in pool.run(items, index, tell, wanted):
+                        index, kills = following, 0
+                        yield result
+                    return
+                except BrokenProcessPool:
+                    error = pool.killed()
+                    pool.end()
+                    if (kills := kills + 1) == _KILLS:
+                        raise error from None
+                    # Not in this process meanwhile: an item that takes all memory would end it, too.
+                    pool = _Pool(work, min(workers, left), telling=heard is not None)
+                    pool.wait()
+                    continue
             if wanted(items[index]):
                 yield work(items[index], lambda count, at=index: tell(at, at, count))  # type: ignore[misc]
             index += 1
@@ -237,149 +203,102 @@ def in_order(
             pool.end()
 
 
-@dataclass(slots=True)
-class _Worker:
-    process: Any
-    pipe: Connection
-    ready: bool = False
-    index: int | None = None
-    """The item it is at."""
+class _Pool(Generic[Item, Result]):
+    """Processes that take one item each."""
 
-
-class _Answer(NamedTuple):
-    """A message of a worker, and its bytes."""
-
-    kind: str
-    value: Any
-    size: int
-
-
-@dataclass(slots=True)
-class _Pool(Generic[Item, Outcome]):
-    """Processes that take items through pipes."""
-
-    work: Work[Item, Outcome]
-    count: int
-    telling: bool
-    workers: list[_Worker] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        context, work = get_context("spawn"), pickle.dumps(self.work)
+    def __init__(self, work: Callable[[Item, Callable[[int], None]], Result], count: int, *, telling: bool) -> None:
+        context = get_context("spawn")
+        self._count = count
+        self._counts = context.SimpleQueue()
+        others = set(active_children())
         with starting():
-            for _ in range(self.count):
-                ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs, work, self.telling), daemon=True)
-                process.start()
-                theirs.close()
-                self.workers.append(_Worker(process, ours))
+            self._executor = ProcessPoolExecutor(
+                count, context, _begin, (pickle.dumps(work), self._counts if telling else None)
+            )
+            self._first = [self._executor.submit(_nothing) for _ in range(count)]  # each starts a process
+        self._processes = set(active_children()) - others
 
     def is_ready(self) -> bool:
-        """A worker has started up."""
-        for worker in self.workers:
-            if not worker.ready and worker.pipe.poll():
-                _received(worker)
-                worker.ready = True
-        return any(worker.ready for worker in self.workers)
+        """True once a worker has started up."""
+        return any(future.done() for future in self._first)
 
-    def run(self, items: Sequence[Item], first: int, tell: Heard, wanted: Callable[[Item], bool]) -> Iterator[Outcome]:
-        """The outcomes of the items from ``first`` on."""
-        given = turn = first
-        kept: dict[int, _Answer] = {}
-        held = 0
-        while turn < len(items):
-            for worker in self.workers:
-                while given < len(items) and not wanted(items[given]):
-                    kept[given] = _Answer("unwanted", None, 0)
-                    given += 1
-                if worker.ready and worker.index is None and given < len(items) and held < _HELD_BYTES:
-                    _send(worker, (given, items[given]))
-                    worker.index = given
-                    given += 1
-            if turn not in kept:
-                held += self._listen(kept, turn, tell)
-            while turn in kept:
-                kind, value, size = kept.pop(turn)
-                held -= size
-                turn += 1
-                if kind == "raised":
-                    raise value
-                if kind == "made" and wanted(items[turn - 1]):
-                    yield value
+    def wait(self) -> None:
+        """Wait until a worker has started up, or failed to."""
+        wait(self._first, return_when=FIRST_COMPLETED)
+
+    def run(
+        self, items: Sequence[Item], first: int, tell: Heard, wanted: Callable[[Item], bool]
+    ) -> Iterator[tuple[int, Result]]:
+        """The results of the items from ``first`` on, each with the index of the item after it.
+
+        Raises:
+            BrokenProcessPool: A worker was killed.
+        """
+        following = first
+        futures: dict[int, Future[bytes]] = {}
+        for turn in range(first, len(items)):
+            while turn == following or (turn in futures and not futures[turn].done()):
+                while following < len(items) and self._has_room(futures.values()):
+                    if wanted(items[following]):
+                        futures[following] = self._executor.submit(_made, following, items[following])
+                    following += 1
+                if turn in futures:
+                    wait([future for future in futures.values() if not future.done()], _LISTEN_S, FIRST_COMPLETED)
+                self._pass_on(tell, turn)
+            self._pass_on(tell, turn)
+            if turn in futures:
+                result: Result = pickle.loads(futures.pop(turn).result())
+                if wanted(items[turn]):
+                    yield turn + 1, result
+
+    def _pass_on(self, tell: Heard, turn: int) -> None:
+        while not self._counts.empty():
+            index, count = self._counts.get()
+            tell(index, turn, count)
+
+    def killed(self) -> SimulationError:
+        """The error for a worker that was killed."""
+        for process in self._processes:
+            process.join(5)
+        codes = [process.exitcode for process in self._processes if process.exitcode]
+        code = next((code for code in codes if code != -signal.SIGTERM), None)  # the others were ended for it
+        how = "" if code is None else f"signal {-code}; " if code < 0 else f"exit code {code}; "
+        return SimulationError(f"a worker process was killed ({how}is there enough memory? one worker takes the least)")
 
     def end(self) -> None:
         """Kill every worker: none holds anything that is not here."""
-        for worker in self.workers:
-            worker.process.kill()
-        for worker in self.workers:
-            worker.process.join()
-            worker.pipe.close()
+        for process in self._processes:
+            process.kill()
+        self._executor.shutdown(cancel_futures=True)
 
-    def _listen(self, kept: dict[int, _Answer], turn: int, tell: Heard) -> int:
-        """Wait for workers, and keep the outcomes that they have; returns the bytes of these."""
-        pipes = {worker.pipe: worker for worker in self.workers}
-        held = 0
-        for pipe in wait(list(pipes)):
-            worker = pipes[pipe]  # type: ignore[index]
-            answer = _received(worker)
-            if answer.kind == "ready":
-                worker.ready = True
-            elif answer.kind == "count" and worker.index is not None:
-                tell(worker.index, turn, answer.value)
-            elif worker.index is not None:
-                kept[worker.index] = answer
-                held += answer.size
-                worker.index = None
-        return held
+    def _has_room(self, futures: Collection[Future[bytes]]) -> bool:
+        """A worker is idle, and results that wait for their turn leave memory for more."""
+        done = [future for future in futures if future.done()]
+        held = sum(len(future.result()) for future in done if future.exception() is None)
+        return len(futures) - len(done) < self._count and held < _HELD_BYTES
 
 
-def _send(worker: _Worker, message: object) -> None:
-    """Send the worker a message.
-
-    Raises:
-        SimulationError: It was killed.
-    """
-    try:
-        worker.pipe.send(message)
-    except ConnectionError:
-        raise _killed(worker) from None
+_work: Callable[[Any, Callable[[int], None]], Any]
+"""The work of this worker process."""
+_counts: Any
+"""The queue for counts, if the parent listens."""
 
 
-def _received(worker: _Worker) -> _Answer:
-    """The next message of the worker.
-
-    Raises:
-        SimulationError: It was killed.
-    """
-    try:
-        data = worker.pipe.recv_bytes()
-    except (EOFError, ConnectionError):
-        raise _killed(worker) from None
-    kind, value = pickle.loads(data)
-    return _Answer(kind, value, len(data))
-
-
-def _killed(worker: _Worker) -> SimulationError:
-    """The error of a worker that is gone."""
-    worker.process.join(5)
-    code = worker.process.exitcode
-    how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-    return SimulationError(f"a worker process was killed ({how}; is there enough memory? --workers 1 takes the least)")
-
-
-def _serve(pipe: Connection, pickled: bytes, telling: bool) -> None:
-    """A worker's life: it ends when the pipe does, or at once when its parent is gone, also while it starts up."""
+def _begin(pickled: bytes, counts: Any) -> None:
+    global _work, _counts
     end_with_parent()
-    work: Work[Any, Any] = pickle.loads(pickled)  # imports all that it needs
-    tell: Callable[[int], None] = (lambda count: pipe.send(("count", count))) if telling else (lambda count: None)
-    with suppress(EOFError, ConnectionError):
-        pipe.send(("ready", None))
-        while True:
-            _, item = pipe.recv()
-            try:
-                answer = ("made", work(item, tell))
-            except Exception as error:
-                answer = ("raised", _portable(error))
-            pipe.send(answer)
+    _work, _counts = pickle.loads(pickled), counts  # imports everything that it needs
+
+
+def _nothing() -> None:
+    """Work for a worker to start up for."""
+
+
+def _made(index: int, item: Any) -> bytes:
+    try:
+        return pickle.dumps(_work(item, lambda count: None if _counts is None else _counts.put((index, count))))
+    except Exception as error:
+        raise _portable(error) from None
 
 
 def _portable(error: Exception) -> Exception:
@@ -391,3 +310,7 @@ def _portable(error: Exception) -> Exception:
         sent = kind(f"{type(error).__name__}: {error}")
     sent.__cause__ = None
     return sent
+
+
+def _always(_: Cell) -> bool:
+    return True

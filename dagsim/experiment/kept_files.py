@@ -7,14 +7,15 @@ import io
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from dagsim.errors import RunFolderError
-from dagsim.experiment.simulate import Result
+from dagsim.experiment.simulate import Outcome
 from dagsim.metrics import jobs_table, runs_table, to_csv
 from dagsim.model import Cluster, JobFacts
 from dagsim.model.facts import NUMBERS, FactColumns
@@ -25,12 +26,12 @@ __all__ = [
     "FACTS",
     "LARGE_ROWS",
     "TABLES",
-    "RunRecord",
+    "CellRun",
+    "Keep",
     "jobs_from",
     "jobs_text",
-    "lines_of",
     "packed_schedule",
-    "run_record",
+    "run_of",
     "unpacked_schedule",
 ]
 
@@ -38,85 +39,86 @@ __all__ = [
 CLOCKED = "scheduler_us"
 """The one metric that a clock says, so that it is never the same twice; it is kept apart from the others."""
 
+Keep: TypeAlias = Literal["summary", "jobs", "log"]
+"""Kept of each run beside its metrics: nothing, its table of jobs, or both tables and its schedule."""
+
 TABLES = ("jobs.csv.gz", "tasks.csv.gz")
 """The tables that hold the rows of all runs, each run a piece of its own. Those of large runs are left out: they are
 made of its schedule when somebody asks (``metrics.jobs_table``, ``metrics.runs_table``)."""
 
 
-class RunRecord(NamedTuple):
-    """A finished run, ready to be written; made in any process, written by one."""
+@dataclass(frozen=True, slots=True)
+class CellRun:
+    """One cell, finished or failed: what its line in the store says and, until it is written, its files.
+
+    It is made in any process and written by one.
+    """
 
     policy: str
+    """What tables call it; of a grid's cell before it is listed, the policy itself."""
     seed: int
-    line: dict[str, Any]
-    """Its line of ``runs.jsonl``: policy, seed, workload, metrics."""
-    timing: dict[str, Any]
+    workload: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    at: Mapping[str, str] = field(default_factory=dict)
+    """The label of its value on each axis of a grid."""
+    id: str = ""
+    """The id of its cell in a grid."""
+    error: str = ""
+    """Why it failed; empty if it did not."""
+    timing: Mapping[str, Any] = field(default_factory=dict)
     """Its line of ``timing.jsonl``."""
-    heads: tuple[bytes, ...]
-    """The first line of each of ``TABLES``, compressed."""
-    rows: tuple[bytes, ...]
-    """Its rows of each of ``TABLES``, compressed."""
-    files: tuple[tuple[str, bytes], ...]
-    """Its schedule: files by their endings."""
+    tables: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict)
+    """The first line and the rows of each of ``TABLES``, compressed apart."""
+    schedule: Mapping[str, bytes] = field(default_factory=dict)
+    """The files of its schedule by their endings."""
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """Policy, seed, workload and metrics, as in ``runs.jsonl``."""
+        return {"policy": self.policy, "seed": self.seed, "workload": self.workload, "metrics": self.metrics}
+
+    def named_files(self) -> Iterator[tuple[str, bytes]]:
+        """Its tables and its schedule, each as a file of its own."""
+        for name, (head, rows) in self.tables.items():
+            yield name, head + rows
+        yield from self.schedule.items()
 
 
-def run_record(result: Result) -> RunRecord:
-    """Everything that is written of a result; equal results give equal bytes, times of the clock aside."""
-    schedule = result.schedule
-    who = {"policy": result.policy, "seed": result.seed}
-    line, timing = lines_of(result)
-    large = len(schedule.log) >= LARGE_ROWS
-    shown = Schedule(schedule.cluster) if large else schedule
-    tables = [_csv(who, table) for table in (jobs_table(shown), runs_table(shown))]
-    return RunRecord(
-        result.policy,
-        result.seed,
-        line,
-        timing,
-        tuple(_packed(head) for head, _ in tables),
-        tuple(_packed(rows) for _, rows in tables),
-        _large_files(schedule) if large else _files(schedule),
-    )
-
-
-def lines_of(result: Result) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The lines of ``runs.jsonl`` and ``timing.jsonl`` of a result; only the second holds times of the clock."""
-    schedule, who = result.schedule, {"policy": result.policy, "seed": result.seed}
-    metrics = result.summary.to_dict()
+def run_of(outcome: Outcome, keep: Keep = "log") -> CellRun:
+    """The run of an outcome with the files that ``keep`` asks for. Equal outcomes give equal bytes, times aside."""
+    schedule, who = outcome.schedule, {"policy": outcome.policy, "seed": outcome.seed}
+    metrics = outcome.summary.to_dict()
     timing = {
-        "wall_s": result.wall_s,
+        **who,
+        "wall_s": outcome.wall_s,
         "decision_s": schedule.decision_s,
         "decisions": schedule.decisions,
-        **({} if result.engine is None else {"engine": result.engine._asdict()}),
+        **({} if outcome.engine is None else {"engine": outcome.engine._asdict()}),
         CLOCKED: metrics.pop(CLOCKED),
     }
-    return who | {"workload": dict(result.workload), "metrics": metrics}, who | timing
+    tables, files = {}, {}
+    if keep != "summary":
+        large = len(schedule.log) >= LARGE_ROWS
+        shown = Schedule(schedule.cluster) if large else schedule
+        makers = (jobs_table, runs_table) if keep == "log" else (jobs_table,)
+        tables = {name: _packed_table(who, make(shown)) for name, make in zip(TABLES, makers, strict=False)}
+        if keep == "log":
+            files = {"npz": packed_schedule(schedule)} if large else _small_files(schedule)
+    run = CellRun(outcome.policy, outcome.seed, dict(outcome.workload), metrics)
+    return replace(run, timing=timing, tables=tables, schedule=files)
 
 
-def _csv(who: dict[str, Any], table: dict[str, Any]) -> tuple[str, str]:
-    """The first line of the table as CSV, and its rows."""
+def _packed_table(who: dict[str, Any], table: dict[str, Any]) -> tuple[bytes, bytes]:
+    """The first line of the table as CSV, and its rows, compressed apart."""
     rows = len(next(iter(table.values())))
-    text = to_csv({key: [value] * rows for key, value in who.items()} | table)
-    head, _, rest = text.partition("\n")
-    return head + "\n", rest
+    head, _, rest = to_csv({key: [value] * rows for key, value in who.items()} | table).partition("\n")
+    return _packed(f"{head}\n"), _packed(rest)
 
 
-def _files(schedule: Schedule) -> tuple[tuple[str, bytes], ...]:
-    return ("npy", _log(schedule)), ("json.gz", _jobs(schedule))
-
-
-def _large_files(schedule: Schedule) -> tuple[tuple[str, bytes], ...]:
-    return (("npz", packed_schedule(schedule)),)
-
-
-def _log(schedule: Schedule) -> bytes:
-    buffer = io.BytesIO()
-    schedule.log.write(buffer)
-    return buffer.getvalue()
-
-
-def _jobs(schedule: Schedule) -> bytes:
-    return _packed(jobs_text(schedule))
+def _small_files(schedule: Schedule) -> dict[str, bytes]:
+    log = io.BytesIO()
+    schedule.log.write(log)
+    return {"npy": log.getvalue(), "json.gz": _packed(jobs_text(schedule))}
 
 
 def _packed(text: str) -> bytes:

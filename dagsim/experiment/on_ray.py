@@ -12,8 +12,9 @@ from tempfile import mkdtemp
 from typing import Any
 
 from dagsim.errors import ConfigError, SimulationError
-from dagsim.experiment.executors import CellOutcome, CellWork, Heard
-from dagsim.experiment.plan import Cell
+from dagsim.experiment.executors import CellWork, Heard, Wanted
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.plan import Cell, code_digest
 
 __all__ = ["OnRay"]
 
@@ -46,8 +47,10 @@ class OnRay:
         self._ray: Any = ray
         self.address = f"ray:{address}" if address else None
 
-    def run(self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None) -> Iterator[CellOutcome]:
-        """The outcomes as they come. Cells whose worker or machine is lost are run again.
+    def run(
+        self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
+    ) -> Iterator[CellRun]:
+        """The runs as they come. Cells whose worker or machine is lost are run again.
 
         Raises:
             SimulationError: The cluster cannot be reached, or was lost.
@@ -55,22 +58,26 @@ class OnRay:
         ray = self._ray
         ours = self._joined()
         try:
-            ship = {sha: ray.put(_bytes(path)) for sha, path in work.traces.items()}
+            traces = dict(trace for cell in cells if (trace := cell.trace()) is not None)
+            ship = {sha: ray.put(_bytes(path)) for sha, path in traces.items()}
             run = ray.remote(_run_remotely).options(num_cpus=1, max_retries=_TRIES)
             most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-            packed = ray.put(replace(work, traces={}))
+            packed = ray.put(replace(work, code=code_digest()))
             left, done = iter(enumerate(cells)), 0
             pending: dict[Any, int] = {}
             while True:
-                while len(pending) < most and (given := next(left, None)) is not None:
-                    pending[run.remote(packed, given[1], ship)] = given[0]
+                while len(pending) < most and (following := next(left, None)) is not None:
+                    index, cell = following
+                    if wanted is None or wanted(cell):
+                        trace = cell.trace()
+                        pending[run.remote(packed, cell, trace and trace[0], ship)] = index
                 if not pending:
                     return
                 (ready, *_), _ = ray.wait(list(pending), num_returns=1)
                 index, done = pending.pop(ready), done + 1
                 if heard is not None:
                     heard(index, done, 0)
-                yield _outcome(ray, ready)
+                yield _result(ray, ready)
         except ray.exceptions.RayError as error:
             raise SimulationError(f"--on ray: {' '.join(str(error).split())[:300]}") from None
         finally:
@@ -89,18 +96,18 @@ class OnRay:
         return True
 
 
-def _outcome(ray: Any, ready: Any) -> CellOutcome:
+def _result(ray: Any, ready: Any) -> CellRun:
     try:
-        made: CellOutcome = ray.get(ready)
+        run: CellRun = ray.get(ready)
     except ray.exceptions.RayTaskError as error:
         raise error.cause if isinstance(error.cause, Exception) else SimulationError(str(error)) from None
-    return made
+    return run
 
 
-def _run_remotely(work: CellWork, cell: Cell, ship: Mapping[str, Any]) -> CellOutcome:
-    """The cell, on a worker: its trace is fetched first, where it is not there yet."""
-    if cell.trace is not None and cell.trace in ship:
-        work = replace(work, traces={cell.trace: str(_placed(cell.trace, ship[cell.trace]))})
+def _run_remotely(work: CellWork, cell: Cell, trace: str | None, ship: Mapping[str, Any]) -> CellRun:
+    """The run of a cell, on a worker, which fetches the trace (its SHA-256) first if it does not have it yet."""
+    if trace is not None:
+        work = replace(work, trace=str(_placed(trace, ship[trace])))
     return work(cell, lambda count: None)
 
 
@@ -122,13 +129,12 @@ def _placed(sha: str, shipped: Any) -> Path:
     return _PLACED[sha]
 
 
-def _bytes(path: str) -> tuple[str, bytes]:
+def _bytes(file: Path) -> tuple[str, bytes]:
     """The name and the content of a trace.
 
     Raises:
         ConfigError: It is a folder, or too large.
     """
-    file = Path(path)
     if not file.is_file() or file.stat().st_size > _MOST_BYTES:
-        raise ConfigError(f"--on ray: the trace {path} must be one file of at most {_MOST_BYTES:,} bytes")
+        raise ConfigError(f"--on ray: the trace {file} must be one file of at most {_MOST_BYTES:,} bytes")
     return file.name, file.read_bytes()

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache, wraps
 from hashlib import sha256
 from itertools import product
 from math import floor, isfinite, prod
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeVar, get_args
 
 import dagsim
 from dagsim.config import yaml
 from dagsim.config.bundled import find_config
 from dagsim.config.schema import Config, Setting, load_config, plain
 from dagsim.errors import ConfigError
+from dagsim.experiment.kept_files import Keep
 from dagsim.experiment.provenance import digest, sources_of
 from dagsim.experiment.scenario import experiment_seeds
 from dagsim.metrics import glossary
@@ -26,17 +28,16 @@ from dagsim.traces.trace_file import TraceFile
 __all__ = [
     "Axis",
     "Cell",
-    "Keep",
-    "Sweep",
-    "Variant",
+    "Plan",
+    "SweepGrid",
     "axis_of",
-    "cells_of",
     "code_digest",
-    "config_of",
-    "read_sweep",
+    "read_grid",
     "short_names",
 ]
 
+
+Made = TypeVar("Made")
 
 _MOST_VALUES = 100_000
 _LABEL = 40
@@ -125,33 +126,13 @@ def _label(given: Any) -> str:
     return text if len(text) <= _LABEL else f"{text[: _LABEL - 3]}..."
 
 
-Keep: TypeAlias = Literal["summary", "jobs", "log"]
-"""Kept of each cell beside its metrics: nothing, its table of jobs, or its schedule, too."""
-
 _KEYS = ("base", "set", "over", "seeds", "keep", "metrics")
 _METRICS = ("jct_s.mean", "jct_s.p95", "wait_s.mean", "utilization", "energy_kwh")
 _MOST_CELLS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
-    """One point of the grid: a configuration, and the label of its value on each axis."""
-
-    at: Mapping[str, str]
-    config: Config
-    seeds: tuple[int, ...]
-
-    @property
-    def label(self) -> str:
-        """Its policy, and behind ``@`` its values on the other axes."""
-        names = short_names([key for key in self.at if key != "policy"])
-        others = ",".join(f"{name}={self.at[key]}" for key, name in names.items())
-        policy = self.at.get("policy", self.config.policy)
-        return f"{policy} @ {others}" if others else policy
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
+class SweepGrid:
     """A base configuration and the axes along which it is changed."""
 
     name: str
@@ -174,13 +155,22 @@ class Sweep:
         """
         return load_config(self.base, self._common())
 
-    def variants(self) -> Iterator[Variant]:
-        """The points of the grid; the last axis changes fastest.
+    def cells(self) -> list[Cell]:
+        """All cells in the order of the grid, whose last axis changes fastest.
 
         Raises:
-            ConfigError: A value does not fit its key; the message names both.
+            InputError: A value does not fit its key, a file cannot be read, or two points are the same experiment.
         """
+        cells: dict[str, Cell] = {}
+        for cell in self._points():
+            other = cells.setdefault(cell.id, cell)
+            if other.label != cell.label:
+                raise ConfigError(f"sweep: {other.label!r} and {cell.label!r} are the same experiment; keep one")
+        return list(cells.values())
+
+    def _points(self) -> Iterator[Cell]:
         common = self._common()
+        names = short_names([axis.key for axis in self.axes if axis.key != "policy"])
         for places in product(*(range(len(axis.values)) for axis in self.axes)):
             at = {axis.key: axis.labels[place] for axis, place in zip(self.axes, places, strict=True)}
             changes = [
@@ -188,14 +178,19 @@ class Sweep:
                 for axis, place in zip(self.axes, places, strict=True)
             ]
             config = load_config(self.base, [*common, *changes])
-            yield Variant(at, config, tuple(self.seeds) if isinstance(self.seeds, range) else experiment_seeds(config))
+            _check_cluster(config)
+            policy = at.get("policy", config.policy)
+            others = ",".join(f"{name}={at[key]}" for key, name in names.items())
+            label = f"{policy} @ {others}" if others else policy
+            for seed in self.seeds if isinstance(self.seeds, range) else experiment_seeds(config):
+                yield Cell(config, config.policy, seed, label, at)
 
     def count(self) -> int:
         """The points of the grid."""
         return prod(len(axis.values) for axis in self.axes)
 
     def to_dict(self, base: str) -> dict[str, Any]:
-        """The sweep as ``read_sweep`` reads it. ``base`` holds the base configuration and all that is set."""
+        """The sweep as ``read_grid`` reads it. ``base`` holds the base configuration and all that is set."""
         return {
             "base": base,
             "over": {axis.key: axis.to_dict() for axis in self.axes},
@@ -210,7 +205,7 @@ class Sweep:
         return [Setting(f"set.{key}", key, value) for key, value in settings.items()]
 
 
-def read_sweep(path: Path, name: str | None = None) -> Sweep:
+def read_grid(path: Path, name: str | None = None) -> SweepGrid:
     """The sweep that a YAML file describes, called ``name`` or as the file.
 
     Raises:
@@ -228,7 +223,7 @@ def read_sweep(path: Path, name: str | None = None) -> Sweep:
     if not isinstance(over, dict) or not over:
         raise ConfigError(f"{document.place(('over',))}: over: expected keys of the configuration with their values")
     axes = tuple(axis_of(key, values, f"{document.place(('over', key))}: over.{key}") for key, values in over.items())
-    made = Sweep(
+    grid = SweepGrid(
         name or path.stem,
         _base(given.get("base"), path, document.place(("base",))),
         axes,
@@ -237,11 +232,11 @@ def read_sweep(path: Path, name: str | None = None) -> Sweep:
         _keep(given.get("keep", "summary"), document.place(("keep",))),
         _metrics(given.get("metrics", list(_METRICS)), document.place(("metrics",))),
     )
-    seeds = made.seeds or 1
-    cells = made.count() * (len(seeds) if isinstance(seeds, range) else seeds)
+    seeds = grid.seeds or 1
+    cells = grid.count() * (len(seeds) if isinstance(seeds, range) else seeds)
     if cells > _MOST_CELLS:
         raise ConfigError(f"{document.place(('over',))}: {cells:,} cells; at most {_MOST_CELLS:,} are allowed")
-    return made
+    return grid
 
 
 def _base(given: Any, path: Path, place: str) -> Path | None:
@@ -304,7 +299,16 @@ def _checked(given: Sequence[Any], known: Sequence[str], place: str) -> Sequence
     return given
 
 
-_SIMULATES = ("model", "workload", "traces", "systems", "metrics", "seeds.py", "experiment/kept_files.py")
+_SIMULATES = (
+    "model",
+    "workload",
+    "traces",
+    "systems",
+    "metrics",
+    "seeds.py",
+    "experiment/simulate.py",
+    "experiment/kept_files.py",
+)
 """The parts of dagsim that the numbers of a cell come from."""
 _NOT_THE_CELL = ("engine", "policy", "precision", "seed", "seeds", "train")
 """Keys of the configuration that do not change what one cell gives, or stand in it apart."""
@@ -312,47 +316,147 @@ _ID = 16
 """Hexadecimal digits of an id: among a million cells two are alike once in 10^7 sweeps."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Cell:
-    """One simulation of a sweep; it can be sent to another machine."""
+    """One simulation of a plan: a configuration, a policy and a seed. It can be sent to another process or machine."""
 
-    id: str
+    config: Config
     policy: str
     seed: int
-    at: Mapping[str, str]
-    """The label of its value on each axis."""
     label: str
-    config: str
-    """The whole configuration as JSON."""
-    trace: str | None
-    """SHA-256 of the trace that its jobs come from."""
+    """Its name in tables: the policy, and after ``@`` its values on the other axes of a grid."""
+    at: Mapping[str, str] = field(default_factory=dict)
+    """The label of its value on each axis of a grid."""
+
+    @cached_property
+    def id(self) -> str:
+        """The hash of everything that its numbers depend on, in hexadecimal digits.
+
+        Raises:
+            ConfigError: A file that it depends on is missing.
+        """
+        return sha256(f"{_content(self.config, self.policy)} {self.seed}".encode()).hexdigest()[:_ID]
+
+    def trace(self) -> tuple[str, Path] | None:
+        """SHA-256 and path of the trace that its jobs come from.
+
+        Raises:
+            ConfigError: There is no such file.
+        """
+        path = self.config.trace_path()
+        return None if path is None else (digest(path), path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _cell, (_pickled(self.config), self.policy, self.seed, self.label, self.at, self.__dict__.get("id"))
 
 
-def cells_of(sweep: Sweep) -> list[Cell]:
-    """All cells of the sweep in the order of its grid; those of equal content only once.
-
-    Raises:
-        InputError: A configuration of the grid cannot be, or a file of it cannot be read.
-    """
-    found: dict[str, Cell] = {}
-    for variant in sweep.variants():
-        for cell in _of_variant(variant):
-            other = found.setdefault(cell.id, cell)
-            if other.label != cell.label:
-                raise ConfigError(f"sweep: {other.label!r} and {cell.label!r} are the same experiment; keep one")
-    return list(found.values())
+def _cell(config: bytes, policy: str, seed: int, label: str, at: Mapping[str, str], id_: str | None) -> Cell:
+    """A cell that was sent; cells of one configuration share it, and what it remembers, in each process."""
+    cell = Cell(_unpickled(config), policy, seed, label, at)
+    if id_ is not None:
+        cell.__dict__["id"] = id_
+    return cell
 
 
-def _of_variant(variant: Variant) -> Iterator[Cell]:
-    config = variant.config
-    _check_cluster(config)
-    whole, trace = plain(config), config.trace_path()
-    text = json.dumps(whole)
-    trace_sha = None if trace is None else digest(trace)
-    content = json.dumps(_whole_numbers(_content(config, whole, trace_sha)), sort_keys=True)
-    for seed in variant.seeds:
-        id_ = sha256(f"{content} {seed}".encode()).hexdigest()[:_ID]
-        yield Cell(id_, config.policy, seed, variant.at, variant.label, text, trace_sha)
+@lru_cache(maxsize=8)
+def _unpickled(config: bytes) -> Config:
+    loaded: Config = pickle.loads(config)
+    return loaded
+
+
+def _last_config(make: Callable[..., Made]) -> Callable[..., Made]:
+    """Remember what ``make`` made of the last configuration: cells of one configuration follow each other."""
+    last: tuple[Config, tuple[Any, ...], Made] | None = None
+
+    @wraps(make)
+    def remembered(config: Config, *more: Any) -> Made:
+        nonlocal last
+        if last is None or last[0] is not config or last[1] != more:
+            last = config, more, make(config, *more)
+        return last[2]
+
+    return remembered
+
+
+@_last_config
+def _pickled(config: Config) -> bytes:
+    return pickle.dumps(config)
+
+
+@_last_config
+def _content(config: Config, policy: str) -> str:
+    """Everything that the numbers of a cell depend on, apart from its seed."""
+    described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
+    trace = config.trace_path()
+    if trace is not None:  # what the trace holds counts, not where it lies
+        part, key = ("workload", "path") if "workload" in described else ("system", "trace")
+        described = {**described, part: {**described[part], key: digest(trace)}}
+    files = [digest(path) for _, _, path in sources_of(config, policy)]
+    content = {"code": code_digest(), "config": described, "policy": policy, "files": files}
+    return json.dumps(_whole_numbers(content), sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a command is to run: its cells, in order, and what its folder must remember."""
+
+    command: str
+    config: Config
+    """The configuration that all cells have in common."""
+    cells: tuple[Cell, ...]
+    grid: SweepGrid | None = None
+    """The grid that the cells come from; None for policies on seeds."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What else the command needs to go on with it."""
+    label: str | None = None
+    """A few words for the name of the folder (default: the policy)."""
+    name: str | None = None
+    """The user's name for the run."""
+
+    @classmethod
+    def of(
+        cls,
+        command: str,
+        config: Config,
+        policies: Sequence[str] = (),
+        seeds: Sequence[int] | None = None,
+        *,
+        about: Mapping[str, Any] | None = None,
+        label: str | None = None,
+        name: str | None = None,
+    ) -> Plan:
+        """A plan of each policy (default: the configured one) on each seed (default: those of the configuration).
+
+        Cells go seed by seed, so that a plan that was stopped has all policies on its first seeds.
+        """
+        policies = tuple(policies) or (config.policy,)
+        cells = [
+            Cell(config, policy, seed, policy)
+            for seed in (experiment_seeds(config) if seeds is None else seeds)
+            for policy in policies
+        ]
+        label = label or (policies[0] if len(policies) == 1 else f"{len(policies)}-policies")
+        return cls(command, config, tuple(cells), None, about or {}, label, name)
+
+    @classmethod
+    def of_grid(cls, grid: SweepGrid, command: str = "sweep") -> Plan:
+        """A plan of all points of a grid, on all seeds.
+
+        Raises:
+            InputError: A configuration of the grid is wrong, or a file of it cannot be read.
+        """
+        return cls(command, grid.config(), tuple(grid.cells()), grid)
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """What tables call the policies (of a grid: its points), each once."""
+        return tuple(dict.fromkeys(cell.label for cell in self.cells))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds, each once; those of a grid sorted."""
+        seeds = dict.fromkeys(cell.seed for cell in self.cells)
+        return tuple(seeds if self.grid is None else sorted(seeds))
 
 
 def _check_cluster(config: Config) -> None:
@@ -375,32 +479,6 @@ def _whole_numbers(value: Any) -> Any:
         case list():
             return [_whole_numbers(part) for part in value]
     return value
-
-
-def _content(config: Config, whole: Mapping[str, Any], trace: str | None) -> dict[str, Any]:
-    """All that the numbers of a cell depend on, but for its seed."""
-    described = {key: value for key, value in whole.items() if key not in _NOT_THE_CELL}
-    if trace is not None:
-        described = _with_trace(described, trace)
-    files = [digest(path) for _, _, path in sources_of(config, config.policy)]
-    return {"code": code_digest(), "config": described, "policy": config.policy, "files": files}
-
-
-def _with_trace(described: Mapping[str, Any], trace: str) -> dict[str, Any]:
-    """The same, with what the trace holds in the place of where it lies."""
-    part, key = ("workload", "path") if "workload" in described else ("system", "trace")
-    return {**described, part: {**described[part], key: trace}}
-
-
-def config_of(cell: Cell) -> Config:
-    """The configuration of a cell."""
-    return _config(cell.config)
-
-
-@lru_cache(maxsize=8)
-def _config(text: str) -> Config:
-    config: Config = Config.model_validate(json.loads(text))
-    return config
 
 
 @cache

@@ -5,12 +5,16 @@ The manifest of a run folder keeps them, so that a repetition can tell when one 
 
 from __future__ import annotations
 
+import platform
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from dagsim.config.schema import Config, plain
+from dagsim.config.schema import Config, config_hash, plain
 from dagsim.errors import ConfigError
 from dagsim.experiment.agents import external_command, is_agent, shipped_agent
 from dagsim.experiment.scenario import scenario_of
@@ -18,7 +22,7 @@ from dagsim.files import file_hash
 from dagsim.own_code import own_names, source_file
 from dagsim.registry import Spec
 
-__all__ = ["changes", "digest", "provenance", "sources_of"]
+__all__ = ["SCHEMA", "changes", "code_commit", "digest", "manifest", "provenance", "sources_of"]
 
 _KINDS = {"code": "the source of", "checkpoints": "the checkpoint of", "traces": "the trace"}
 _PACKAGE = Path(__file__).parents[1]
@@ -122,3 +126,66 @@ def _names_in(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for part in value:
             yield from _names_in(part)
+
+
+SCHEMA = 2
+"""The layout of run folders; 2 says where the rows of each run end, and which policies were to run."""
+
+_PACKAGES = ("dagsim", "numpy", "pandas", "pydantic", "scipy", "simpy", "torch", "gymnasium")
+
+
+def manifest(
+    command: str, created: datetime, config: Config, seeds: tuple[int, ...], policies: Iterable[str]
+) -> dict[str, Any]:
+    """The manifest of a run, as plain values for JSON.
+
+    Raises:
+        ConfigError: A file that decides the run is missing.
+    """
+    files = provenance(config, policies)
+    trace = next(iter(files["traces"].values()), None)
+    return {
+        "schema": SCHEMA,
+        "command": command,
+        "created": created.isoformat(timespec="seconds"),
+        "seeds": list(seeds),
+        "config_sha256": config_hash(config),
+        "trace": None if trace is None else {"path": trace["file"], "sha256": trace["sha256"]},
+        **files,
+        "git_commit": _commit(Path(__file__).parents[2]),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {name: number for name in _PACKAGES if (number := _version(name))},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit(checkout: Path) -> str | None:
+    """The commit that dagsim runs from, ``-dirty`` if files differ from it; ``None`` if it is no checkout."""
+    return _git(checkout, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
+
+
+def code_commit(checkout: Path) -> str | None:
+    """The same, but ``-dirty`` only if the code differs: a script that makes a table writes into ``results/``."""
+    commit = _git(checkout, "rev-parse", "HEAD")
+    changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", "dagsim", "scripts", "configs")
+    return commit and f"{commit}{'-dirty' if changed else ''}"
+
+
+def _git(checkout: Path, *arguments: str) -> str | None:
+    """The answer of git; ``None`` where it has none."""
+    if not (checkout / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter, process_time
 from traceback import extract_tb
-from typing import Any, NamedTuple
+from typing import Any
 
 from dagsim.config.schema import Config
 from dagsim.errors import DagsimError, PluginError, PolicyFailed, UnknownName
@@ -15,67 +15,29 @@ from dagsim.experiment.agents import make_policy
 from dagsim.experiment.scenario import cluster_scenario_of, scenario_of
 from dagsim.metrics import Summary, summarize
 from dagsim.model.log import Schedule
-from dagsim.systems.cluster.engine import EngineUse
+from dagsim.systems.cluster.choice import EngineUse
 from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, View, decisions_of
 
-__all__ = ["PolicyRun", "Result", "RunProgress", "Timed", "check", "run_policy"]
+__all__ = ["Outcome", "Timed", "check", "run_policy"]
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """One policy on one workload."""
+class Outcome:
+    """The outcome of one simulation: the schedule, and every metric of it."""
 
-    policy: str
-    seed: int
-    workload: Mapping[str, Any]
-    """What the jobs turned out to be: their number, load, and of a trace what was read and dropped."""
     schedule: Schedule
     summary: Summary
-    wall_s: float
-    """Seconds that the simulation took by the clock on the wall."""
+    policy: str = ""
+    seed: int = 0
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    """Facts of the jobs: their number, load, and of a trace what was read and dropped."""
+    wall_s: float = 0.0
+    """Seconds that the simulation took, by the clock."""
     engine: EngineUse | None = None
     """The engine of the GPU cluster that was used; other systems have one each."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunProgress:
-    """The progress of an experiment."""
-
-    policy: str
-    seed: int
-    done: int
-    """Runs finished."""
-    runs: int
-    """Runs in all."""
-    jobs: int
-    """Jobs that arrived in the run under way."""
-
-
-Watch = Callable[[RunProgress], None]
-
-
-class PolicyRun(NamedTuple):
-    """One policy on one seed, still to be run."""
-
-    policy: str
-    seed: int
-
-
-def runs_of(policies: Sequence[str], seeds: Sequence[int]) -> list[PolicyRun]:
-    """The runs of an experiment in their order: seed after seed."""
-    return [PolicyRun(policy, seed) for seed in seeds for policy in policies]
-
-
-def progress_of(runs: Sequence[PolicyRun], watch: Watch, before: int = 0) -> Callable[[int, int, int], None]:
-    """The steps that ``in_order`` tells of; ``before`` runs were finished already."""
-
-    def heard(index: int, done: int, jobs: int) -> None:
-        watch(RunProgress(*runs[index], before + done, before + len(runs), jobs))
-
-    return heard
-
-
-def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None) -> Result:
+def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None) -> Outcome:
     """One run of ``policy``; ``tell`` is called with the number of jobs that arrived, now and then.
 
     Raises:
@@ -94,7 +56,7 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
     schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
     measured = config.workload.measure if config.system.kind == "cluster" else None
     summary = summarize(schedule, measured=measured)
-    return Result(policy, seed, scenario.facts(kernel), schedule, summary, wall_s, engine)
+    return Outcome(schedule, summary, policy, seed, scenario.facts(kernel), wall_s, engine)
 
 
 def _engaged(

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dagsim.errors import InputError
+from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.scenario import metric_of, sample_of
-from dagsim.experiment.store import RunFolder, RunLine
+from dagsim.experiment.store import Store
 from dagsim.experiment.trace_info import TraceInfo
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.report.comparison import metric_name
@@ -19,7 +20,7 @@ __all__ = ["draw", "draw_comparison", "draw_perfetto", "draw_trace"]
 
 
 def draw(
-    folder: RunFolder,
+    folder: Store,
     number: int | None = None,
     out: Path | None = None,
     kind: str = "png",
@@ -47,7 +48,7 @@ def draw(
     return draw_all(schedule, out, run.policy, f"{run.policy}, seed {run.seed}, {workload}: {n}", kind)
 
 
-def draw_perfetto(folder: RunFolder, path: Path, number: int = 0) -> Path:
+def draw_perfetto(folder: Store, path: Path, number: int = 0) -> Path:
     """Write finished run ``number`` as a trace for ui.perfetto.dev.
 
     Raises:
@@ -58,7 +59,7 @@ def draw_perfetto(folder: RunFolder, path: Path, number: int = 0) -> Path:
     return write_perfetto(folder.schedule(number), path, f"{run.policy}, seed {run.seed}")
 
 
-def _line(folder: RunFolder, number: int) -> RunLine:
+def _line(folder: Store, number: int) -> CellRun:
     lines = folder.lines()
     if number >= len(lines):
         raise InputError(f"{folder.path}: there is no run {number}; finished runs: {len(lines)}, counted from 0")

@@ -24,7 +24,7 @@ from dagsim.experiment.capacity.machines import (
 )
 from dagsim.experiment.capacity.search import Size, SizeSearch, Target, gpus_of, least_size
 from dagsim.experiment.capacity.whatif import on_windows
-from dagsim.experiment.store import RunLine
+from dagsim.experiment.store import CellRun
 from dagsim.model import GPU_TYPES
 from dagsim.model.gpu import LIST_PRICES
 from dagsim.report.comparison import plan_table
@@ -158,12 +158,12 @@ class World:
         self.tried: list[str] = []
         self.needs = needs
 
-    def run(self, label: str, cluster: ClusterSection) -> Sequence[RunLine]:
+    def run(self, label: str, cluster: ClusterSection) -> Sequence[CellRun]:
         self.tried.append(label)
         total = sum(self.strength[str(group.gpu)] * group.count for group in cluster.groups)
         lost = int(self.needs is not None and self.needs not in {group.gpu for group in cluster.groups})
         metrics: dict[str, Any] = {"wait_s.mean": 1000 / total, "jobs_arrived": 10, "jobs_completed": 10 - lost}
-        return [RunLine("p", seed, {}, metrics) for seed in range(5)]
+        return [CellRun("p", seed, {}, metrics) for seed in range(5)]
 
 
 def planned(
@@ -312,4 +312,4 @@ def test_whatif_without_a_question_is_refused(site: Path) -> None:
     )
     assert result.exit_code == 2
     with pytest.raises(InputError, match="no metric"):
-        Target("x", False, 1.0).of([RunLine("p", 0, {}, {"jobs_arrived": 1, "jobs_completed": 1})])
+        Target("x", False, 1.0).of([CellRun("p", 0, {}, {"jobs_arrived": 1, "jobs_completed": 1})])

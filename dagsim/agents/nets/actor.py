@@ -15,9 +15,9 @@ from dagsim.systems.cluster.codecs.codec import Observation
 __all__ = [
     "ActorNet",
     "ObservationBatch",
+    "ObservationStore",
     "Observations",
     "ScoreNet",
-    "Store",
     "entropy",
     "log_softmax",
     "sample",
@@ -44,7 +44,7 @@ class ObservationBatch(NamedTuple):
         return len(self.context)
 
 
-class Store:
+class ObservationStore:
     """Many observations, kept end to end, from which batches are taken."""
 
     def __init__(self, observations: Sequence[Observation]) -> None:
@@ -186,8 +186,8 @@ class ScoreNet(ActorNet):
     observation: type[Any] = Observation
     """The named tuple of what it reads: an ``Observation``, or one with further parts behind those."""
 
-    def store(self, observations: Sequence[Any]) -> Store:
-        return Store(observations)
+    def store(self, observations: Sequence[Any]) -> ObservationStore:
+        return ObservationStore(observations)
 
     def stack(self, observations: Sequence[Any]) -> ObservationBatch:
         return stack(observations)

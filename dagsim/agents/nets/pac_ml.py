@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dagsim.agents.nets.actor import ScoreNet, Store, segment_mean, segment_sum
+from dagsim.agents.nets.actor import ObservationStore, ScoreNet, segment_mean, segment_sum
 from dagsim.agents.nets.rows import Sizes, indifferent
 from dagsim.systems.ramp.codecs import RampObservation
 
@@ -73,7 +73,7 @@ class ComputationStore:
     """Many observations, from which batches are taken. Graphs that are one object are kept, and embedded, once."""
 
     def __init__(self, observations: Sequence[RampObservation]) -> None:
-        self._rows = Store(observations)  # type: ignore[arg-type]
+        self._rows = ObservationStore(observations)  # type: ignore[arg-type]
         places: dict[int, int] = {}
         self._graph = np.array([places.setdefault(id(each.ops), len(places)) for each in observations], np.int64)
         distinct = [observations[at] for at in np.unique(self._graph, return_index=True)[1]]

@@ -1,8 +1,4 @@
-"""Other clusters and other policies on a log: paired runs of the same windows.
-
-Trials of clusters on the same windows, kept in one sweep folder that grows.
-
-Windows of a log to ask questions on: as many and as long as it has room for."""
+"""Other clusters and other policies on a log: paired runs of the same windows, in one folder that grows."""
 
 from __future__ import annotations
 
@@ -13,15 +9,15 @@ from typing import Any
 
 from dagsim.config.schema import ClusterSection, Config, plain
 from dagsim.experiment.capacity.machines import Prices
-from dagsim.experiment.carry_out import run_cells
-from dagsim.experiment.executors import SweepExecutor
-from dagsim.experiment.plan import Axis, Cell, Sweep, cells_of
+from dagsim.experiment.carry_out import Watch, carry_out, raise_failures
+from dagsim.experiment.executors import CellExecutor
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
 from dagsim.experiment.scenario import sample_of
-from dagsim.experiment.simulate import Watch
-from dagsim.experiment.store import CellLine, RunLine, SweepFolder
+from dagsim.experiment.store import Store
 from dagsim.metrics.standings import PolicyResult, standings
 
-__all__ = ["TODAY", "Alternative", "Trials", "alternatives_of", "on_windows", "whatif_sweep"]
+__all__ = ["TODAY", "Alternative", "Trials", "alternatives_of", "on_windows", "whatif_grid"]
 
 
 TODAY = "today"
@@ -53,48 +49,38 @@ class Alternative:
         return {"cluster": self.cluster, "policy": self.policy, **known, "cost_a_month": self.cost, **told}
 
 
-def whatif_sweep(config: Config, clusters: Mapping[str, ClusterSection], policies: Sequence[str], name: str) -> Sweep:
-    """The sweep over clusters and policies on the windows of ``config``."""
+def whatif_grid(
+    config: Config, clusters: Mapping[str, ClusterSection], policies: Sequence[str], name: str
+) -> SweepGrid:
+    """The grid of clusters and policies on the windows of ``config``."""
     sections = tuple(plain(section) for section in clusters.values())
     axes = (Axis("cluster", tuple(clusters), sections), Axis("policy", tuple(policies), tuple(policies)))
     settings = {key: value for key, value in plain(config).items() if key not in ("policy", "cluster", "prices")}
-    return Sweep(name, None, axes, {**settings, "cluster": sections[0]}, metrics=METRICS)
+    return SweepGrid(name, None, axes, {**settings, "cluster": sections[0]}, metrics=METRICS)
 
 
 def alternatives_of(
     config: Config,
     clusters: Mapping[str, ClusterSection],
-    cells: Sequence[Cell],
-    done: Mapping[str, CellLine],
+    runs: Mapping[Cell, CellRun],
     prices: Prices,
     metric: str = "jct_s.mean",
 ) -> list[Alternative]:
-    """Every choice, compared by ``metric`` on the same windows, in the order of the sweep.
+    """Every choice, compared by ``metric`` on the same windows, in the order of the grid.
 
     Raises:
         InputError: There is no such metric.
     """
-    lines: dict[str, list[_Line]] = {}
-    for cell in cells:
-        line = done[cell.id]
-        lines.setdefault(cell.label, []).append(_Line(cell.label, cell.seed, line.metrics, line.at))
-    flat = [each for of_label in lines.values() for each in of_label]
+    by_label: dict[str, list[CellRun]] = {}
+    for cell, run in runs.items():
+        by_label.setdefault(cell.label, []).append(replace(run, policy=cell.label))
+    flat = [run for of_label in by_label.values() for run in of_label]
     ranked = {each.policy: each for each in standings(flat, metric, flat[0].policy, sample_of(config))}
-    return [_choice(ranked[label], of_label, clusters, prices) for label, of_label in lines.items()]
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A cell as ``standings`` takes it."""
-
-    policy: str
-    seed: int
-    metrics: Mapping[str, Any]
-    at: Mapping[str, str]
+    return [_choice(ranked[label], of_label, clusters, prices) for label, of_label in by_label.items()]
 
 
 def _choice(
-    result: PolicyResult, lines: Sequence[_Line], clusters: Mapping[str, ClusterSection], prices: Prices
+    result: PolicyResult, lines: Sequence[CellRun], clusters: Mapping[str, ClusterSection], prices: Prices
 ) -> Alternative:
     at = lines[0].at
     cost = prices.a_month(clusters[at["cluster"]]) if prices else None
@@ -102,7 +88,7 @@ def _choice(
     return Alternative(at["cluster"], at["policy"], result, wait_s, p95_s, kwh, cost)
 
 
-def _mean_over(lines: Sequence[_Line], metric: str) -> float:
+def _mean_over(lines: Sequence[CellRun], metric: str) -> float:
     """The mean over windows; NaN where one has no value."""
     values = [line.metrics.get(metric) for line in lines]
     known = [float(value) for value in values if value is not None]
@@ -110,14 +96,14 @@ def _mean_over(lines: Sequence[_Line], metric: str) -> float:
 
 
 class Trials:
-    """Runs clusters under one policy; what its folder holds already is not run again."""
+    """Runs clusters under one policy on the same windows; cells that its folder holds are not run again."""
 
     def __init__(
         self,
         config: Config,
         name: str,
         root: Path,
-        executor: SweepExecutor,
+        executor: CellExecutor,
         watch: Watch | None,
         *,
         argv: Sequence[str],
@@ -130,32 +116,30 @@ class Trials:
         self._clusters: dict[str, ClusterSection] = {}
         self._cells: list[Cell] = []
 
-    def run(self, label: str, cluster: ClusterSection) -> list[RunLine]:
-        """The runs of one cluster, a line for each window.
+    def run(self, label: str, cluster: ClusterSection) -> list[CellRun]:
+        """The runs of one cluster, one for each window.
 
         Raises:
-            KeyboardInterrupt: The user stopped it; what was finished is kept.
-            DagsimError: As ``run_cells``, or a cell failed.
+            KeyboardInterrupt: The user stopped it; finished cells are kept.
+            DagsimError: As ``carry_out``, or a cell failed.
         """
         label = next((known for known, other in self._clusters.items() if other == cluster), label)
         if label not in self._clusters:
             self._clusters[label] = cluster
-            self._cells += cells_of(self._sweep({label: cluster}))
-        cells = self._cells
-        folder = SweepFolder.claim(self.root, self._sweep(self._clusters), cells, argv=self.argv, command=self.command)
-        self.path = folder.path
-        swept = run_cells(folder, cells, self.executor, self.watch)
-        swept.raise_failures()
-        mine = [cell for cell in cells if cell.at["cluster"] == label]
-        return [
-            RunLine(cell.label, cell.seed, swept.done[cell.id].workload, swept.done[cell.id].metrics) for cell in mine
-        ]
+            self._cells += self._grid({label: cluster}).cells()
+        grid = self._grid(self._clusters)
+        plan = Plan(self.command, grid.config(), tuple(self._cells), grid)
+        store = Store.begin(self.root, plan, argv=self.argv)
+        self.path = store.path
+        runs = carry_out(store, plan, self.executor, self.watch)
+        raise_failures(runs)
+        return [run for cell, run in runs.items() if cell.at["cluster"] == label]
 
-    def _sweep(self, clusters: Mapping[str, ClusterSection]) -> Sweep:
+    def _grid(self, clusters: Mapping[str, ClusterSection]) -> SweepGrid:
         sections = tuple(plain(section) for section in clusters.values())
         settings = {key: value for key, value in plain(self.config).items() if key != "prices"}
         settings["cluster"] = sections[0]
-        return Sweep(self.name, None, (Axis("cluster", tuple(clusters), sections),), settings)
+        return SweepGrid(self.name, None, (Axis("cluster", tuple(clusters), sections),), settings)
 
 
 _WINDOWS, _JOBS, _FEWEST_JOBS, _FEWEST = 20, 1000, 100, 5

@@ -14,7 +14,7 @@ from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError
 from dagsim.experiment.carry_out import write_comparison
 from dagsim.experiment.scenario import metric_of
-from dagsim.experiment.store import RunFolder
+from dagsim.experiment.store import Store
 from dagsim.experiment.training.report import ReportLine, compare_agents
 from dagsim.experiment.training.trainer import Progress, TrainingRun
 from dagsim.files import file_hash
@@ -28,7 +28,7 @@ Watch = Callable[[Progress], None]
 class Trained(NamedTuple):
     """A finished training."""
 
-    folder: RunFolder
+    folder: Store
     """Holds the agent, ``best.pt``, and everything that made it."""
     reference: str
     """The heuristic that the agent was measured against."""
@@ -77,7 +77,7 @@ def train(
 
 def begin_training(
     config: Config, out: Path, *, init: Path | None = None, name: str | None = None, argv: Sequence[str] = ()
-) -> RunFolder:
+) -> Store:
     """A new run folder for a training; ``argv`` is the command that it records.
 
     Raises:
@@ -85,16 +85,16 @@ def begin_training(
     """
     label = algorithm_name(config.training().algorithm)
     plan = {} if init is None else {"init": str(init.resolve()), "init_sha256": _agent_hash(init, config)}
-    return RunFolder.create(out, "train", config, argv=argv, label=label, plan=plan, name=name)
+    return Store.create(out, "train", config, argv=argv, label=label, plan=plan, name=name)
 
 
-def resumed_training(path: Path) -> RunFolder:
+def resumed_training(path: Path) -> Store:
     """The run folder of a training that was stopped.
 
     Raises:
         InputError: Another command made the folder, or its trace has changed.
     """
-    folder = RunFolder.open(path, own=True)
+    folder = Store.open(path, own=True)
     if (command := folder.manifest["command"]) != "train":
         raise InputError(f"{path}: was made by dagsim {command}: dagsim {command} --resume {path}")
     folder.check_trace()
@@ -102,7 +102,7 @@ def resumed_training(path: Path) -> RunFolder:
 
 
 def train_in(
-    folder: RunFolder,
+    folder: Store,
     *,
     resume: bool = False,
     workers: int = 1,
@@ -153,7 +153,7 @@ def _agent_hash(path: Path, config: Config) -> str:
     return file_hash(path)
 
 
-def _initial_agent(folder: RunFolder) -> Path | None:
+def _initial_agent(folder: Store) -> Path | None:
     """The checkpoint that the training starts from, which is needed until the training has one of its own.
 
     Raises:

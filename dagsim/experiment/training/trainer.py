@@ -37,7 +37,7 @@ from dagsim.config.training import check_training
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.errors import RunFolderError
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.store import RunFolder
+from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import TrainingLog, has_rows
 from dagsim.experiment.training.reference import Runs, best_heuristic, merit_of, play_seeds
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
@@ -69,7 +69,7 @@ class TrainingRun:
         ConfigError: The training does not fit the system.
     """
 
-    def __init__(self, folder: RunFolder, workers: int = 1, tell: Tell | None = None) -> None:
+    def __init__(self, folder: Store, workers: int = 1, tell: Tell | None = None) -> None:
         self.folder = folder
         self.config: Config = folder.config
         self.train: TrainConfig = folder.config.training()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.experiment.store import RunFolder
+from dagsim.experiment.store import Store
 from dagsim.metrics.columns import Flags, Floats, ScheduleColumns, columns
 from dagsim.metrics.standings import RunMetrics, mean
 from dagsim.model import RejectReason
@@ -150,7 +150,7 @@ class _Times(NamedTuple):
     gpus: float
 
 
-def _times(folder: RunFolder, place: int) -> _Times:
+def _times(folder: Store, place: int) -> _Times:
     made = columns(folder.schedule(place))
     jobs, runs = made.jobs, made.runs
     done = jobs.finished

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dagsim.errors import InputError
 from dagsim.experiment.compare import paired_lines
+from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.scenario import metric_of, sample_of
-from dagsim.experiment.store import RunFolder, RunLine
+from dagsim.experiment.store import Store
 from dagsim.metrics.standings import PolicyResult, standings
 
 __all__ = ["Chosen", "Shown", "choose_runs"]
@@ -21,9 +22,9 @@ MOST_DRAWN = 12
 class Shown:
     """A finished run: where it lies, and its line under the name that the page gives its policy."""
 
-    folder: RunFolder
+    folder: Store
     number: int
-    line: RunLine
+    line: CellRun
 
     @property
     def name(self) -> str:
@@ -43,7 +44,7 @@ class Chosen:
     """The standings of the policies, if they are comparable."""
 
     @property
-    def lines(self) -> list[RunLine]:
+    def lines(self) -> list[CellRun]:
         """The lines of all runs."""
         return [run.line for run in self.runs]
 
@@ -56,7 +57,7 @@ class Chosen:
         return tuple(first.values())[:MOST_DRAWN]
 
 
-def choose_runs(folders: Sequence[RunFolder]) -> Chosen:
+def choose_runs(folders: Sequence[Store]) -> Chosen:
     """The finished runs of the folders, paired by seed where they can be.
 
     Raises:
@@ -79,7 +80,7 @@ def choose_runs(folders: Sequence[RunFolder]) -> Chosen:
     try:
         pairing = paired_lines(folders)
     except InputError as error:
-        named = [run.line._replace(policy=f"{run.line.policy} @ {run.folder.path.name}") for run in found]
+        named = [replace(run.line, policy=f"{run.line.policy} @ {run.folder.path.name}") for run in found]
         runs = tuple(Shown(run.folder, run.number, line) for run, line in zip(found, named, strict=True))
         return Chosen(runs, False, (f"not compared: {error}", *states, *failed))
     seeds = {line.seed for line in pairing.lines}

@@ -13,7 +13,7 @@ import numpy as np
 from dagsim.config.schema import dump_config
 from dagsim.errors import RunFolderError
 from dagsim.experiment.scenario import metric_of, sample_of, workload_label
-from dagsim.experiment.store import RunFolder
+from dagsim.experiment.store import Store
 from dagsim.metrics.columns import ScheduleColumns
 from dagsim.metrics.standings import PolicyResult, Sample
 from dagsim.metrics.summary import JobGroup, PerJob, job_groups
@@ -97,7 +97,7 @@ def results(chosen: Chosen) -> str:
     return "".join(parts)
 
 
-def settings(chosen: Chosen, folders: Iterable[RunFolder]) -> str:
+def settings(chosen: Chosen, folders: Iterable[Store]) -> str:
     """Assumptions and warnings of the reader of a trace, the load, and the configurations."""
     told: list[str] = []
     for folder in folders:
@@ -111,7 +111,7 @@ def settings(chosen: Chosen, folders: Iterable[RunFolder]) -> str:
     return f"<ul>{text}</ul>{configurations(folders)}"
 
 
-def configurations(folders: Iterable[RunFolder]) -> str:
+def configurations(folders: Iterable[Store]) -> str:
     """The whole configuration of each folder, folded away."""
     return "".join(details(f"Configuration of {folder.path.name}", dump_config(folder.config)) for folder in folders)
 
@@ -175,7 +175,7 @@ def _group_grid(title: str, groups: Mapping[str, JobGroup]) -> Grid:
     return Grid(title, _GROUP_HEADS, rows, ("Times and slowdowns are of the completed jobs.",))
 
 
-def repeat(folders: Iterable[RunFolder]) -> str:
+def repeat(folders: Iterable[Store]) -> str:
     """The commands that made the runs, and the hashes of what went in."""
     parts = []
     for folder in folders:

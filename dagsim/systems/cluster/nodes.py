@@ -49,6 +49,7 @@ class DemandClass:
         "share",
         "types",
         "whole",
+        "width",
     )
 
     def __init__(self, demand: Demand, gang: int, types: tuple[int, ...], number: int, key: object) -> None:
@@ -59,6 +60,8 @@ class DemandClass:
         self.number = number
         self.whole = int(demand.gpus) if demand.gpus >= 1 else 0
         self.share = round(demand.gpus * MICRO) if demand.gpus < 1 else 0
+        self.width: float = demand.gpus * (gang or 1) or 1.0
+        """GPUs that start together: one instance's, or the whole gang's; 1 for tasks that ask for no GPU."""
         self.cpus = _millionths(demand.cpus)
         self.memory = _millionths(demand.memory_gb)
         self.plain = bool(self.whole) and not (self.cpus or self.memory or gang)

@@ -11,9 +11,8 @@ from dagsim.errors import ConfigError
 from dagsim.metrics.observed import observed_against_simulated
 from dagsim.model import Cluster, Job, QueueTree
 from dagsim.registry import Registry
-from dagsim.systems.cluster.choice import compiled, refuse, why_not
+from dagsim.systems.cluster.choice import CompiledKernel, Engine, EngineUse, compiled, pays, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
-from dagsim.systems.cluster.engine import CompiledKernel, Engine, EngineUse, pays
 from dagsim.systems.cluster.jobs import JOBS_KEPT, DrawnJobs, JobStream
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models.estimates import Estimates

@@ -21,11 +21,12 @@ from typer.testing import CliRunner
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
+from runs import outcomes
+
 from dagsim.cli import app as commands
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
-from dagsim.experiment.carry_out import evaluate_policies
-from dagsim.experiment.store import RunFolder
+from dagsim.experiment.store import Store
 from dagsim.report.serve.app import Connection, application
 from dagsim.report.serve.results import Results
 from dagsim.report.serve.server import Guard, host_of
@@ -34,9 +35,9 @@ EVIL = "</script><img src=x onerror=alert(1)>"
 CONFIG = Config.model_validate({"workload": {"kind": "synthetic", "count": 12}, "seeds": 2})
 
 
-def make(root: Path, *, finished: int = 4, state: str | None = "done", policies=("fifo", "sjf")) -> RunFolder:
-    folder = RunFolder.create(root, "baseline", CONFIG, argv=["dagsim"], policies=policies)
-    for result in list(evaluate_policies(CONFIG, ("fifo", "sjf")))[:finished]:
+def make(root: Path, *, finished: int = 4, state: str | None = "done", policies=("fifo", "sjf")) -> Store:
+    folder = Store.create(root, "baseline", CONFIG, argv=["dagsim"], policies=policies)
+    for result in list(outcomes(CONFIG, ("fifo", "sjf")))[:finished]:
         folder.add(result)
     if state is not None:
         folder.finish(state)
@@ -222,17 +223,17 @@ def test_runs_are_told_as_they_go_and_the_dead_as_dead(tmp_path: Path) -> None:
     running._lock.release()  # as the system does with a process that is killed
     results._looked_s = -1.0
     assert results.state(states["b"].id).state == "dead"
-    assert RunFolder.read(running.path).state == "running"  # looked at, and left as it was
+    assert Store.read(running.path).state == "running"  # looked at, and left as it was
     assert contents(running.path) == before
 
 
 def test_events_bring_all_runs_first_and_then_what_changes(tmp_path: Path) -> None:
     folder = make(tmp_path, finished=1, state=None)
-    extra = list(evaluate_policies(CONFIG, ("fifo", "sjf")))[1]
+    extra = list(outcomes(CONFIG, ("fifo", "sjf")))[1]
 
     def enough(answer: Answer) -> bool:
         told = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: ")]
-        if len(told) == 1 and folder.journal._count == 1:
+        if len(told) == 1 and folder._count == 1:
             folder.add(extra)
         return len(told) == 2
 
@@ -371,20 +372,19 @@ def test_the_guard_answers_nothing_but_http() -> None:
 
 def test_trainings_count_iterations_and_sweeps_cells(tmp_path: Path) -> None:
     from dagsim.config.schema import load_config
-    from dagsim.experiment.carry_out import run_cells
+    from dagsim.experiment.carry_out import carry_out
     from dagsim.experiment.executors import Local
-    from dagsim.experiment.plan import cells_of, read_sweep
-    from dagsim.experiment.store import SweepFolder
+    from dagsim.experiment.plan import Plan, read_grid
+    from dagsim.experiment.store import Store
     from dagsim.experiment.training.log import TrainingLog
 
-    training = RunFolder.create(tmp_path, "train", load_config(None, ["train.iterations=9"]), argv=["dagsim"])
+    training = Store.create(tmp_path, "train", load_config(None, ["train.iterations=9"]), argv=["dagsim"])
     log = TrainingLog(training.path)
     for number, ratio in ((1, 1.5), (2, 0.875)):
         log.add({"iteration": number, "samples": 10.0 * number, "ratio": ratio})
     (tmp_path / "grid.yaml").write_text("set: {workload.count: 5}\nover: {policy: [fifo, sjf]}\nseeds: 2\n")
-    sweep = read_sweep(tmp_path / "grid.yaml")
-    cells = cells_of(sweep)
-    run_cells(SweepFolder.claim(tmp_path, sweep, cells, argv=["dagsim"]), cells, Local("1"), limit=3)
+    plan = Plan.of_grid(read_grid(tmp_path / "grid.yaml"))
+    carry_out(Store.begin(tmp_path, plan, argv=["dagsim"]), plan, Local("1"), limit=3)
     told = {state.unit: (state.done, state.total, state.result) for state in Results(tmp_path).states()}
     assert told == {"iterations": (2, 9, "ratio 0.875"), "cells": (3, 4, "")}
     app = served(tmp_path)

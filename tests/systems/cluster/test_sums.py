@@ -13,7 +13,6 @@ import pytest
 
 from dagsim.model import Cluster, Job, Kind, Task, TaskGraph
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.systems.cluster.lane.drive import run
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
@@ -37,7 +36,7 @@ def test_the_job_with_less_work_left_by_the_ordered_sum_starts_first(pieces: int
     cluster, jobs = Cluster.of({"V100": 1}), jobs_of(pieces, whole_s)
     logs = [
         drive(ClusterScenario(cluster, jobs).kernel(0), POLICIES.create("srpt-work")).log,
-        run(cluster, jobs, "srpt-work").log,
+        check_lane.run(cluster, jobs, "srpt-work").log,
     ]
     assert logs[0] == logs[1]
     started = [row.job for row in logs[0] if row.kind == Kind.STARTED]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,14 +27,16 @@ from dagsim.systems.cluster.lane.state import (
     record_type,
     records,
 )
+from dagsim.systems.cluster.policies.backfilling import most_slowed_first, shortest_first
+from dagsim.systems.cluster.policies.task_groups import by_order, slowness
 
 __all__ = [
     "ACTIVE",
     "BY_LENGTH",
     "BY_ORDER",
     "BY_SLOWDOWN",
-    "EASY",
     "GROUPS",
+    "RANKS",
     "STAMP",
     "EasyState",
     "Ends",
@@ -65,8 +68,6 @@ GROUP = record_type(i8="profile waiting behind at width members held active stuc
 tasks at ``members``. It holds ``held`` tasks and stands at ``active`` among those with any. ``stuck`` is the search in
 which it was given up; ``named`` is set once its ratios are known."""
 
-_SHORTEST_S = 1e-9
-"""Tasks that take no time at all count as this long."""
 _RATIO_ERROR, _ROUNDING = 1e-8, 1e-15
 """Bounds of relative errors: of a group's ratios, which are equal to 9 digits, and of a sum of two times."""
 
@@ -77,6 +78,7 @@ class Groups(NamedTuple):
 
     n: np.ndarray  # (COUNTERS,) int64
     best_s: np.ndarray  # (n,) float64
+    slowness: np.ndarray  # (n,) float64: 1 / seconds on the fastest type
     ready_s: np.ndarray  # (n,) float64: when each became ready
     group: np.ndarray  # (n,) int64: the group of each task
     leaf: np.ndarray  # (n,) int64: its leaf there while all its instances wait
@@ -89,7 +91,7 @@ class Groups(NamedTuple):
     loose: np.ndarray  # (n,) int64: partly started tasks
 
 
-def new_groups(work: Work, classes: Classes, rank: int) -> Groups:
+def new_groups(work: Work, rank: int) -> Groups:
     """The groups before anything is ready: one per profile and number of instances."""
     best_s, rows = work.best_s, work.rows
     waiting = rows.instances.astype(np.int64)
@@ -119,6 +121,7 @@ def new_groups(work: Work, classes: Classes, rank: int) -> Groups:
     return Groups(
         n=n,
         best_s=best_s,
+        slowness=slowness(best_s),
         ready_s=np.empty(len(best_s)),
         group=group,
         leaf=leaf,
@@ -234,7 +237,7 @@ def _rank(s: State, g: Groups, task: int) -> float:
     if g.n[RANK] == BY_LENGTH:
         return g.best_s[task]
     if g.n[RANK] == BY_SLOWDOWN:
-        return (g.ready_s[task] - s.now[0]) * (1.0 / max(g.best_s[task], _SHORTEST_S))
+        return (g.ready_s[task] - s.now[0]) * g.slowness[task]
     return 0.0
 
 
@@ -443,8 +446,8 @@ def _tidy(s: State, e: Ends, type_: int) -> None:
             e.held[type_] += 1
 
 
-EASY = {"easy": BY_ORDER, "easy-sjf": BY_LENGTH, "easy-lxf": BY_SLOWDOWN}
-"""Ranks of candidates by the name of their policy."""
+RANKS: Mapping[Any, int] = {by_order: BY_ORDER, shortest_first: BY_LENGTH, most_slowed_first: BY_SLOWDOWN}
+"""The ranks of candidates that are compiled (``_rank``), by their functions in ``policies.backfilling``."""
 
 
 @by_pointer
@@ -455,9 +458,9 @@ class EasyState(NamedTuple):
     e: Ends
 
 
-def new_easy(s: State, work: Work, classes: Classes, policy: str) -> EasyState:
+def new_easy(s: State, work: Work, classes: Classes, rank: int) -> EasyState:
     """EASY before anything has happened."""
-    return EasyState(new_groups(work, classes, EASY[policy]), new_ends(len(s.types), len(s.runs), classes))
+    return EasyState(new_groups(work, rank), new_ends(len(s.types), len(s.runs), classes))
 
 
 def grown_easy(s: State, b: EasyState) -> EasyState:

@@ -24,7 +24,6 @@ from dagsim.systems.cluster.lane.srtf import (
 from dagsim.systems.cluster.lane.state import ENDED, ENDS, FRESH, JOBS, PHASE, RUNS_TOP, SLOTS, STARTS, State
 
 __all__ = [
-    "LAS",
     "Las",
     "LasQueues",
     "LasService",
@@ -273,9 +272,6 @@ def _weight(s: State, v: LasService, run: int) -> float:
     return s.classes[s.tasks[s.runs[run].task].kind].gpus * s.runs[run].count if v.by_gpus[0] else 1.0
 
 
-LAS = ("las", "2d-las")
-"""The policies: by seconds, by GPU-seconds."""
-
 ROUND, COMPETING, TASK, ANSWERED, RANKED, STAMP, COUNTERS = range(7)
 """Places in ``Las.n``: the next round; in a round, the task room is made for, or -1, whether anything was done, the
 runs that were ranked when it began, and rounds so far."""
@@ -299,14 +295,14 @@ class Las(NamedTuple):
     standing: np.ndarray  # (runs,) float64: by slot, the service its job had had when the round began
 
 
-def new_las(s: State, policy: str, quantum_s: float, keeps: bool) -> Las:
+def new_las(s: State, by_gpus: bool, quantum_s: float, keeps: bool) -> Las:
     """Before anything has happened."""
     n = np.zeros(COUNTERS, np.int64)
     n[TASK] = -1
     runs = len(s.runs)
     return Las(
         r=new_room(s),
-        v=new_service(s, policy == "2d-las"),
+        v=new_service(s, by_gpus),
         q=new_queue(s),
         n=n,
         t=np.array([quantum_s, np.inf]),

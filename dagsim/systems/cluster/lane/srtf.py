@@ -10,7 +10,7 @@ from dagsim.systems.cluster.lane import state
 from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, PREEMPTED, alive, move_on, origin_of, start, steps, stop
-from dagsim.systems.cluster.lane.orders import first_task, take_in
+from dagsim.systems.cluster.lane.orders import AllTasks, KeyColumns, first_task, take_in
 from dagsim.systems.cluster.lane.placement import choose, room, room_among, sync, tree_of
 from dagsim.systems.cluster.lane.state import (
     ENDED,
@@ -23,15 +23,14 @@ from dagsim.systems.cluster.lane.state import (
     RUNS,
     SLOTS,
     STARTS,
-    Classes,
     State,
     grown,
     records,
 )
+from dagsim.systems.cluster.policies.preemption import Weight
 
 __all__ = [
     "DOOMED",
-    "SRTF",
     "RoomSearch",
     "Srtf",
     "advance_srtf",
@@ -45,7 +44,7 @@ __all__ = [
     "new_srtf",
     "preempt",
     "seek_room",
-    "srtf_state",
+    "with_pieces",
 ]
 
 
@@ -252,9 +251,6 @@ def _is_on(s: State, run: int, node: int) -> bool:
     return False
 
 
-SRTF = ("srtf", "srsf")
-"""The policies: by remaining time, by GPUs times remaining time."""
-
 _SPARE = 64
 
 
@@ -273,16 +269,16 @@ class Srtf(NamedTuple):
     aside_of: np.ndarray  # (length,) int64: the heaps they come from
 
 
-def srtf_state(s: State) -> State:
+def with_pieces(s: State) -> State:
     """The state with columns of its own, and room for pieces."""
     return grown_pieces(s._replace(work_left=np.ones(len(s.fresh))))
 
 
-def new_srtf(s: State, classes: Classes, policy: str, keeps: bool) -> Srtf:
-    """Before anything has happened."""
-    gpus = classes.table.gpus * np.maximum(classes.table.gang, 1)
-    widths = np.where(gpus, gpus, 1.0) if policy == "srsf" else np.ones(len(gpus))
-    weights, weight_of = np.unique(widths, return_inverse=True)
+def new_srtf(s: State, weight: Weight, columns: KeyColumns, keeps: bool) -> Srtf:
+    """Before anything has happened. The policy's own ``weight`` is asked of all tasks at once."""
+    by_class = np.ones(len(s.classes))
+    by_class[columns.kind] = weight(AllTasks(columns))  # type: ignore[arg-type]
+    weights, weight_of = np.unique(by_class, return_inverse=True)
     length = 2 * len(s.runs) + _SPARE
     return Srtf(
         r=new_room(s),

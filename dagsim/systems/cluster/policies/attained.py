@@ -15,7 +15,18 @@ from dagsim.systems.cluster.api import JobState
 from dagsim.systems.cluster.policies.placement import PlacementRule
 from dagsim.systems.cluster.policies.rounds import Rounds, Served, ServiceColumns
 
-__all__ = ["Gittins", "QueueLevels", "gittins_2d", "gittins_index", "gittins_indices", "las", "las_2d", "tiresias"]
+__all__ = [
+    "ByGpuSeconds",
+    "BySeconds",
+    "Gittins",
+    "QueueLevels",
+    "gittins_2d",
+    "gittins_index",
+    "gittins_indices",
+    "las",
+    "las_2d",
+    "tiresias",
+]
 
 
 _NOTHING = Served()
@@ -24,13 +35,13 @@ _NOTHING = Served()
 def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
     """Least attained service first: the job that has run for the fewest seconds, every ``quantum_s`` anew. Not
     clairvoyant, preemptive. Cost: ``Rounds`` (Nuyens and Wierman 2008, as foreground-background)."""
-    return Rounds(_Seconds(), quantum_s, placement, lead)
+    return Rounds(BySeconds(), quantum_s, placement, lead)
 
 
 def las_2d(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
     """Two-dimensional LAS: the job that has had the fewest GPU-seconds, every ``quantum_s`` anew. Not clairvoyant,
     preemptive. Cost: ``Rounds`` (Tiresias, Gu et al., NSDI 2019)."""
-    return Rounds(_GpuSeconds(), quantum_s, placement, lead)
+    return Rounds(ByGpuSeconds(), quantum_s, placement, lead)
 
 
 def tiresias(
@@ -46,7 +57,7 @@ def tiresias(
     return Rounds(QueueLevels(levels, promote), quantum_s, placement)
 
 
-class _Seconds:
+class BySeconds:
     """By seconds of service."""
 
     def key(self, job: int, served: Served) -> float:
@@ -68,7 +79,7 @@ class _Seconds:
         return ()
 
 
-class _GpuSeconds(_Seconds):
+class ByGpuSeconds(BySeconds):
     """By GPU-seconds of service."""
 
     def key(self, job: int, served: Served) -> float:

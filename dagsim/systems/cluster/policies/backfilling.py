@@ -283,8 +283,9 @@ class Easy:
     """
 
     def __init__(self, rank: RankColumn, placement: str | PlacementRule = "best-fit") -> None:
-        self._rank = rank
-        self._place = placing(placement).place
+        self.rank = rank
+        self.placement = placing(placement)
+        self._place = self.placement.place
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         head = view.queue(by_arrival).first()
@@ -325,7 +326,7 @@ class Easy:
                 takes_time = group.ratios[type_] > 0  # tasks of no work end at once
                 if takes_time and type_ == shadow.type and self._needed(view, group, head, type_) > shadow.extra:
                     until_s = shadow.time_s
-                first = group.first(self._rank, now, type_, until_s)
+                first = group.first(self.rank, now, type_, until_s)
                 if first is not None and (best is None or first[:2] < best[:2]):
                     best, chosen = first, group
             if best is None or chosen is None:
@@ -360,19 +361,19 @@ def easy(placement: str | PlacementRule = "best-fit") -> Easy:
 
 def easy_sjf(placement: str | PlacementRule = "best-fit") -> Easy:
     """EASY with the shortest candidate first. Clairvoyant. Cost: ``Easy`` (Tsafrir, Etsion and Feitelson 2007)."""
-    return Easy(_shortest, placement)
+    return Easy(shortest_first, placement)
 
 
 def easy_lxf(placement: str | PlacementRule = "best-fit") -> Easy:
     """EASY with the candidate of the largest slowdown first. Clairvoyant. Cost: ``Easy``."""
-    return Easy(_largest_slowdown, placement)
+    return Easy(most_slowed_first, placement)
 
 
-def _shortest(group: AlikeTasks, _: float) -> np.ndarray:
+def shortest_first(group: AlikeTasks, _: float) -> np.ndarray:
     return group.best_s
 
 
-def _largest_slowdown(group: AlikeTasks, now: float) -> np.ndarray:
+def most_slowed_first(group: AlikeTasks, now: float) -> np.ndarray:
     ranks: np.ndarray = (group.ready_s - now) * group.per_second
     return ranks
 

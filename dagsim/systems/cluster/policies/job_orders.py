@@ -15,7 +15,19 @@ from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Key, 
 from dagsim.systems.cluster.policies.orders import by_rank
 from dagsim.systems.cluster.policies.placement import PlacementRule, alignment, fill, placing
 
-__all__ = ["Head", "JobKey", "JobOrdered", "JobQueue", "PathLeft", "Tetris", "WorkLeft", "scpt", "sjf_cp", "srpt_work"]
+__all__ = [
+    "Head",
+    "JobKey",
+    "JobOrdered",
+    "JobQueue",
+    "PathLeft",
+    "Tetris",
+    "WorkLeft",
+    "scpt",
+    "sjf_cp",
+    "srpt_work",
+    "total_work",
+]
 
 
 JobKey: TypeAlias = Callable[[JobState], float]
@@ -248,12 +260,13 @@ class JobOrdered:
     def __init__(
         self, make_key: Callable[[], JobKey], placement: str | PlacementRule = "best-fit", *, fixed: bool = False
     ) -> None:
-        self._make_key = make_key
+        self.make_key = make_key
         self._fixed = fixed
-        self._place = placing(placement).place
+        self.placement = placing(placement)
+        self._place = self.placement.place
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        queue = view.index(self._make_key, lambda: JobQueue(self._make_key(), by_rank, fixed=self._fixed))
+        queue = view.index(self.make_key, lambda: JobQueue(self.make_key(), by_rank, fixed=self._fixed))
         queue.rank_again()
         for task in queue.heads(view.machines.fits):
             placement = self._place(view, task)
@@ -276,10 +289,11 @@ def srpt_work(placement: str | PlacementRule = "best-fit") -> JobOrdered:
 def sjf_cp(placement: str | PlacementRule = "best-fit") -> JobOrdered:
     """Shortest job first by its total work, and inside it the critical path first. Work counts whether started or not
     (a baseline of Decima, Mao et al., SIGCOMM 2019). Clairvoyant. Cost: ``JobOrdered``."""
-    return JobOrdered(_total_work, placement, fixed=True)
+    return JobOrdered(total_work, placement, fixed=True)
 
 
-def _total_work() -> JobKey:
+def total_work() -> JobKey:
+    """The key of ``sjf-cp``."""
     return by_total_work
 
 

@@ -45,12 +45,27 @@ __all__ = [
 
 class Ordered:
     """Start the first task by ``key`` that fits, until none does; with ``strict`` the first task blocks all behind it
-    until it fits. Cost per decision: O(log tasks + demand classes)."""
+    until it fits. Cost per decision: O(log tasks + demand classes).
 
-    def __init__(self, key: Key, placement: str | PlacementRule = "best-fit", *, strict: bool = False) -> None:
-        self.key = key
-        self._place = placing(placement).place
+    With ``ageing``, a key grows by that much per second at which its task became ready, so that those that have waited
+    longer move ahead of younger ones.
+
+    The compiled engine plays any order whose key also works on columns: it asks the key once, of all tasks together
+    (``lane.orders.AllTasks``), and compares a sample of the answers with those for single tasks.
+    """
+
+    def __init__(
+        self, key: Key, placement: str | PlacementRule = "best-fit", *, strict: bool = False, ageing: float = 0.0
+    ) -> None:
+        def aged(task: TaskState) -> float:
+            return ageing * task.ready_s + key(task)
+
+        self.static_key = key
+        self.key: Key = aged if ageing else key
+        self.ageing = ageing
         self.strict = strict
+        self.placement = placing(placement)
+        self._place = self.placement.place
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
         queue = view.queue(self.key)
@@ -63,11 +78,13 @@ class Ordered:
 
 class TypedOrdered:
     """Start the first pair of task and GPU type by ``key`` that fits, until none does: for orders that depend on where
-    a task would run. Cost per decision: O(types x (log tasks + demand classes))."""
+    a task would run. The compiled engine plays it as it plays ``Ordered``. Cost per decision: O(types x (log tasks +
+    demand classes))."""
 
     def __init__(self, key: TypedKey, placement: str | PlacementRule = "best-fit") -> None:
         self.key = key
-        self._place = placing(placement).place
+        self.placement = placing(placement)
+        self._place = self.placement.place
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
         pair = view.typed_queue(self.key).first_fit()
@@ -123,8 +140,8 @@ def wspt(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
 
 
 def width(task: TaskState) -> float:
-    """GPUs that start together for the task: one instance's, or the whole gang's; 1 for what asks for no GPU."""
-    return task.demand.demand.gpus * (task.demand.gang or 1) or 1.0
+    """GPUs that start together for the task: one instance's, or the whole gang's; 1 for tasks that ask for no GPU."""
+    return task.demand.width
 
 
 def by_seconds(task: TaskState, type_: int) -> float:
@@ -168,11 +185,11 @@ def f4(placement: str | PlacementRule = "best-fit") -> Ordered:
 
 
 def by_f1(task: TaskState) -> float:
-    return log10(max(task.best_s, 0.1)) * width(task) + 870 * _log_arrival(task)
+    return _log10(task.best_s) * width(task) + 870 * _log_arrival(task)
 
 
 def by_f2(task: TaskState) -> float:
-    return sqrt(task.best_s) * width(task) + 25_600 * _log_arrival(task)
+    return _root(task.best_s) * width(task) + 25_600 * _log_arrival(task)
 
 
 def by_f3(task: TaskState) -> float:
@@ -180,11 +197,23 @@ def by_f3(task: TaskState) -> float:
 
 
 def by_f4(task: TaskState) -> float:
-    return task.best_s * sqrt(width(task)) + 530_000 * _log_arrival(task)
+    return task.best_s * _root(width(task)) + 530_000 * _log_arrival(task)
 
 
 def _log_arrival(task: TaskState) -> float:
-    return log10(max(task.job.job.arrival_s, 0.1))
+    return _log10(task.job.job.arrival_s)
+
+
+def _log10(seconds: float) -> float:
+    """The logarithm of at least 0.1 s. Of columns, value by value: NumPy's logarithms differ in the last bit."""
+    if isinstance(seconds, np.ndarray):
+        return np.array([log10(value) for value in np.maximum(seconds, 0.1).tolist()])
+    return log10(max(seconds, 0.1))
+
+
+def _root(value: float) -> float:
+    """The square root, of columns as well."""
+    return np.sqrt(value) if isinstance(value, np.ndarray) else sqrt(value)
 
 
 Rate = Callable[[TaskState], float]
@@ -246,10 +275,11 @@ def priority(ageing: float = 0.0, placement: str | PlacementRule = "best-fit") -
     if not ageing >= 0:
         raise ConfigError(f"priority: ageing must be 0 or more, got {ageing!r}")
 
-    def by_aged_priority(task: TaskState) -> float:
-        return ageing * task.ready_s - task.job.job.priority
+    return Ordered(_by_priority, placement, ageing=ageing)
 
-    return Ordered(by_aged_priority, placement)
+
+def _by_priority(task: TaskState) -> float:
+    return -task.job.job.priority
 
 
 def themis(placement: str | PlacementRule = "best-fit") -> LongestWait:

@@ -27,9 +27,9 @@ class LeastRemaining:
         def left(task: TaskState, type_: int) -> float:
             return weight(task) * task.seconds[type_]
 
-        self._left = left
-        self._weight = weight
-        self._start = TypedOrdered(left, placement)
+        self.weight = weight
+        self.order = TypedOrdered(left, placement)
+        """The order in which tasks start where they fit."""
         self._victims: dict[float, list[tuple[float, int]]] = {}
         """Per weight a heap of ``(-end, run)``: of one weight, who ends last has the most left at any time."""
         self._known: set[int] = set()
@@ -39,7 +39,7 @@ class LeastRemaining:
         """Take in a run."""
         if run.id not in self._known:
             self._known.add(run.id)
-            heap = self._victims.setdefault(self._weight(run.task), [])
+            heap = self._victims.setdefault(self.weight(run.task), [])
             heappush(heap, (-run.estimated_end_s(now), run.id))
 
     def ended(self, run: Run, now: float) -> None:
@@ -47,11 +47,11 @@ class LeastRemaining:
         self._known.discard(run.id)
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
-        return self._start.decide(view) or self._take_over(view)
+        return self.order.decide(view) or self._take_over(view)
 
     def _take_over(self, view: ClusterView) -> list[Decision]:
         """Preempt for the task with the least left, if runs with more left make room for it."""
-        pair = view.typed_queue(self._left).first()
+        pair = view.typed_queue(self.order.key).first()
         if pair is None:
             return []
         view.follow(self)
@@ -67,7 +67,7 @@ class LeastRemaining:
     ) -> Iterator[Run]:
         """Runs with more left than ``task`` needs on their type, most first; what is taken off a heap is noted."""
         now, running = view.now, view.running
-        least = self._weight(task) * task.best_s
+        least = self.weight(task) * task.best_s
         while True:
             most, weight = least, -1.0
             for each, heap in self._victims.items():
@@ -82,7 +82,7 @@ class LeastRemaining:
             run = running[entry[1]]
             if run.started_s == now:
                 continue  # what has just been started stays, so that no two tasks displace each other for ever
-            if run.type in task.demand.types and most > self._left(task, run.type):
+            if run.type in task.demand.types and most > self.order.key(task, run.type):
                 yield run
 
 

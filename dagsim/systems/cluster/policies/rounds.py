@@ -77,7 +77,8 @@ class Rounds:
         self.lead = lead
         self.rank = rank
         self.quantum_s = quantum_s
-        self._place = placing(placement).place
+        self.placement = placing(placement)
+        self._place = self.placement.place
         self._service = Service()
         self._round = 0
         """The next round, counted from time 0."""

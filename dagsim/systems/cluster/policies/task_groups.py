@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import inf
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
 
-__all__ = ["AlikeTasks", "Backlog", "RankColumn", "by_order"]
+__all__ = ["AlikeTasks", "Backlog", "RankColumn", "by_order", "slowness"]
 
 
 RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
@@ -19,6 +19,12 @@ RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
 
 _SHORTEST_S = 1e-9
 """Tasks that take no time at all count as this long."""
+
+
+def slowness(seconds: Any) -> Any:
+    """1 / seconds, of a number or a column."""
+    longer_s = np.maximum(seconds, _SHORTEST_S) if isinstance(seconds, np.ndarray) else max(seconds, _SHORTEST_S)
+    return 1.0 / longer_s
 
 
 class AlikeTasks:
@@ -90,8 +96,7 @@ class AlikeTasks:
         place = len(self.tasks)
         if place == self._columns.shape[1]:
             self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
-        slowness = 1.0 / max(task.best_s, _SHORTEST_S)
-        self._columns[:, place] = task.best_s, task.order, task.ready_s, slowness, *task.seconds
+        self._columns[:, place] = task.best_s, task.order, task.ready_s, slowness(task.best_s), *task.seconds
         self.tasks.append(task)
 
     def remove(self, place: int) -> TaskState | None:
