@@ -66,8 +66,7 @@ def test_marked_intervals_are_told_from_those_that_must_hold(normal: Path) -> No
 
 
 def test_a_simulated_population_has_the_share_of_the_largest_job(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPT), "--simulate", str(tmp_path), "--seeds", "3"]
-    subprocess.run(command, check=True)
+    assert run_script("validate_intervals", "--simulate", tmp_path, "--seeds", "3").returncode == 0
     with np.load(tmp_path / "pareto.npz") as made:
         assert made["mean"].shape == made["largest_job"].shape == (3, 4)
         assert np.all((made["largest_job"] > 0.01) & (made["largest_job"] < 1))
