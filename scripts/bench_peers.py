@@ -7,9 +7,9 @@ Independent jobs of one GPU on 32 GPUs, first come, first served, random arrival
 ``heapq`` loop, dagsim's kernel and its compiled lane (full records both), a model in plain SimPy as its documentation
 would have it, and those of ciw, salabim and SimGrid (C++ and Python) that are there: ``pip install ciw salabim`` for
 ``--python`` (salabim wants greenlet), ``apt install libsimgrid-dev python3-simgrid`` for SimGrid (``--simgrid DIR``: it
-was unpacked there). What is not there is skipped with a word. Each peer is a program of its own in ``scripts/peers/``;
-only its simulation is measured, neither start nor reading. The median is told. ``--out results/peers/peers.json`` is
-what README's table is made from.
+was unpacked there). The script skips peers that are not installed, and says so. Each peer is a program of its own in
+``scripts/peers/``; only its simulation is measured, neither start nor reading. The figures are medians. README's table
+comes from ``--out results/peers/peers.json``.
 """
 
 from __future__ import annotations

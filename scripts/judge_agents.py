@@ -88,7 +88,7 @@ def choose(cell: str, estimates: str, itp: Path | None) -> dict[str, str]:
 
 
 def _best(config: Config, specs: Sequence[str], seeds: int, kept: int) -> list[str]:
-    """The ``kept`` best of ``specs`` by the geometric mean over so many validation seeds."""
+    """The ``kept`` best of ``specs`` by the geometric mean over ``seeds`` validation seeds."""
     chosen = seeds_of(VALIDATION, seeds)
     score = {spec: float(np.log(play_seeds(config, spec, chosen).jct_s).mean()) for spec in specs}
     return sorted(score, key=lambda spec: score[spec] if np.isfinite(score[spec]) else np.inf)[:kept]

@@ -110,7 +110,7 @@ def statistics(jobs: Sequence[Job]) -> dict[str, float]:
 
 
 def dispersion(time_s: np.ndarray, gaps: float) -> float:
-    """Variance over mean of the arrivals in windows of so many mean gaps; 1 for a Poisson process."""
+    """Variance over mean of the arrivals in windows of that many mean gaps; 1 for a Poisson process."""
     width = gaps * time_s[-1] / len(time_s)
     counts = np.bincount((time_s // width).astype(int))[:-1]
     return float(counts.var() / counts.mean()) if len(counts) > 5 else float("nan")

@@ -3,9 +3,9 @@
     python scripts/stress.py [--cases 3000] [--from 0] [--policy NAME ...] [--json]
 
 Case n is drawn from seed n (``dagsim.testing.random_case``) and played by the policies in turn, those with a placement
-with one placement after the other. Printed are the policies, the cases, and every violation: what the checker
-(``dagsim.testing.violations``) finds in a log, an illegal decision, a stall that no departed node explains, or a
-traceback. The exit code is 1 if there is any.
+with one placement after the other. The script prints the number of policies and cases, and every violation:
+a fault that the checker (``dagsim.testing.violations``) finds in a log, an illegal decision, a stall that no departed
+node explains, or a traceback. It exits with 1 if there is any.
 """
 
 from __future__ import annotations

@@ -174,17 +174,17 @@ def transfer(out: Path, trace: Path | None) -> Iterator[str]:
         config, settings = arguments(Run("", cell, (), 0))
         for name, changes in TRANSFERS.items():
             chosen = load_config(ROOT / "configs" / f"{config}.yaml", [*settings, *changes])
-            yield told(cell, name, compare_agents(chosen, agents, heuristics, seeds_of(REPORT, 60)))
+            yield table_row(cell, name, compare_agents(chosen, agents, heuristics, seeds_of(REPORT, 60)))
         if trace is not None:
             lines: list[ReportLine] = []
             for window in range(20):
                 options = f"{{start: {300 * window}, limit: 100, gpus_per_task: 1, load: 0.9}}"
                 chosen = load_config(None, [f"workload={{kind: trace, path: {trace}, options: {options}}}"])
                 lines += compare_agents(chosen, agents, heuristics, [window])
-            yield told(cell, trace.name, lines)
+            yield table_row(cell, trace.name, lines)
 
 
-def told(cell: str, name: str, lines: list[ReportLine]) -> str:
+def table_row(cell: str, name: str, lines: list[ReportLine]) -> str:
     """One row of the table of transfers."""
     ranked = {each.policy: each.ratio for each in standings(lines, reference="eft-wait")}
     cells = [
@@ -212,8 +212,8 @@ def main() -> None:
     if options.what == "train":
         todo = [run for run in runs() if not options.only or run.name in options.only]
         with ThreadPoolExecutor(options.workers) as pool:
-            for told in pool.map(lambda run: train(run, options.runs), todo):
-                print(told, flush=True)
+            for line in pool.map(lambda run: train(run, options.runs), todo):
+                print(line, flush=True)
         return
     options.out.mkdir(parents=True, exist_ok=True)
     for cell in options.only or cells():
