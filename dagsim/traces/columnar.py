@@ -73,7 +73,7 @@ def told(
         numbers = numbers[(np.cumsum(kept) <= most)[numbers]]
     arrays = every.chosen(places[numbers])
     if made:
-        arrays = arrays.joined(JobArrays.of(list(made.values())))
+        arrays = JobArrays.joined([arrays, JobArrays.of(list(made.values()))])
         arrays = arrays.chosen(np.argsort(np.concatenate([numbers, list(made)]), kind="stable"))
     return arrays
 

@@ -16,6 +16,8 @@ from math import inf
 from sys import intern
 from zoneinfo import ZoneInfo
 
+import numpy as np
+
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Job, Task, TaskGraph
 from dagsim.traces.fields import Dirty, count, finite_number
@@ -24,6 +26,7 @@ from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
+from dagsim.traces.rows import Block
 from dagsim.traces.sites import hosts, site_gpu
 from dagsim.traces.slurm import (
     COLUMNS,
@@ -98,6 +101,12 @@ class Sacct(Reader):
                 job = reading.job(group)
                 if job is not None:
                     yield job
+
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        arrays = self.arrays(source, options, report, most)
+        if arrays is None:
+            return Reader.blocks(self, source, options, report, most)
+        return iter((Block(arrays, np.ones(len(arrays), np.int64)),))  # no window begins later
 
     def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
         reading = _Reading.of(source, options, report)

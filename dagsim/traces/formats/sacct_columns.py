@@ -12,6 +12,7 @@ import numpy as np
 
 from dagsim.model import Job, Task
 from dagsim.model.numbered import numbered
+from dagsim.traces.chunks import date_seconds
 from dagsim.traces.columnar import Rows, combinations, gathered, told
 from dagsim.traces.fields import Dirty
 from dagsim.traces.gather import Gathered, pack
@@ -19,7 +20,7 @@ from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
 from dagsim.traces.slurm import COLUMNS, delimiter_of, duration_s, moment_s, places_of
 from dagsim.traces.source import Source
-from dagsim.traces.text_columns import HEADER, TextTable, date_seconds, plain_lines, table_of
+from dagsim.traces.text_columns import HEADER, TextTable, plain_lines, table_of
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, objects, ranges
 
 __all__ = ["sacct_arrays", "sacct_table"]
