@@ -17,7 +17,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from dagsim.model import Demand
+from dagsim.model import Demand, Job
 from dagsim.model.numbered import numbered
 from dagsim.traces.chunks import Table, date_seconds
 from dagsim.traces.fields import Dirty, are_counts, seconds_since_1970
@@ -40,6 +40,7 @@ __all__ = [
     "repeated",
     "row_blocks",
     "single_rows",
+    "with_others",
 ]
 
 ROWS_IN_MEMORY = 1 << 21
@@ -75,6 +76,9 @@ class Findings:
     def __init__(self) -> None:
         self._listed: list[_Finding] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._listed)
+
     def drop(
         self,
         rows: np.ndarray,
@@ -102,6 +106,12 @@ class Findings:
         """Something that is tolerated about rows."""
         if len(rows):
             self._listed.append(_Finding(rows, text, False, stage, rows if order is None else order, counts, {}))
+
+    def one(self, row: int, text: str, drops: bool, count: int = 1, detail: str = "") -> None:
+        """Something about a single row, of a job that is looked at row by row: reported in the order of the calls."""
+        order = np.array([len(self._listed)])
+        details = {row: detail} if detail else {}
+        self._listed.append(_Finding(np.array([row]), text, drops, 0, order, np.array([count]), details))
 
     def forget(self, rows: np.ndarray) -> None:
         """Remove what was found about rows, (n,) bool."""
@@ -319,6 +329,31 @@ def row_blocks(
         return single_rows(checks, made, *keys(table))
 
     return blocks_of(map(batch, in_parts(read, keys, report)), report, most)
+
+
+def with_others(
+    batch: Batch, make: Callable[[int, list[int]], tuple[Job, int] | None], first: np.ndarray, members: np.ndarray
+) -> Batch:
+    """The batch with the jobs that are not kept made row by row, where that is possible.
+
+    ``make`` gets the place of a job and its rows, which are in ``members`` from ``first`` of the job on, and gives the
+    job and the number of rows that it is made of.
+    """
+    made = {}
+    for place in np.flatnonzero(~batch.kept).tolist():
+        job = make(place, members[first[place] : first[place + 1]].tolist())
+        if job is not None:
+            made[place] = job
+    if not made:
+        return batch
+    plain, places = np.flatnonzero(batch.kept), list(made)
+    every = JobArrays.joined([batch.every.chosen(plain), JobArrays.of([job for job, _ in made.values()])])
+    order = np.argsort(np.concatenate([plain, places]), kind="stable")
+    kept, rows = batch.kept.copy(), batch.rows.copy()
+    kept[places], rows[places] = True, [count for _, count in made.values()]
+    filler = np.zeros(len(kept), np.int64)
+    filler[np.sort(np.concatenate([plain, places]))] = order
+    return batch._replace(every=every.chosen(filler), kept=kept, rows=rows)
 
 
 def blocks_of(batches: Iterable[Batch], report: ReadReport, most: int | None) -> Iterator[Block]:
