@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dagsim.errors import DagsimError
-    from dagsim.experiment.api import Outcome, simulate
+    from dagsim.experiment.api import simulate
+    from dagsim.experiment.simulate import Outcome
     from dagsim.experiment.training.session import train
     from dagsim.metrics import Summary, summarize
     from dagsim.model import (
@@ -38,7 +39,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "dagsim.errors": ("DagsimError",),
-    "dagsim.experiment.api": ("Outcome", "simulate"),
+    "dagsim.experiment.api": ("simulate",),
+    "dagsim.experiment.simulate": ("Outcome",),
     "dagsim.experiment.training.session": ("train",),
     "dagsim.metrics": ("Summary", "summarize"),
     "dagsim.model": (

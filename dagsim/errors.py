@@ -10,6 +10,7 @@ DagsimError
 │   ├── WorkloadError               a synthetic workload that cannot be made
 │   ├── UnknownName                 no policy, network, reader ... of that name
 │   ├── PluginError                 another package's or a user's own code that cannot be imported
+│   ├── CodeNotAllowed              code that a file names, where files are data
 │   └── RunFolderError              a run folder or checkpoint that is missing, damaged or another's
 └── SimulationError
     ├── IllegalDecision             a policy decided what cannot be: task, time, reason
@@ -20,6 +21,7 @@ DagsimError
 from __future__ import annotations
 
 __all__ = [
+    "CodeNotAllowed",
     "ConfigError",
     "DagsimError",
     "FetchError",
@@ -76,6 +78,10 @@ class UnknownName(InputError):
 
 class PluginError(InputError):
     """Another package's or a user's own code that cannot be imported; the message names it and the exception."""
+
+
+class CodeNotAllowed(InputError):
+    """Code outside dagsim that a file names, where a file is only data; see docs/security.md."""
 
 
 class RunFolderError(InputError):

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from weakref import finalize
 
@@ -16,7 +17,7 @@ try:
 except ImportError:  # not on Windows: nothing is locked there
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Lock", "append", "cut", "is_there", "replaced", "write_text"]
+__all__ = ["Lock", "append", "cut", "file_hash", "is_there", "replaced", "write_text"]
 
 
 def is_there(path: Path | str) -> bool:
@@ -68,6 +69,17 @@ def write_text(path: Path, text: str) -> None:
             temporary.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file, or of a folder's files by name, as hex digits."""
+    total = sha256()
+    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+        if file.is_file():
+            with file.open("rb") as stream:
+                while chunk := stream.read(1 << 20):
+                    total.update(chunk)
+    return total.hexdigest()
 
 
 def append(path: Path, data: bytes, at: int) -> int:

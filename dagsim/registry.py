@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from dagsim.errors import ConfigError, PluginError, UnknownName
+from dagsim.errors import CodeNotAllowed, ConfigError, PluginError, UnknownName
+from dagsim.own_code import allowed, attribute, is_own
 from dagsim.scalar import scalar
 
-__all__ = ["Entry", "Registry", "Spec", "attribute", "nearest"]
+__all__ = ["Entry", "Registry", "Spec", "nearest"]
 
 T = TypeVar("T")
 Factory = TypeVar("Factory", bound=Callable[..., object])
@@ -66,7 +66,9 @@ class Registry(Generic[T]):
     """Everything of one kind that can be asked for by name.
 
     ``group`` is the entry-point group of other packages, ``listing`` the command that shows the registry, ``home`` the
-    package that targets such as ``".orders:sjf"`` are relative to.
+    package that targets such as ``".orders:sjf"`` are relative to. ``method`` is what tells one of this kind from
+    other objects; a user's own ``module:attr`` is accepted only if it has that method, or if it is a function whose
+    annotation says that it returns something that has it. Without ``method`` no such name is accepted.
     """
 
     def __init__(
@@ -77,8 +79,10 @@ class Registry(Generic[T]):
         group: str | None = None,
         listing: str | None = None,
         home: str = "",
+        method: str | None = None,
     ) -> None:
         self.kind = kind
+        self.method = method
         self.group = group
         self.listing = listing
         self._entries = {entry.name: _at_home(entry, home) for entry in builtins}
@@ -109,13 +113,24 @@ class Registry(Generic[T]):
             return target  # type: ignore[no-any-return]
         return target(**self._arguments(name, target, params, defaults))  # type: ignore[no-any-return]
 
-    def get(self, name: str) -> object:
+    def get(self, name: str, *, own: bool = True) -> object:
         """The factory of the ``T`` called ``name``: a class, a function, or, of a user's own ``module:attr``, the
         object.
 
+        With ``own=False``, for names in data files, code outside dagsim is not accepted; entry points are.
+
         Raises:
             UnknownName: No such name, module or attribute.
+            CodeNotAllowed: ``name`` is code from outside dagsim, which may not be imported here.
+            ConfigError: It is not of this kind.
         """
+        if self.is_own(name):
+            if not own:
+                raise CodeNotAllowed(
+                    f"{self.kind} {name!r}: a data file can only name what comes with dagsim"
+                    f"{f' ({self.listing})' if self.listing else ''}; see docs/security.md"
+                )
+            return self._own(name)
         if ":" in name:
             return self._import(name)
         if name in self._entries:
@@ -128,6 +143,10 @@ class Registry(Generic[T]):
             return plugin.load()
         except Exception as error:
             raise self._broken(name, _origin(plugin), error) from error
+
+    def is_own(self, name: str) -> bool:
+        """True if ``name`` is code from outside dagsim, ``module:attr``, and not what an installed package offers."""
+        return is_own(name) and all(plugin.value != name for plugin in self._plugins().values())
 
     def __contains__(self, name: object) -> bool:
         """True if there is an entry called ``name``."""
@@ -149,9 +168,23 @@ class Registry(Generic[T]):
         found = sorted(entry_points(group=self.group), key=lambda plugin: plugin.name)
         return {plugin.name: plugin for plugin in found if plugin.name not in self._entries}
 
+    def _own(self, name: str) -> object:
+        """A user's own object, if it may be imported and is of this kind: checked before it is called."""
+        names = allowed()
+        if names is not None:
+            names.check(self.kind, name)
+        value = self._import(name)
+        if self.method is None or not _has(value, self.method):
+            wanted = "no such name is accepted" if self.method is None else f"it has no method {self.method}()"
+            hint = "" if isinstance(value, type) or not callable(value) else ", and its annotation promises none"
+            raise ConfigError(f"{name!r} is not a {self.kind}: {wanted}{hint}")
+        return value
+
     def _import(self, name: str) -> object:
         try:
             return attribute(name)
+        except UnknownName as error:
+            raise UnknownName(f"{self.kind} {name!r}: {error}") from None
         except ModuleNotFoundError as error:
             module = name.partition(":")[0]
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
@@ -161,7 +194,9 @@ class Registry(Generic[T]):
             raise UnknownName(f"{self.kind} {name!r}: {error}") from None
         except Exception as error:
             if not all(part.isidentifier() for part in name.replace(":", ".", 1).split(".")):
-                raise UnknownName(f"cannot read {self.kind} {name!r}: expected name or module:attr") from None
+                raise UnknownName(
+                    f"cannot read {self.kind} {name!r}: expected a name, module:attr or path/to/file.py:attr"
+                ) from None
             raise self._broken(name, "", error) from error
 
     def _broken(self, name: str, origin: str, error: Exception) -> PluginError:
@@ -200,6 +235,19 @@ class Registry(Generic[T]):
         names = self.names()
         hint = nearest(name, names) or f"; known: {', '.join(names)}"
         return UnknownName(f"unknown {self.kind} {name!r}{hint}" + (f" ({self.listing})" if self.listing else ""))
+
+
+def _has(value: object, method: str) -> bool:
+    """True if ``value`` is an object or class with that method, or a function that is annotated to return one."""
+    if isinstance(value, type) or not inspect.isroutine(value):
+        cls = value if isinstance(value, type) else type(value)
+        return any(callable(vars(base).get(method)) for base in cls.__mro__)  # not getattr: every class has a __call__
+    try:
+        promised = inspect.signature(value, eval_str=True).return_annotation
+    except (NameError, TypeError, ValueError):
+        return False
+    promised = getattr(promised, "__origin__", None) or promised
+    return isinstance(promised, type) and _has(promised, method)
 
 
 def _parameters(target: Callable[..., object]) -> tuple[inspect.Parameter, ...]:
@@ -251,19 +299,6 @@ def _at_home(entry: Entry, home: str) -> Entry:
     if isinstance(entry.target, str) and entry.target.startswith("."):
         return replace(entry, target=home + entry.target)
     return entry
-
-
-def attribute(path: str) -> Any:
-    """The object at ``module:attr`` (``attr`` may have dots).
-
-    Raises:
-        ModuleNotFoundError, AttributeError: There is none.
-    """
-    module, _, attributes = path.partition(":")
-    found: object = import_module(module)
-    for name in attributes.split("."):
-        found = getattr(found, name)
-    return found
 
 
 def _origin(plugin: EntryPoint) -> str:

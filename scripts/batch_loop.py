@@ -12,12 +12,15 @@ shadow time, or need no more than is left over then. Printed are the mean wait a
 
 from __future__ import annotations
 
-import argparse
 import gzip
-import json
+import sys
+from argparse import Namespace
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import NamedTuple
+
+import command
+from command import Say
 
 
 class Row(NamedTuple):
@@ -100,20 +103,25 @@ def means(jobs: list[Row], processors: int, backfill: bool) -> dict[str, float]:
     return {"mean_wait_s": sum(waited) / len(jobs), "mean_bsld": sum(slowdowns) / len(jobs)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def measured(log: Path, processors: int) -> dict[str, dict[str, float]]:
+    """The means of both policies."""
+    jobs = rows(log)
+    return {name: means(jobs, processors, backfill) for name, backfill in (("fcfs", False), ("easy", True))}
+
+
+def _work(options: Namespace, say: Say) -> dict[str, dict[str, float]]:
+    policies = measured(options.trace, options.processors)
+    for name, figures in policies.items():
+        say(f"{name}: mean wait {figures['mean_wait_s']:.6f} s, mean bounded slowdown {figures['mean_bsld']:.6f}")
+    return policies
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
     parser.add_argument("--trace", type=Path, required=True, help="a .swf or .swf.gz log")
     parser.add_argument("--processors", type=int, required=True, help="cores of the machine")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    args = parser.parse_args()
-    jobs = rows(args.trace)
-    found = {name: means(jobs, args.processors, backfill) for name, backfill in (("fcfs", False), ("easy", True))}
-    if args.json:
-        print(json.dumps(found))
-        return
-    for name, figures in found.items():
-        print(f"{name}: mean wait {figures['mean_wait_s']:.6f} s, mean bounded slowdown {figures['mean_bsld']:.6f}")
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

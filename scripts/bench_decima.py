@@ -10,23 +10,22 @@ so that a drift of the machine hits all.
 
 from __future__ import annotations
 
-import argparse
-import gc
-import json
 import sys
-import time
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 
+import command
 import torch
+from clock import in_turn
+from command import Say
 
 from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, load_agent
 from dagsim.agents.nets.config import DecimaNetConfig
 from dagsim.envs.spark import DecimaEnv
-from dagsim.errors import DagsimError
+from dagsim.errors import TraceError
 from dagsim.systems.spark import SPARK_POLICIES, Dump, SparkEpisode, SparkPolicy, read_dump
-from dagsim.systems.spark.codecs.stages import StagesConfig
+from dagsim.systems.spark.codecs import StagesConfig
 from dagsim.systems.spark.scenario import SparkScenario
 
 __all__ = ["measure"]
@@ -34,26 +33,21 @@ __all__ = ["measure"]
 POLICIES = ("fair", "fifo")
 
 
-def direct(dump: Dump, executors: int, policy: SparkPolicy) -> tuple[SparkEpisode, float]:
-    """One episode and the CPU-seconds it took."""
-    gc.collect()
-    begun = time.process_time()
+def direct(dump: Dump, executors: int, policy: SparkPolicy) -> SparkEpisode:
+    """One episode."""
     delay_ms = 2000.0 if dump.moving_delay_ms is None else dump.moving_delay_ms
     scenario = SparkScenario(executors, moving_delay_s=delay_ms / 1000, parity=True)
     simulation = scenario.kernel(0, record=False, jobs=dump.jobs)
-    done = simulation.run(policy)
-    return done, time.process_time() - begun
+    return simulation.run(policy)
 
 
-def through_environment(env: DecimaEnv, dump: Dump, policy: SparkPolicy) -> tuple[SparkEpisode, float]:
-    """One episode step by step, every observation made, and the CPU-seconds it took."""
-    gc.collect()
-    begun = time.process_time()
+def through_environment(env: DecimaEnv, dump: Dump, policy: SparkPolicy) -> SparkEpisode:
+    """One episode step by step, every observation made."""
     env.reset(seed=0, options={"jobs": dump.jobs})
     while env.view is not None:
         env.step(env.action_of(next(iter(policy.decide(env.view)), None)))
     assert env.simulation is not None
-    return env.simulation.episode, time.process_time() - begun
+    return env.simulation.episode
 
 
 def measure(dump: Dump, executors: int, repeats: int, checkpoint: Path | None) -> dict[str, dict[str, float]]:
@@ -64,23 +58,19 @@ def measure(dump: Dump, executors: int, repeats: int, checkpoint: Path | None) -
         codec, net = StagesConfig(), DecimaNetConfig()
         blank = Checkpoint("ppo", net, codec, net.build(codec).state_dict(), {}, None, "spark")
     agent = AgentPolicy(blank) if checkpoint is None else load_agent(checkpoint, system="spark")
-    ways: dict[str, Callable[[], tuple[SparkEpisode, float]]] = {}
+    ways: dict[str, Callable[[], SparkEpisode]] = {}
     for policy in POLICIES:
         ways[policy] = lambda name=policy: direct(dump, executors, SPARK_POLICIES.create(name))  # type: ignore[misc]
         ways[f"{policy} through the environment"] = lambda name=policy: through_environment(  # type: ignore[misc]
             env, dump, SPARK_POLICIES.create(name)
         )
     ways["decima"] = lambda: direct(dump, executors, agent)
-    spent: dict[str, list[float]] = {way: [] for way in ways}
     last: dict[str, SparkEpisode] = {}
-    for _ in range(repeats):
-        for way, play in ways.items():
-            last[way], cpu_s = play()
-            spent[way].append(cpu_s)
-    found = {}
+    spent_s = in_turn({way: lambda way=way: last.update({way: ways[way]()}) for way in ways}, repeats)  # type: ignore[misc]
+    rows = {}
     for way, done in last.items():
-        cpu_s = median(spent[way])
-        found[way] = {
+        cpu_s = spent_s[way]
+        rows[way] = {
             "tasks": done.tasks,
             "decisions": done.decisions,
             "cpu_s": cpu_s,
@@ -88,39 +78,30 @@ def measure(dump: Dump, executors: int, repeats: int, checkpoint: Path | None) -
             "decisions_per_cpu_s": done.decisions / cpu_s,
             "mean_jct_s": done.mean_jct_s,
         }
-    return found
+    return rows
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", type=Path, required=True, help="a workload file (.json or .json.gz)")
-    parser.add_argument("--executors", type=int, help="number of executors, where the file does not name it")
-    parser.add_argument("--repeats", type=int, default=5, help="runs of each policy (default 5)")
-    parser.add_argument("--checkpoint", type=Path, help="a trained network, e.g. results/decima/w1.pt")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    args = parser.parse_args()
-    try:
-        dump = read_dump(args.workload)
-    except DagsimError as error:
-        print(error, file=sys.stderr)
-        return 2
-    executors = args.executors if args.executors is not None else dump.executors
-    if executors is None or args.repeats < 1:
-        parser.error("the file does not name its number of executors; give --executors (and at least one repeat)")
-    try:
-        found = measure(dump, executors, args.repeats, args.checkpoint)
-    except DagsimError as error:
-        print(error, file=sys.stderr)
-        return 2
-    if args.json:
-        print(json.dumps(found))
-        return 0
-    for way, row in found.items():
-        print(
+def _work(options: Namespace, say: Say) -> dict[str, dict[str, float]]:
+    dump = read_dump(options.workload)
+    executors = options.executors if options.executors is not None else dump.executors
+    if executors is None:
+        raise TraceError(f"{options.workload}: the file does not name its number of executors; give --executors")
+    rows = measure(dump, executors, options.repeats, options.checkpoint)
+    for way, row in rows.items():
+        say(
             f"{way}: {row['tasks_per_cpu_s']:,.0f} tasks and {row['decisions_per_cpu_s']:,.0f} decisions per"
             f" CPU-second ({row['tasks']:,} tasks, {row['decisions']:,} decisions, {row['cpu_s']:.3f} CPU-s)"
         )
-    return 0
+    return rows
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--workload", type=Path, required=True, help="a workload file (.json or .json.gz)")
+    parser.add_argument("--executors", type=int, help="number of executors, where the file does not name it")
+    parser.add_argument("--repeats", type=command.at_least_one, default=5, help="runs of each policy (default 5)")
+    parser.add_argument("--checkpoint", type=Path, help="a trained network, e.g. results/decima/w1.pt")
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":

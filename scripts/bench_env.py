@@ -12,23 +12,24 @@ the best.
 
 from __future__ import annotations
 
-import argparse
-import json
+import sys
 import warnings
+from argparse import Namespace
 from collections.abc import Callable
 from time import process_time
 from typing import Any
 
+import command
 import gymnasium
 import numpy as np
 import torch
+from command import Say
 
 from dagsim.agents.config import PpoConfig, TrainConfig
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.rollouts import InProcessRollouts, play, spared
 from dagsim.config.schema import Config, load_config
-from dagsim.envs.episode import Episode, EpisodeFactory
-from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.envs.episode import Episode, EpisodeFactory, Reward, RewardConfig
 from dagsim.experiment.environment import make_env
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.systems.cluster.codecs.candidates import Candidates
@@ -118,17 +119,10 @@ def rate(work: Callable[[], int], repeats: int) -> float:
     return max(rates)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--episodes", type=int, default=20)
-    parser.add_argument("--repeats", type=int, default=3, help="passes, of which the best is told (default 3)")
-    parser.add_argument("--workload", default="heterogeneous")
-    parser.add_argument("--train", action="store_true")
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
     torch.set_num_threads(1)
-    config = load_config(None, [f"workload={given.workload}"])
-    seeds, shaped = range(given.episodes), RewardConfig({"shaped_job_seconds": 1.0})
+    config = load_config(None, [f"workload={options.workload}"])
+    seeds, shaped = range(options.episodes), RewardConfig({"shaped_job_seconds": 1.0})
     cluster_scenario_of(config).kernel(0)
 
     def fresh() -> ClusterScenario:
@@ -147,28 +141,34 @@ def main() -> None:
         "Gymnasium, 8 in a vector": lambda: vector(config, 200),
     }
     trainings: dict[str, Callable[[], int]] = {}
-    if given.train:
+    if options.train:
         trainings = {"PPO, whole iterations": ppo(config), "MaskablePPO (sb3-contrib)": lambda: maskable(config, 4096)}
         work |= trainings
     rates: dict[str, float | None] = {}
-    for name, each in work.items():
+    for name, way in work.items():
         try:
             with spared():  # as in a training session
-                rates[name] = round(rate(each, 1 if name in trainings else given.repeats), 1)
+                rates[name] = round(rate(way, 1 if name in trainings else options.repeats), 1)
         except ImportError:
             rates[name] = None
-        if not given.json:
-            told = "not installed" if rates[name] is None else f"{rates[name]:10,.0f} per CPU-second"
-            print(f"{name:32} {told}", flush=True)
+        value = "not installed" if rates[name] is None else f"{rates[name]:10,.0f} per CPU-second"
+        say(f"{name:32} {value}")
     first, seen, all_ = (
         rates[name] or 1.0 for name in ("kernel alone (sjf)", "candidates", "candidates, reward and network")
     )
     shares = {"kernel": all_ / first, "codec": all_ / seen - all_ / first, "reward and network": 1 - all_ / seen}
-    if given.json:
-        print(json.dumps({"rates": rates, "shares": shares}))
-    else:
-        print("of a decision: " + ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items()))
+    say("of a decision: " + ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items()))
+    return {"rates": rates, "shares": shares}
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--episodes", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=3, help="passes, of which the best counts (default 3)")
+    parser.add_argument("--workload", default="heterogeneous")
+    parser.add_argument("--train", action="store_true")
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

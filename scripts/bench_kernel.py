@@ -14,29 +14,30 @@ without numba), and a model as SimPy's documentation would have it: a process pe
 
 from __future__ import annotations
 
-import argparse
-import gc
-import json
 import random
 import sys
-import time
 import tracemalloc
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from math import isclose
 from statistics import median
 
+import command
 import numpy as np
 import simpy
+from clock import cpu_s, in_turn
+from command import Say
 from simpy.events import Event
 
 from dagsim.model import Cluster, Edge, Job, Kind, Task, TaskGraph
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import Estimates, MovingDelay, NodeFailures, UniformNetwork
+from dagsim.systems.cluster.choice import plan_for
 from dagsim.systems.cluster.lane.drive import whole_log as run_columns
 from dagsim.systems.cluster.lane.jit import jitted
 from dagsim.systems.cluster.lane.reading import LaneScenario, read_scenario
-from dagsim.systems.cluster.lane.scenario import planned
+from dagsim.systems.cluster.models.overheads import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -108,14 +109,6 @@ def bare_fifo(jobs: list[Job]) -> list[tuple[float, int, int, int, int]]:
     return rows
 
 
-def cpu_us(run: Callable[[], object], tasks: int) -> float:
-    """CPU microseconds per task of one call."""
-    gc.collect()
-    begun = time.process_time()
-    run()
-    return (time.process_time() - begun) / tasks * 1e6
-
-
 def one_node() -> Cluster:
     """All GPUs on one node, so that the lowest free GPU is the one both loops take."""
     return Cluster.of({"V100": GPUS}, per_node=GPUS)
@@ -172,15 +165,11 @@ def against_bare(tasks: int, repeats: int) -> dict[str, float]:
     """The DAG replay of the title, kernel and bare loop in turn."""
     jobs = dag_jobs(tasks)
     assert same_schedule(simulate(jobs, "fifo"), bare_fifo(jobs)), "the bare loop made another schedule"
-    gc.freeze()
-    pairs = [
-        (cpu_us(lambda: bare_fifo(jobs), tasks), cpu_us(lambda: simulate(jobs, "fifo"), tasks)) for _ in range(repeats)
-    ]
-    gc.unfreeze()
+    pairs = [(cpu_s(lambda: bare_fifo(jobs)), cpu_s(lambda: simulate(jobs, "fifo"))) for _ in range(repeats)]
     return {
-        "bare_us": median(bare for bare, _ in pairs),
-        "kernel_us": median(kernel for _, kernel in pairs),
-        "ratio": median(kernel / bare for bare, kernel in pairs),
+        "bare_us": median(bare_s for bare_s, _ in pairs) / tasks * 1e6,
+        "kernel_us": median(kernel_s for _, kernel_s in pairs) / tasks * 1e6,
+        "ratio": median(kernel_s / bare_s for bare_s, kernel_s in pairs),
     }
 
 
@@ -205,10 +194,7 @@ def side_by_side(tasks: int, repeats: int) -> dict[str, float]:
         one, many = (scene_of(cluster, jobs) for cluster in (one_node(), Cluster.of({"V100": 32_000}, per_node=8)))
         assert compiled(one).tobytes() == schedule.log.rows().tobytes(), "the lane made another schedule"
         ways["lane_us"], ways["lane_4000_nodes_us"] = lambda: compiled(one), lambda: compiled(many)
-    gc.freeze()
-    rounds = [{name: cpu_us(way, tasks) for name, way in ways.items()} for _ in range(repeats)]
-    gc.unfreeze()
-    return {name: median(each[name] for each in rounds) for name in ways}
+    return {name: spent_s / tasks * 1e6 for name, spent_s in in_turn(ways, repeats).items()}
 
 
 def scene_of(cluster: Cluster, jobs: list[Job]) -> LaneScenario:
@@ -218,7 +204,7 @@ def scene_of(cluster: Cluster, jobs: list[Job]) -> LaneScenario:
 
 def compiled(scene: LaneScenario, policy: str = "fifo") -> np.ndarray:
     """The log of one run of the lane."""
-    return run_columns(scene, planned(policy))[0]
+    return run_columns(scene, plan_for(policy, Preemption()))[0]
 
 
 def bytes_per_task(tasks: int) -> float:
@@ -240,7 +226,8 @@ def measure(tasks: int, repeats: int, large: bool) -> dict[str, float]:
             out[f"dag_fifo{suffix}_{name}"] = value
 
     def middle(jobs: list[Job], policy: str, count: int = tasks, **models: object) -> float:
-        return median(cpu_us(lambda: simulate(jobs, policy, **models), count) for _ in range(repeats))  # type: ignore[arg-type]
+        spent_s = (cpu_s(lambda: simulate(jobs, policy, **models)) for _ in range(repeats))  # type: ignore[arg-type]
+        return median(spent_s) / count * 1e6
 
     jobs = dag_jobs(tasks)
     for policy in ("fifo-fit", "sjf", "srtf", "eft-wait"):
@@ -248,9 +235,8 @@ def measure(tasks: int, repeats: int, large: bool) -> dict[str, float]:
     pending = single_jobs(tasks)
     for policy in ("fifo", "sjf", "srtf"):
         out[f"pending_{policy}_us"] = middle(pending, policy)
-    out["pending_spread"] = max(out[f"pending_{p}_us"] for p in ("fifo", "sjf", "srtf")) / min(
-        out[f"pending_{p}_us"] for p in ("fifo", "sjf", "srtf")
-    )
+    costs = [out[f"pending_{policy}_us"] for policy in ("fifo", "sjf", "srtf")]
+    out["pending_spread"] = max(costs) / min(costs)
     wide = dag_jobs(tasks // 10, instances=20)
     out["instances20_us_per_instance"] = middle(wide, "fifo", tasks // 10 * 20)
     out["instances20_share_of_single"] = out["instances20_us_per_instance"] / out["dag_fifo_kernel_us"]
@@ -263,21 +249,20 @@ def measure(tasks: int, repeats: int, large: bool) -> dict[str, float]:
     return out
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _work(options: Namespace, say: Say) -> dict[str, float]:
+    figures = measure(options.tasks, options.repeats, options.large)
+    for name, value in figures.items():
+        say(f"{name:34s} {value:10.2f}")
+    return figures
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
     parser.add_argument("--tasks", type=int, default=100_000, help="tasks per run (default 100000)")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each case (default 3)")
     parser.add_argument("--large", action="store_true", help="also ten times as many tasks")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    args = parser.parse_args()
-    figures = measure(args.tasks, args.repeats, args.large)
-    if args.json:
-        json.dump(figures, sys.stdout, indent=1)
-        print()
-        return
-    for name, value in figures.items():
-        print(f"{name:34s} {value:10.2f}")
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

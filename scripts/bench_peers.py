@@ -14,12 +14,12 @@ what README's table is made from.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import subprocess
 import sys
+from argparse import Namespace
 from array import array
 from collections.abc import Callable, Iterator
 from heapq import heapreplace
@@ -29,10 +29,12 @@ from shutil import which
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import process_time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import command
 import simpy
 from bench_kernel import compiled, one_node, scene_of, simulate
+from command import Say
 from simpy.events import Event
 
 from dagsim.model import Job, Kind, Task
@@ -185,7 +187,7 @@ def _found_in(root: Path) -> dict[str, str]:
     }
 
 
-def peers(given: argparse.Namespace) -> dict[str, Callable[[Jobs], tuple[Ends, float]]]:
+def peers(given: Namespace) -> dict[str, Callable[[Jobs], tuple[Ends, float]]]:
     """Everything that can simulate the jobs, by name."""
     return {
         "bare heapq loop": bare,
@@ -199,7 +201,7 @@ def peers(given: argparse.Namespace) -> dict[str, Callable[[Jobs], tuple[Ends, f
     }
 
 
-def compare(given: argparse.Namespace) -> dict[str, float | str]:
+def compare(given: Namespace) -> dict[str, float | str]:
     """CPU microseconds per job by name, or why there are none."""
     everybody, same = peers(given), jobs(given.jobs)
     expected = bare(same)[0]
@@ -226,28 +228,22 @@ def _equal(one: float, other: float) -> bool:
     return isclose(one, other, rel_tol=1e-9, abs_tol=1e-6)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    costs = compare(options)
+    for name, cost in costs.items():
+        say(f"{name:30} {cost if isinstance(cost, str) else f'{cost:10.2f} µs per job'}")
+    return {"jobs": options.jobs, "us_per_job": costs}
+
+
+def main() -> int:
+    parser = command.arguments(__doc__, out=True)
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--python", default=sys.executable, help="an interpreter that has ciw and salabim")
-    parser.add_argument(
-        "--simgrid-python", default="/usr/bin/python3", help="an interpreter that has SimGrid's bindings"
-    )
+    parser.add_argument("--simgrid-python", default="/usr/bin/python3", help="an interpreter with SimGrid's bindings")
     parser.add_argument("--simgrid", type=Path, default=Path("/"), help="where Debian's SimGrid was unpacked")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--out", type=Path, help="keep the figures as JSON")
-    given = parser.parse_args()
-    told = {"jobs": given.jobs, "us_per_job": compare(given)}
-    if given.json:
-        print(json.dumps(told))
-    else:
-        for name, each in told["us_per_job"].items():  # type: ignore[union-attr]
-            print(f"{name:30} {each if isinstance(each, str) else f'{each:10.2f} µs per job'}")
-    if given.out is not None:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,13 +11,16 @@ the decisions the one that took least is told: others on the machine can only ad
 
 from __future__ import annotations
 
-import argparse
-import json
+import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from time import thread_time
+from typing import Any
+
+import command
+from command import Say
 
 from dagsim.experiment.api import DEFAULT_GPUS
 from dagsim.model import Cluster, Decision, Job
@@ -98,28 +101,24 @@ def cost_us(name: str, waiting: list[Job], decisions: int, seconds: float) -> fl
     return 1e6 * min(watch.parts or [watch.per_decision_s()])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    waiting = jobs(options.pending + 2 * options.decisions, options.dag)
+    costs: dict[str, float] = {}
+    for name in options.policy or POLICIES.names():
+        costs[name] = round(cost_us(name, waiting, options.decisions, options.seconds), 1)
+        say(f"{name:20} {costs[name]:12,.1f} µs per decision")
+    return {"pending": options.pending, "us_per_decision": costs}
+
+
+def main() -> int:
+    parser = command.arguments(__doc__, out=True)
     parser.add_argument("--pending", type=int, default=10_000)
     parser.add_argument("--decisions", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=20.0, help="give a policy no more than this")
     parser.add_argument("--policy", action="append", help="only this one; repeatable")
     parser.add_argument("--dag", action="store_true", help="DAG jobs; --pending counts jobs")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--out", type=Path, help="keep the costs as JSON")
-    given = parser.parse_args()
-    waiting = jobs(given.pending + 2 * given.decisions, given.dag)
-    costs: dict[str, float] = {}
-    for name in given.policy or POLICIES.names():
-        costs[name] = round(cost_us(name, waiting, given.decisions, given.seconds), 1)
-        if not given.json:
-            print(f"{name:20} {costs[name]:12,.1f} µs per decision", flush=True)
-    told = {"pending": given.pending, "us_per_decision": costs}
-    if given.json:
-        print(json.dumps(told))
-    if given.out is not None:
-        given.out.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

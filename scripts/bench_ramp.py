@@ -11,19 +11,18 @@ one drawn from a seed; each policy plays with an empty memo, and again with the 
 
 from __future__ import annotations
 
-import argparse
-import gc
 import json
 import sys
-import time
-from collections.abc import Callable
+from argparse import Namespace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import command
 import numpy as np
+from clock import cpu_s
+from command import Say
 
-from dagsim.errors import DagsimError
 from dagsim.systems.ramp import (
     DDLS,
     RAMP_POLICIES,
@@ -49,14 +48,6 @@ def fresh(memo: Memo | None = None) -> Planner:
     return Planner(Fabric(Ramp(4, 4, 2, ddls=True)), DDLS, memo=Memo() if memo is None else memo)
 
 
-def spent_s(work: Callable[[], object]) -> float:
-    """CPU-seconds of ``work``."""
-    gc.collect()
-    begun = time.process_time()
-    work()
-    return time.process_time() - begun
-
-
 def look_aheads(graphs: dict[str, ComputationGraph], repeats: int) -> dict[str, dict[str, float]]:
     """Per model CPU-milliseconds of a look-ahead at degree 16, and what it went through."""
     found = {}
@@ -66,7 +57,7 @@ def look_aheads(graphs: dict[str, ComputationGraph], repeats: int) -> dict[str, 
         placement = planner.place(parts, 0)
         if placement is None:
             continue
-        times = [spent_s(lambda: planner.look_ahead(parts, placement)) for _ in range(repeats)]  # noqa: B023
+        times = [cpu_s(lambda: planner.look_ahead(parts, placement)) for _ in range(repeats)]  # noqa: B023
         step = planner.look_ahead(parts, placement)
         found[name] = {
             "ms": 1e3 * median(times),
@@ -89,7 +80,7 @@ def cold_decisions(graphs: dict[str, ComputationGraph], repeats: int) -> dict[st
             planner.step(parts, placement)
 
     return {
-        name: median(spent_s(lambda: decide(graph)) for _ in range(repeats))  # noqa: B023
+        name: median(cpu_s(lambda: decide(graph)) for _ in range(repeats))  # noqa: B023
         for name, graph in graphs.items()
     }
 
@@ -103,7 +94,7 @@ def episodes(jobs: list[RampJob], repeats: int) -> dict[str, dict[str, float]]:
             memo = Memo()
             for times in (cold, warm):
                 kernel = RampScenario(horizon_s=1e6).planned_by(fresh(memo)).kernel(0, jobs=jobs)
-                times.append(spent_s(lambda: kernel.run(RAMP_POLICIES.create(policy))))  # noqa: B023
+                times.append(cpu_s(lambda: kernel.run(RAMP_POLICIES.create(policy))))  # noqa: B023
             blocked = sum(outcome.completed_s is None for outcome in kernel.outcomes)
         found[policy] = {
             "decisions": kernel.schedule.decisions,
@@ -140,36 +131,29 @@ def measure(folder: Path, path: Path | None, repeats: int) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--graphs", type=Path, required=True, help="the folder with PipeDream's profiles")
-    parser.add_argument("--streams", type=Path, help="an arrival stream (arrivals_paper_*.json)")
-    parser.add_argument("--repeats", type=int, default=7, help="runs of each look-ahead (default 7)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    args = parser.parse_args()
-    if args.repeats < 1:
-        parser.error("--repeats must be at least 1")
-    try:
-        found = measure(args.graphs, args.streams, args.repeats)
-    except (DagsimError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    if args.json:
-        print(json.dumps(found))
-        return 0
-    for name, row in found["look_ahead"].items():
-        print(
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    figures = measure(options.graphs, options.streams, options.repeats)
+    for name, row in figures["look_ahead"].items():
+        say(
             f"{name} at degree 16: {row['ms']:.1f} ms a look-ahead (min {row['min_ms']:.1f}; {row['ops']:,} operations,"
             f" {row['deps']:,} dependencies, {row['ticks']} ticks)"
         )
-    slowest = max(found["cold_decision_s"], key=found["cold_decision_s"].get)
-    print(f"slowest cold decision: {found['cold_decision_max_s']:.3f} CPU-s ({slowest})")
-    for policy, row in found["episode"].items():
-        print(
+    slowest = max(figures["cold_decision_s"], key=figures["cold_decision_s"].get)
+    say(f"slowest cold decision: {figures['cold_decision_max_s']:.3f} CPU-s ({slowest})")
+    for policy, row in figures["episode"].items():
+        say(
             f"{policy}: {row['cold_per_cpu_s']:,.0f} decisions per CPU-second with an empty memo,"
             f" {row['warm_per_cpu_s']:,.0f} with a full one ({row['decisions']:,} decisions)"
         )
-    return 0
+    return figures
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--graphs", type=Path, required=True, help="the folder with PipeDream's profiles")
+    parser.add_argument("--streams", type=Path, help="an arrival stream (arrivals_paper_*.json)")
+    parser.add_argument("--repeats", type=command.at_least_one, default=7, help="runs of each look-ahead (default 7)")
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":

@@ -18,17 +18,20 @@ line of text still knows its number when it turns out to be dirty.
 
 from __future__ import annotations
 
-import argparse
 import gzip
-import json
 import random
 import resource
+import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
+
+import command
+from command import Say
 
 from dagsim.traces import Trace, open_trace
 from dagsim.traces.source import Source
@@ -101,7 +104,7 @@ def _later(text: str, seconds: int) -> str:
         return str(datetime.fromisoformat(text) + timedelta(seconds=seconds))
 
 
-def write(path: Path, given: argparse.Namespace) -> None:
+def write(path: Path, given: Namespace) -> None:
     """Write the file that is to be read."""
     lines = rows(given.rows)
     if given.format != "alibaba2018":
@@ -122,26 +125,17 @@ def timed(trace: Trace, columns: bool) -> float:
     return time.process_time() - began
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--gz", action="store_true", help="compress the file")
-    parser.add_argument("--format", choices=("alibaba2018", *REPEATED), default="alibaba2018")
-    parser.add_argument("--sample", type=Path, help="repeat the rows of this file")
-    parser.add_argument("--trace", type=Path, help="read this file instead of one that is made")
-    parser.add_argument("--times", type=int, default=1, help="rounds")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    given = parser.parse_args()
+def _work(options: Namespace, say: Say) -> dict[str, float | None]:
     with tempfile.TemporaryDirectory() as folder:
-        path = given.trace
+        path = options.trace
         if path is None:
-            path = Path(folder) / f"{'batch_task' if given.format == 'alibaba2018' else 'trace'}.csv"
-            write(path, given)
-        trace = open_trace(path, None if given.trace else given.format)
+            path = Path(folder) / f"{'batch_task' if options.format == 'alibaba2018' else 'trace'}.csv"
+            write(path, options)
+        trace = open_trace(path, None if options.trace else options.format)
         arrays = trace.arrays()
-        taken = [(timed(trace, True), timed(trace, False)) for _ in range(given.times)]
-    columns_s, objects_s = (min(each) for each in zip(*taken, strict=True))
-    result = {
+        rounds = [(timed(trace, True), timed(trace, False)) for _ in range(options.times)]
+    columns_s, objects_s = (min(spent_s) for spent_s in zip(*rounds, strict=True))
+    figures = {
         "rows": trace.report.rows,
         "jobs": trace.report.jobs,
         "columns_s": None if arrays is None else round(columns_s, 2),
@@ -151,12 +145,20 @@ def main() -> None:
         "objects_us_per_row": round(objects_s / trace.report.rows * 1e6, 2),
         "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000),
     }
-    print(
-        json.dumps(result)
-        if given.json
-        else "  ".join(f"{name} {value:,}" for name, value in result.items() if value is not None)
-    )
+    say("  ".join(f"{name} {value:,}" for name, value in figures.items() if value is not None))
+    return figures
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--gz", action="store_true", help="compress the file")
+    parser.add_argument("--format", choices=("alibaba2018", *REPEATED), default="alibaba2018")
+    parser.add_argument("--sample", type=Path, help="repeat the rows of this file")
+    parser.add_argument("--trace", type=Path, help="read this file instead of one that is made")
+    parser.add_argument("--times", type=int, default=1, help="rounds")
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

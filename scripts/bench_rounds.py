@@ -7,21 +7,19 @@ cluster sized to them. Only the simulation is timed, by the SimPy kernel; readin
 runs that were preempted and a floor: what a policy takes that need not think, as no policy can take less than stopping
 and starting again costs the kernel. The floor adds to ``sjf`` the time of as many stops and starts of a gang on two
 nodes, a second apart; those of one GPU take half of it.
-
-On 2026-11-23 (a busy machine, three runs) ``sjf`` took 36 ms. ``tiresias`` took 5.3 to 6.4 times as long,
-``2d-gittins`` 4.8 to 8.0, ``las[lead=0.1]`` 6.7 and 7.4, ``2d-las[lead=0.1]`` 5.6 and 6.0. ``las`` took 220 and
-``2d-las`` 200 times as long: they stop 164,000 and 109,000 runs, whose floors are 81 and 55. ``gavel`` took 86 to 130
-times as long: its 53,000 stopped runs have a floor of 27, and its 1,066 different programs take HiGHS 30 more.
 """
 
 from __future__ import annotations
 
-import argparse
-import gc
-import json
+import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from time import process_time
+from typing import Any
+
+import command
+from clock import cpu_s
+from command import Say
 
 from dagsim.config.schema import Config, Setting, load_config, plain
 from dagsim.experiment.scenario import cluster_scenario_of
@@ -43,12 +41,8 @@ def replayed(trace: Path, limit: int) -> tuple[Cluster, list[Job]]:
 def played(cluster: Cluster, jobs: list[Job], policy: str) -> tuple[float, int]:
     """CPU seconds of the simulation, and how many runs were preempted."""
     kernel, chosen = ClusterScenario(cluster, jobs).kernel(0), POLICIES.create(policy, seed=0)
-    gc.collect()
-    gc.freeze()  # what was read is not searched for garbage
-    began = process_time()
-    schedule = kernel.run(chosen)
-    spent = process_time() - began
-    return spent, len({row[4] for row in schedule.log.since(0) if row[0] == Kind.PREEMPTED})
+    spent_s = cpu_s(lambda: kernel.run(chosen))
+    return spent_s, len({row[4] for row in kernel.schedule.log.since(0) if row[0] == Kind.PREEMPTED})
 
 
 class StopAndStart:
@@ -72,33 +66,21 @@ def floor_s(times: int = 10_000) -> float:
     task = Task("gang", 1e9, instances=12, gang=True)
     kernel = ClusterScenario(Cluster.of({"V100": 16}, per_node=8), [Job.single("job", task)]).kernel(0)
     policy = StopAndStart((Share(0, 8), Share(1, 4)), times)
-    gc.collect()
-    gc.freeze()
-    began = process_time()
-    kernel.run(policy, times + 1.0)
-    return (process_time() - began) / times
+    return cpu_s(lambda: kernel.run(policy, times + 1.0)) / times
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("trace", type=Path)
-    parser.add_argument("--limit", type=int, default=1500)
-    parser.add_argument("--policy", action="append", help="only this one; repeatable")
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    cluster, jobs = replayed(given.trace, given.limit)
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    cluster, jobs = replayed(options.trace, options.limit)
     played(cluster, jobs, "sjf")
     sjf_s = min(played(cluster, jobs, "sjf")[0] for _ in range(3))
     stop_s = min(floor_s() for _ in range(3))
-    found = {}
-    for policy in given.policy or ROUNDS:
-        spent, stopped = played(cluster, jobs, policy)
-        times, floor = spent / sjf_s, 1.0 + stopped * stop_s / sjf_s
-        found[policy] = {"times_sjf": round(times, 1), "preemptions": stopped, "floor": round(floor, 1)}
-        if not given.json:
-            print(f"{policy:20} {times:9.1f} x sjf {stopped:9,} preemptions, floor {floor:6.1f}", flush=True)
-    if given.json:
-        print(json.dumps({"sjf_s": round(sjf_s, 3), "stop_us": round(stop_s * 1e6, 1), **found}))
+    rows = {}
+    for policy in options.policy or ROUNDS:
+        spent_s, stopped = played(cluster, jobs, policy)
+        times, floor = spent_s / sjf_s, 1.0 + stopped * stop_s / sjf_s
+        rows[policy] = {"times_sjf": round(times, 1), "preemptions": stopped, "floor": round(floor, 1)}
+        say(f"{policy:20} {times:9.1f} x sjf {stopped:9,} preemptions, floor {floor:6.1f}")
+    return {"sjf_s": round(sjf_s, 3), "stop_us": round(stop_s * 1e6, 1), **rows}
 
 
 def _sized(trace: Path, limit: int) -> Config:
@@ -111,5 +93,13 @@ def _sized(trace: Path, limit: int) -> Config:
     return load_config(None, [*settings, Setting("TRACE", "cluster", plain(section))])
 
 
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("trace", type=Path)
+    parser.add_argument("--limit", type=int, default=1500)
+    parser.add_argument("--policy", action="append", help="only this one; repeatable")
+    return command.run(parser, _work)
+
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

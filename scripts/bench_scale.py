@@ -11,15 +11,16 @@ by definition. The bare loop (``bare``) knows slots instead of nodes: two heaps,
 
 from __future__ import annotations
 
-import argparse
-import gc
-import json
 import random
+import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
-from pathlib import Path
 from statistics import median
-from time import process_time
+
+import command
+from clock import cpu_s
+from command import Say
 
 from dagsim.model import Cluster, Job, Task, TaskGraph
 from dagsim.systems.cluster.policies import POLICIES
@@ -173,31 +174,20 @@ def multiple(case: Case, policy: str, repeats: int) -> float:
     return median(found)
 
 
-def cpu_s(work: Callable[[], object]) -> float:
-    """CPU seconds of one call, without those of cycles that earlier ones left."""
-    gc.collect()
-    gc.freeze()
-    began = process_time()
-    work()
-    spent = process_time() - began
-    gc.unfreeze()
-    return spent
-
-
 def policies() -> list[str]:
     """All that are not costly by definition and need nothing that a workload may lack."""
     return [each.name for each in POLICIES.describe() if "costly" not in each.tags and each.name != "recorded"]
 
 
-def measured(given: argparse.Namespace) -> Iterator[tuple[str, int, float]]:
+def measured(options: Namespace) -> Iterator[tuple[str, int, float]]:
     """Series (with the policy's name), size, and the multiple."""
-    for series in given.series or SERIES:
+    for series in options.series or SERIES:
         make, sizes = SERIES[series]
-        names = given.policy or (NODE_POLICIES if sizes is NODES else policies())
-        for size in (each for each in sizes if each <= given.largest):
+        names = options.policy or (NODE_POLICIES if sizes is NODES else policies())
+        for size in (each for each in sizes if each <= options.largest):
             case = make(size)
             for name in names:
-                yield f"{series} {name}", size, round(multiple(case, name, given.repeats), 2)
+                yield f"{series} {name}", size, round(multiple(case, name, options.repeats), 2)
 
 
 def growth(multiples: dict[int, float]) -> float:
@@ -205,30 +195,26 @@ def growth(multiples: dict[int, float]) -> float:
     return max(multiples.values()) / multiples[min(multiples)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _work(options: Namespace, say: Say) -> dict[str, dict[int, float]]:
+    multiples: dict[str, dict[int, float]] = {}
+    for series, size, times in measured(options):
+        multiples.setdefault(series, {})[size] = times
+        say(f"{series:28} {size:9,} {times:9.1f} x bare")
+    say("\nlargest over smallest, above 2:")
+    for series, by_size in sorted(multiples.items(), key=lambda pair: -growth(pair[1])):
+        if growth(by_size) > 2:
+            say(f"{series:28} {growth(by_size):9.1f}")
+    return multiples
+
+
+def main() -> int:
+    parser = command.arguments(__doc__, out=True)
     parser.add_argument("--policy", action="append", help="only this one; repeatable")
     parser.add_argument("--series", action="append", choices=list(SERIES), help="only this one; repeatable")
     parser.add_argument("--largest", type=int, default=1_000_000, help="leave out larger sizes")
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--out", type=Path, help="keep the multiples as JSON")
-    given = parser.parse_args()
-    multiples: dict[str, dict[int, float]] = {}
-    for series, size, times in measured(given):
-        multiples.setdefault(series, {})[size] = times
-        if not given.json:
-            print(f"{series:28} {size:9,} {times:9.1f} x bare", flush=True)
-    if given.json:
-        print(json.dumps(multiples))
-    else:
-        print("\nlargest over smallest, above 2:")
-        for series, each in sorted(multiples.items(), key=lambda pair: -growth(pair[1])):
-            if growth(each) > 2:
-                print(f"{series:28} {growth(each):9.1f}")
-    if given.out is not None:
-        given.out.write_text(json.dumps(multiples, indent=1) + "\n", encoding="utf-8")
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -242,12 +242,12 @@ def make_demo(folder: Path) -> dict[str, Path]:
 def _interrupted(results: Path) -> None:
     """A run folder whose process is gone without a word."""
     from dagsim.config.schema import load_config
-    from dagsim.experiment.folder import RunFolder
-    from dagsim.experiment.run import evaluate_policies
+    from dagsim.experiment.simulate import run_policy
+    from dagsim.experiment.store import Store
 
     config = load_config(None, ["workload.count=20", "seeds=4"])
-    folder = RunFolder.create(results, "tune", config, argv=["dagsim", "tune"], policies=("sjf", "fifo"))
-    folder.add(next(iter(evaluate_policies(config, ("sjf",)))))
+    folder = Store.create(results, "tune", config, argv=["dagsim", "tune"], policies=("sjf", "fifo"))
+    folder.add(run_policy(config, "sjf", config.seed))
 
 
 def _trainings(results: Path) -> None:
@@ -255,13 +255,13 @@ def _trainings(results: Path) -> None:
     import numpy as np
 
     from dagsim.config.schema import load_config
-    from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.store import Store
     from dagsim.experiment.training.log import TrainingLog
 
     rng = np.random.default_rng(1)
     for seed in range(3):
         config = load_config(None, [f"seed={seed}", "train.iterations=60"])
-        folder = RunFolder.create(results, "train", config, argv=["dagsim", "train", "--seed", str(seed)], label="ppo")
+        folder = Store.create(results, "train", config, argv=["dagsim", "train", "--seed", str(seed)], label="ppo")
         log = TrainingLog(folder.path)
         for step in range(1, 61):
             learned = 1 - np.exp(-step / 20)
@@ -278,9 +278,9 @@ def _large(root: Path) -> None:
     import numpy as np
 
     from dagsim.config.schema import load_config
-    from dagsim.experiment.folder import RunFolder
-    from dagsim.experiment.run import Result
     from dagsim.experiment.scenario import scenario_of
+    from dagsim.experiment.simulate import Outcome
+    from dagsim.experiment.store import Store
     from dagsim.metrics import summarize
     from dagsim.model import JobFacts, Kind
     from dagsim.model.log import Schedule
@@ -305,10 +305,10 @@ def _large(root: Path) -> None:
     rows.sort(key=lambda row: row[1])
     for row in rows:
         schedule.log.append(row)
-    folder = RunFolder.create(root, "eval", config, argv=["dagsim", "eval"], policies=("fifo",))
+    folder = Store.create(root, "eval", config, argv=["dagsim", "eval"], policies=("fifo",))
     facts = {"cluster": "64 x T4", "jobs": 100_000, "span_s": rows[-1][1]}
     facts |= {"gpu_load": None, "cpu_load": None, "warning": None}
-    folder.add(Result("fifo", 0, facts, schedule, summarize(schedule), 1.0))
+    folder.add(Outcome(schedule, summarize(schedule), "fifo", 0, facts, 1.0))
     folder.finish()
 
 

@@ -16,11 +16,10 @@ from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from dagsim.experiment.sweep.cells import cells_of
-from dagsim.experiment.sweep.described import Sweep, read_sweep
-from dagsim.experiment.sweep.executors import executor_for
-from dagsim.experiment.sweep.folder import SweepFolder
-from dagsim.experiment.sweep.run import run_cells
+from dagsim.experiment.carry_out import carry_out
+from dagsim.experiment.executors import executor_for
+from dagsim.experiment.plan import Plan, read_grid
+from dagsim.experiment.store import Store
 
 OF_THE_CLOCK = {"progress.jsonl", "timing.jsonl", "manifest.json", "status.json", "command.txt", "lock"}
 GRID = """
@@ -33,21 +32,21 @@ seeds: 8
 """
 
 
-def grid(folder: Path) -> Sweep:
+def grid(folder: Path) -> Plan:
     """A sweep over windows of a small trace, which has to be sent to the nodes."""
     rows = [f"j{n},{30 * n},{1 + n % 8},{100 + 37 * n % 900}" for n in range(400)]
     (folder / "log.csv").write_text("\n".join(["id,arrival_s,gpus,duration_s", *rows]) + "\n", encoding="utf-8")
     workload = f"{{kind: trace, path: {folder / 'log.csv'}, window: 50, windows: 8}}"
     (folder / "base.yaml").write_text(f"workload: {workload}\n", encoding="utf-8")
     (folder / "grid.yaml").write_text(GRID, encoding="utf-8")
-    return read_sweep(folder / "grid.yaml")
+    return Plan.of_grid(read_grid(folder / "grid.yaml"))
 
 
-def swept(sweep: Sweep, on: str, root: Path) -> tuple[str, float]:
+def swept(plan: Plan, on: str, root: Path) -> tuple[str, float]:
     """The digest of the finished folder, and the seconds that it took."""
-    began, cells = time.monotonic(), cells_of(sweep)
-    folder = SweepFolder.claim(root, sweep, cells, argv=["check_ray"])
-    run_cells(folder, cells, executor_for(on))
+    began = time.monotonic()
+    folder = Store.begin(root, plan, argv=["check_ray"])
+    carry_out(folder, plan, executor_for(on))
     total = sha256()
     for file in sorted(folder.path.rglob("*")):
         if file.is_file() and file.name not in OF_THE_CLOCK:

@@ -14,7 +14,7 @@ import numpy as np
 
 from dagsim.agents.checkpoint import Checkpoint
 from dagsim.config.schema import load_config
-from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.store import Store
 from dagsim.experiment.training.report import compare_agents
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.seeds import REPORT, seeds_of
@@ -35,7 +35,7 @@ JUDGED = 30
 def trained(algorithm: str, seed: int, iterations: int, root: Path) -> Checkpoint:
     """The agent that was best on validation."""
     settings = (f"train.algorithm.kind={algorithm}", *LEARNING, f"train.iterations={iterations}", f"seed={seed}")
-    folder = RunFolder.create(root, "train", load_config(None, [*COMMON, *settings]), argv=sys.argv, label=algorithm)
+    folder = Store.create(root, "train", load_config(None, [*COMMON, *settings]), argv=sys.argv, label=algorithm)
     TrainingRun(folder).run()
     return Checkpoint.load(folder.path / "best.pt")
 

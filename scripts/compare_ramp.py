@@ -33,7 +33,7 @@ from dagsim.systems.ramp import (
     ComputationGraph,
     read_graphs,
 )
-from dagsim.systems.ramp.gpus import costed
+from dagsim.systems.ramp.graph import costed
 from dagsim.systems.ramp.kpis import kpis
 from dagsim.systems.ramp.scenario import RampScenario
 

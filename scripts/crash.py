@@ -35,8 +35,7 @@ import torch
 
 from dagsim.agents.checkpoint import read_plain
 from dagsim.errors import DagsimError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.sweep.folder import SweepFolder
+from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import read_log
 
 __all__ = ["COMMANDS", "Outcome", "crash"]
@@ -97,7 +96,7 @@ class Outcome:
 NURSERY = """
 import json, os, sys
 import rich.live, rich.progress, rich.table, scipy.stats, torch._dynamo
-import dagsim.agents.rollouts, dagsim.cli, dagsim.experiment.run, dagsim.experiment.runner, dagsim.experiment.sweep
+import dagsim.agents.rollouts, dagsim.cli, dagsim.experiment.simulate, dagsim.experiment.carry_out
 import dagsim.experiment.training, dagsim.experiment.tune, dagsim.report.comparison, dagsim.traces.formats
 print(flush=True)
 for line in sys.stdin:
@@ -231,7 +230,7 @@ def _seen_after_s(process: Command, out: Path) -> float:
 def _check(command: str, path: Path, reference: Path, outcome: Outcome, at: str) -> None:
     """Check what is left of a run, and go on with it."""
     try:
-        folder = RunFolder.open(path)
+        folder = Store.open(path)
         listed = [(line.policy, line.seed) for line in folder.lines()]
         assert folder.state in ("interrupted", "done"), f"its state is {folder.state}"
         if (path / "checkpoint.pt").exists():
@@ -284,8 +283,8 @@ def _check_sweep(arguments: Sequence[str], path: Path, reference: Path, outcome:
     """Check what is left of a sweep, and start it again: that is to resume it."""
     try:
         if (path / "manifest.json").exists() and (path / "sweep.yaml").exists():
-            folder = SweepFolder.open(path)
-            outcome.runs_kept += len(folder.lines())
+            folder = Store.open(path)
+            outcome.runs_kept += len(folder.cells())
             del folder
     except DagsimError as error:
         outcome.faults.append(f"{at}: {error}")

@@ -144,7 +144,8 @@ def tables(cell: str, few: int, seeds: Sequence[int], kept: KeptRuns) -> Iterato
         name, chosen = f"{cell} {estimates}", known[cell][estimates]
         yield f"\n### {name} estimates\n"
         for reference, lines in shown(cell, chosen, name, few, seeds, kept):
-            yield comparison_table(lines, reference, workload=name, sample=sample).markdown() + "\n"
+            ranked = standings(lines, reference=reference, sample=sample)
+            yield comparison_table(ranked, workload=name).markdown() + "\n"
 
 
 def rows(cells: Sequence[str], few: int, seeds: Sequence[int], kept: KeptRuns) -> dict[str, list[object]]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
-from dagsim.experiment.run import run_policy
+from dagsim.experiment.simulate import run_policy
 from dagsim.files import append
 from dagsim.metrics.standings import SECONDARY_METRICS
 

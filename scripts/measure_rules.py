@@ -29,7 +29,7 @@ import numpy as np
 
 from dagsim.config.schema import load_config
 from dagsim.errors import DagsimError
-from dagsim.experiment.run import run_policy
+from dagsim.experiment.simulate import run_policy
 from dagsim.files import write_text
 from dagsim.metrics.intervals import FEWEST_JOBS, over_time, t_of_mean, two_sided_p
 from dagsim.metrics.jct import jct

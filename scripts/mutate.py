@@ -1,19 +1,23 @@
-"""Put faults into dagsim, one at a time, and see which the tests notice: ``python scripts/mutate.py [--mutants 300]``.
+"""Put faults into dagsim, one at a time, and list those that no test notices.
 
-Mutants are drawn at random, with a fixed seed, over the kernel of the GPU cluster, the metrics, the choice of
-references and seeds, the field maps of the readers and the losses of learning; so many of each group, evenly over all
-places in its files that an operator fits (``OPERATORS``). Each is run, in a process of its own, against the tests of
-its group (``GROUPS``), the quick ones first and up to the first that fails. A mutant is *caught* if a test fails, the
-module cannot be imported, or a test takes four times the processor time that it takes without it, and ten seconds.
-First the tests run without a mutant, and must pass: coverage tells which of them run which lines. A mutant is shown to
-the tests that run its statement, then to the others of their files (what one of them made may be kept for the next);
-one outside of functions to all, those first that run anything of its file.
+    python scripts/mutate.py [--mutants 300] [--seed 0] [--groups ramp,spark] [--files 8]
 
-mutmut and cosmic-ray start a process, import everything and collect the tests anew for each mutant: some five seconds
-of processor time. Here one process collects the tests of a group and forks for each mutant, which gets the code of one
-function changed in place; only mutants outside of functions are imported afresh. Files are never changed. Survivors
-are listed with the reason why they live where one stands in ``--reasons``: a line ``ID :: reason`` each, the ID as in
-the table. A run that was stopped goes on from its ``--log``.
+Mutants are drawn at random, with a fixed seed, evenly over every place of the package that an operator fits
+(``OPERATORS``). A *group* is a folder of the package (``GROUPS``). Each mutant is judged, in a process of its own, by
+the ``--files`` test files that are closest to its file (``Related``): few imports away, in the folder of the same name.
+The quick tests that run its statement come first, and the first failure ends it. A mutant is *caught* if a test fails,
+if the module cannot be imported, or if a test takes four times its usual processor time plus ten seconds.
+
+The tests of a group first run without a mutant, under coverage, which tells which tests run which lines; a test that
+fails there is left out. A mutant inside a function is shown to the tests that run its statement, then to the other
+tests of their files (a test may use what an earlier one has cached). A mutant outside of functions is shown to all.
+Judge survivors again with more files before you count them: ``--survivors LOG --files 1000 --log OTHER``.
+
+mutmut and cosmic-ray start a process, import everything and collect the tests for each mutant: some five seconds of
+processor time. Here one process collects the tests of a group and forks for each mutant, which gets the code of one
+function changed in place; only mutants outside of functions are imported again. Files are never changed. Survivors are
+listed with the reason why they live where ``--reasons`` has one: a line ``ID :: reason`` each, the ID as in the table.
+A run that was stopped continues from its ``--log``.
 """
 
 from __future__ import annotations
@@ -34,14 +38,17 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from itertools import zip_longest
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-__all__ = ["GROUPS", "Group", "Mutant", "drawn", "mutated", "sites", "tests_of"]
+import pytest
+
+__all__ = ["GROUPS", "Group", "Mutant", "Related", "drawn", "files_of", "mutated", "sites"]
 
 ROOT = Path(__file__).parents[1]
 _PRELOADED = "ignore:Module already imported:pytest.PytestAssertRewriteWarning"
@@ -53,61 +60,135 @@ REASONS = ROOT / "results" / "validation" / "mutant_reasons.txt"
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Files that mutants are drawn from, their share of 300, and the tests that should notice."""
+    """A folder of the package; a file belongs to the group of the deepest folder that holds it."""
 
-    files: tuple[str, ...]
-    share: int
-    tests: tuple[str, ...]
-    fields: bool = False
-    """Names and numbers only: field maps and units."""
+    folder: str
+    strings: bool = False
+    """Change strings as well: the names of fields."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What its tests need: the lane can be changed only where numba does not compile it."""
 
 
-CLUSTER = "dagsim/systems/cluster"
-_KERNEL = ("kernel", "state", "nodes", "legality", "jobs", "run", "fork", "stalling", "clock", "view")
-_LOSSES = ("ppo", "reinforce", "d3qn", "q_learning", "rainbow", "sac", "policy_gradient", "returns", "replay", "ragged")
 GROUPS: dict[str, Group] = {
-    "kernel": Group(
-        tuple(f"{CLUSTER}/{name}.py" for name in _KERNEL),
-        120,
-        (
-            "tests/systems/cluster/test_worked_examples.py",
-            "tests/systems/cluster/test_small_faults.py",
-            "tests/systems/cluster/test_departures.py",
-            "tests/systems/cluster/test_promises.py",
-            "tests/systems/cluster/test_legality.py",
-            "tests/systems/cluster/test_engine.py",
-            "tests/systems/cluster/test_free_index.py",
-            "tests/systems/cluster/test_jobs.py",
-            "tests/systems/cluster/test_kill.py",
-            "tests/systems/cluster/test_runtime.py",
-            "tests/systems/cluster/test_stock_simpy.py",
-            "tests/systems/cluster/policies/test_placements.py",
-            "tests/test_referee.py",
-        ),
-    ),
-    "metrics": Group(("dagsim/metrics/*.py",), 80, ("tests/metrics/test_*.py",)),
-    "choice": Group(
-        ("dagsim/seeds.py", "dagsim/experiment/training/reference.py", "dagsim/experiment/tune.py"),
-        20,
-        ("tests/experiment/test_tune.py", "tests/experiment/test_choice.py", "tests/experiment/test_windows.py"),
-    ),
-    "readers": Group(("dagsim/traces/formats/*.py",), 40, ("tests/traces/formats/test_[!f]*.py",), fields=True),
-    "losses": Group(
-        tuple(f"dagsim/agents/{name}.py" for name in _LOSSES),
-        40,
-        (
-            "tests/agents/test_losses.py",
-            "tests/agents/test_returns.py",
-            "tests/agents/test_ragged.py",
-            "tests/agents/test_golden.py::test_the_cluster_learns_as_it_did",
-            "tests/agents/test_learning.py::test_a_resumed_learner_goes_on_bit_for_bit",
-            "tests/agents/test_learning.py::test_the_learning_rate_falls_as_training_goes_on",
-            "tests/agents/test_learning.py::test_reinforce_takes_one_step_on_the_whole_batch",
-            "tests/agents/test_learning.py::test_ppo_clips_where_it_is_told_to",
-            "tests/agents/test_learning.py::test_what_follows_is_valued_by_the_target_network",
-        ),
-    ),
+    "kernel": Group("dagsim/systems"),
+    "lane": Group("dagsim/systems/cluster/lane", environment={"NUMBA_DISABLE_JIT": "1"}),
+    "policies": Group("dagsim/systems/cluster/policies"),
+    "spark": Group("dagsim/systems/spark"),
+    "ramp": Group("dagsim/systems/ramp"),
+    "metrics": Group("dagsim/metrics"),
+    "workload": Group("dagsim/workload"),
+    "traces": Group("dagsim/traces"),
+    "readers": Group("dagsim/traces/formats", strings=True),
+    "envs": Group("dagsim/envs"),
+    "agents": Group("dagsim/agents"),
+    "experiment": Group("dagsim/experiment"),
+    "config": Group("dagsim/config"),
+    "model": Group("dagsim/model"),
+    "report": Group("dagsim/report"),
+    "cli": Group("dagsim/cli"),
+    "rest": Group("dagsim"),
 }
+
+
+@cache
+def files_of(group: str) -> tuple[str, ...]:
+    """The files of a group, relative to the repository."""
+    return tuple(file for file in _package() if _group_of(file) == group)
+
+
+@cache
+def _package() -> tuple[str, ...]:
+    return tuple(sorted(str(path.relative_to(ROOT)) for path in (ROOT / "dagsim").rglob("*.py")))
+
+
+def _group_of(file: str) -> str:
+    inside = [name for name, group in GROUPS.items() if file.startswith(f"{group.folder}/")]
+    return max(inside, key=lambda name: len(GROUPS[name].folder))
+
+
+class Related:
+    """The test files that are closest to a file of the package, by imports.
+
+    A test file that imports a module, itself or from the package that re-exports it, is one import away. A module that
+    a registry names as a string counts as imported.
+    """
+
+    def __init__(self, folder: Path = ROOT) -> None:
+        sources = {
+            str(path.relative_to(folder)): path.read_text(encoding="utf-8")
+            for top in ("dagsim", "tests")
+            for path in (folder / top).rglob("*.py")
+        }
+        self._texts = {file: text for file, text in sources.items() if _is_test(file)}
+        modules = {_dotted(file): file for file in sources}
+        trees = {file: ast.parse(text) for file, text in sources.items()}
+        names = {module: _re_exported(trees[file]) for module, file in modules.items() if file.endswith("__init__.py")}
+        self._importers: dict[str, set[str]] = {}
+        for file, tree in trees.items():
+            for module in _imported(file, tree, modules, names):
+                self._importers.setdefault(modules[module], set()).add(file)
+
+    def nearest(self, file: str, count: int) -> list[str]:
+        """The ``count`` closest test files, the closest first.
+
+        The distance is the number of imports between, less a half for each folder that the two paths share and less one
+        where the test file names the module.
+        """
+        away = self._imports_away(file)
+        word = re.compile(rf"\b{Path(file).stem.replace('_', '[-_ ]')}\b")
+        folders = set(Path(file).parts[1:-1])
+
+        def distance(test: str) -> tuple[float, str]:
+            shared = len(folders & set(Path(test).parts[1:-1]))
+            return away.get(test, 9) - shared / 2 - bool(word.search(self._texts[test])), test
+
+        return sorted(self._texts, key=distance)[:count]
+
+    def _imports_away(self, file: str) -> dict[str, int]:
+        away, edge = {file: 0}, [file]
+        while edge:
+            found = {importer for each in edge for importer in self._importers.get(each, ())} - set(away)
+            away |= dict.fromkeys(found, away[edge[0]] + 1)
+            edge = sorted(found)
+        return away
+
+
+def _is_test(file: str) -> bool:
+    return Path(file).name.startswith("test_")
+
+
+def _dotted(file: str) -> str:
+    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".").removeprefix("tests.")
+
+
+def _re_exported(tree: ast.Module) -> dict[str, str]:
+    """The names that a package imports, and the modules they come from."""
+    froms = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module)
+    return {alias.asname or alias.name: str(node.module) for node in froms for alias in node.names}
+
+
+def _imported(
+    file: str, tree: ast.Module, modules: Mapping[str, str], names: Mapping[str, Mapping[str, str]]
+) -> Iterator[str]:
+    """The modules that a file imports, or names as a string."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=aliases):
+                wanted = [alias.name for alias in aliases]
+            case ast.ImportFrom(module=str(package), names=aliases):
+                wanted = [f"{package}.{alias.name}" for alias in aliases]
+                wanted = [
+                    name if name in modules else names.get(package, {}).get(name.rpartition(".")[2], package)
+                    for name in wanted
+                ]
+            case ast.Constant(value=str(text)) if text.startswith("dagsim."):
+                wanted = [text.partition(":")[0]]
+            case ast.Constant(value=str(text)) if re.match(r"(\.\w+)+:\w+$", text):
+                wanted = [_dotted(str(Path(file).parent)) + text.partition(":")[0]]
+            case _:
+                continue
+        yield from (name for name in wanted if name in modules)
+
 
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -161,16 +242,16 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """How it is told: place and change."""
+        """Its place and its change, as tables show it."""
         return f"{self.file}:{self.line}:{self.column} {self.what}"
 
 
-def sites(tree: ast.Module, *, fields: bool = False) -> list[Site]:
+def sites(tree: ast.Module, *, strings: bool = False) -> list[Site]:
     """Every place of the module that an operator fits, in order."""
-    return [site for node in _nodes(tree, fields) for site in _changes(node, fields)]
+    return [site for node in _nodes(tree, strings) for site in _changes(node, strings)]
 
 
-def _nodes(node: ast.AST, fields: bool) -> Iterator[ast.AST]:
+def _nodes(node: ast.AST, strings: bool) -> Iterator[ast.AST]:
     """All nodes that are worth a change: neither annotations, docstrings, messages, decorators, nor what an assertion
     says."""
     yield node
@@ -178,11 +259,11 @@ def _nodes(node: ast.AST, fields: bool) -> Iterator[ast.AST]:
         if name in ("annotation", "returns", "decorator_list", "msg"):
             continue
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not _is_skipped(child, fields):
-                yield from _nodes(child, fields)
+            if isinstance(child, ast.AST) and not _is_skipped(child, strings):
+                yield from _nodes(child, strings)
 
 
-def _is_skipped(node: ast.AST, fields: bool) -> bool:
+def _is_skipped(node: ast.AST, strings: bool) -> bool:
     match node:
         case ast.Raise() | ast.Assert() | ast.Import() | ast.ImportFrom() | ast.JoinedStr():
             return True
@@ -197,25 +278,23 @@ def _is_skipped(node: ast.AST, fields: bool) -> bool:
     return False
 
 
-def _changes(node: Any, fields: bool) -> Iterator[Site]:
-    for what, change in _of(node, fields):
+def _changes(node: Any, strings: bool) -> Iterator[Site]:
+    for what, change in _of(node, strings):
         yield Site(node.lineno, node.col_offset, what, change)
 
 
-def _of(node: ast.AST, fields: bool) -> Iterator[tuple[str, Callable[[], None]]]:
+def _of(node: ast.AST, strings: bool) -> Iterator[tuple[str, Callable[[], None]]]:
     match node:
-        case ast.Constant(value=bool() as value) if not fields:
+        case ast.Constant(value=bool() as value):
             yield f"{value} -> {not value}", lambda: setattr(node, "value", not value)
-        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+        case ast.Constant(value=int() | float() as number):
             yield f"{number} -> {number + 1}", lambda: setattr(node, "value", number + 1)
-        case ast.Constant(value=str() as text) if fields and re.fullmatch(r"[A-Za-z_][\w ./-]*", text):
+        case ast.Constant(value=str() as text) if strings and re.fullmatch(r"[A-Za-z_][\w ./-]*", text):
             yield f"{text!r} -> {text + 'x'!r}", lambda: setattr(node, "value", text + "x")
         case ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in COMPUTED:
-            if not fields or isinstance(op, ast.Mult | ast.Div):
-                other = COMPUTED[type(op)]
-                yield f"{type(op).__name__} -> {other.__name__}", lambda: setattr(node, "op", other())
-    if not fields:
-        yield from _logic(node)
+            other = COMPUTED[type(op)]
+            yield f"{type(op).__name__} -> {other.__name__}", lambda: setattr(node, "op", other())
+    yield from _logic(node)
 
 
 def _logic(node: Any) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -238,40 +317,34 @@ def _logic(node: Any) -> Iterator[tuple[str, Callable[[], None]]]:
             yield f"{ast.unparse(call)[:40]} dropped", lambda: setattr(node, "value", ast.Constant(None))
 
 
-def mutated(source: str, number: int, *, fields: bool = False) -> ast.Module:
+def mutated(source: str, number: int, *, strings: bool = False) -> ast.Module:
     """The module with its site ``number`` changed."""
     tree = ast.parse(source)
-    sites(tree, fields=fields)[number].change()
+    sites(tree, strings=strings)[number].change()
     return ast.fix_missing_locations(tree)
 
 
-def tests_of(group: str) -> list[str]:
-    """The test files of a group."""
-    paths: list[str] = []
-    for pattern in GROUPS[group].tests:
-        found = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(pattern))
-        paths += found or [pattern]
-    return list(dict.fromkeys(paths))
+@cache
+def places(group: str) -> tuple[Mutant, ...]:
+    """Every mutant that can be made in a group."""
+    strings = GROUPS[group].strings
+    return tuple(
+        Mutant(group, file, number, *site[:3])
+        for file in files_of(group)
+        for number, site in enumerate(sites(ast.parse((ROOT / file).read_text()), strings=strings))
+    )
 
 
 def drawn(count: int, seed: int, groups: Sequence[str]) -> list[Mutant]:
-    """``count`` mutants in all, each group by its share, evenly over its places."""
-    total = sum(group.share for group in GROUPS.values())
-    chosen: list[Mutant] = []
-    for name in groups:
-        group, found = GROUPS[name], []
-        for path in sorted(path for pattern in group.files for path in ROOT.glob(pattern)):
-            file = str(path.relative_to(ROOT))
-            places = sites(ast.parse(path.read_text()), fields=group.fields)
-            found += [Mutant(name, file, at, *place[:3]) for at, place in enumerate(places)]
-        chosen += random.Random(f"{seed} {name}").sample(found, round(count * group.share / total))
-    return chosen
+    """Draw ``count`` mutants, evenly over all places of the groups; in the order of the groups."""
+    every = [mutant for group in groups for mutant in places(group)]
+    return sorted(random.Random(seed).sample(every, count), key=lambda mutant: groups.index(mutant.group))
 
 
-class Told(NamedTuple):
-    """The end of one process: caught, survived, or caught as it ran too long; and how long it took."""
+class Outcome(NamedTuple):
+    """The end of one process: "caught", "survived" or "ran too long", and what it took."""
 
-    outcome: str
+    end: str
     cpu_s: float
     test: str = ""
     """The test that failed."""
@@ -326,36 +399,52 @@ class Fork:
                 os.dup2(silence, 1)
                 os.dup2(silence, 2)
                 code, failed = work()
+            except BaseException as error:
+                failed = f"{type(error).__name__}: {error}"
             finally:
                 os.write(writing, failed.encode()[:4000])
                 os._exit(code)
         os.close(writing)
 
-    def told(self, status: int, usage: resource.struct_rusage) -> Told:
-        """What became of it, once it has ended."""
+    def outcome(self, status: int, usage: resource.struct_rusage) -> Outcome:
+        """How the process ended; to be called once it has."""
         with os.fdopen(self._pipe) as pipe:
             failed = pipe.read()
         cpu_s = usage.ru_utime + usage.ru_stime
         if os.WIFSIGNALED(status):
             by = signal.Signals(os.WTERMSIG(status))
-            return Told("ran too long" if by == signal.SIGXCPU else "caught", cpu_s, by.name)
-        return Told("survived" if os.WEXITSTATUS(status) == 0 else "caught", cpu_s, failed)
+            return Outcome("ran too long" if by == signal.SIGXCPU else "caught", cpu_s, by.name)
+        return Outcome("survived" if os.WEXITSTATUS(status) == 0 else "caught", cpu_s, failed)
 
 
-def run(work: Callable[[], tuple[int, str]], limit_s: int) -> Told:
-    """Do it in a fork, and wait for it."""
+def run(work: Callable[[], tuple[int, str]], limit_s: int) -> Outcome:
+    """Run ``work`` in a fork, and wait for it."""
     fork = Fork(work, limit_s)
     _, status, usage = os.wait4(fork.pid, 0)
-    return fork.told(status, usage)
+    return fork.outcome(status, usage)
 
 
 class InPlace:
-    """A pytest plugin that does not run the tests once, but once for each mutant, in forks."""
+    """A pytest plugin that runs the tests once for each mutant, in forks.
+
+    Args:
+        mutants: All inside a function.
+        related: The test files of each mutant.
+        report: Called with each mutant and its outcome, and first with ``None`` and that of the run without a mutant.
+        reach: Where the reach of the tests is written.
+        at_once: Forks at a time.
+    """
 
     def __init__(
-        self, mutants: Sequence[Mutant], told: Callable[[Mutant | None, Told], None], reach: Path, at_once: int = 1
+        self,
+        mutants: Sequence[Mutant],
+        related: Mapping[str, Sequence[str]],
+        report: Callable[[Mutant | None, Outcome], None],
+        reach: Path,
+        at_once: int = 1,
     ) -> None:
-        self._mutants, self._told, self._reach, self._at_once = mutants, told, reach, at_once
+        self._mutants, self._related, self._report, self._reach = mutants, related, report, reach
+        self._at_once = at_once
         self._failed: list[str] = []
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -363,26 +452,27 @@ class InPlace:
             self._failed.append(report.nodeid)
 
     def pytest_runtestloop(self, session: Any) -> bool:
-        base = run(lambda: self._measure(session.items), 1000)
-        self._told(None, base)
-        waiting = list(self._mutants) if base.outcome == "survived" else []
+        base = run(lambda: self._measure(session.items), 4000)
+        self._report(None, base)
+        waiting = list(self._mutants) if base.end == "survived" else []
         reach = read_reach(self._reach)
-        items = {item.nodeid: item for item in session.items}
-        under_way: dict[int, tuple[Mutant, Fork]] = {}
-        while waiting or under_way:
-            while waiting and len(under_way) < self._at_once:
+        items = {item.nodeid: item for item in session.items if item.nodeid in reach.cpu_s}
+        running: dict[int, tuple[Mutant, Fork]] = {}
+        while waiting or running:
+            while waiting and len(running) < self._at_once:
                 mutant = waiting.pop(0)
-                shown = [items[test] for test in reach.ranked(list(items), mutant, inside=True)]
-                fork = Fork(partial(self._run, shown, mutant, reach), 1000)
-                under_way[fork.pid] = mutant, fork
+                tests = _in_files(items, self._related[mutant.file])
+                chosen = [items[test] for test in reach.ranked(tests, mutant, inside=True)]
+                fork = Fork(partial(self._run, chosen, mutant, reach), 4000)
+                running[fork.pid] = mutant, fork
             pid, status, usage = os.wait4(-1, 0)
-            if pid in under_way:
-                mutant, fork = under_way.pop(pid)
-                self._told(mutant, fork.told(status, usage))
+            if pid in running:
+                mutant, fork = running.pop(pid)
+                self._report(mutant, fork.outcome(status, usage))
         return True
 
     def _measure(self, items: Sequence[Any]) -> tuple[int, str]:
-        """All tests without a mutant; their reach is left in a file."""
+        """Run all tests without a mutant, and write their reach to the file; a test that fails is not in it."""
         import coverage
 
         traced = coverage.Coverage(data_file=None, config_file=False, include=[str(ROOT / "dagsim" / "*")])
@@ -393,19 +483,19 @@ class InPlace:
             began = time.process_time()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
             reach.cpu_s[item.nodeid] = time.process_time() - began
-            if self._failed:
-                return 1, self._failed[0]
         traced.stop()
-        found = traced.get_data()
-        for file in found.measured_files():
-            reach.lines[str(Path(file).relative_to(ROOT))] = found.contexts_by_lineno(file)
+        for test in self._failed:
+            reach.cpu_s.pop(test, None)
+        lines = traced.get_data()
+        for file in lines.measured_files():
+            reach.lines[str(Path(file).relative_to(ROOT))] = lines.contexts_by_lineno(file)
         self._reach.write_text(json.dumps({"cpu_s": reach.cpu_s, "lines": reach.lines}))
-        return 0, ""
+        return 0, f"without {', '.join(self._failed)}" if self._failed else ""
 
     def _run(self, items: Sequence[Any], mutant: Mutant, reach: Reach) -> tuple[int, str]:
-        """The tests up to the first that fails, in this process."""
+        """Run the tests in this process, up to the first that fails."""
         _put_in_place(mutant)
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for item, following in zip_longest(items, items[1:]):
             _leave(reach.limit_s(item.nodeid))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failed:
@@ -414,15 +504,15 @@ class InPlace:
 
 
 class Afresh:
-    """A pytest plugin that takes the tests for one mutant in their order."""
+    """A pytest plugin that orders the tests for one mutant outside of functions."""
 
     def __init__(self, mutant: Mutant, reach: Reach) -> None:
         self._mutant, self._reach = mutant, reach
         self.failed = ""
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        found = {item.nodeid: item for item in items}
-        items[:] = [found[test] for test in self._reach.ranked(list(found), self._mutant, inside=False)]
+        by_name = {item.nodeid: item for item in items if item.nodeid in self._reach.cpu_s}
+        items[:] = [by_name[test] for test in self._reach.ranked(list(by_name), self._mutant, inside=False)]
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         _leave(self._reach.limit_s(nodeid))
@@ -432,8 +522,13 @@ class Afresh:
             self.failed = self.failed or report.nodeid
 
 
+def _in_files(tests: Iterable[str], files: Sequence[str]) -> list[str]:
+    wanted = set(files)
+    return [test for test in tests if test.partition("::")[0] in wanted]
+
+
 def read_reach(path: Path) -> Reach:
-    """What the run without a mutant left, nothing if it failed."""
+    """The reach that the run without a mutant wrote; empty if it failed."""
     text = path.read_text()
     kept = json.loads(text) if text else {"cpu_s": {}, "lines": {}}
     lines = {file: {int(line): tests for line, tests in of.items()} for file, of in kept["lines"].items()}
@@ -441,7 +536,7 @@ def read_reach(path: Path) -> Reach:
 
 
 def _leave(limit_s: float) -> None:
-    """End this process once it has used so much more processor time."""
+    """End this process once it has used ``limit_s`` more seconds of processor time."""
     resource.setrlimit(resource.RLIMIT_CPU, (round(time.process_time() + limit_s), resource.RLIM_INFINITY))
 
 
@@ -463,7 +558,7 @@ def _codes(mutant: Mutant) -> tuple[CodeType, CodeType]:
     """The module as it is, and with the fault."""
     path = ROOT / mutant.file
     source = path.read_text()
-    tree = mutated(source, mutant.number, fields=GROUPS[mutant.group].fields)
+    tree = mutated(source, mutant.number, strings=GROUPS[mutant.group].strings)
     return compile(source, str(path), "exec"), compile(tree, str(path), "exec")
 
 
@@ -494,43 +589,34 @@ def _afresh(mutant: Mutant, tests: Sequence[str], reach: Reach) -> tuple[int, st
         return code if self.path == path else before(self, fullname)
 
     importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
-    import pytest
-
     notes = Afresh(mutant, reach)
     ended = pytest.main([*OPTIONS, "-x", *tests], plugins=[notes])
     return int(ended), notes.failed
 
 
-def table(results: Mapping[Mutant, Told], reasons: Mapping[str, str], seed: int, of: int) -> str:
-    """What was caught, by group, and the survivors; it says if not all that were drawn were run."""
+def table(outcomes: Mapping[Mutant, Outcome], reasons: Mapping[str, str], seed: int, count: int) -> str:
+    """What was caught, by group, and the survivors; the head says if not all that were drawn were run."""
     lines = [
-        f"# python scripts/mutate.py --mutants {of} --seed {seed}",
-        *([f"# NOT ALL WERE RUN: {len(results)} of {of}, group after group"] if len(results) < of else []),
+        f"# python scripts/mutate.py --mutants {count} --seed {seed}",
+        *([f"# NOT ALL WERE RUN: {len(outcomes)} of {count}"] if len(outcomes) < count else []),
         f"# one change each: {OPERATORS}",
         "",
         f"{'group':10}{'places':>8}{'mutants':>9}{'caught':>8}{'ran too long':>14}{'survived':>10}{'caught, %':>11}",
     ]
-    for name in (*GROUPS, "all"):
-        told = Counter(told.outcome for mutant, told in results.items() if name in ("all", mutant.group))
-        if not told:
-            continue
-        caught = told["caught"] + told["ran too long"]
-        places = sum(_places(each) for each in GROUPS if name in ("all", each))
+    chosen = [name for name in GROUPS if any(mutant.group == name for mutant in outcomes)]
+    for name in (*chosen, "all"):
+        ends = Counter(outcome.end for mutant, outcome in outcomes.items() if name in ("all", mutant.group))
+        caught = ends["caught"] + ends["ran too long"]
+        at = sum(len(places(group)) for group in chosen if name in ("all", group))
         lines.append(
-            f"{name:10}{places:8}{told.total():9}{told['caught']:8}{told['ran too long']:14}{told['survived']:10}"
-            f"{100 * caught / told.total():11.1f}"
+            f"{name:10}{at:8}{ends.total():9}{ends['caught']:8}{ends['ran too long']:14}{ends['survived']:10}"
+            f"{100 * caught / max(1, ends.total()):11.1f}"
         )
     lines += ["", "Survivors:"]
-    for mutant, told in results.items():
-        if told.outcome == "survived":
+    for mutant, outcome in outcomes.items():
+        if outcome.end == "survived":
             lines += [f"- {mutant.name}", f"  {reasons.get(mutant.name, 'not looked into')}"]
     return "\n".join(lines) + "\n"
-
-
-def _places(name: str) -> int:
-    group = GROUPS[name]
-    paths = [path for pattern in group.files for path in ROOT.glob(pattern)]
-    return sum(len(sites(ast.parse(path.read_text()), fields=group.fields)) for path in paths)
 
 
 def _reasons(path: Path) -> dict[str, str]:
@@ -545,98 +631,109 @@ def main() -> int:
     parser.add_argument("--mutants", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--groups", default=",".join(GROUPS), help="which groups, separated by commas")
+    parser.add_argument("--files", type=int, default=8, help="test files that judge a mutant, the closest ones")
     parser.add_argument("--only", help="the mutants whose names hold this")
     parser.add_argument("--survivors", type=Path, metavar="JSONL", help="run the survivors of that log again")
-    parser.add_argument("--log", type=Path, default=Path("mutants.jsonl"), help="a line per mutant; it goes on with it")
+    parser.add_argument("--log", type=Path, default=Path("mutants.jsonl"), help="a line per mutant; continued if there")
     parser.add_argument("--processes", type=int, default=2, help="mutants that are run at a time")
     parser.add_argument("--table", action="store_true", help="run nothing: only the table of the log")
     parser.add_argument("--out", type=Path, help="write the table there")
     parser.add_argument("--reasons", type=Path, default=REASONS)
     options = parser.parse_args()
     os.chdir(ROOT)
-    os.environ.pop("DAGSIM_DATA", None)  # the tests that everybody can run must notice
+    os.environ.pop("DAGSIM_DATA", None)  # faults must be caught by tests that everybody can run
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
     _preload()
     groups = options.groups.split(",")
     mutants = [each for each in drawn(options.mutants, options.seed, groups) if (options.only or "") in each.name]
     done = _read(options.log)
-    again = {name for name, told in _read(options.survivors).items() if told.outcome == "survived"}
+    survivors = {name for name, outcome in _read(options.survivors).items() if outcome.end == "survived"}
     if options.survivors:
-        mutants = [mutant for mutant in mutants if mutant.name in again]
+        mutants = [mutant for mutant in mutants if mutant.name in survivors]
     todo = [mutant for mutant in mutants if mutant.name not in done]
     count = 0
 
-    def tell(mutant: Mutant | None, told: Told) -> None:
+    def report(mutant: Mutant | None, outcome: Outcome) -> None:
         nonlocal count
         if mutant is None:
-            print(f"without a mutant: {told.outcome} {told.test} ({told.cpu_s:.1f} s)", flush=True)
+            print(f"without a mutant: {outcome.end} {outcome.test} ({outcome.cpu_s:.1f} s)", flush=True)
             return
         count += 1
-        done[mutant.name] = told
+        done[mutant.name] = outcome
         with options.log.open("a") as log:
-            log.write(json.dumps({"name": mutant.name, **told._asdict()}) + "\n")
-        print(f"{count}/{len(todo)} {told.outcome}: {mutant.name} ({told.cpu_s:.1f} s) {told.test}", flush=True)
+            log.write(json.dumps({"name": mutant.name, **outcome._asdict()}) + "\n")
+        print(f"{count}/{len(todo)} {outcome.end}: {mutant.name} ({outcome.cpu_s:.1f} s) {outcome.test}", flush=True)
 
+    related = Related()
     for name in () if options.table else groups:
-        run_group(name, [mutant for mutant in todo if mutant.group == name], tell, options.processes)
-    results = {mutant: done[mutant.name] for mutant in mutants if mutant.name in done}
-    text = table(results, _reasons(options.reasons), options.seed, len(mutants))
+        chosen = [mutant for mutant in todo if mutant.group == name]
+        tests = {mutant.file: related.nearest(mutant.file, options.files) for mutant in chosen}
+        run_group(GROUPS[name], chosen, tests, report, options.processes)
+    outcomes = {mutant: done[mutant.name] for mutant in mutants if mutant.name in done}
+    text = table(outcomes, _reasons(options.reasons), options.seed, len(mutants))
     print(text)
     if options.out:
         options.out.write_text(text)
-    return 0 if len(results) == len(mutants) else 1
+    return 0 if len(outcomes) == len(mutants) else 1
 
 
 def run_group(
-    name: str, mutants: Sequence[Mutant], tell: Callable[[Mutant | None, Told], None], at_once: int = 1
+    group: Group,
+    mutants: Sequence[Mutant],
+    related: Mapping[str, Sequence[str]],
+    report: Callable[[Mutant | None, Outcome], None],
+    at_once: int = 1,
 ) -> None:
-    """Run the mutants of one group, in a process of its own, so that no group has what another imported."""
+    """Run the mutants of one group, in processes of its own, so that no group sees what another imported."""
     if not mutants:
         return
     inside = [mutant for mutant in mutants if _changed(*_codes(mutant)) is not None]
-    tests, passed = tests_of(name), False
+    tests = sorted({file for mutant in mutants for file in related[mutant.file]})
+    passed = False
 
-    def told(mutant: Mutant | None, how: Told) -> None:
+    def note(mutant: Mutant | None, outcome: Outcome) -> None:
         nonlocal passed
-        passed |= how.outcome == "survived" and mutant is None
-        tell(mutant, how)
+        passed |= mutant is None and outcome.end == "survived"
+        report(mutant, outcome)
 
-    with tempfile.NamedTemporaryFile() as kept:
-        _forked(tests, inside, told, Path(kept.name), at_once)
+    with tempfile.NamedTemporaryFile() as kept, pytest.MonkeyPatch.context() as patch:
+        for key, value in group.environment.items():
+            patch.setenv(key, value)
+        _forked(tests, inside, related, note, Path(kept.name), at_once)
         reach = read_reach(Path(kept.name))
         for mutant in mutants if passed else ():
             if mutant not in inside:
-                tell(mutant, run(partial(_afresh, mutant, tests, reach), 1000))
+                report(mutant, run(partial(_afresh, mutant, related[mutant.file], reach), 4000))
 
 
 def _forked(
     tests: Sequence[str],
     mutants: Sequence[Mutant],
-    tell: Callable[[Mutant | None, Told], None],
+    related: Mapping[str, Sequence[str]],
+    report: Callable[[Mutant | None, Outcome], None],
     reach: Path,
     at_once: int,
 ) -> None:
-    """Collect the tests in a fork, and hear from it what became of the mutants."""
+    """Collect the tests in a fork, and report the outcomes that it sends."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
         with os.fdopen(writing, "w") as pipe:
 
-            def told(mutant: Mutant | None, how: Told) -> None:
-                print(json.dumps([None if mutant is None else mutants.index(mutant), *how]), file=pipe, flush=True)
-
-            import pytest
+            def send(mutant: Mutant | None, outcome: Outcome) -> None:
+                number = None if mutant is None else mutants.index(mutant)
+                print(json.dumps([number, *outcome]), file=pipe, flush=True)
 
             silence = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silence, 1)
-            pytest.main([*OPTIONS, *tests], plugins=[InPlace(mutants, told, reach, at_once)])
+            pytest.main([*OPTIONS, *tests], plugins=[InPlace(mutants, related, send, reach, at_once)])
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
         for line in pipe:
-            number, *how = json.loads(line)
-            tell(None if number is None else mutants[number], Told(*how))
+            number, *outcome = json.loads(line)
+            report(None if number is None else mutants[number], Outcome(*outcome))
     os.waitpid(pid, 0)
 
 
@@ -646,7 +743,6 @@ def _preload() -> None:
     import hypothesis  # noqa: F401
     import numpy  # noqa: F401
     import pydantic  # noqa: F401
-    import pytest  # noqa: F401
     import scipy.stats  # noqa: F401
     import simpy  # noqa: F401
     import torch
@@ -655,11 +751,11 @@ def _preload() -> None:
     assert not any(name.split(".")[0] == "dagsim" for name in sys.modules)
 
 
-def _read(path: Path | None) -> dict[str, Told]:
+def _read(path: Path | None) -> dict[str, Outcome]:
     if path is None or not path.exists():
         return {}
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return {row.pop("name"): Told(**row) for row in rows}
+    return {row.pop("name"): Outcome(**row) for row in rows}
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 
 from dagsim.config.bundled import find_config
 from dagsim.config.schema import load_config
-from dagsim.envs.spark_pictures import bars, draw_bars
+from dagsim.envs.spark import bars, draw_bars
 from dagsim.errors import ModelError
 from dagsim.experiment.agents import make_policy
 from dagsim.experiment.scenario import scenario_of

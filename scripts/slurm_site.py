@@ -9,8 +9,8 @@ from pathlib import Path
 
 from dagsim.errors import TraceError
 from dagsim.model import NodePartition, Qos, QueueNode, QueueTree
-from dagsim.systems.cluster.policies.fair.multifactor import Weights
-from dagsim.systems.cluster.policies.production.slurm_priority import Capacity, PrioritySettings
+from dagsim.systems.cluster.policies.shares import Weights
+from dagsim.systems.cluster.policies.slurm_priority import Capacity, PrioritySettings
 from dagsim.traces.nodes import FoundNode, read_nodes
 from dagsim.traces.sites import hosts
 from dagsim.traces.slurm import duration_s, memory_gb

@@ -28,7 +28,7 @@ import torch
 
 from dagsim.agents.checkpoint import Checkpoint
 from dagsim.config.schema import Config, load_config
-from dagsim.experiment.runner import write_comparison
+from dagsim.experiment.carry_out import write_comparison
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.reference import best_heuristic
 from dagsim.experiment.training.report import ReportLine, compare_agents

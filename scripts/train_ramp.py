@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 from dagsim.agents.checkpoint import load_agent
 from dagsim.config.schema import load_config
 from dagsim.errors import DagsimError
-from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.store import Store
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.files import write_text
 from dagsim.metrics.intervals import ratio_of_means, t_quantile
 from dagsim.systems.ramp import RampScenario
 from dagsim.systems.ramp.kpis import kpis
-from dagsim.systems.ramp.policies.roomy import tuned_weights
+from dagsim.systems.ramp.policies import tuned_weights
 
 __all__ = ["judge", "settings", "train"]
 
@@ -115,7 +115,7 @@ def train(args: argparse.Namespace) -> Path:
     world = settings(args.setting, args.graphs, args.beta, args.jobs, horizon=False)
     config = load_config(None, [*world, *(f"{key}={value}" for key, value in more.items())])
     label = f"{args.setting}-{args.beta}"
-    folder = RunFolder.create(args.out, "train", config, argv=["train_ramp.py", *sys.argv[1:]], label=label)
+    folder = Store.create(args.out, "train", config, argv=["train_ramp.py", *sys.argv[1:]], label=label)
     TrainingRun(folder).run()
     folder.mark("done")
     return folder.path

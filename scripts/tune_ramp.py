@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dagsim.errors import DagsimError
 from dagsim.files import write_text
 from dagsim.systems.ramp import RampScenario, read_graphs
-from dagsim.systems.ramp.policies import roomy
+from dagsim.systems.ramp import policies as roomy
 from dagsim.systems.ramp.room import ARRIVALS, SIZES
 
 __all__ = ["Blocking", "Tables", "tables", "tune", "weights_of"]

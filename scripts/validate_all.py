@@ -2,28 +2,44 @@
 
     python scripts/validate_all.py --data DIR [--only NAME ...] [--json]
 
-``DIR`` holds ``traces/`` and ``golden/``. Each validation runs its own script with ``--json`` (``validate_<name>.py``).
-Printed per figure: what was expected, what was got, the difference, and whether that is within the tolerance. Exits
-with 1 if any figure misses.
+``DIR`` holds ``traces/`` and ``golden/``. Each validation calls the function that its own script prints
+(``validate_<name>.py``). The table has, per figure, the expected value, ours, the difference, and ``MISS`` if that is
+not within the tolerance. Exits with 1 if any figure misses.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
-import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import batch_loop
+import command
+import validate_decima
+import validate_fgd
+import validate_ramp
+import validate_readers
+import validate_rlscheduler
+import validate_slurm
+import validate_span
+import validate_stg
+import validate_swf
+import validate_wfcommons
+from command import Say
+from fgd.nodes import read_nodes
+from fgd.pods import read_pods
+from rich.table import Table
 
 from dagsim.report.terminal import console, counted
+from dagsim.traces import open_trace
+from dagsim.traces.source import Source
 
 __all__ = ["VALIDATIONS", "Figure", "figures"]
-
-SCRIPTS = Path(__file__).parent
 
 
 class Figure(NamedTuple):
@@ -47,32 +63,19 @@ class Figure(NamedTuple):
         return abs(self.difference) <= max(self.tolerance, 1e-9 * abs(self.expected))
 
 
-def run(script: str, *args: object) -> Any:
-    """What a script prints with ``--json``; a miss it reports itself is seen in the figures.
-
-    Raises:
-        RuntimeError: It could not do its work.
-    """
-    argv = [sys.executable, str(SCRIPTS / script), *map(str, args), "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 1) or not done.stdout:
-        raise RuntimeError(f"{script}: {done.stderr.strip() or f'exit code {done.returncode}'}")
-    return json.loads(done.stdout)
-
-
 def decima(data: Path) -> Iterator[Figure]:
     """Fair and FIFO on Spark executors: every job's completion time as spark-sched-sim has it."""
     for workload in sorted((data / "golden/decima").glob("*.workload.json.gz")):
         name = workload.name.removesuffix(".workload.json.gz")
         expected = json.loads(workload.with_name(f"{name}.expected.json").read_text())
-        found = run("validate_decima.py", "--workload", workload)
+        rows = validate_decima.replayed(workload)
         for policy in ("fair", "fifo"):
             jct_s = expected[policy]["jct_s"]
-            largest = max(abs(one - other) for one, other in zip(found[policy]["jct_s"], jct_s, strict=True))
+            largest = max(abs(one - other) for one, other in zip(rows[policy]["jct_s"], jct_s, strict=True))
             yield Figure("decima", f"{name}, {policy}: largest difference of {len(jct_s)} jobs (s)", 0, largest, 1e-6)
-    found = run("validate_decima.py", "--stochastic", "--profiles", data / "traces/tpch-decima")
+    drawn = validate_decima.drawn(data / "traces/tpch-decima")
     for (name, policy), mean_s in SPARK.items():
-        got = fmean(found[name][policy].values())
+        got = fmean(drawn[name][policy].values())
         yield Figure("decima", f"{name}, {policy}: mean JCT of ten seeds, durations drawn (s)", mean_s, got, 0.05)
 
 
@@ -85,10 +88,10 @@ def fgd(data: Path) -> Iterator[Figure]:
     pods, nodes = (data / "traces/alibaba-gpu-v2023" / name for name in ("openb_pod_list_default.csv", NODES))
     with (data / "golden/fgd/allocation_default.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    found = run("validate_fgd.py", "--pods", pods, "--nodes", nodes)
-    for policy, got in found.items():
-        known = [float(row["100"]) for row in rows if row["sc_policy"].partition("-")[2] == policy]
-        yield Figure("fgd", f"{policy}: GPUs allocated at 100 % load (%)", sum(known) / len(known), got, 0.5)
+    shares = validate_fgd.measured(read_pods(Source(pods)), read_nodes(Source(nodes), False))
+    for policy, got in validate_fgd.rounded(shares).items():
+        published = [float(row["100"]) for row in rows if row["sc_policy"].partition("-")[2] == policy]
+        yield Figure("fgd", f"{policy}: GPUs allocated at 100 % load (%)", fmean(published), got, 0.5)
 
 
 NODES = "openb_node_list_gpu_node.csv"
@@ -97,17 +100,17 @@ NODES = "openb_node_list_gpu_node.csv"
 def ramp(data: Path) -> Iterator[Figure]:
     """Look-aheads and episodes of ddls, piece by piece and job by job, and its constant degrees' blocking rates."""
     golden, graphs = data / "golden/ddls", data / "traces/pipedream"
-    for row in run("validate_ramp.py", "--golden", golden, "--graphs", graphs):
-        name = row["file"].removesuffix(".json.gz")
-        yield Figure("ramp", f"{name}: {row['compared']} compared, differences", 0, float(bool(row["what"])))
-    for beta, row in run("validate_ramp.py", "--table", "--streams", golden, "--graphs", graphs).items():
-        name = f"beta {beta}, {row['degree']} ways: blocking rate"
-        yield Figure("ramp", name, row["expected"], row["got"], 0.01)
+    for row in validate_ramp.golden(golden, graphs):
+        name = row.file.removesuffix(".json.gz")
+        yield Figure("ramp", f"{name}: {row.compared} compared, differences", 0, float(bool(row.what)))
+    for beta, rates in validate_ramp.constant_degrees(golden, graphs).items():
+        name = f"beta {beta}, {rates['degree']} ways: blocking rate"
+        yield Figure("ramp", name, rates["expected"], rates["got"], 0.01)
 
 
 def readers(data: Path) -> Iterator[Figure]:
     """Statistics of the traces as read."""
-    for row in run("validate_readers.py", "--data", data / "traces"):
+    for row in validate_readers.checked(data / "traces"):
         name = f"{Path(row['file']).name.partition('.')[0]}: {row['statistic']}"
         yield Figure("readers", name, row["expected"], row["got"], 0.5 * 10 ** -row["digits"])
 
@@ -115,17 +118,19 @@ def readers(data: Path) -> Iterator[Figure]:
 def rlscheduler(data: Path) -> Iterator[Figure]:
     """Bounded slowdowns on Lublin-1 as rerun, and on HPC2N as published (SC 2020, tables V and VI)."""
     golden = json.loads((data / "golden/swf/rlscheduler_lublin1.json").read_text())["Lublin-1"]["bsld"]
-    found = run("validate_rlscheduler.py", "--trace", data / "traces/swf/lublin_256.swf.gz", "--processors", 256)
-    for backfilling, means in found.items():
+    for backfilling, means in _slowdowns(data / "traces/swf/lublin_256.swf.gz", 256).items():
         for score, got in means.items():
             expected = golden[backfilling]["mean"][score]
             yield Figure("rlscheduler", f"{backfilling}, {score}: bounded slowdown", expected, got)
-    trace = data / "traces/swf/HPC2N-2002-2.2-cln.swf.gz"
-    found = run("validate_rlscheduler.py", "--trace", trace, "--processors", 240, "--first", 10_000)
+    ours = _slowdowns(data / "traces/swf/HPC2N-2002-2.2-cln.swf.gz", 240, 10_000)
     for backfilling, published in HPC2N.items():
         for score, expected in published.items():
             name = f"HPC2N, {backfilling}, {score}: bounded slowdown"
-            yield Figure("rlscheduler", name, expected, found[backfilling][score], 0.005 + 1e-6)
+            yield Figure("rlscheduler", name, expected, ours[backfilling][score], 0.005 + 1e-6)
+
+
+def _slowdowns(log: Path, processors: int, first: int | None = None) -> dict[str, dict[str, float]]:
+    return validate_rlscheduler.measured(validate_rlscheduler.opened(log, processors), log, processors, first)
 
 
 HPC2N = {
@@ -140,14 +145,14 @@ def slurm(data: Path) -> Iterator[Figure]:
     for folder in sorted((data / "golden/slurm").iterdir()):
         if not (folder / "slurm.conf").exists():
             continue
-        found = run("validate_slurm.py", "--run", folder)
-        if priorities := found.get("priorities"):
+        parts = validate_slurm.measured(folder)
+        if priorities := parts.get("priorities"):
             name = f"{folder.name.replace('-', ' ')}, {priorities['rows']} priorities"
             yield Figure("slurm", f"{name}: worst factor", 0, priorities["worst_factor"], 1e-5)
             yield Figure("slurm", f"{name}: wrong totals", 0, priorities["wrong_totals"])
             if (classic := priorities.get("worst_classic_fair_share")) is not None:
                 yield Figure("slurm", f"{name}: worst classic fair share", 0, classic, 0.07)
-        if starts := found.get("starts"):
+        if starts := parts.get("starts"):
             name = f"{folder.name.replace('-', ' ')}, {starts['jobs']} starts"
             yield Figure("slurm", f"{name}: out of order", 0, starts["order_differs"])
             yield Figure("slurm", f"{name}: median gap (s)", 0, starts["median_gap_s"], 2)
@@ -156,21 +161,23 @@ def slurm(data: Path) -> Iterator[Figure]:
 
 def span(data: Path) -> Iterator[Figure]:
     """The mean span on an infinite cluster of Alibaba 2018's jobs."""
-    found = run("validate_span.py", "--trace", data / "traces/alibaba-v2018/batch_task_random6600.csv.gz")
-    yield Figure("span", "random6600: jobs", 6535, found["jobs"])
-    yield Figure("span", "random6600: mean span (s)", 95.4, found["mean_s"], 0.05)
+    trace = open_trace(data / "traces/alibaba-v2018/batch_task_random6600.csv.gz")
+    figures = validate_span.measured(validate_span.spans(trace.jobs()))
+    yield Figure("span", "random6600: jobs", 6535, figures["jobs"])
+    yield Figure("span", "random6600: mean span (s)", 95.4, figures["mean_s"], 0.05)
 
 
 def stg(data: Path) -> Iterator[Figure]:
     """Highest level first against the optima of the Standard Task Graph set."""
     for tasks, known in STG.items():
         folder = data / "traces/stg"
-        found = run("validate_stg.py", "--graphs", folder / f"stg-{tasks}.tar.gz", "--optimal", folder / "optimal")
+        graphs = list(open_trace(folder / f"stg-{tasks}.tar.gz", "stg").jobs())
+        rows = validate_stg.measured(graphs, folder / "optimal")
         for cores, (ratio, hits) in known.items():
             name = f"{tasks} tasks, {cores} cores"
-            yield Figure("stg", f"{name}: mean ratio to the optimum", ratio, found[str(cores)]["mean_ratio"], 0.00005)
-            yield Figure("stg", f"{name}: optima reached", hits, found[str(cores)]["hits"])
-            yield Figure("stg", f"{name}: below the optimum", 0, found[str(cores)]["below_optimum"])
+            yield Figure("stg", f"{name}: mean ratio to the optimum", ratio, rows[cores]["mean_ratio"], 0.00005)
+            yield Figure("stg", f"{name}: optima reached", hits, rows[cores]["hits"])
+            yield Figure("stg", f"{name}: below the optimum", 0, rows[cores]["below_optimum"])
 
 
 STG = {50: {2: (1.0073, 98), 4: (1.0115, 97), 8: (1.0125, 141), 16: (1.0, 180)}}
@@ -182,33 +189,25 @@ def swf(data: Path) -> Iterator[Figure]:
     with (data / "golden/swf/independent_kth.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     kth, ctc = (data / "traces/swf" / name for name in ("KTH-SP2-1996-2.1-cln.swf.gz", "CTC-SP2-1996-3.1-cln.swf.gz"))
-    found = run("validate_swf.py", "--trace", kth, "--processors", 100)
+    ours = validate_swf.measured(validate_swf.opened(kth, 100), 100)
     for row in rows:
-        for name in ("mean_wait_s", "mean_bsld"):
-            policy = row["scheduler"]
-            if policy.lower() in found:
-                yield Figure(
-                    "swf", f"KTH, {policy}: {name}", float(row[f"all_jobs_{name}"]), found[policy.lower()][name]
-                )
-
-    found = run("validate_swf.py", "--trace", ctc, "--processors", 338)
-    expected = run("batch_loop.py", "--trace", ctc, "--processors", 338)
-    for policy, figures in expected.items():
+        means = ours.get(row["scheduler"].lower(), {})
+        for name in ("mean_wait_s", "mean_bsld") if means else ():
+            yield Figure("swf", f"KTH, {row['scheduler']}: {name}", float(row[f"all_jobs_{name}"]), means[name])
+    ours = validate_swf.measured(validate_swf.opened(ctc, 338), 338)
+    for policy, figures in batch_loop.measured(ctc, 338).items():
         for name, value in figures.items():
-            yield Figure("swf", f"CTC, {policy}: {name}", value, found[policy][name])
-    yield Figure("swf", "CTC, fcfs: mean_bsld of a third simulator", 3667.849484, found["fcfs"]["mean_bsld"], 5e-7)
-    yield Figure(
-        "swf", "CTC, fcfs: mean_wait_s of a third simulator", 655535.575380, found["fcfs"]["mean_wait_s"], 5e-7
-    )
+            yield Figure("swf", f"CTC, {policy}: {name}", value, ours[policy][name])
+    for name, value in {"mean_bsld": 3667.849484, "mean_wait_s": 655535.575380}.items():
+        yield Figure("swf", f"CTC, fcfs: {name} of a third simulator", value, ours["fcfs"][name], 5e-7)
 
 
 def wfcommons(data: Path) -> Iterator[Figure]:
     """Workflows on an infinite cluster."""
-    found = run("validate_wfcommons.py", "--traces", data / "traces/wfcommons")
-    yield Figure("wfcommons", "workflows with tasks, edges and depth as counted", found["files"], found["same_shape"])
-    yield Figure(
-        "wfcommons", "largest difference to the critical path (s)", 0, found["largest_difference_s"], 0.05 + 1e-6
-    )
+    ours = validate_wfcommons.measured(data / "traces/wfcommons")
+    yield Figure("wfcommons", "workflows with tasks, edges and depth as counted", ours["files"], ours["same_shape"])
+    largest_s = ours["largest_difference_s"]
+    yield Figure("wfcommons", "largest difference to the critical path (s)", 0, largest_s, 0.05 + 1e-6)
 
 
 VALIDATIONS: dict[str, Callable[[Path], Iterator[Figure]]] = {
@@ -222,36 +221,35 @@ def figures(data: Path, names: Iterable[str]) -> Iterator[Figure]:
         yield from VALIDATIONS[name](data)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="the folder with traces/ and golden/")
-    parser.add_argument("--only", nargs="+", choices=VALIDATIONS, default=list(VALIDATIONS), metavar="NAME")
-    parser.add_argument("--json", action="store_true", help="print one JSON array")
-    args = parser.parse_args()
-    try:
-        found = list(counted("validating", not args.json, "figures", every=1)(figures(args.data, args.only)))
-    except (OSError, RuntimeError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    missed = [each for each in found if not each.holds]
-    if args.json:
-        print(json.dumps([{**each._asdict(), "difference": each.difference, "holds": each.holds} for each in found]))
-    else:
-        _print(found)
-        print(f"{len(found)} figures, {len(missed)} missed")
-    return 1 if missed else 0
+def _work(options: Namespace, say: Say) -> list[Figure]:
+    counting = counted("validating", not options.json, "figures", every=1)
+    rows = list(counting(figures(options.data, options.only)))
+    if not options.json:
+        console().print(_table(rows))
+    say(f"{len(rows)} figures, {sum(not row.holds for row in rows)} missed")
+    return rows
 
 
-def _print(found: list[Figure]) -> None:
-    from rich.table import Table
-
+def _table(rows: list[Figure]) -> Table:
     table = Table("validation", "figure")
     for head in ("expected", "got", "difference", ""):
         table.add_column(head, justify="right")
-    for each in found:
-        numbers = [f"{each.expected:,.10g}", f"{each.got:,.10g}", f"{each.difference:.3g}"]
-        table.add_row(each.validation, each.name, *numbers, "" if each.holds else "MISS")
-    console().print(table)
+    for row in rows:
+        numbers = [f"{row.expected:,.10g}", f"{row.got:,.10g}", f"{row.difference:.3g}"]
+        table.add_row(row.validation, row.name, *numbers, "" if row.holds else "MISS")
+    return table
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="the folder with traces/ and golden/")
+    parser.add_argument("--only", nargs="+", choices=VALIDATIONS, default=list(VALIDATIONS), metavar="NAME")
+    return command.run(
+        parser,
+        _work,
+        holds=lambda rows: all(row.holds for row in rows),
+        convert=lambda rows: [{**row._asdict(), "difference": row.difference, "holds": row.holds} for row in rows],
+    )
 
 
 if __name__ == "__main__":

@@ -10,15 +10,19 @@ with its random stream, from the TPC-H profiles in ``$DAGSIM_DATA/traces/tpch-de
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
-from dagsim.errors import DagsimError, TraceError
+import command
+from command import Say
+
+from dagsim.errors import TraceError
 from dagsim.systems.spark import (
     SPARK_POLICIES,
     SparkEpisode,
@@ -28,7 +32,7 @@ from dagsim.systems.spark import (
 )
 from dagsim.systems.spark.scenario import SparkScenario
 
-__all__ = ["POLICIES", "STOCHASTIC", "largest_difference", "replay", "stochastic"]
+__all__ = ["POLICIES", "STOCHASTIC", "drawn", "largest_difference", "replay", "replayed", "stochastic"]
 
 POLICIES = ("fair", "fifo")
 TOLERANCE_S = 1e-6
@@ -58,12 +62,11 @@ def stochastic(profiles: Sequence[SparkJob], policy: str, workload: str, seeds: 
     return [episode.mean_jct_s for episode in runs]
 
 
-def largest_difference(episode: SparkEpisode, expected_s: Sequence[float]) -> float:
-    """Over all jobs; infinite where their numbers differ."""
-    found = by_id(episode)
-    if len(found) != len(expected_s):
+def largest_difference(jct_s: Sequence[float], expected_s: Sequence[float]) -> float:
+    """Over all jobs (s); infinite if their numbers differ."""
+    if len(jct_s) != len(expected_s):
         return float("inf")
-    return max(abs(ours - theirs) for ours, theirs in zip(found, expected_s, strict=True))
+    return max(abs(ours - theirs) for ours, theirs in zip(jct_s, expected_s, strict=True))
 
 
 def read_expected(path: Path) -> dict[str, list[float]]:
@@ -83,63 +86,54 @@ def by_id(episode: SparkEpisode) -> list[float]:
     return list(found.values())
 
 
-def report_replay(args: argparse.Namespace) -> int:
-    """Print the completion times of one workload; compare them if there is something to compare with."""
-    expected = None if args.expected is None else read_expected(args.expected)
-    episodes = replay(args.workload, args.executors)
-    found = {name: {"mean_jct_s": each.mean_jct_s, "jct_s": by_id(each)} for name, each in episodes.items()}
-    if args.json:
-        print(json.dumps(found))
-    worst = 0.0
-    for name, episode in episodes.items():
-        line = f"{name}: mean JCT {episode.mean_jct_s:.6f} s over {len(episode.jobs)} jobs"
-        if expected is not None:
-            difference = largest_difference(episode, expected[name])
-            worst = max(worst, difference)
-            line += f", largest difference {difference:.3g} s"
-        print(line, file=sys.stderr if args.json else sys.stdout)
-    return 0 if worst <= TOLERANCE_S else 1
+def replayed(workload: Path, executors: int | None = None) -> dict[str, dict[str, Any]]:
+    """Per policy the mean completion time, and that of every job."""
+    episodes = replay(workload, executors)
+    return {name: {"mean_jct_s": each.mean_jct_s, "jct_s": by_id(each)} for name, each in episodes.items()}
 
 
-def report_stochastic(args: argparse.Namespace) -> int:
-    """Print the means over seeds of both workloads and both policies."""
-    folder = args.profiles or Path(os.environ.get("DAGSIM_DATA", ".")) / "traces" / "tpch-decima"
+def drawn(folder: Path, seeds: Sequence[int] = SEEDS) -> dict[str, dict[str, dict[int, float]]]:
+    """Per workload, policy and seed the mean completion time (s), from the profiles in the folder."""
     profiles = read_profiles(folder)
-    found = {
+    return {
         workload: {
-            policy: dict(zip(args.seeds, stochastic(profiles, policy, workload, args.seeds), strict=True))
-            for policy in POLICIES
+            policy: dict(zip(seeds, stochastic(profiles, policy, workload, seeds), strict=True)) for policy in POLICIES
         }
         for workload in STOCHASTIC
     }
-    if args.json:
-        print(json.dumps(found))
-        return 0
-    for workload, of_policy in found.items():
-        for policy, means in of_policy.items():
-            print(f"{workload} {policy}: mean JCT {fmean(means.values()):.1f} s over {len(means)} seeds")
-    return 0
+
+
+def _work(options: Namespace, say: Say) -> tuple[Any, bool]:
+    """What to print as JSON, and whether all differences are within the tolerance."""
+    if options.stochastic:
+        folder = options.profiles or Path(os.environ.get("DAGSIM_DATA", ".")) / "traces" / "tpch-decima"
+        means = drawn(folder, options.seeds)
+        for workload, of_policy in means.items():
+            for policy, by_seed in of_policy.items():
+                say(f"{workload} {policy}: mean JCT {fmean(by_seed.values()):.1f} s over {len(by_seed)} seeds")
+        return means, True
+    expected = None if options.expected is None else read_expected(options.expected)
+    rows, worst_s = replayed(options.workload, options.executors), 0.0
+    for name, row in rows.items():
+        line = f"{name}: mean JCT {row['mean_jct_s']:.6f} s over {len(row['jct_s'])} jobs"
+        if expected is not None:
+            difference_s = largest_difference(row["jct_s"], expected[name])
+            worst_s = max(worst_s, difference_s)
+            line += f", largest difference {difference_s:.3g} s"
+        print(line, file=sys.stderr if options.json else sys.stdout)
+    return rows, worst_s <= TOLERANCE_S
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", type=Path, help="a workload file (.json or .json.gz)")
+    parser = command.arguments(__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--workload", type=Path, help="a workload file (.json or .json.gz)")
+    what.add_argument("--stochastic", action="store_true", help="drawn durations, spark-sched-sim's random stream")
     parser.add_argument("--expected", type=Path, help="its completion times, as JSON")
     parser.add_argument("--executors", type=int, help="number of executors, where the file does not name it")
-    parser.add_argument("--stochastic", action="store_true", help="drawn durations, spark-sched-sim's random stream")
     parser.add_argument("--profiles", type=Path, help="folder of the TPC-H profiles")
-    parser.add_argument(
-        "--seeds", type=lambda text: [int(each) for each in text.split(",")], default=list(SEEDS), help="as 1,2,3"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    args = parser.parse_args()
-    if (args.workload is None) == (not args.stochastic):
-        parser.error("give either --workload FILE or --stochastic")
-    try:
-        return report_stochastic(args) if args.stochastic else report_replay(args)
-    except (DagsimError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
+    parser.add_argument("--seeds", type=command.numbers, default=list(SEEDS), help="as 1,2,3")
+    return command.run(parser, _work, holds=lambda outcome: outcome[1], convert=lambda outcome: outcome[0])
 
 
 if __name__ == "__main__":

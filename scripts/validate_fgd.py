@@ -13,24 +13,21 @@ order, on the same nodes. Where the files are the paper's, its figures are print
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, pstdev
 
+import command
+from command import Say
 from fgd.fragmentation import Fgd
 from fgd.go_random import GoRandom
 from fgd.nodes import Node, Nodes, read_nodes
 from fgd.pods import Pod, read_pods
 from fgd.policies import SCORES, Choice, at_random, by_score
-from rich.console import Console
-from rich.progress import Progress
 
-from dagsim.errors import DagsimError
 from dagsim.traces.source import Source
 
 __all__ = ["POLICIES", "allocated", "arrivals", "at_full_load", "placed"]
@@ -122,59 +119,49 @@ def at_full_load(course: Iterator[tuple[int, int]], capacity: int) -> float:
     return mean(at) if at else last
 
 
-@contextmanager
-def progress(total: int) -> Iterator[Progress | None]:
-    """A bar on standard error, if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        bar.add_task("starting", total=total)
-        yield bar
+def measured(pods: Sequence[Pod], nodes: Sequence[Node], seeds: Sequence[int] = SEEDS) -> dict[str, list[float]]:
+    """Per policy the percentage allocated, seed by seed."""
+    return {policy: [allocated(pods, nodes, policy, seed) for seed in seeds] for policy in POLICIES}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pods", type=Path, required=True, help="an openb pod list, .csv or .csv.gz")
-    parser.add_argument("--nodes", type=Path, required=True, help="an openb node list")
-    parser.add_argument("--seeds", default=",".join(map(str, SEEDS)), help="numbers, separated by commas")
-    parser.add_argument("--cpu-nodes", action="store_true", help="keep nodes without GPUs")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    args = parser.parse_args()
-    try:
-        seeds = [int(text) for text in args.seeds.split(",")]
-    except ValueError:
-        parser.error(f"--seeds: {args.seeds!r} are no numbers separated by commas")
-    try:
-        pods, nodes = read_pods(Source(args.pods)), read_nodes(Source(args.nodes), args.cpu_nodes)
-        official = not args.cpu_nodes and _digest(args.pods) == PAPER_PODS and _digest(args.nodes) in PAPER_NODES
-    except DagsimError as error:
-        print(error, file=sys.stderr)
-        return 2
-    found: dict[str, list[float]] = {policy: [] for policy in POLICIES}
-    with progress(len(POLICIES) * len(seeds)) as bar:
-        for seed in seeds:
-            for policy in POLICIES:
-                if bar:
-                    bar.update(bar.task_ids[0], description=f"{policy}, seed {seed}")
-                found[policy].append(allocated(pods, nodes, policy, seed))
-                if bar:
-                    bar.advance(bar.task_ids[0])
-    means = {policy: mean(values) for policy, values in found.items()}
-    far = [policy for policy in POLICIES if official and abs(means[policy] - PAPER[policy]) > TOLERANCE]
-    if args.json:
-        print(json.dumps({policy: round(value, 4) for policy, value in means.items()}))
-    else:
-        gpus = sum(node.gpus for node in nodes)
-        print(f"{len(pods):,} pods, {len(nodes):,} nodes with {gpus:,} GPUs, {len(seeds)} seeds: % of GPUs allocated")
-        for policy, values in found.items():
-            beside = f"   paper {PAPER[policy]:.2f}" if official else ""
-            print(f"{policy:13} {means[policy]:6.2f}   deviation {pstdev(values):.2f}{beside}")
-    return 1 if far else 0
+def rounded(shares: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The means, to four digits."""
+    return {policy: round(mean(values), 4) for policy, values in shares.items()}
+
+
+def is_paper(pods: Path, nodes: Path) -> bool:
+    """Whether the files are those of the paper."""
+    return _digest(pods) == PAPER_PODS and _digest(nodes) in PAPER_NODES
 
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(Source(path).read_bytes()).hexdigest()
+
+
+def _work(options: Namespace, say: Say) -> tuple[dict[str, list[float]], bool]:
+    pods, nodes = read_pods(Source(options.pods)), read_nodes(Source(options.nodes), options.cpu_nodes)
+    official = not options.cpu_nodes and is_paper(options.pods, options.nodes)
+    shares = measured(pods, nodes, options.seeds)
+    gpus = sum(node.gpus for node in nodes)
+    say(f"{len(pods):,} pods, {len(nodes):,} nodes with {gpus:,} GPUs, {len(options.seeds)} seeds: % of GPUs allocated")
+    for policy, values in shares.items():
+        beside = f"   paper {PAPER[policy]:.2f}" if official else ""
+        say(f"{policy:13} {mean(values):6.2f}   deviation {pstdev(values):.2f}{beside}")
+    return shares, official
+
+
+def _holds(outcome: tuple[dict[str, list[float]], bool]) -> bool:
+    shares, official = outcome
+    return not official or all(abs(mean(shares[policy]) - PAPER[policy]) <= TOLERANCE for policy in POLICIES)
+
+
+def main() -> int:
+    parser = command.arguments(__doc__)
+    parser.add_argument("--pods", type=Path, required=True, help="an openb pod list, .csv or .csv.gz")
+    parser.add_argument("--nodes", type=Path, required=True, help="an openb node list")
+    parser.add_argument("--seeds", type=command.numbers, default=list(SEEDS), help="numbers, separated by commas")
+    parser.add_argument("--cpu-nodes", action="store_true", help="keep nodes without GPUs")
+    return command.run(parser, _work, _holds, convert=lambda outcome: rounded(outcome[0]))
 
 
 if __name__ == "__main__":

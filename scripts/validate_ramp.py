@@ -14,25 +14,28 @@ streams and prints their mean blocking rates. Exits with 1 if ``--golden`` finds
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from math import isclose
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from dagsim.errors import DagsimError, IllegalDecision, InputError
+import command
+from command import Say
+from ramp_detail import deps, pieces
+
+from dagsim.errors import InputError
 from dagsim.model import RejectReason
 from dagsim.systems.ramp import DDLS, Fabric, JobOutcome, Partition, Planner, Ramp, RampJob, RampView
-from dagsim.systems.ramp.detail import deps, pieces
 from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.policies.fixed import ConstantDegree
+from dagsim.systems.ramp.policies import ConstantDegree
 from dagsim.systems.ramp.readers import read_graph, read_graphs
 from dagsim.systems.ramp.scenario import RampScenario
-from dagsim.systems.ramp.schedules import srpt
+from dagsim.systems.ramp.timing import srpt
 
 __all__ = ["constant_degrees", "episode", "golden", "job"]
 
@@ -226,8 +229,40 @@ def _checked_episode(path: Path) -> dict[str, Any]:
     return said  # type: ignore[no-any-return]
 
 
+def _work(options: Namespace, say: Say) -> Any:
+    if options.graph:
+        placed = job(read_graph(options.graph, "s"), options.degree, planner())
+        say(_sentence(placed))
+        return placed
+    if options.episode:
+        recorded = _checked_episode(options.episode)
+        names = tuple(dict.fromkeys(row["model"] for row in recorded["jobs"]))
+        outcomes = episode(recorded, read_graphs(options.graphs, names, "s"))
+        for row in outcomes["jobs"]:
+            say(row)
+        return outcomes
+    if options.golden:
+        rows = list(golden(options.golden, options.graphs))
+        for row in rows:
+            say(f"{row.file}: {row.compared} compared, {row.what or 'equal'}")
+        return [row._asdict() for row in rows]
+    table = constant_degrees(options.streams, options.graphs)
+    for beta, figures in table.items():
+        rates = f"blocking {figures['got']:.4f} (expected {figures['expected']:.4f})"
+        say(f"beta {beta}, degree {figures['degree']:g}: {rates}")
+    return table
+
+
+def _sentence(placed: dict[str, Any]) -> str:
+    return (
+        f"{len(placed['ops'])} operations and {len(placed['deps'])} dependencies; JCT {placed['jct_s']:.6f} s,"
+        f" communication {placed['communication_s']:.6f} s, computation {placed['computation_s']:.6f} s,"
+        f" {placed['ticks']} ticks a step"
+    )
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.arguments(__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--graph", type=Path, help="a computation graph (.txt, .pbtxt or .json)")
     what.add_argument("--episode", type=Path, help="a recorded episode (.json or .json.gz)")
@@ -236,59 +271,14 @@ def main() -> int:
     parser.add_argument("--degree", type=int, help="pieces per operation at most (with --graph)")
     parser.add_argument("--graphs", type=Path, help="the folder with the computation graphs")
     parser.add_argument("--streams", type=Path, help="the folder with arrivals_paper_*.json (with --table)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    args = parser.parse_args()
-    if args.graph and args.degree is None:
+    options = parser.parse_args()
+    if options.graph and options.degree is None:
         parser.error("--graph needs --degree")
-    if not args.graph and args.graphs is None:
+    if not options.graph and options.graphs is None:
         parser.error("give the folder with the computation graphs: --graphs")
-    if args.table and args.streams is None:
+    if options.table and options.streams is None:
         parser.error("--table needs --streams")
-    try:
-        return _show(args)
-    except (InputError, IllegalDecision) as error:
-        print(error, file=sys.stderr)
-        return 2
-    except DagsimError as error:
-        print(error, file=sys.stderr)
-        return 2
-
-
-def _show(args: argparse.Namespace) -> int:
-    if args.graph:
-        found = job(read_graph(args.graph, "s"), args.degree, planner())
-        print(json.dumps(found) if args.json else _told(found))
-    elif args.episode:
-        said = _checked_episode(args.episode)
-        names = tuple(dict.fromkeys(row["model"] for row in said["jobs"]))
-        found = episode(said, read_graphs(args.graphs, names, "s"))
-        print(json.dumps(found) if args.json else "\n".join(map(str, found["jobs"])))
-    elif args.golden:
-        rows = list(golden(args.golden, args.graphs))
-        if args.json:
-            print(json.dumps([row._asdict() for row in rows]))
-        else:
-            for row in rows:
-                print(f"{row.file}: {row.compared} compared, {row.what or 'equal'}")
-        return 1 if any(row.what for row in rows) else 0
-    else:
-        table = constant_degrees(args.streams, args.graphs)
-        if args.json:
-            print(json.dumps(table))
-        else:
-            for beta, row in table.items():
-                print(
-                    f"beta {beta}, degree {row['degree']:g}: blocking {row['got']:.4f} (expected {row['expected']:.4f})"
-                )
-    return 0
-
-
-def _told(found: dict[str, Any]) -> str:
-    return (
-        f"{len(found['ops'])} operations and {len(found['deps'])} dependencies; JCT {found['jct_s']:.6f} s,"
-        f" communication {found['communication_s']:.6f} s, computation {found['computation_s']:.6f} s,"
-        f" {found['ticks']} ticks a step"
-    )
+    return command.run(parser, _work, holds=lambda value: not options.golden or not any(row["what"] for row in value))
 
 
 if __name__ == "__main__":

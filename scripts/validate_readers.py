@@ -7,14 +7,15 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dagsim.errors import DagsimError
+import command
+from command import Say
+
 from dagsim.experiment.trace_info import trace_info
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.traces.trace_file import TraceFile
@@ -89,24 +90,19 @@ def checked(folder: Path, without: Sequence[str] = ()) -> Iterator[dict[str, Any
                 yield {**check._asdict(), "got": got, "holds": abs(got - check.expected) <= 0.5 * 10**-check.digits}
 
 
+def _work(options: Namespace, say: Say) -> list[dict[str, Any]]:
+    rows = list(checked(options.data, options.without))
+    for row in rows:
+        mark = "" if row["holds"] else "   MISS"
+        say(f"{row['file']}, {row['statistic']}: {row['expected']:,} expected, {row['got']:,.6g} got{mark}")
+    return rows
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.arguments(__doc__)
     parser.add_argument("--data", type=Path, required=True, help="the folder of the traces")
     parser.add_argument("--without", nargs="+", default=[], metavar="TEXT", help="leave out files of such names")
-    parser.add_argument("--json", action="store_true", help="print one JSON array")
-    args = parser.parse_args()
-    try:
-        found = list(checked(args.data, args.without))
-    except DagsimError as error:
-        print(error, file=sys.stderr)
-        return 2
-    if args.json:
-        print(json.dumps(found))
-    else:
-        for row in found:
-            mark = "" if row["holds"] else "   MISS"
-            print(f"{row['file']}, {row['statistic']}: {row['expected']:,} expected, {row['got']:,.6g} got{mark}")
-    return 0 if all(row["holds"] for row in found) else 1
+    return command.run(parser, _work, holds=lambda rows: all(row["holds"] for row in rows))
 
 
 if __name__ == "__main__":

@@ -10,26 +10,27 @@ on an empty machine to its end; the scheduler commits to one job at a time (``co
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
-import json
 import sys
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
+import command
 import numpy as np
+from command import Say
 
-from dagsim.errors import DagsimError
+from dagsim.errors import InputError
 from dagsim.metrics import bounded_slowdown_hpc
 from dagsim.model import Cluster, Job, Node
 from dagsim.systems.cluster import Estimates
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
-from dagsim.traces import TraceOptions, open_trace
+from dagsim.traces import Trace, TraceOptions, open_trace
 
-__all__ = ["means", "starts"]
+__all__ = ["means", "measured", "opened", "starts"]
 
 SCORES = {"FCFS": "fcfs", "SJF": "sjf", "F1": "f1"}
 LENGTH = 1024
@@ -49,18 +50,20 @@ def starts(jobs: int, count: int = 10, seed: int = 1) -> list[int]:
 def means(jobs: list[Job], processors: int) -> dict[str, dict[str, float]]:
     """The mean bounded slowdowns, without (``bf0``) and with backfilling (``bf1``)."""
     cluster = Cluster((Node("machine", None, 0, processors),))
-    found: dict[str, dict[str, float]] = {}
-    for name, backfill in (("bf0", "false"), ("bf1", "true")):
-        found[name] = {}
-        for told, score in SCORES.items():
-            sequences = []
-            for start in starts(len(jobs)):
-                policy = POLICIES.create(f"committed[score={score},backfill={backfill}]")
-                part = jobs[start : start + LENGTH]
-                schedule = drive(ClusterScenario(cluster, part, estimates=Estimates("predicted")).kernel(0), policy)
-                sequences.append(float(bounded_slowdown_hpc(schedule).mean()))
-            found[name][told] = float(np.mean(sequences))
-    return found
+
+    def mean(score: str, backfill: str) -> float:
+        sequences = []
+        for start in starts(len(jobs)):
+            policy = POLICIES.create(f"committed[score={score},backfill={backfill}]")
+            part = jobs[start : start + LENGTH]
+            schedule = drive(ClusterScenario(cluster, part, estimates=Estimates("predicted")).kernel(0), policy)
+            sequences.append(float(bounded_slowdown_hpc(schedule).mean()))
+        return float(np.mean(sequences))
+
+    return {
+        name: {title: mean(score, backfill) for title, score in SCORES.items()}
+        for name, backfill in (("bf0", "false"), ("bf1", "true"))
+    }
 
 
 def first_submit_s(trace: Path) -> float:
@@ -70,31 +73,39 @@ def first_submit_s(trace: Path) -> float:
         return min(float(line.split()[1]) for line in file if line.strip() and not line.lstrip().startswith(";"))
 
 
+def opened(log: Path, processors: int) -> Trace:
+    """The log by RLScheduler's rules."""
+    return open_trace(log, "swf", TraceOptions(protocol="rlscheduler", processors=processors))
+
+
+def measured(trace: Trace, log: Path, processors: int, first: int | None = None) -> dict[str, dict[str, float]]:
+    """The means over the first jobs of the log.
+
+    Raises:
+        InputError: There are too few.
+    """
+    first_s = first_submit_s(log)  # F1 goes by absolute times, readers count from the first job
+    jobs = sorted(trace.jobs(), key=lambda job: int(job.id))[:first]
+    if len(jobs) < 2 * LENGTH + 2:
+        raise InputError(f"{log}: {len(jobs)} jobs are too few for sequences of {LENGTH}")
+    return means([replace(job, arrival_s=job.arrival_s + first_s) for job in jobs], processors)
+
+
+def _work(options: Namespace, say: Say) -> dict[str, dict[str, float]]:
+    trace = opened(options.trace, options.processors)
+    rows = measured(trace, options.trace, options.processors, options.first)
+    for name, row in rows.items():
+        say(f"{name}: " + ", ".join(f"{policy} {value:.6f}" for policy, value in row.items()))
+    say(trace.report)
+    return rows
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.arguments(__doc__)
     parser.add_argument("--trace", type=Path, required=True, help="a .swf or .swf.gz log")
     parser.add_argument("--processors", type=int, required=True, help="cores of the machine")
     parser.add_argument("--first", type=int, help="take only the first jobs of the log")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    args = parser.parse_args()
-    try:
-        trace = open_trace(args.trace, "swf", TraceOptions(protocol="rlscheduler", processors=args.processors))
-        first_s = first_submit_s(args.trace)  # F1 goes by absolute times, readers count from the first job
-        jobs = sorted(trace.jobs(), key=lambda job: int(job.id))[: args.first]
-        jobs = [replace(job, arrival_s=job.arrival_s + first_s) for job in jobs]
-        if len(jobs) < 2 * LENGTH + 2:
-            raise DagsimError(f"{args.trace}: {len(jobs)} jobs are too few for sequences of {LENGTH}")
-        found = means(jobs, args.processors)
-    except DagsimError as error:
-        print(error, file=sys.stderr)
-        return 2
-    if args.json:
-        print(json.dumps(found))
-    else:
-        for name, row in found.items():
-            print(f"{name}: " + ", ".join(f"{policy} {value:.6f}" for policy, value in row.items()))
-        print(trace.report)
-    return 0
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":

@@ -23,11 +23,10 @@ DIR is a folder with ``sacct-aDX.txt`` (docs/traces.md has the command), and for
 
 from __future__ import annotations
 
-import argparse
 import csv
-import json
 import re
 import sys
+from argparse import Namespace
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,21 +37,23 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+import command
+from command import Say
 from slurm_site import Site, read_site, table
 
-from dagsim.errors import DagsimError, TraceError
+from dagsim.errors import TraceError
 from dagsim.model import Cluster, Decision, GpuType, Job, Kind, Node, Start, Task
 from dagsim.systems.cluster import ClusterView
-from dagsim.systems.cluster.policies.fair.multifactor import Factors, truncated
-from dagsim.systems.cluster.policies.production.slurm import SlurmMultifactor
-from dagsim.systems.cluster.policies.production.slurm_priority import Asked, PriorityBook, PrioritySettings
+from dagsim.systems.cluster.policies.shares import Factors, truncated
+from dagsim.systems.cluster.policies.slurm import SlurmMultifactor
+from dagsim.systems.cluster.policies.slurm_priority import Asked, PriorityBook, PrioritySettings
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces.nodes import FoundNode
 from dagsim.traces.report import ReadReport
 from dagsim.traces.slurm import COLUMNS, Resources, array_tasks, duration_s, resources, sacct_rows
 from dagsim.traces.source import Source
 
-__all__ = ["accounting", "priorities", "starts"]
+__all__ = ["accounting", "measured", "priorities", "starts"]
 
 _SLACK = 0.01
 """The log has two digits of a total, and six of a factor that is taken from it."""
@@ -368,27 +369,28 @@ def _is_backfill_only(folder: Path) -> bool:
     return conf.exists() and "PriorityType=priority/basic" in conf.read_text(encoding="utf-8")
 
 
+def measured(folder: Path) -> dict[str, dict[str, Any]]:
+    """Accounting, and priorities and starts where the run has what they need."""
+    parts: dict[str, dict[str, Any]] = {"accounting": accounting(folder)}
+    if (folder / "golden_priorities.csv").exists():
+        parts["priorities"] = priorities(folder)
+    if (folder / "golden_starts.csv").exists() or _is_backfill_only(folder):
+        parts["starts"] = starts(folder)
+    return parts
+
+
+def _work(options: Namespace, say: Say) -> dict[str, dict[str, Any]]:
+    parts = measured(options.run)
+    for part, figures in parts.items():
+        texts = [f"{name} {it if isinstance(it, str) else format(it, 'g')}" for name, it in figures.items()]
+        say(f"{part}: {', '.join(texts)}")
+    return parts
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.arguments(__doc__)
     parser.add_argument("--run", type=Path, required=True, metavar="DIR", help="a folder of one run")
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    try:
-        found: dict[str, Any] = {"accounting": accounting(given.run)}
-        if (given.run / "golden_priorities.csv").exists():
-            found["priorities"] = priorities(given.run)
-        if (given.run / "golden_starts.csv").exists() or _is_backfill_only(given.run):
-            found["starts"] = starts(given.run)
-    except (DagsimError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    if given.json:
-        print(json.dumps(found))
-    else:
-        for part, figures in found.items():
-            said = [f"{name} {each if isinstance(each, str) else format(each, 'g')}" for name, each in figures.items()]
-            print(f"{part}: {', '.join(said)}")
-    return 0
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":

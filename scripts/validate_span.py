@@ -7,14 +7,16 @@ spans observed in the trace, it checks the reader, the DAGs and the kernel at on
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean, median
+from typing import Any
 
-from dagsim.errors import DagsimError
+import command
+from command import Say
+
 from dagsim.metrics import jct
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph
 from dagsim.systems.cluster.policies import POLICIES
@@ -22,7 +24,7 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
 from dagsim.traces import open_trace
 
-__all__ = ["spans"]
+__all__ = ["measured", "spans"]
 
 INFINITE = Cluster((Node("infinite", None, 0, 2.0**40, 2.0**40),))
 
@@ -39,24 +41,23 @@ def _free(job: Job) -> Job:
     return Job(job.id, TaskGraph(tasks, job.graph.edges), job.arrival_s)
 
 
+def measured(seconds: list[float]) -> dict[str, float]:
+    """Jobs, mean and median of their spans."""
+    return {"jobs": len(seconds), "mean_s": mean(seconds), "median_s": median(seconds)}
+
+
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    trace = open_trace(options.trace)
+    row = measured(spans(trace.jobs()))
+    say(f"{row['jobs']:,} jobs: mean span {row['mean_s']:.1f} s, median {row['median_s']:.1f} s")
+    say(trace.report)
+    return {"trace": str(options.trace), **row}
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.arguments(__doc__)
     parser.add_argument("--trace", type=Path, required=True, help="a file in any format that dagsim reads")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    options = parser.parse_args()
-    try:
-        trace = open_trace(options.trace)
-        seconds = spans(trace.jobs())
-    except DagsimError as error:
-        print(error, file=sys.stderr)
-        return 2
-    found = {"trace": str(options.trace), "jobs": len(seconds), "mean_s": mean(seconds), "median_s": median(seconds)}
-    if options.json:
-        print(json.dumps(found))
-    else:
-        print(f"{found['jobs']:,} jobs: mean span {found['mean_s']:.1f} s, median {found['median_s']:.1f} s")
-        print(trace.report)
-    return 0
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":

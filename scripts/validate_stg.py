@@ -9,15 +9,17 @@ graphs, the mean ratio to the optimum, how many reach it, and how many lie below
 
 from __future__ import annotations
 
-import argparse
 import csv
-import json
 import sys
+from argparse import Namespace
 from pathlib import Path
 from statistics import mean
 from typing import TypedDict
 
-from dagsim.errors import DagsimError, TraceError
+import command
+from command import Say
+
+from dagsim.errors import TraceError
 from dagsim.metrics import makespan
 from dagsim.model import Cluster, Job, Node
 from dagsim.systems.cluster.policies import POLICIES
@@ -25,11 +27,11 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
 from dagsim.traces import open_trace
 
-__all__ = ["Found", "against_optimum"]
+__all__ = ["Found", "against_optimum", "measured"]
 
 
 class Found(TypedDict):
-    """What one number of cores gave."""
+    """Graphs on one number of cores."""
 
     graphs: int
     mean_ratio: float
@@ -67,28 +69,33 @@ def optima(folder: Path, tasks: int) -> dict[int, dict[str, float]]:
     return dict(sorted(found.items()))
 
 
+def measured(jobs: list[Job], optimal: Path) -> dict[int, Found]:
+    """Per number of cores, the graphs against their optima."""
+    best = optima(optimal, tasks_of(jobs))
+    return {cores: against_optimum(jobs, cores, by_graph) for cores, by_graph in best.items()}
+
+
+def tasks_of(jobs: list[Job]) -> int:
+    """Tasks of each graph, without the two dummies."""
+    return len(jobs[0].tasks) - 2
+
+
+def _work(options: Namespace, say: Say) -> dict[int, Found]:
+    jobs = list(open_trace(options.graphs, "stg").jobs())
+    rows, tasks = measured(jobs, options.optimal), tasks_of(jobs)
+    for cores, row in rows.items():
+        say(
+            f"{tasks} tasks, {cores:2} cores: mean ratio {row['mean_ratio']:.4f}, {row['hits']} of {row['graphs']} "
+            f"optimal, {row['below_optimum']} below the optimum"
+        )
+    return rows
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.arguments(__doc__)
     parser.add_argument("--graphs", type=Path, required=True, help="an archive or folder of .stg files")
     parser.add_argument("--optimal", type=Path, required=True, help="the folder of Case<tasks>_<cores>_OPT.csv")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    args = parser.parse_args()
-    try:
-        jobs = list(open_trace(args.graphs, "stg").jobs())
-        tasks = len(jobs[0].tasks) - 2  # without the two dummies
-        found = {cores: against_optimum(jobs, cores, best) for cores, best in optima(args.optimal, tasks).items()}
-    except DagsimError as error:
-        print(error, file=sys.stderr)
-        return 2
-    if args.json:
-        print(json.dumps({str(cores): row for cores, row in found.items()}))
-    else:
-        for cores, row in found.items():
-            print(
-                f"{tasks} tasks, {cores:2} cores: mean ratio {row['mean_ratio']:.4f}, {row['hits']} of {row['graphs']} "
-                f"optimal, {row['below_optimum']} below the optimum"
-            )
-    return 1 if any(row["below_optimum"] for row in found.values()) else 0
+    return command.run(parser, _work, holds=lambda rows: not any(row["below_optimum"] for row in rows.values()))
 
 
 if __name__ == "__main__":

@@ -9,21 +9,22 @@ requested times; EASY makes a pass at every event, as PYSS does (``easy-events``
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
+from argparse import Namespace
 from pathlib import Path
 
-from dagsim.errors import DagsimError
+import command
+from command import Say
+
 from dagsim.metrics import bounded_slowdown_hpc, wait
 from dagsim.model import Cluster, Job, Node
 from dagsim.systems.cluster import Estimates
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
-from dagsim.traces import TraceOptions, open_trace
+from dagsim.traces import Trace, TraceOptions, open_trace
 
-__all__ = ["means"]
+__all__ = ["means", "measured", "opened"]
 
 
 def means(jobs: list[Job], processors: int, policy: str) -> dict[str, float]:
@@ -39,28 +40,31 @@ def means(jobs: list[Job], processors: int, policy: str) -> dict[str, float]:
     }
 
 
+def measured(trace: Trace, processors: int) -> dict[str, dict[str, float]]:
+    """The means of both policies."""
+    jobs = list(trace.jobs())
+    return {name: means(jobs, processors, policy) for name, policy in (("fcfs", "fifo"), ("easy", "easy-events"))}
+
+
+def opened(log: Path, processors: int) -> Trace:
+    """The log by PYSS's rules."""
+    return open_trace(log, "swf", TraceOptions(protocol="pyss", processors=processors))
+
+
+def _work(options: Namespace, say: Say) -> dict[str, dict[str, float]]:
+    trace = opened(options.trace, options.processors)
+    rows = measured(trace, options.processors)
+    for name, row in rows.items():
+        say(f"{name}: mean wait {row['mean_wait_s']:.6f} s, mean bounded slowdown {row['mean_bsld']:.6f}")
+    say(trace.report)
+    return rows
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.arguments(__doc__)
     parser.add_argument("--trace", type=Path, required=True, help="a .swf or .swf.gz log")
     parser.add_argument("--processors", type=int, required=True, help="cores of the machine")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    args = parser.parse_args()
-    try:
-        trace = open_trace(args.trace, "swf", TraceOptions(protocol="pyss", processors=args.processors))
-        jobs = list(trace.jobs())
-        found = {
-            name: means(jobs, args.processors, policy) for name, policy in (("fcfs", "fifo"), ("easy", "easy-events"))
-        }
-    except DagsimError as error:
-        print(error, file=sys.stderr)
-        return 2
-    if args.json:
-        print(json.dumps(found))
-    else:
-        for name, row in found.items():
-            print(f"{name}: mean wait {row['mean_wait_s']:.6f} s, mean bounded slowdown {row['mean_bsld']:.6f}")
-        print(trace.report)
-    return 0
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":

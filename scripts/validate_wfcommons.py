@@ -8,20 +8,21 @@ of a second), made by another program; every file of it is read, run and compare
 
 from __future__ import annotations
 
-import argparse
 import csv
-import json
 import sys
+from argparse import Namespace
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
+import command
+from command import Say
 from validate_span import spans
 
-from dagsim.errors import DagsimError
+from dagsim.errors import InputError
 from dagsim.traces import open_trace
 from dagsim.workload.info import workload_info
 
-__all__ = ["Found", "compared"]
+__all__ = ["Found", "compared", "measured"]
 
 
 class Found(TypedDict):
@@ -48,26 +49,38 @@ def compared(folder: Path, row: dict[str, str]) -> Found:
     }
 
 
+def measured(traces: Path, stats: Path | None = None) -> dict[str, Any]:
+    """All workflows of the table, and the largest difference.
+
+    Raises:
+        InputError: The table lacks a column.
+    """
+    path = stats or traces / "STATS.csv"
+    try:
+        with path.open(newline="") as file:
+            rows = [compared(traces, row) for row in csv.DictReader(file)]
+    except KeyError as error:
+        raise InputError(f"{path}: there is no column {error}") from None
+    return {
+        "files": len(rows),
+        "largest_difference_s": max(abs(row["span_s"] - row["critical_path_s"]) for row in rows),
+        "same_shape": sum(row["same_shape"] for row in rows),
+        "all": rows,
+    }
+
+
+def _work(options: Namespace, say: Say) -> dict[str, Any]:
+    figures = measured(options.traces, options.stats)
+    shape = f"{figures['same_shape']} with the tasks, edges and depth expected"
+    say(f"{figures['files']} workflows: largest difference {figures['largest_difference_s']:.3f} s; {shape}")
+    return figures
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command.arguments(__doc__)
     parser.add_argument("--traces", type=Path, required=True, help="the folder of the workflows")
     parser.add_argument("--stats", type=Path, help="the table (default: STATS.csv in the folder)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    args = parser.parse_args()
-    try:
-        with (args.stats or args.traces / "STATS.csv").open(newline="") as file:
-            found = [compared(args.traces, row) for row in csv.DictReader(file)]
-    except (DagsimError, OSError, KeyError) as error:
-        print(error, file=sys.stderr)
-        return 2
-    largest_s = max(abs(each["span_s"] - each["critical_path_s"]) for each in found)
-    shapes = sum(each["same_shape"] for each in found)
-    if args.json:
-        print(json.dumps({"files": len(found), "largest_difference_s": largest_s, "same_shape": shapes, "all": found}))
-    else:
-        shape = f"{shapes} with the tasks, edges and depth expected"
-        print(f"{len(found)} workflows: largest difference {largest_s:.3f} s; {shape}")
-    return 0
+    return command.run(parser, _work)
 
 
 if __name__ == "__main__":

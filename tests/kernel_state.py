@@ -74,7 +74,7 @@ def _task(task: TaskState) -> tuple[Any, ...]:
 
 def _run(run: Run) -> tuple[Any, ...]:
     held = [(machine.index, *what) for machine, *what in run.held]
-    return id(run.task), run.instances, held, run.seconds, run.started_s, run.ends_s, run.setup_s, run.computing_s
+    return id(run.task), run.instances, held, run._seconds, run.started_s, run._ends_s, run.setup_s, run.computing_s
 
 
 def _machine(machine: NodeState) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from dagsim.cli import app
 from dagsim.config.schema import load_config
-from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.store import Store
 from dagsim.model import Kind
 
 ROOT = Path(__file__).parent.parent
@@ -32,9 +32,9 @@ def fine(*arguments: object) -> Result:
     return result
 
 
-def run_folder(root: Path) -> RunFolder:
+def run_folder(root: Path) -> Store:
     (path,) = root.iterdir()
-    return RunFolder.open(path)
+    return Store.open(path)
 
 
 def test_eval_prints_a_table_and_leaves_a_run_folder(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import dagsim
-from dagsim.registry import Registry, attribute
+from dagsim.own_code import attribute
+from dagsim.registry import Registry
 
 ROOT = Path(dagsim.__file__).parent
 TABLE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("## Where a new kind of thing goes")[2]
@@ -34,20 +35,20 @@ REGISTRIES = {
     "dagsim.nets": "dagsim.agents.nets:NETS",
     "dagsim.algorithms": "dagsim.agents.config:ALGORITHMS",
     "dagsim.advantages": "dagsim.agents.advantages:ADVANTAGES",
-    "dagsim.executors": "dagsim.experiment.sweep.executors:EXECUTORS",
+    "dagsim.executors": "dagsim.experiment.executors:EXECUTORS",
 }
 
 MODULE = """
 from dataclasses import dataclass
 
 from dagsim import Start
-from dagsim.systems.cluster.codecs.config import CandidatesConfig as Codec
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig as Codec
 from dagsim.systems.cluster.models.failures import Maintenance as Failures
 from dagsim.systems.cluster.models.runtime import Recorded as Runtime
 from dagsim.systems.cluster.network.uniform import UniformNetwork as Network
-from dagsim.systems.cluster.policies.placement.rule import BestFit as Placement
-from dagsim.systems.ramp.policies.fixed import MaxParallelism as RampPolicy
-from dagsim.systems.spark.policies.fair import FairShare as SparkPolicy
+from dagsim.systems.cluster.policies.placement import BestFit as Placement
+from dagsim.systems.ramp.policies import MaxParallelism as RampPolicy
+from dagsim.systems.spark.policies import FairShare as SparkPolicy
 from dagsim.systems.spark.scenario import SparkScenario
 
 

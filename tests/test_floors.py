@@ -18,6 +18,7 @@ ROOT = Path(dagsim.__file__).parent
 
 FLOORS = (
     {"errors", "scalar"},
+    {"own_code"},
     {"files", "processes", "registry"},
     {"model"},
     {"seeds"},
@@ -40,7 +41,7 @@ OWNERS = {
     "gymnasium": "envs",
     "numba": "systems",
     "pydantic": "config",
-    "ray": "experiment/sweep",
+    "ray": "experiment/on_ray",
     "simpy": "systems/cluster",
     "starlette": "report/serve",
     "torch": "agents",

@@ -18,21 +18,29 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-def commands() -> list[str]:
-    lines = [line for block in blocks("console") for line in block.splitlines()]
-    return [line.removeprefix("$ ").partition("   #")[0].strip() for line in lines if line.startswith("$ ")]
+def commands() -> dict[str, list[str]]:
+    """The lines of output that README shows of each command; ``...`` stands for lines that it leaves out."""
+    shown: dict[str, list[str]] = {}
+    for line in (line for block in blocks("console") for line in block.splitlines()):
+        if line.startswith("$ "):
+            output = shown[line.removeprefix("$ ").partition("   #")[0].strip()] = []
+        elif line != "...":
+            output.append(line.strip())
+    return shown
 
 
-@pytest.mark.parametrize("command", commands())
-def test_command_runs_from_an_empty_directory(command: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("command", "output"), commands().items(), ids=commands())
+def test_command_prints_what_is_shown_from_an_empty_directory(command: str, output: list[str], tmp_path: Path) -> None:
     (tmp_path / "workloads").symlink_to(ROOT / "workloads")
     argv = [sys.executable, "-m", "dagsim", *shlex.split(command)[1:]]
-    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    process = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    printed = [line.strip() for line in process.stdout.splitlines()]
+    assert output
+    assert [line for line in output if line not in printed] == []
 
 
-@pytest.mark.parametrize("code", blocks("python"), ids=["simulate", "own_policy"])
+@pytest.mark.parametrize("code", blocks("python"), ids=["own_policy"])
 def test_python_runs_as_printed(code: str, capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(code, "README.md", "exec"), {})
     assert capsys.readouterr().out.strip()

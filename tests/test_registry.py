@@ -17,10 +17,17 @@ class Order:
         self.strict = strict
         self.placement = placement
 
+    def decide(self) -> None:
+        """The method that makes it a policy."""
+
 
 def orders(**options: object) -> Registry[Order]:
     known: Registry[Order] = Registry(
-        "policy", [Entry("heft", "not.imported:Heft", "earliest finish")], listing="dagsim list policies", **options
+        "policy",
+        [Entry("heft", "not.imported:Heft", "earliest finish")],
+        listing="dagsim list policies",
+        method="decide",
+        **options,
     )
     known.register("order", "an order", tags=["strict"])(Order)
     return known
@@ -88,9 +95,11 @@ def test_a_missing_parameter_is_named() -> None:
         known.create("pair[a=1]")
 
 
-def test_what_cannot_make_anything_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"policy 'dagsim.errors:InputError': <class .*> cannot make one"):
+def test_what_is_not_of_the_kind_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"'dagsim.errors:InputError' is not a policy: it has no method decide\(\)"):
         orders().create("dagsim.errors:InputError")
+    with pytest.raises(ConfigError, match=r"'dagsim.errors:InputError' is not a pair: no such name is accepted"):
+        Registry[object]("pair").create("dagsim.errors:InputError")
 
 
 def test_listing_imports_nothing() -> None:
@@ -109,7 +118,8 @@ def test_a_name_is_registered_once() -> None:
 
 def test_a_users_own_class_is_found_by_module_and_attribute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_policies.py").write_text(
-        "class Mine:\n    def __init__(self, k=1):\n        self.k = k\nREADY = Mine(9)\n"
+        "class Mine:\n    def __init__(self, k=1):\n        self.k = k\n    def decide(self, view): ...\n"
+        "READY = Mine(9)\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert orders().create("own_policies:Mine[k=4]").k == 4  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dagsim.cli import app
-from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.store import Store
 
 ROOT = Path(__file__).parent.parent
 SMALL = ["--set", "cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "--set", "workload.count=10"]
@@ -31,9 +31,9 @@ def begun(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True)
 
 
-def folder_in(root: Path) -> RunFolder:
+def folder_in(root: Path) -> Store:
     (path,) = root.iterdir()
-    return RunFolder.open(path)
+    return Store.open(path)
 
 
 def lines_in(root: Path) -> int:

@@ -9,8 +9,8 @@ import dagsim
 from dagsim.config.schema import Config, load_config
 from dagsim.envs.config import EnvConfig
 from dagsim.experiment.environment import make_env
-from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import run_policy
 from dagsim.model.log import Schedule
 from dagsim.systems.seam import drive
 

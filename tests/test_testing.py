@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, get_args
 
 import pytest
 from simpy.events import Event
 
 from dagsim.envs.config import Level
-from dagsim.envs.levels import Levelled
+from dagsim.envs.observations import Levelled
 from dagsim.errors import IllegalDecision, Stalled
 from dagsim.model import Cluster, Decision, GpuType, Job, Node, Preempt, Share, Start, TaskGraph, gpu_type
 from dagsim.systems.cluster import ClusterKernel, UniformNetwork
 from dagsim.systems.cluster.clock import Clock
 from dagsim.systems.cluster.codecs.candidates import Candidates
-from dagsim.systems.cluster.codecs.codec import Observation
-from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
 from dagsim.systems.cluster.network import Flow
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.testing import chain, check_codec, check_network, check_policy, diamond, fork_join, heft_example
 
@@ -193,6 +193,115 @@ def test_a_codec_that_changes_by_being_asked_is_caught() -> None:
 def test_a_codec_that_waits_in_the_wrong_place_is_caught() -> None:
     with pytest.raises(AssertionError, match="not the last stands for waiting"):
         check_codec(Undecided)
+
+
+class ByTruth:
+    """Starts what is really shortest first, as ``key`` says."""
+
+    def __init__(self, key: Callable[[TaskState], float]) -> None:
+        self.key = key
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        for task in sorted(view.ready, key=self.key):
+            if placement := view.fit(task):
+                yield Start(task, placement)
+
+
+class Seer(ByTruth):
+    clairvoyant = True
+
+
+class SeesEnds:
+    """Starts nothing while a run is about to end."""
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        if all(run.ends_s > view.now + 1.0 for run in view.running.values()):
+            for task in view.ready:
+                if placement := view.fit(task):
+                    yield Start(task, placement)
+
+
+class Writer:
+    """Marks tasks that it has seen in a field of the kernel's."""
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        for task in view.ready:
+            task.best_s = 0.0
+            if placement := view.fit(task):
+                yield Start(task, placement)
+
+
+class OnlyShort:
+    """Never starts a task of more than an hour."""
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        for task in view.ready:
+            if task.best_s < 3600 and (placement := view.fit(task)):
+                yield Start(task, placement)
+
+
+def shortest(task: TaskState) -> float:
+    return min(task.truth)
+
+
+def test_reading_the_truth_is_an_error_that_names_the_estimates() -> None:
+    with pytest.raises(
+        IllegalDecision, match=r"policy ByTruth: .*task\.truth of .*use task\.seconds.*clairvoyant = True"
+    ):
+        check_policy(ByTruth(shortest), workloads=0)
+    with pytest.raises(IllegalDecision, match=r"run\.ends_s of .*use run\.estimated_end_s\(view\.now\)"):
+        check_policy(SeesEnds, workloads=0)
+
+
+def test_a_policy_that_declares_itself_clairvoyant_may_read_the_truth() -> None:
+    check_policy(Seer(shortest), workloads=2)
+
+
+@pytest.mark.parametrize("key", [lambda task: task._truth[0], lambda task: task.task.work], ids=["private", "work"])
+def test_a_policy_that_finds_the_truth_another_way_is_caught(key: Callable[[TaskState], float]) -> None:
+    with pytest.raises(AssertionError, match="decides by what tasks really take"):
+        check_policy(ByTruth(key), workloads=0)
+
+
+def test_a_policy_that_writes_into_live_state_is_caught() -> None:
+    with pytest.raises(AssertionError, match=r"policy Writer writes into live state at .* s: task .* changed"):
+        check_policy(Writer, workloads=0)
+
+
+def test_a_policy_that_starves_long_tasks_is_caught() -> None:
+    with pytest.raises(Stalled, match=r"policy OnlyShort: .*decided nothing, although .* could start"):
+        check_policy(OnlyShort, workloads=0)
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in POLICIES.describe()])
+def test_no_registered_policy_knows_or_touches_more_than_it_may(name: str) -> None:
+    check_policy(lambda: POLICIES.create(name), workloads=0)
+
+
+class Revealing(Candidates):
+    """Puts the work of the first ready task into its context."""
+
+    def encode(self, view: ClusterView) -> Observation | None:
+        seen = super().encode(view)
+        if seen is not None:
+            seen.context[0] = next(iter(view.ready)).task.work
+        return seen
+
+
+class Huge(Candidates):
+    def encode(self, view: ClusterView) -> Observation | None:
+        seen = super().encode(view)
+        return None if seen is None else seen._replace(tokens=seen.tokens * 1e6)
+
+
+def test_a_codec_that_shows_what_tasks_really_take_is_caught() -> None:
+    with pytest.raises(AssertionError, match="the codec shows what tasks really take"):
+        check_codec(Revealing)
+
+
+def test_a_codec_with_features_of_another_magnitude_is_caught() -> None:
+    with pytest.raises(AssertionError, match=r"tokens reach .*; scale them to at most 10000"):
+        check_codec(Huge)
 
 
 class Tiring:

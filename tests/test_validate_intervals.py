@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scripting import Done, run_script
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "validate_intervals.py"
 
-
-def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), "--data", str(folder), *options], capture_output=True, text=True, check=False
-    )
+def run(folder: Path, *options: str) -> Done:
+    return run_script("validate_intervals", "--data", folder, *options)
 
 
 def validated(folder: Path, draws: int) -> dict[str, dict[str, Any]]:

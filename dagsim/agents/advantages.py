@@ -1,4 +1,4 @@
-"""Estimators of the advantage: by how much a choice was better than usual."""
+"""Returns of whole episodes, and estimators of the advantage: by how much a choice was better than usual."""
 
 from __future__ import annotations
 
@@ -9,17 +9,75 @@ import numpy as np
 import torch
 from torch import nn
 
-from dagsim.agents.fluid import FluidWitness
-from dagsim.agents.fluid_baseline import differential, fluid_advantages
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.actor import Observations
-from dagsim.agents.returns import gae, replica_advantages, returns
 from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.envs.episode import WitnessFactory
 from dagsim.errors import ConfigError
 from dagsim.registry import Entry, Registry
 
-__all__ = ["ADVANTAGES", "CriticAdvantages", "Estimator", "FluidAdvantages", "ReplicaAdvantages"]
+__all__ = [
+    "ADVANTAGES",
+    "CriticAdvantages",
+    "Estimator",
+    "ReplicaAdvantages",
+    "StatelessEstimator",
+    "check_replicas",
+    "discounts",
+    "gae",
+    "replica_advantages",
+    "replica_groups",
+    "return_rms",
+    "returns",
+]
+
+
+def discounts(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
+    """(T,) float64: exp(-seconds to the next choice / ``time_constant_s``) for each step (a semi-Markov process)."""
+    return np.exp(-np.diff(steps.times_s) / time_constant_s)
+
+
+def returns(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
+    """(T,) float64: the discounted reward from each step to the end of the episode."""
+    gamma = discounts(steps, time_constant_s)
+    following = np.zeros(len(steps.rewards) + 1)
+    for index in range(len(steps.rewards) - 1, -1, -1):
+        following[index] = steps.rewards[index] + gamma[index] * following[index + 1]
+    return following[:-1]
+
+
+def return_rms(episodes: Sequence[EpisodeSteps], time_constant_s: float) -> float:
+    """The root mean square of all returns: the unit of values, so that they are about 1."""
+    everything = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
+    return float(np.sqrt(np.mean(everything**2))) + 1e-9
+
+
+def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float) -> list[np.ndarray]:
+    """(T_i,) float64 each: the return of every step less the mean return of the other replicas at the same time.
+
+    All replicas saw the same job sequence, so its luck cancels (input-dependent baseline, Mao et al., ICLR 2019,
+    section 4; leave-one-out, so that it stays unbiased); between choices of a replica its return is interpolated.
+    Divided by the mean total return, so that every sequence weighs the same.
+    """
+    curves = [(np.asarray(steps.times_s[:-1]), returns(steps, time_constant_s)) for steps in replicas]
+    scale = np.mean([abs(sum(steps.rewards)) for steps in replicas]) + 1e-9
+    advantages = []
+    for number, (times, own) in enumerate(curves):
+        others = [np.interp(times, *curve) for other, curve in enumerate(curves) if other != number and len(curve[0])]
+        advantages.append((own - np.mean(others, axis=0)) / scale if others else np.zeros(len(own)))
+    return advantages
+
+
+def gae(steps: EpisodeSteps, values: np.ndarray, time_constant_s: float, lambda_: float) -> np.ndarray:
+    """(T,) float64: generalised advantage estimates (Schulman et al. 2016, equation 16) with ``values`` (T,) of the
+    observations; the episode has ended, so what follows it is worth 0."""
+    gamma = discounts(steps, time_constant_s)
+    following = np.append(values[1:], 0.0)
+    delta = np.asarray(steps.rewards) + gamma * following - values
+    advantages = np.zeros(len(delta) + 1)
+    for index in range(len(delta) - 1, -1, -1):
+        advantages[index] = delta[index] + gamma[index] * lambda_ * advantages[index + 1]
+    return advantages[:-1]
 
 
 class Estimator(Protocol):
@@ -43,7 +101,7 @@ class Estimator(Protocol):
         ...
 
 
-class _Stateless:
+class StatelessEstimator:
     """An estimator that is made anew for every iteration."""
 
     def state(self) -> dict[str, Any]:
@@ -53,45 +111,19 @@ class _Stateless:
         pass
 
 
-class ReplicaAdvantages(_Stateless):
+class ReplicaAdvantages(StatelessEstimator):
     """Each episode against the others of its job sequence at equal time. No critic (Mao et al., ICLR 2019)."""
 
     witness: WitnessFactory | None = None
 
     def __init__(self, replicas: int) -> None:
-        self._replicas = _at_least_two(replicas, "replicas")
+        self._replicas = check_replicas(replicas, "replicas")
 
     def estimate(
         self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, float]]:
-        groups = _groups(episodes, self._replicas)
+        groups = replica_groups(episodes, self._replicas)
         return np.concatenate([each for group in groups for each in replica_advantages(group, time_constant_s)]), {}
-
-
-class FluidAdvantages(_Stateless):
-    """Replicas, freed from what their backlogs explain (``fluid_baseline``); for the system ``spark``.
-
-    For ``horizon`` time constants after a decision its consequences are credited to it. ``differential`` takes the mean
-    rate from the rewards in place of a discount (Mao et al. 2019, appendix B).
-    """
-
-    witness: WitnessFactory | None = FluidWitness
-
-    def __init__(self, replicas: int, horizon: float = 0.5, differential: bool = False) -> None:
-        if not horizon > 0:
-            raise ConfigError(f"advantage 'fluid': horizon must be positive, got {horizon!r}")
-        self._replicas = _at_least_two(replicas, "fluid")
-        self._horizon, self._differential = horizon, differential
-
-    def estimate(
-        self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
-    ) -> tuple[np.ndarray, dict[str, float]]:
-        groups = _groups(episodes, self._replicas)
-        if self._differential:
-            differential(groups)
-        horizon_s = self._horizon * time_constant_s
-        advantages = fluid_advantages(groups, time_constant_s, horizon_s, discounted=not self._differential)
-        return np.concatenate(advantages), {}
 
 
 class CriticAdvantages:
@@ -155,21 +187,27 @@ ADVANTAGES: Registry[Estimator] = Registry(
     [
         Entry("replicas", ".advantages:ReplicaAdvantages", "against other episodes on the same jobs at equal time"),
         Entry("critic", ".advantages:CriticAdvantages", "generalised advantage estimates by a learned value"),
-        Entry("fluid", ".advantages:FluidAdvantages", "replicas less what the backlog explains (spark)"),
+        Entry("fluid", ".spark_fluid:FluidAdvantages", "replicas less what the backlog explains (spark)"),
     ],
     group="dagsim.advantages",
     listing="dagsim list advantages",
     home="dagsim.agents",
+    method="estimate",
 )
 """Every estimator by name, made with the ``context`` and the settings of the algorithm that it names as parameters."""
 
 
-def _groups(episodes: Sequence[EpisodeSteps], replicas: int) -> list[Sequence[EpisodeSteps]]:
+def replica_groups(episodes: Sequence[EpisodeSteps], replicas: int) -> list[Sequence[EpisodeSteps]]:
     """The replicas of each job sequence."""
     return [episodes[begin : begin + replicas] for begin in range(0, len(episodes), replicas)]
 
 
-def _at_least_two(replicas: int, advantage: str) -> int:
+def check_replicas(replicas: int, advantage: str) -> int:
+    """The number of replicas, if it is large enough to compare each with the others.
+
+    Raises:
+        ConfigError: There are fewer than 2.
+    """
     if replicas < 2:
         raise ConfigError(f"advantage {advantage!r} needs 2 replicas or more, got {replicas!r}")
     return replicas

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from dagsim.agents.nets.config import NetSettings, ScorerConfig
-from dagsim.envs.rewards import RewardConfig
+from dagsim.envs.episode import RewardConfig
 from dagsim.errors import ConfigError
 from dagsim.registry import Entry, Registry, Spec
-from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.seam import CodecSettings
 
 if TYPE_CHECKING:
@@ -270,6 +270,7 @@ ALGORITHMS: Registry[AlgorithmSettings] = Registry(
     group="dagsim.algorithms",
     listing="dagsim list algorithms",
     home="dagsim.agents",
+    method="build",
 )
 """Every algorithm by name, as the dataclass of its settings."""
 

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from dagsim.agents.config import D3qnConfig
 from dagsim.agents.learner import LearnerContext
-from dagsim.agents.nets.actor import scoring
+from dagsim.agents.nets.actor import ObservationBatch, sample, scoring, segment_sum
 from dagsim.agents.q_learning import QLearner
-from dagsim.agents.ragged import ObservationBatch, sample, segment_sum
 from dagsim.agents.replay import Drawn
 
 __all__ = ["D3qn", "Duelling", "q_loss"]

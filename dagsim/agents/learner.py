@@ -70,8 +70,7 @@ class LearnerContext:
         Raises:
             ConfigError: The codec's observations have other parts than it reads.
         """
-        from dagsim.agents.nets.critic import Critic
-        from dagsim.agents.nets.layers import Sizes
+        from dagsim.agents.nets.rows import Critic, Sizes
 
         return Critic(Sizes.of(self.config.codec, "a critic"), getattr(self.config.net, "hidden", 64))
 

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dagsim.agents.advantages import discounts, return_rms
 from dagsim.agents.config import D3qnConfig, RainbowConfig
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.actor import ScoreNet
 from dagsim.agents.replay import Drawn, ReplayBuffer
-from dagsim.agents.returns import discounts, return_rms
 from dagsim.agents.rollouts import EpisodeSteps
 
 __all__ = ["QLearner", "follow"]

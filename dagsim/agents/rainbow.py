@@ -13,10 +13,9 @@ from torch import Tensor, nn
 
 from dagsim.agents.config import RainbowConfig
 from dagsim.agents.learner import LearnerContext
-from dagsim.agents.nets.actor import ScoreNet
-from dagsim.agents.nets.layers import Sizes, mean_rows
+from dagsim.agents.nets.actor import ObservationBatch, ScoreNet, sample, segment_mean
+from dagsim.agents.nets.rows import Sizes, mean_rows
 from dagsim.agents.q_learning import QLearner
-from dagsim.agents.ragged import ObservationBatch, sample, segment_mean
 from dagsim.agents.replay import Drawn
 from dagsim.systems.seam import CodecSettings
 

@@ -1,20 +1,25 @@
-"""Replay for learning off-policy: n-step transitions of ragged observations, drawn by priority."""
+"""Replay for off-policy learning: n-step transitions drawn by priority, and their files on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from shutil import rmtree
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dagsim.agents.nets.actor import Observations, ScoreNet
-from dagsim.agents.ragged import ObservationBatch, Store
+from dagsim.agents.checkpoint import read_plain, write_plain
+from dagsim.agents.nets.actor import ObservationBatch, Observations, ObservationStore, ScoreNet
 from dagsim.agents.rollouts import EpisodeSteps
+from dagsim.errors import RunFolderError
 from dagsim.systems.cluster.codecs.codec import Observation
 
-__all__ = ["Drawn", "ReplayBuffer"]
+__all__ = ["Drawn", "ReplayArchive", "ReplayBuffer"]
+
 
 _ROWS = len(Observation._fields)
 """Parts that all observations with rows have; those beyond them are few objects that many observations share."""
@@ -48,7 +53,7 @@ class ReplayBuffer:
         self, capacity: int, priority: float = 0.0, importance: float = 0.0, net: ScoreNet | None = None
     ) -> None:
         self._capacity = capacity
-        self._store: Callable[[Sequence[Any]], Observations] = Store if net is None else net.store
+        self._store: Callable[[Sequence[Any]], Observations] = ObservationStore if net is None else net.store
         self._kind: Any = Observation if net is None else net.observation
         self._priority, self._importance = priority, importance
         self._gone = 0
@@ -186,3 +191,49 @@ def _apart(part: Mapping[str, torch.Tensor]) -> list[np.ndarray]:
     """The inverse of ``_shared``."""
     distinct = np.split(part["rows"].numpy(), np.cumsum(part["lengths"].numpy())[:-1])
     return [distinct[place] for place in part["which"].tolist()]
+
+
+class ReplayArchive:
+    """The files ``NNNNNNNNN.pt`` in a folder of their own: the transitions from that number on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._written = 0
+        """The number of the first transition that is in no file."""
+
+    def write(self, replay: ReplayBuffer) -> None:
+        """Add what came since the last time; goes before the checkpoint."""
+        if replay.span[1] > self._written:
+            self._folder.mkdir(exist_ok=True)
+            added = replay.since(self._written)
+            write_plain(self._folder / f"{added['first']:09d}.pt", added)
+            self._written = replay.span[1]
+
+    def prune(self, replay: ReplayBuffer) -> None:
+        """Remove the files whose transitions are all gone; goes behind the checkpoint."""
+        for path, following in pairwise(self._paths()):
+            if int(following.stem) <= replay.span[0]:
+                path.unlink()
+
+    def read(self, replay: ReplayBuffer, state: Mapping[str, Any]) -> None:
+        """Fill an empty buffer as it was when ``state`` was saved.
+
+        Raises:
+            RunFolderError: A file is missing or damaged.
+        """
+        first, after = state["span"]
+        paths = [path for path in self._paths() if int(path.stem) < after]
+        ends = [int(path.stem) for path in paths[1:]] + [after] * bool(paths)  # before the first iteration: no files
+        needed = [path for path, end in zip(paths, ends, strict=True) if end > first]
+        try:
+            replay.load(state, map(read_plain, needed))
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunFolderError(f"{self._folder}: the replay is damaged ({error})") from None
+        self._written = after
+
+    def remove(self) -> None:
+        """Nobody needs it any more."""
+        rmtree(self._folder, ignore_errors=True)
+
+    def _paths(self) -> list[Path]:
+        return sorted(self._folder.glob("[0-9]*.pt"))

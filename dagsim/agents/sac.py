@@ -10,14 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dagsim.agents.advantages import discounts, return_rms
 from dagsim.agents.config import SacConfig
 from dagsim.agents.d3qn import Duelling
 from dagsim.agents.learner import LearnerContext
-from dagsim.agents.nets.actor import scoring
+from dagsim.agents.nets.actor import ObservationBatch, entropy, log_softmax, scoring, segment_sum
 from dagsim.agents.q_learning import follow
-from dagsim.agents.ragged import ObservationBatch, entropy, log_softmax, segment_sum
 from dagsim.agents.replay import Drawn, ReplayBuffer
-from dagsim.agents.returns import discounts, return_rms
 
 __all__ = ["Sac", "actor_loss", "critic_loss", "temperature_loss"]
 

@@ -10,21 +10,55 @@ import re
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from dagsim.cli.options import REMOVED
 from dagsim.errors import DagsimError, InputError
 from dagsim.experiment.stopping import Stops, exit_code
+from dagsim.own_code import Allowed, allow
 
 __all__ = ["app", "main"]
 
 
+ALLOW_CODE = "--allow-code"
+ORDER = (
+    *("eval", "baseline", "train", "replay", "tune", "compare", "report", "plot", "record", "serve", "sweep"),
+    *("whatif", "plan", "why", "trace", "cluster", "workload", "config", "list", "warm"),
+)
+"""The commands in the order in which ``dagsim --help`` lists them: as they are used."""
+_READING = ("eval", "baseline", "replay", "tune", "whatif", "plan")
+"""Commands that read traces by ``TraceFlags``."""
+
+
 class _Guarded(typer.core.TyperGroup):
-    """Says what the user did wrong in plain words instead of a traceback."""
+    """Says what the user did wrong in plain words instead of a traceback.
+
+    A command may import no code from outside dagsim, until it says what its user allows (``shared.trust``).
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        options = args[: args.index("--")] if "--" in args else args
+        ctx.obj = Allowed([arg for arg in args if arg != ALLOW_CODE])
+        if ALLOW_CODE in options:  # wherever it stands: every command that runs something takes it
+            ctx.obj.trust_everything()
+            args = [*(arg for arg in options if arg != ALLOW_CODE), *args[len(options) :]]
+        _refuse_removed(options)
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        names: list[str] = super().list_commands(ctx)
+        return sorted(names, key=ORDER.index)
 
     def invoke(self, ctx: Any) -> Any:
+        with allow(ctx.obj):
+            return self._guarded(ctx)
+
+    def _guarded(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except DagsimError as error:
@@ -49,6 +83,20 @@ def _ended(error: Exception, text: str, code: int) -> typer.Exit:
     short = re.sub(r"\S{400,}", lambda word: f"{word[0][:200]}...{word[0][-100:]}", text)
     typer.echo(f"error: {short}", err=True)
     return typer.Exit(code)
+
+
+def _refuse_removed(args: Sequence[str]) -> None:
+    """End with the successor's name if an option of an earlier version is among the arguments."""
+    if not args or args[0] not in _READING:
+        return
+    for place, arg in enumerate(args):
+        option, equals, value = arg.partition("=")
+        if option not in REMOVED:
+            continue
+        if not equals:
+            following = args[place + 1] if place + 1 < len(args) else "-"
+            value = "true" if following.startswith("-") and not following[1:2].isdigit() else following
+        raise _ended(InputError(), f"{option} is no longer an option; write {REMOVED[option]}{value}", 2)
 
 
 app = typer.Typer(
@@ -90,6 +138,14 @@ def _version(wanted: bool) -> None:
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    allow_code: Annotated[
+        bool,
+        typer.Option(
+            ALLOW_CODE,
+            help="Import code outside dagsim that a run folder names, though it did not record its SHA-256 "
+            "(docs/security.md). It may stand anywhere in a command.",
+        ),
     ] = False,
 ) -> None:
     pass

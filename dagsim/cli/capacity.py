@@ -18,9 +18,8 @@ from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
     from dagsim.config.schema import ClusterSection, Config
-    from dagsim.experiment.capacity.plan import Size, SizeSearch
-    from dagsim.experiment.capacity.prices import Prices
-    from dagsim.experiment.capacity.target import Target
+    from dagsim.experiment.capacity.machines import Prices
+    from dagsim.experiment.capacity.search import Size, SizeSearch, Target
 
 __all__ = ["plan", "whatif"]
 
@@ -64,11 +63,11 @@ def whatif(
     Example: dagsim whatif --trace sacct.txt --cluster cluster.yaml --add 16xH200 --policy fifo-fit,easy
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.capacity.machines import read_gpus, resized
-    from dagsim.experiment.capacity.prices import Prices
-    from dagsim.experiment.capacity.whatif import TODAY, alternatives_of, whatif_sweep
-    from dagsim.experiment.labels import sample_of, workload_label
-    from dagsim.experiment.sweep.cells import cells_of
+    from dagsim.experiment.capacity.machines import Prices, read_gpus, resized
+    from dagsim.experiment.capacity.whatif import TODAY, alternatives_of, whatif_grid
+    from dagsim.experiment.carry_out import raise_failures
+    from dagsim.experiment.plan import Plan
+    from dagsim.experiment.scenario import sample_of, workload_label
     from dagsim.report.comparison import whatif_table
     from dagsim.report.terminal import show_grid
 
@@ -85,11 +84,10 @@ def whatif(
     elif len(policies) < 2:
         raise InputError("what if what? --add 16xH200, --remove 8xT4, or several --policy")
     prices = Prices.read(price or [], chosen.prices).of(clusters.values())
-    described = whatif_sweep(chosen, clusters, policies, shown.name or _stem(trace))
-    cells = cells_of(described)
-    folder, result = swept(described, cells, shown.on, shown.out, command="whatif", watched=shown.watched)
-    result.raise_failures()
-    choices = alternatives_of(chosen, clusters, cells, result.done, prices, metric)
+    asked = Plan.of_grid(whatif_grid(chosen, clusters, policies, shown.name or _stem(trace)), "whatif")
+    folder, runs = swept(asked, shown)
+    raise_failures(runs)
+    choices = alternatives_of(chosen, clusters, runs, prices, metric)
     if shown.json_:
         told = {"run": str(folder.path), "metric": metric, "prices": prices.to_dict()}
         typer.echo(json.dumps(told | {"choices": [choice.to_dict() for choice in choices]}))
@@ -131,11 +129,10 @@ def plan(
 
     Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
     """
-    from dagsim.experiment.capacity.plan import least_size
-    from dagsim.experiment.capacity.prices import Prices
-    from dagsim.experiment.capacity.target import Target
-    from dagsim.experiment.capacity.trials import Trials
-    from dagsim.experiment.sweep.executors import executor_for
+    from dagsim.experiment.capacity.machines import Prices
+    from dagsim.experiment.capacity.search import Target, least_size
+    from dagsim.experiment.capacity.whatif import Trials
+    from dagsim.experiment.executors import executor_for
     from dagsim.report.terminal import progress
 
     wanted = Target.read(target)
@@ -175,7 +172,7 @@ def _configured(
         InputError: Something of it cannot be.
     """
     from dagsim.config.schema import Setting
-    from dagsim.experiment.capacity.windows import on_windows
+    from dagsim.experiment.capacity.whatif import on_windows
 
     described = {"kind": "trace", "path": str(trace), "format": reading.format_}
     jobs = [Setting(f"--trace {trace}", "workload", described)]
@@ -231,7 +228,7 @@ def _drawable(path: Path) -> Path:
 
 def _drawn(planned: SizeSearch, today: Size, target: Target, path: Path, config: Config, *, priced: bool) -> Path:
     """The curve as a file."""
-    from dagsim.experiment.labels import workload_label
+    from dagsim.experiment.scenario import workload_label
     from dagsim.report.plots import save
     from dagsim.report.plots.results import sizes
 
@@ -261,7 +258,7 @@ def _told(planned: SizeSearch, today: Size, target: Target, path: Path) -> dict[
 def _print_plan(
     planned: SizeSearch, today: Size, target: Target, config: Config, *, prices: Prices, look: TableFormat, wide: bool
 ) -> None:
-    from dagsim.experiment.labels import workload_label
+    from dagsim.experiment.scenario import workload_label
     from dagsim.report.comparison import plan_table
     from dagsim.report.terminal import show_grid
 

@@ -38,18 +38,17 @@ def compare(
 
     Example: dagsim compare results/RUN_A results/RUN_B --plot comparison.png
     """
-    from dagsim.experiment.folder import RunFolder
-    from dagsim.experiment.labels import metric_of, sample_of, workload_label
-    from dagsim.experiment.pairing import paired_lines
-    from dagsim.experiment.precise import looks_at
-    from dagsim.experiment.runner import write_comparison
+    from dagsim.experiment.carry_out import write_comparison
+    from dagsim.experiment.compare import looks_at, paired_lines
+    from dagsim.experiment.scenario import metric_of, sample_of, workload_label
+    from dagsim.experiment.store import Store
     from dagsim.metrics.precision import Precision
     from dagsim.metrics.standings import METHOD, standings
     from dagsim.report.comparison import comparison_table
     from dagsim.report.drawing import draw_comparison
     from dagsim.report.terminal import show_grid
 
-    folders = [RunFolder.open(run) for run in runs]
+    folders = [Store.open(run) for run in runs]
     lines, differences = paired_lines(folders)
     workload, sample = workload_label(folders[0].config), sample_of(folders[0].config)
     metric = metric or metric_of(folders[0].config)
@@ -57,14 +56,13 @@ def compare(
     if csv is not None:
         write_comparison(ranked, csv)
     if plot is not None:
-        draw_comparison(lines, plot, metric, reference, workload=workload, sample=sample)
+        draw_comparison(ranked, plot, metric, workload=workload)
     if json_:
         told = {"metric": metric, "reference": reference or lines[0].policy, "method": METHOD, "workload": workload}
         plain = [standing.to_dict() for standing in ranked]
         typer.echo(json.dumps({**told, "standings": plain, "differences": differences}))
         return
-    found = comparison_table(lines, reference, metric, workload=workload, sample=sample, wide=wide)
-    show_grid(found, table, wide=wide)
+    show_grid(comparison_table(ranked, metric, workload=workload, wide=wide), table, wide=wide)
     if precision is not None:
         for name, look in looks_at(lines, Precision(precision), metric, reference).items():
             typer.echo(f"precision of {name}: {look}")

@@ -28,13 +28,17 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="The agent of --algo ppo, d3qn ... (default: the newest below results/)."),
     ] = None,
+    codec: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:CLASS", help="The agent's codec, if it does not come with dagsim."),
+    ] = None,
 ) -> None:
     """Run one scheduler on several seeds: a table and a run folder.
 
     Example: dagsim eval --algo sjf --workload steady --set workload.load=0.7
     """
     if output.resume is not None:
-        resume_policies("eval", output, what, trace, algo=algo, checkpoint=checkpoint)
+        resume_policies("eval", output, what, trace, algo=algo, checkpoint=checkpoint, codec=codec)
         return
     from dagsim.experiment.agents import agent_spec, is_agent
     from dagsim.experiment.scenario import scenario_of
@@ -42,10 +46,12 @@ def evaluate(
     if algo == "decima" and what.config is None and what.system is None:
         what = what._replace(config="spark")
     chosen = experiment(what, trace, algo, quiet=output.quiet or output.json_)
-    if checkpoint is not None or is_agent(scenario_of(chosen), chosen.policy):
-        policy = agent_spec(chosen.policy, checkpoint, system=chosen.system.kind)
+    repeats = algo is None and what.config is not None and Path(what.config, "manifest.json").is_file()
+    named = checkpoint is not None or codec is not None
+    if named or (not repeats and is_agent(scenario_of(chosen), chosen.policy)):
+        policy = agent_spec(chosen.policy, checkpoint, system=chosen.system.kind, codec=codec)
         chosen = chosen.model_copy(update={"policy": policy})
-    run_policies("eval", chosen, (chosen.policy,), output)
+    run_policies("eval", chosen, (chosen.policy,), output, repeats=what.config)
 
 
 @app.command()
@@ -76,4 +82,4 @@ def baseline(
     policies = tuple(dict.fromkeys((chosen.policy, *others)))
     if len(policies) >= MANY and "seeds" not in chosen.model_fields_set:
         chosen = chosen.model_copy(update={"seeds": SEEDS_OF_MANY})
-    run_policies("baseline", chosen, policies, output)
+    run_policies("baseline", chosen, policies, output, repeats=what.config)

@@ -43,13 +43,13 @@ def plot(
     Example: dagsim plot results/20261120T193000Z-eval-sjf-s0-3fa9c1
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.store import Store
     from dagsim.report.drawing import draw, draw_perfetto
 
     if perfetto is not None:
         if len(runs) > 1:
             raise InputError("plot: --perfetto takes one run folder")
-        typer.echo(draw_perfetto(RunFolder.open(runs[0]), perfetto, number or 0))
+        typer.echo(draw_perfetto(Store.open(runs[0]), perfetto, number or 0))
         return
     trainings = [run for run in runs if (run / "progress.csv").exists()]
     if trainings and len(trainings) == len(runs):
@@ -57,7 +57,7 @@ def plot(
         return
     if len(runs) > 1:
         raise InputError("plot: several runs are drawn together only if all of them are trainings (dagsim compare)")
-    for path in draw(RunFolder.open(runs[0]), number, out, format_):
+    for path in draw(Store.open(runs[0]), number, out, format_):
         typer.echo(path)
 
 

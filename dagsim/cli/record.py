@@ -27,10 +27,10 @@ def record(
     Example: dagsim record results/20261120T193000Z-eval-sjf-s0-3fa9c1
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.store import Store
     from dagsim.report.film import film
 
-    folder = RunFolder.open(run)
+    folder = Store.open(run)
     lines = folder.lines()
     if number >= len(lines):
         raise InputError(f"{run}: there is no run {number}; finished runs: {len(lines)}, counted from 0")

@@ -71,7 +71,7 @@ def replay(
     if blocks is not None and chosen.trace().window is not None:
         raise typer.BadParameter("--blocks: windows have intervals of their own")
     policies = (chosen.policy,) if against is None else tuple(dict.fromkeys((against, chosen.policy)))
-    run_policies("replay", chosen, policies, output, blocks)
+    run_policies("replay", chosen, policies, output, blocks, repeats=config)
 
 
 def _report(config: Config, path: Path, *, quiet: bool) -> None:

@@ -23,7 +23,7 @@ def report(
 
     Example: dagsim report results/20261120T193000Z-eval-sjf-s0-3fa9c1 -o report.html
     """
-    from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.store import Store
     from dagsim.report.page import write_page
 
-    typer.echo(write_page([RunFolder.open(run) for run in runs], out or runs[0] / "report.html"))
+    typer.echo(write_page([Store.open(run) for run in runs], out or runs[0] / "report.html"))

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
@@ -14,12 +15,16 @@ from dagsim.cli.options import Experiment, Output, TraceFlags
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
-    from dagsim.experiment.folder import RunFolder, RunLine
-    from dagsim.experiment.precise import Precise
+    from dagsim.experiment.compare import Precise
+    from dagsim.experiment.kept_files import CellRun
+    from dagsim.experiment.plan import Cell, Plan
+    from dagsim.experiment.store import Store
     from dagsim.metrics.intervals import OverTime
+    from dagsim.metrics.standings import PolicyResult
 
 __all__ = [
     "Kept",
+    "carried",
     "cluster_settings",
     "configured",
     "experiment",
@@ -28,7 +33,29 @@ __all__ = [
     "resume_policies",
     "run_kept",
     "run_policies",
+    "trust",
 ]
+
+
+def trust(*files: Path) -> None:
+    """Allow this command the code that its user names: on the command line, and in ``files``, which are YAML.
+
+    Of a run folder it allows what still has the SHA-256 that the folder recorded.
+    """
+    from dagsim.config.yaml import read_yaml
+    from dagsim.own_code import allowed
+
+    names = allowed()
+    if names is None:
+        return
+    names.trust_command_line()
+    for file in files:
+        if (file.parent / "manifest.json").is_file():
+            from dagsim.experiment.store import recorded_code
+
+            names.trust_recorded(file.parent, recorded_code(file.parent))
+        else:
+            names.trust_values(read_yaml(file).value)
 
 
 def configured(
@@ -36,13 +63,21 @@ def configured(
     settings: Iterable[str | Setting] | None,
     given: Iterable[Setting] = (),
     workload: str | None = None,
+    *,
+    own: bool = True,
 ) -> Config:
-    """The configuration in ``file``, with another workload, then ``--set``, then the other options."""
+    """The configuration in ``file``, with another workload, then ``--set``, then the other options.
+
+    With ``own=False``, for commands that run nothing, no code outside dagsim is imported.
+    """
     from dagsim.config.bundled import find_config
     from dagsim.config.schema import Setting, load_config
 
+    path = None if file is None else find_config(file)
+    if own:
+        trust(*([] if path is None else [path]))
     jobs = [] if workload is None else [Setting(f"--workload {workload}", "workload", workload)]
-    return load_config(None if file is None else find_config(file), [*jobs, *(settings or ()), *given])
+    return load_config(path, [*jobs, *(settings or ()), *given], own=own)
 
 
 def experiment(
@@ -63,20 +98,16 @@ def experiment(
         *more,
         *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision, engine=engine),
     ]
-    if what.measure is not None:
-        from dagsim.workload.windows import parse_measure
-
-        settings.append(Setting(f"--measure {what.measure}", "workload.measure", parse_measure(what.measure)))
     if what.system is not None:  # before --set, whose keys may be the system's
         system = Setting(f"--system {what.system}", "system.kind", what.system)
         what = what._replace(set_=[system, *(what.set_ or ())])  # type: ignore[list-item]
-    reading = given(**{f"workload.options.{key}": value for key, value in trace.reading().items()})
+    reading = trace.settings()
     if trace.format_ is not None and not more:
         reading.append(Setting(f"--format {trace.format_}", "workload.format", trace.format_))
     if trace.windows is not None:
         reading.append(Setting(f"--windows {trace.windows}", "seeds", trace.windows))
     options = {"window": "--window-jobs", "windows": "--windows"}
-    reading += [Setting(options[key], f"workload.{key}", value) for key, value in trace.windowed().items()]
+    reading += [Setting(options[key], f"workload.{key}", value) for key, value in trace.windowing().items()]
     _refuse_without_trace(what, trace, reading, settings)
     chosen = configured(what.config, what.set_, [*settings, *reading], what.workload)
     cluster = _cluster(chosen, trace.cluster, quiet=quiet)
@@ -87,7 +118,7 @@ def experiment(
 
 def _one_run_of_a_trace(config: Config) -> Config:
     """One seed for all of a trace, unless more were asked for: most are the same run again."""
-    from dagsim.experiment.labels import sample_of
+    from dagsim.experiment.scenario import sample_of
     from dagsim.metrics.standings import Sample
 
     if sample_of(config) is not Sample.TRACE or "seeds" in config.model_fields_set:
@@ -129,7 +160,7 @@ def cluster_settings(file: str) -> list[Setting]:
     """The cluster of another configuration, as settings."""
     from dagsim.config.schema import Setting, plain
 
-    source, other = f"--cluster {file}", configured(file, None)
+    source, other = f"--cluster {file}", configured(file, None, own=False)
     return [Setting(source, key, plain(getattr(other, key))) for key in ("cluster", "gpu_types")]
 
 
@@ -161,15 +192,32 @@ def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Se
 
 
 def run_policies(
-    command: str, config: Config, policies: Sequence[str], output: Output, blocks: int | None = None
+    command: str,
+    config: Config,
+    policies: Sequence[str],
+    output: Output,
+    blocks: int | None = None,
+    repeats: str | None = None,
 ) -> None:
-    """Run the policies into a new folder, print what came out, and draw it; ends with 1 if one of them failed.
+    """Run the policies into a new folder, print and draw the results; ends with 1 if one of them failed.
 
-    ``blocks`` compares the last policy with the first over so many blocks of the jobs of one run.
+    ``blocks`` compares the last policy with the first over that number of blocks of the jobs of one run. If
+    ``repeats``, the value of ``--config``, is a run folder, files that have changed since that run are reported.
     """
-    label = policies[0] if len(policies) == 1 else f"{len(policies)}-policies"
-    plan = None if blocks is None else {"blocks": blocks}
-    _tell(run_kept(command, config, policies, output, label=label, plan=plan), output)
+    _warn_of_changes(repeats, config, policies)
+    about = None if blocks is None else {"blocks": blocks}
+    _tell(run_kept(command, config, policies, output, about=about), output)
+
+
+def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]) -> None:
+    """Say which code, checkpoint or trace is no longer that of the run folder that ``--config`` names."""
+    if source is None or not Path(source, "manifest.json").is_file():
+        return
+    from dagsim.experiment.provenance import changes, provenance
+    from dagsim.experiment.store import Store
+
+    for change in changes(Store.read(Path(source)).manifest, provenance(config, policies)):
+        typer.echo(f"warning: not a repetition of {source}: {change}", err=True)
 
 
 def resume_policies(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> None:
@@ -178,10 +226,10 @@ def resume_policies(command: str, output: Output, *groups: Experiment | TraceFla
 
 
 class Kept(NamedTuple):
-    """A run folder, its lines, and where a precision was asked for, how it was reached."""
+    """A store, its runs, and if a precision was asked for, how it was reached."""
 
-    folder: RunFolder
-    lines: list[RunLine]
+    folder: Store
+    lines: list[CellRun]
     precise: Precise | None = None
 
 
@@ -193,24 +241,23 @@ def run_kept(
     *,
     label: str | None = None,
     seeds: Sequence[int] | None = None,
-    plan: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Kept:
     """Run the policies into a new folder under a progress bar; Ctrl-C keeps what is finished and ends with 130.
 
-    ``seeds`` are those of the configuration unless given, or so many as its precision takes.
+    ``seeds`` are those of the configuration unless given, or as many as its precision takes.
     """
-    from dagsim.experiment.folder import RunFolder
-    from dagsim.experiment.precise import rule_for, seeds_for
-    from dagsim.experiment.run import check
+    from dagsim.experiment.carry_out import check_plan
+    from dagsim.experiment.compare import rule_for, seeds_for
+    from dagsim.experiment.plan import Plan
+    from dagsim.experiment.store import Store
 
-    check(config, policies, keep_going=len(policies) > 1)
     if config.precision is not None and seeds is None:
         seeds = seeds_for(config, rule_for(config).start)
-    argv = ["dagsim", *sys.argv[1:]]
-    folder = RunFolder.create(
-        output.out, command, config, argv=argv, label=label, seeds=seeds, policies=policies, plan=plan, name=output.name
-    )
-    return _run(folder, output)
+    plan = Plan.of(command, config, policies, seeds, about=about, label=label, name=output.name)
+    check_plan(plan)
+    where = output.where()
+    return _kept(Store.begin(output.out, plan, argv=["dagsim", *sys.argv[1:]]), plan, where, output)
 
 
 def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> Kept:
@@ -221,16 +268,17 @@ def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, 
         RunFolderError: It cannot be resumed.
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.store import Store
 
     _refuse_beside_resume(groups, {**options, "name": output.name})
     assert output.resume is not None
-    folder = RunFolder.open(output.resume)
+    folder = Store.open(output.resume, own=True)
     made_by = folder.manifest["command"]
     if made_by != command:
         raise InputError(f"{folder.path}: was made by dagsim {made_by}: dagsim {made_by} --resume {folder.path}")
+    where = output.where()
     folder.resume()
-    return _run(folder, output)
+    return _kept(folder, folder.plan(), where, output)
 
 
 def _refuse_beside_resume(groups: Iterable[Experiment | TraceFlags], options: Mapping[str, Any]) -> None:
@@ -245,31 +293,45 @@ def _refuse_beside_resume(groups: Iterable[Experiment | TraceFlags], options: Ma
         raise InputError(f"--resume goes on as the run was configured; leave out {names}")
 
 
-def _run(folder: RunFolder, output: Output) -> Kept:
-    """Run what the folder lacks, under a progress bar."""
-    from dagsim.experiment.labels import metric_of
-    from dagsim.experiment.precise import run_until_precise
-    from dagsim.experiment.runner import run_into
+def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:
+    """Run the cells that the store lacks, or as many as the precision takes."""
+    if plan.config.precision is None or plan.command == "tune":
+        runs = carried(store, plan, where, watched=output.watched)
+        return Kept(store, [run for run in runs.values() if not run.error])
+    from dagsim.experiment.compare import run_until_precise
+    from dagsim.experiment.plan import Plan
+    from dagsim.experiment.scenario import metric_of
+
+    seeds: list[int] = []
+
+    def run_on(more: Sequence[int]) -> list[CellRun]:
+        seeds.extend(more)
+        wider = Plan.of(plan.command, plan.config, plan.policies, seeds)
+        runs = carried(store, wider, where, watched=output.watched)
+        return [run for run in runs.values() if not run.error]
+
+    precise = run_until_precise(store, plan.config, run_on, metric_of(plan.config))
+    return Kept(store, precise.lines, precise)
+
+
+def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int | None = None) -> dict[Cell, CellRun]:
+    """Carry out a plan under a progress bar; Ctrl-C keeps what is finished and ends with 130."""
+    from dagsim.experiment.carry_out import carry_out
+    from dagsim.experiment.executors import executor_for
     from dagsim.experiment.stopping import exit_code
-    from dagsim.experiment.workers import cores
     from dagsim.report.terminal import progress
 
-    config, policies, workers = folder.config, folder.manifest["policies"], output.workers or cores()
     try:
-        with progress(wanted=not (output.quiet or output.json_)) as watch:
-
-            def run(seeds: Sequence[int]) -> list[RunLine]:
-                several = len(policies) > 1
-                return run_into(folder, config, policies, watch, seeds, workers=workers, keep_going=several)
-
-            if config.precision is None or folder.manifest["command"] == "tune":
-                return Kept(folder, run(folder.manifest["seeds"]))
-            precise = run_until_precise(folder, config, run, metric_of(config))
-            return Kept(folder, precise.lines, precise)
+        with progress(wanted=watched) as watch:
+            return carry_out(store, plan, executor_for(where), watch, limit)
     except KeyboardInterrupt as stop:
-        command = f"dagsim {folder.manifest['command']} --resume {folder.path}"
-        text = f"interrupted: {len(folder.lines())} finished runs are kept in {folder.path}; go on with: {command}"
-        typer.echo(text, err=True)
+        if plan.grid is None:
+            count, command = len(store.lines()), f"dagsim {plan.command} --resume {store.path}"
+            kept = f"{count} finished runs are kept in {store.path}; go on with: {command}"
+        else:
+            kept = f"{len(store.done(plan.cells))} finished cells are kept in {store.path}; "
+            kept += "the same command goes on with it"
+        typer.echo(f"interrupted: {kept}", err=True)
         raise typer.Exit(exit_code(stop)) from None
 
 
@@ -282,58 +344,72 @@ def _tell(kept: Kept, output: Output) -> None:
     if over is not None:
         first, last = folder.manifest["policies"][0], folder.manifest["policies"][-1]
         notes.append(f"{last} / {first}, {len(over.pieces)} blocks of {over.jobs:,} jobs: {over}")
+    ranked = _standings(kept)
     if output.json_:
-        typer.echo(json.dumps(folder.to_dict() | _ranked(kept, over)))
+        typer.echo(json.dumps(folder.to_dict() | _comparison(kept, ranked, over)))
     elif not output.quiet:
-        _print(folder, lines, output, notes)
+        _print(folder, lines, ranked, output, notes)
     if sys.stdout.isatty() if output.plots is None else output.plots:
         from dagsim.report.drawing import draw
 
-        draw(folder)
+        draw(folder, ranked=ranked)
     for failure in failures:
         typer.echo(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)
     if failures:
         raise typer.Exit(1)
 
 
-def _over_time(folder: RunFolder) -> OverTime | None:
+def _over_time(folder: Store) -> OverTime | None:
     """The comparison over blocks of the jobs of one run, where it was asked for."""
     blocks = (folder.manifest["plan"] or {}).get("blocks")
     if blocks is None:
         return None
-    from dagsim.experiment.blocks import block_ratios
+    from dagsim.experiment.compare import block_ratios
 
     return block_ratios(folder, folder.manifest["policies"][-1], folder.manifest["policies"][0], blocks)
 
 
-def _ranked(kept: Kept, over: OverTime | None) -> dict[str, Any]:
+def _standings(kept: Kept) -> list[PolicyResult]:
+    """The standings of several policies; none of a single one."""
+    from dagsim.experiment.scenario import metric_of, sample_of
+    from dagsim.metrics.standings import standings
+
+    if len(kept.folder.manifest["policies"]) < 2:
+        return []
+    return standings(kept.lines, metric_of(kept.folder.config), sample=sample_of(kept.folder.config))
+
+
+def _comparison(kept: Kept, ranked: Sequence[PolicyResult], over: OverTime | None) -> dict[str, Any]:
     """The comparison of several policies, and how a precision was reached, for JSON."""
-    from dagsim.experiment.labels import metric_of, sample_of
-    from dagsim.metrics.standings import METHOD, standings
+    from dagsim.metrics.standings import METHOD
 
-    ranked: dict[str, Any] = {} if over is None else {"blocks": asdict(over)}
+    facts: dict[str, Any] = {} if over is None else {"blocks": asdict(over)}
     if len(kept.folder.manifest["policies"]) > 1:
-        table = standings(kept.lines, metric_of(kept.folder.config), sample=sample_of(kept.folder.config))
-        ranked |= {"method": METHOD, "standings": [standing.to_dict() for standing in table]}
+        facts |= {"method": METHOD, "standings": [result.to_dict() for result in ranked]}
     if kept.precise is not None:
-        ranked["precision"] = kept.precise.to_dict()
-    return ranked
+        facts["precision"] = kept.precise.to_dict()
+    return facts
 
 
-def _print(folder: RunFolder, lines: Sequence[RunLine], output: Output, notes: Iterable[str] = ()) -> None:
-    from dagsim.experiment.labels import metric_of, run_label, sample_of
-    from dagsim.metrics.standings import Sample, without_repeats
+def _print(
+    folder: Store,
+    lines: Sequence[CellRun],
+    ranked: Sequence[PolicyResult],
+    output: Output,
+    notes: Iterable[str] = (),
+) -> None:
+    from dagsim.experiment.scenario import metric_of, sample_of
+    from dagsim.metrics.standings import Sample, standings, without_repeats
     from dagsim.report.comparison import comparison_table
     from dagsim.report.tables import observed_table, summary_table, workload_notes
     from dagsim.report.terminal import show_grid
 
-    workload, sample = run_label(folder), sample_of(folder.config)
+    workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
         lines, notes = shown, (*notes, "one run: seeds change nothing here")
-    if len({line.policy for line in lines}) > 1:
-        table = comparison_table(
-            lines, metric=metric_of(folder.config), workload=workload, sample=sample, wide=output.wide
-        )
+        ranked = standings(lines, metric_of(folder.config), sample=sample) if ranked else []
+    if len(ranked) > 1:
+        table = comparison_table(ranked, metric_of(folder.config), workload=workload, wide=output.wide)
     else:
         table = summary_table(lines, workload=workload, sample=sample)
     show_grid(table, output.table, wide=output.wide)

@@ -11,14 +11,14 @@ import typer
 
 from dagsim.cli.app import app
 from dagsim.cli.options import SweepOutput, expand_options
+from dagsim.cli.shared import carried, trust
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dagsim.experiment.sweep.cells import Cell
-    from dagsim.experiment.sweep.described import Sweep
-    from dagsim.experiment.sweep.folder import CellLine, SweepFolder
-    from dagsim.experiment.sweep.run import Swept
+    from dagsim.experiment.kept_files import CellRun
+    from dagsim.experiment.plan import Cell, Plan
+    from dagsim.experiment.store import Store
 
 __all__ = ["sweep", "swept"]
 
@@ -45,66 +45,53 @@ def sweep(
     Example: dagsim sweep sweep.yaml --on local:4
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.sweep.cells import cells_of
-    from dagsim.experiment.sweep.described import read_sweep
-    from dagsim.experiment.sweep.folder import SweepFolder
+    from dagsim.experiment.plan import Plan, read_grid
+    from dagsim.experiment.store import Store
 
-    out = output.out
+    out, opened = output.out, None
     if grid.is_dir():
         if output.name is not None:
             raise InputError(f"--name: {grid} has one already")
-        opened = SweepFolder.open(grid)
-        described, out, command = opened.sweep, grid.parent, opened.run.manifest["command"]
+        opened, out = Store.open(grid), grid.parent
+        described, command = opened.sweep, opened.manifest["command"]
+        trust(grid / "config.yaml")
     else:
-        described, command = read_sweep(grid, output.name), "sweep"
-    cells = cells_of(described)
+        described, command = read_grid(grid, output.name), "sweep"
+        trust(grid, *([] if described.base is None else [described.base]))
+    plan = Plan.of_grid(described, command)
     shown = _Shown(metric or described.metrics[0], reference, output)
     if dry_run:
-        _list(cells, shown)
+        _list(plan.cells, shown)
         return
     if show:
-        if not grid.is_dir():
+        if opened is None:
             raise InputError("--show: give the folder of the sweep (results/sweep-NAME)")
-        _tell(opened, cells, opened.done(cells), shown)
+        _tell(opened, plan.cells, opened.done(plan.cells), shown)
         return
-    folder, result = swept(described, cells, output.on, out, command=command, limit=limit, watched=output.watched)
-    _tell(folder, cells, result.done, shown)
-    for failure in result.failures:
-        typer.echo(f"failed: cell {failure.id}: {failure.error}", err=True)
-    if result.left and output.watched:
-        typer.echo(f"{result.left:,} cells are left to be run: dagsim sweep {folder.path}")
-    if result.failures:
+    store, runs = swept(plan, output, out, limit=limit)
+    _tell(store, plan.cells, {cell: run for cell, run in runs.items() if not run.error}, shown)
+    failed = {cell: run for cell, run in runs.items() if run.error}
+    for cell, run in failed.items():
+        typer.echo(f"failed: cell {cell.id}: {run.error}", err=True)
+    left = len(plan.cells) - len(runs)
+    if left and output.watched:
+        typer.echo(f"{left:,} cells are left to be run: dagsim sweep {store.path}")
+    if failed:
         raise typer.Exit(1)
 
 
 def swept(
-    described: Sweep,
-    cells: Sequence[Cell],
-    on: str,
-    out: Path,
-    *,
-    command: str = "sweep",
-    limit: int | None = None,
-    watched: bool = True,
-) -> tuple[SweepFolder, Swept]:
-    """Run the cells into the folder of the sweep under a progress bar; Ctrl-C keeps what is finished."""
-    from dagsim.experiment.stopping import exit_code
-    from dagsim.experiment.sweep.executors import executor_for
-    from dagsim.experiment.sweep.folder import SweepFolder
-    from dagsim.experiment.sweep.run import check_cells, run_cells
-    from dagsim.report.terminal import progress
+    plan: Plan, output: SweepOutput, out: Path | None = None, *, limit: int | None = None
+) -> tuple[Store, dict[Cell, CellRun]]:
+    """Run the cells of a grid into its folder below ``out`` (default: that of ``output``)."""
+    from dagsim.experiment.carry_out import check_plan
+    from dagsim.experiment.executors import executor_for
+    from dagsim.experiment.store import Store
 
-    executor = executor_for(on)
-    check_cells(cells)
-    folder = SweepFolder.claim(out, described, cells, argv=["dagsim", *sys.argv[1:]], command=command)
-    try:
-        with progress(wanted=watched) as watch:
-            return folder, run_cells(folder, cells, executor, watch, limit)
-    except KeyboardInterrupt as stop:
-        kept = f"{len(folder.done(cells))} finished cells are kept in {folder.path}"
-        text = f"interrupted: {kept}; the same command goes on with it"
-        typer.echo(text, err=True)
-        raise typer.Exit(exit_code(stop)) from None
+    executor_for(output.on)
+    check_plan(plan)
+    store = Store.begin(output.out if out is None else out, plan, argv=["dagsim", *sys.argv[1:]])
+    return store, carried(store, plan, output.on, watched=output.watched, limit=limit)
 
 
 class _Shown(NamedTuple):
@@ -126,19 +113,19 @@ def _list(cells: Sequence[Cell], shown: _Shown) -> None:
             typer.echo(f"{len(cells):,} cells")
 
 
-def _tell(folder: SweepFolder, cells: Sequence[Cell], done: Mapping[str, CellLine], shown: _Shown) -> None:
+def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], shown: _Shown) -> None:
     """Print the table of the finished cells, or all of it as JSON."""
-    from dagsim.experiment.labels import sample_of, workload_label
-    from dagsim.experiment.sweep.standing import compared_axis, grouped_standings
+    from dagsim.experiment.compare import compared_axis, grouped_standings
+    from dagsim.experiment.scenario import sample_of, workload_label
     from dagsim.metrics.standings import METHOD
     from dagsim.report.comparison import sweep_table
     from dagsim.report.terminal import show_grid
 
-    sweep, sample = folder.sweep, sample_of(folder.run.config)
-    lines = [done[cell.id] for cell in cells if cell.id in done]
+    sweep, sample = folder.sweep, sample_of(folder.config)
+    lines = [done[cell] for cell in cells if cell in done]
     groups = grouped_standings(lines, sweep.axes, shown.metric, sample, shown.reference)
     if shown.output.json_:
-        told: dict[str, Any] = {"run": str(folder.path), "state": folder.run.state, "cells": len(cells)}
+        told: dict[str, Any] = {"run": str(folder.path), "state": folder.state, "cells": len(cells)}
         told |= {"done": len(done), "metric": shown.metric, "method": METHOD}
         told |= {"compared": compared_axis(sweep.axes).key, "groups": [group.to_dict() for group in groups]}
         typer.echo(json.dumps(told))
@@ -146,7 +133,7 @@ def _tell(folder: SweepFolder, cells: Sequence[Cell], done: Mapping[str, CellLin
     if shown.output.quiet:
         return
     metrics = (shown.metric, *(metric for metric in sweep.metrics if metric != shown.metric))
-    label = workload_label(folder.run.config)
+    label = workload_label(folder.config)
     grid = sweep_table(
         groups, sweep.axes, metrics, name=sweep.name, workload=label, sample=sample, wide=shown.output.wide
     )

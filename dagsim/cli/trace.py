@@ -116,7 +116,10 @@ def convert_trace(
     to: Annotated[Path, typer.Argument(metavar="OUT", help="A file called .jsonl, .jsonl.gz or .parquet.")],
     format_: Annotated[str | None, typer.Option("--format", help="Its format (default: recognised).")] = None,
 ) -> None:
-    """Rewrite a trace as JSON Lines or as a Parquet table. dagsim reads the lines back; the table is for analysis."""
+    """Rewrite a trace as JSON Lines or as a Parquet table. dagsim reads the lines back; the table is for analysis.
+
+    Example: dagsim trace convert batch_task.csv.gz jobs.jsonl.gz
+    """
     from dagsim.report.terminal import counted
     from dagsim.traces.convert import convert
 

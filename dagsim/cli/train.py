@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from dagsim.cli.shared import experiment, given
 
 if TYPE_CHECKING:
     from dagsim.experiment.training.session import Trained
+    from dagsim.metrics.standings import PolicyResult
 
 __all__ = ["train_agent"]
 
@@ -66,7 +68,8 @@ def train_agent(
     try:
         with training_progress(wanted=not (quiet or json_)) as watch:
             trained = train_in(folder, resume=resume is not None, workers=workers, report=report, watch=watch)
-            _draw(trained)
+            ranked = trained.standings()
+            _draw(trained, ranked)
     except KeyboardInterrupt as stop:
         typer.echo(f"interrupted; go on with: dagsim train --resume {folder.path}", err=True)
         raise typer.Exit(exit_code(stop)) from None
@@ -76,15 +79,15 @@ def train_agent(
             "reference": trained.reference,
             "validation_ratio": trained.validation_ratio,
         }
-        typer.echo(json.dumps({**facts, "report": [standing.to_dict() for standing in trained.standings()]}))
+        typer.echo(json.dumps({**facts, "report": [result.to_dict() for result in ranked]}))
     elif not quiet:
-        if trained.lines:
-            console().print(comparison_table(trained.lines, trained.reference, trained.metric))
+        if ranked:
+            console().print(comparison_table(ranked, trained.metric))
         typer.echo(f"best on validation: {trained.validation_ratio:.4f} times {trained.reference}")
         typer.echo(f"run folder: {folder.path}")
 
 
-def _draw(trained: Trained) -> None:
+def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
     """Draw the learning curve, and the report if there is one, into the run folder."""
     from dagsim.experiment.training.log import read_log
     from dagsim.report.drawing import draw_comparison
@@ -95,8 +98,8 @@ def _draw(trained: Trained) -> None:
     plots = run / "plots"
     plots.mkdir(exist_ok=True)
     save(learning_curves({run.name: read_log(run)}), plots / "learning.png")
-    if trained.lines:
-        draw_comparison(trained.lines, plots / "report.png", trained.metric, trained.reference)
+    if ranked:
+        draw_comparison(ranked, plots / "report.png", trained.metric)
 
 
 def _refuse_beside_resume(what: Experiment, **options: object) -> None:

@@ -16,6 +16,7 @@ from dagsim.cli.options import (
     Jobs,
     Json,
     Name,
+    On,
     Out,
     Output,
     Quiet,
@@ -62,19 +63,20 @@ def tune(
     workers: Workers = None,
     resume: Resume = None,
     name: Name = None,
+    on: On = "local",
 ) -> None:
     """Choose a scheduler's parameters on validation seeds, and keep the result as a configuration.
 
     Example: dagsim tune --algo eft-wait --param theta=0.7,0.8,0.9,1
     """
-    from dagsim.experiment.labels import run_label, sample_of
+    from dagsim.experiment.scenario import sample_of
     from dagsim.experiment.tune import best_of, candidates, grid_of, write_tuned
     from dagsim.metrics.standings import standings
     from dagsim.report.comparison import comparison_table
     from dagsim.report.terminal import show_grid
     from dagsim.seeds import VALIDATION, seeds_of
 
-    output = Output(out, False, json_, quiet, wide, table, workers, resume, name)
+    output = Output(out, False, json_, quiet, wide, table, workers, resume, name, on)
     if resume is not None:
         folder, lines, _ = resume_kept(
             "tune",
@@ -92,19 +94,22 @@ def tune(
             Experiment(workload, config, set_, system, engine=engine), trace, algo, quiet=quiet or json_
         )
         tried = candidates(algo, grid_of(algo, param or ()))
-        plan = {"metric": metric, "keep": None if keep is None else str(keep)}
-        folder, lines, _ = run_kept("tune", chosen, tried, output, seeds=seeds_of(VALIDATION, seeds), plan=plan)
+        about = {"metric": metric, "keep": None if keep is None else str(keep)}
+        folder, lines, _ = run_kept(
+            "tune", chosen, tried, output, label=chosen.policy, seeds=seeds_of(VALIDATION, seeds), about=about
+        )
     metric, keep = folder.manifest["plan"]["metric"], _path(folder.manifest["plan"]["keep"])
-    chosen, on = folder.config, folder.manifest["seeds"]
+    chosen, on_seeds = folder.config, folder.manifest["seeds"]
     best = best_of(lines, metric)
     for path in (folder.path / "tuned.yaml", *([keep] if keep else [])):
-        write_tuned(path, chosen, best, metric, on)
+        write_tuned(path, chosen, best, metric, on_seeds)
+    ranked = standings(lines, metric, sample=sample_of(chosen))
     if json_:
-        ranked = [standing.to_dict() for standing in standings(lines, metric, sample=sample_of(chosen))]
-        typer.echo(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": ranked}))
+        rows = [result.to_dict() for result in ranked]
+        typer.echo(json.dumps({"run": str(folder.path), "best": best.policy, "metric": metric, "standings": rows}))
     elif not quiet:
-        label, sample = f"{run_label(folder)}, validation", sample_of(chosen)
-        show_grid(comparison_table(lines, metric=metric, workload=label, sample=sample, wide=wide), table, wide=wide)
+        label = f"{folder.label}, validation"
+        show_grid(comparison_table(ranked, metric, workload=label, wide=wide), table, wide=wide)
         typer.echo(f"best: {best.policy}; kept in {keep or folder.path / 'tuned.yaml'}")
     for failure in folder.failures():
         typer.echo(f"failed: {failure.policy}, seed {failure.seed}: {failure.error}", err=True)

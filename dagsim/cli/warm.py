@@ -26,19 +26,18 @@ def warm(
     Example: dagsim warm --algo sjf
     """
     from dagsim.errors import ConfigError
-    from dagsim.systems.cluster.engine import INSTALL, is_installed
+    from dagsim.systems.cluster.choice import EXAMPLES, INSTALL, is_installed, plan_for
+    from dagsim.systems.cluster.models.overheads import Preemption
 
     if not is_installed():
         raise ConfigError(INSTALL)
     from dagsim.systems.cluster.lane import drive, jit
-    from dagsim.systems.cluster.lane.scenario import POLICIES
 
     if not jit.jitted():
         raise ConfigError("NUMBA_DISABLE_JIT=1 keeps numba from compiling; unset it")
-    for policy in algo or POLICIES:
-        began = perf_counter()
-        for loop in drive.compile_loops([policy]):
-            if not quiet:
-                typer.echo(f"compiled {loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
+    for policy in algo or EXAMPLES:
+        began, chosen = perf_counter(), plan_for(policy, Preemption())
+        if drive.compile_loop(chosen) and not quiet:
+            typer.echo(f"compiled {chosen.loop} (for {policy} and its like) in {perf_counter() - began:.0f} s")
     if not quiet:
         typer.echo(f"ready, in {jit.folder()}")

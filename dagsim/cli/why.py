@@ -13,7 +13,7 @@ from dagsim.cli.options import Json, TableLook
 from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
-    from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.store import Store
 
 __all__ = ["why"]
 
@@ -38,14 +38,14 @@ def why(
     Example: dagsim why results/RUN 1042
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.explained import explained_wait
-    from dagsim.experiment.folder import RunFolder
+    from dagsim.experiment.compare import explained_wait
+    from dagsim.experiment.store import Store
     from dagsim.metrics.columns import columns
     from dagsim.metrics.why import find_job, wait_reasons
     from dagsim.report.tables import why_lines, why_tables
     from dagsim.report.terminal import show_grid
 
-    folder = RunFolder.open(run)
+    folder = Store.open(run)
     place = _place(folder, policy, number)
     line = folder.lines()[place]
     schedule = folder.schedule(place)
@@ -67,14 +67,14 @@ def why(
         show_grid(grid, table)
 
 
-def _place(folder: RunFolder, policy: str | None, number: int | None) -> int:
+def _place(folder: Store, policy: str | None, number: int | None) -> int:
     """The number of the run that is meant.
 
     Raises:
         InputError: There is none, it keeps no schedule, or two ways to name it were given.
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.sweep.folder import is_sweep
+    from dagsim.experiment.store import is_sweep
     from dagsim.registry import nearest
 
     lines = folder.lines()

@@ -64,7 +64,10 @@ def find_config(text: str) -> Path:
     known = shipped("configs")
     if text in known:
         return known[text]
-    hint = nearest(text, [*known, *WORKLOADS])
+    last_words = {name.rpartition("/")[2]: name for name in known}
+    hint = nearest(text, [*known, *WORKLOADS]) or nearest(text, last_words)
+    for word, name in last_words.items():
+        hint = hint.replace(f"mean {word!r}", f"mean {name!r}")
     if any(f"{name!r}?" in hint for name in set(WORKLOADS) - set(known)):
         hint = hint.replace("mean ", "mean the workload: --workload ")
     raise UnknownName(f"no configuration {text!r}: no such file{hint} (dagsim list configs)")

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError, ValidationInfo
 from pydantic_core import core_schema
 
 from dagsim.errors import ConfigError, UnknownName
-from dagsim.registry import Registry, attribute
+from dagsim.own_code import attribute, name_of
+from dagsim.registry import Registry
 
-__all__ = ["Later", "Registered", "kind_of"]
+__all__ = ["Foreign", "Later", "Registered", "kind_of"]
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A part of a configuration whose class is code outside dagsim, which was only read and not imported."""
+
+    kind: str
+    settings: Mapping[str, Any]
+    """The part as it stands in the file, ``kind`` included."""
 
 
 class Registered:
     """``Annotated[Any, Registered(NETWORKS, "uniform")]``: the class of that ``kind``, or the one called ``default``.
 
     A class is imported when its kind is asked for. A user's own (``module:attr`` or an entry point) is a dataclass; it
-    needs no field ``kind``.
+    needs no field ``kind``. If the validation context says ``own: False``, a ``module:attr`` becomes a ``Foreign``.
     """
 
     def __init__(self, registry: Registry[Any], default: str | None = None) -> None:
@@ -28,7 +38,7 @@ class Registered:
         self.default = default
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        return core_schema.no_info_plain_validator_function(self._validate)
+        return core_schema.with_info_plain_validator_function(self._validate)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
         classes = [self.registry.get(name) for name in self.registry.names()]
@@ -42,13 +52,16 @@ class Registered:
             ConfigError: There is none, or a key or a value of it is wrong.
         """
         try:
-            return self._validate(dict(value) if isinstance(value, Mapping) else value)
+            return self._object(dict(value) if isinstance(value, Mapping) else value, None)
         except ValidationError as error:
             fault = error.errors()[0]
             where = ".".join(map(str, fault["loc"]))
             raise ConfigError(f"{self.registry.kind}: {where}: {fault['msg']}") from None
 
-    def _validate(self, value: Any) -> Any:
+    def _validate(self, value: Any, info: ValidationInfo) -> Any:
+        return self._object(value, info.context)
+
+    def _object(self, value: Any, context: Any) -> Any:
         if isinstance(value, str):
             value = {"kind": value}
         if not isinstance(value, dict):
@@ -58,6 +71,8 @@ class Registered:
         kind = value.get("kind", self.default)
         if not isinstance(kind, str):
             raise ConfigError(f"kind is missing; allowed: {', '.join(self.registry.names())}")
+        if self.registry.is_own(kind) and (context or {}).get("own") is False:
+            return Foreign(kind, value)
         try:
             cls = self.registry.get(kind)
         except UnknownName as error:
@@ -65,7 +80,8 @@ class Registered:
         if not isinstance(cls, type) or not is_dataclass(cls):
             raise ConfigError(f"kind {kind!r}: {cls!r} is no dataclass, so it cannot be configured")
         own = any(field.name == "kind" and field.default == kind for field in fields(cls))
-        return _adapter(cls).validate_python(value if own else {k: v for k, v in value.items() if k != "kind"})
+        settings = value if own else {key: part for key, part in value.items() if key != "kind"}
+        return _adapter(cls).validate_python(settings, context=context)
 
 
 class Later:
@@ -75,13 +91,13 @@ class Later:
         self.target = target
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        return core_schema.no_info_plain_validator_function(self._validate)
+        return core_schema.with_info_plain_validator_function(self._validate)
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
         return handler(_adapter(attribute(self.target)).core_schema)
 
-    def _validate(self, value: Any) -> Any:
-        return _adapter(attribute(self.target)).validate_python(value)
+    def _validate(self, value: Any, info: ValidationInfo) -> Any:
+        return _adapter(attribute(self.target)).validate_python(value, context=info.context)
 
 
 @cache
@@ -92,4 +108,4 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
 def kind_of(value: Any) -> str | None:
     """The ``kind`` that a user's own class has in a configuration; ``None`` for classes of dagsim."""
     cls = type(value)
-    return None if cls.__module__.split(".")[0] == "dagsim" else f"{cls.__module__}:{cls.__qualname__}"
+    return None if cls.__module__.split(".")[0] == "dagsim" else name_of(cls)

@@ -28,7 +28,7 @@ from pydantic import model_validator as after_all
 
 from dagsim.config import yaml
 from dagsim.config.bundled import WORKLOADS, shipped
-from dagsim.config.registered import Later, Registered, kind_of
+from dagsim.config.registered import Foreign, Later, Registered, kind_of
 from dagsim.config.yaml import explain
 from dagsim.errors import ConfigError, ModelError, TraceError, WorkloadError
 from dagsim.files import is_there
@@ -36,11 +36,11 @@ from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, Queue
 from dagsim.model.gpu import canonical
 from dagsim.registry import nearest
 from dagsim.systems import SYSTEMS
-from dagsim.systems.cluster.engine import Engine
+from dagsim.systems.cluster.choice import Engine
 from dagsim.systems.cluster.jobs import Workload
 from dagsim.systems.cluster.models import FAILURE_MODELS, RUNTIMES, SETUPS
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.preemption import Preemption
+from dagsim.systems.cluster.models.overheads import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
 from dagsim.systems.cluster.scenario import ClusterSystem
@@ -49,6 +49,7 @@ from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic
+from dagsim.workload.windows import parse_measure
 
 if TYPE_CHECKING:
     from dagsim.config.training import TrainSection
@@ -59,7 +60,9 @@ __all__ = [
     "NodeGroup",
     "Setting",
     "config_hash",
+    "config_in",
     "dump_config",
+    "foreign_parts",
     "json_schema",
     "load_config",
 ]
@@ -188,6 +191,8 @@ def _spelled_out(workload: Any) -> Any:
     """A workload given by name: that of a preset or a file, with the keys beside it changed."""
     if isinstance(workload, str):
         workload = {"preset": workload}
+    if isinstance(workload, dict) and isinstance(workload.get("measure"), str):
+        workload = workload | {"measure": parse_measure(workload["measure"])}
     if not isinstance(workload, dict) or "preset" not in workload:
         return workload
     name, changes = str(workload["preset"]), {key: value for key, value in workload.items() if key != "preset"}
@@ -361,9 +366,14 @@ def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
     if saved is None:
         return Recorded(workload.options.reference_gpu)
     try:
-        runtime: Any = TypeAdapter(Runtime).validate_python(saved)
+        runtime: Any = TypeAdapter(Runtime).validate_python(saved, context={"own": False})
     except ValidationError as error:
         raise TraceError(f"{workload.path}:1: the runtime that was saved with it: {error.errors()[0]['msg']}") from None
+    if isinstance(runtime, Foreign):
+        raise TraceError(
+            f"{workload.path}:1: the runtime that was saved with it is code outside dagsim, {runtime.kind!r}; a data "
+            f"file cannot have it imported. If you know it, name it yourself: --set runtime.kind={runtime.kind}"
+        )
     return runtime
 
 
@@ -375,26 +385,49 @@ class Setting(NamedTuple):
     value: Any
 
 
-def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()) -> Config:
+def load_config(path: Path | None = None, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:
     """The configuration in the YAML file ``path`` (or the defaults), with ``settings`` (``a.b=value``) applied to it.
+
+    With ``own=False`` it is only read: a part whose ``kind`` is code outside dagsim stays a ``Foreign``.
 
     Raises:
         ConfigError: Anything wrong with it: all faults, one per line.
+        CodeNotAllowed: It names code that this process may not import.
     """
-    document = yaml.Document({}, "defaults") if path is None else yaml.read_yaml(path)
+    return config_in(yaml.Document({}, "defaults") if path is None else yaml.read_yaml(path), settings, own=own)
+
+
+def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:
+    """The configuration that ``document`` holds, as ``load_config``."""
     for setting in settings:
         defaults = _defaults(document, setting if isinstance(setting, str) else setting.key)
         if isinstance(setting, str):
             document.override(setting, defaults)
         else:
             document.put(setting.key, setting.value, setting.source, defaults)
-    return _validate(document)
+    return _validate(document, own=own)
 
 
 def dump_config(config: Config) -> str:
     """The whole configuration as YAML; ``load_config`` reads it back equal, and equal ones give equal text."""
     # Read again, so that a default that the code writes as 20 is 20.0 like one that was read from a file.
-    return yaml.dump(plain(Config.model_validate(plain(config))))
+    return yaml.dump(plain(Config.model_validate(plain(config), context={"own": not foreign_parts(config)})))
+
+
+def foreign_parts(value: Any) -> list[str]:
+    """The names of code outside dagsim that a configuration, or a part of it, was read with and did not import."""
+    match value:
+        case Foreign():
+            return [value.kind]
+        case BaseModel():
+            parts: Iterable[Any] = [getattr(value, name) for name in type(value).model_fields]
+        case tuple():
+            parts = value
+        case _ if is_dataclass(value):
+            parts = [getattr(value, field.name) for field in fields(value)]
+        case _:
+            parts = ()
+    return [name for part in parts for name in foreign_parts(part)]
 
 
 def config_hash(config: Config) -> str:
@@ -413,12 +446,13 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _validate(document: yaml.Document) -> Config:
+def _validate(document: yaml.Document, *, own: bool) -> Config:
     value = {} if document.value is None else document.value
-    own = value.get("gpu_types") if isinstance(value, dict) else None
-    names = [gpu.get("name") for gpu in own if isinstance(gpu, dict)] if isinstance(own, list) else []
+    gpus = value.get("gpu_types") if isinstance(value, dict) else None
+    names = [gpu.get("name") for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
+    context = {"gpu_types": [name for name in names if isinstance(name, str)], "own": own}
     try:
-        return Config.model_validate(value, context={"gpu_types": [name for name in names if isinstance(name, str)]})
+        return Config.model_validate(value, context=context)
     except ValidationError as error:
         raise ConfigError(explain(error, document, json_schema())) from None
 
@@ -460,6 +494,8 @@ def plain(value: Any) -> Any:
             return {str(key): plain(part) for key, part in value.items()}
         case tuple() | list():
             return [plain(part) for part in value]
+        case Foreign():
+            return plain(value.settings)
         case _ if is_dataclass(value):
             names = [field.name for field in fields(value) if field.init]
             own = kind_of(value)

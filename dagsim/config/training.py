@@ -11,25 +11,26 @@ from dagsim.agents.config import ALGORITHMS, PpoConfig, TrainConfig
 from dagsim.agents.nets import NETS
 from dagsim.agents.nets.config import ScorerConfig
 from dagsim.config.registered import Registered
-from dagsim.envs.rewards import RewardConfig
+from dagsim.envs.episode import RewardConfig
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.registry import Entry, Registry
-from dagsim.systems.cluster.codecs.config import CandidatesConfig
-from dagsim.systems.ramp.codecs.config import PartitionConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig
+from dagsim.systems.ramp.codecs import PartitionConfig
 from dagsim.systems.seam import Scenario
-from dagsim.systems.spark.codecs.stages import StagesConfig
+from dagsim.systems.spark.codecs import StagesConfig
 
 __all__ = ["TrainSection", "check_training", "for_system", "section_for"]
 
 _ALL_CODECS: Registry[Any] = Registry(
     "codec",
     [
-        Entry("candidates", "dagsim.systems.cluster.codecs.config:CandidatesConfig"),
-        Entry("stages", "dagsim.systems.spark.codecs.stages:StagesConfig"),
-        Entry("partition", "dagsim.systems.ramp.codecs.config:PartitionConfig"),
+        Entry("candidates", "dagsim.systems.cluster.codecs.codec:CandidatesConfig"),
+        Entry("stages", "dagsim.systems.spark.codecs:StagesConfig"),
+        Entry("partition", "dagsim.systems.ramp.codecs:PartitionConfig"),
     ],
     group="dagsim.codecs",
     listing="dagsim list codecs",
+    method="build",
 )
 """The codecs of every system: which of them fits is checked when the system is known."""
 

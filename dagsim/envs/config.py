@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, get_args
 
-from dagsim.envs.rewards import RewardConfig
+from dagsim.envs.episode import RewardConfig
 from dagsim.errors import ConfigError
-from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.seam import CodecSettings
 
 __all__ = ["EnvConfig", "Level", "Preset"]

@@ -1,22 +1,25 @@
-"""Observation presets: the same state as padded arrays of constant shape."""
+"""Action levels and observation presets of ``SchedulingEnv``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from math import log1p
+from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
-from dagsim.envs.config import EnvConfig
-from dagsim.envs.levels import Levelled
-from dagsim.systems.cluster.codecs.codec import Observation
-from dagsim.systems.cluster.codecs.config import CandidatesConfig
-from dagsim.systems.cluster.policies.orders.static import width
+from dagsim.envs.config import EnvConfig, Level
+from dagsim.model import Decision, Share, Start
+from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
+from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
 
-__all__ = ["NODE_FEATURES", "Legal", "Presets"]
+__all__ = ["NODE_FEATURES", "Legal", "Levelled", "Presets"]
+
 
 NODE_FEATURES = ("log_best", "log_rank", "gpus", "waiting", "running", "ready", "missing_parents", "job_age")
 
@@ -146,3 +149,70 @@ def _node(task: TaskState, age: float) -> tuple[float, ...]:
         task.missing,
         age,
     )
+
+
+class Levelled:
+    """The candidates codec with the rows of one action level; one more column, ``parallelism``, tells them apart where
+    it is chosen, too."""
+
+    token_features: tuple[str, ...] = (*Candidates.token_features, "parallelism")
+    context_features = Candidates.context_features
+    gpu_features = Candidates.gpu_features
+
+    def __init__(self, config: CandidatesConfig, level: Level) -> None:
+        self.codec = Candidates(config, tail=Struct("f").pack(1.0))
+        self.level = level
+        self._rows: Sequence[int] = ()
+        """The rows of the candidates that can be chosen; not used under ``task_type``, where it is all of them."""
+        self._parallelism: Sequence[float] = ()
+        """For each the share of the waiting instances with room that start."""
+
+    def encode(self, view: ClusterView) -> Observation | None:
+        """The choices of this level; ``None`` if there is nothing to choose."""
+        observation = self.codec.encode(view)
+        if observation is None or self.level == "task_type":
+            return observation
+        self._rows, self._parallelism = self._chosen()
+        waits = len(observation.tokens) > len(self.codec.rows)
+        tokens = observation.tokens[[*self._rows, -1] if waits else self._rows]
+        tokens[: len(self._parallelism), -1] = self._parallelism
+        return observation._replace(tokens=tokens)
+
+    def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
+        """The decision of a row."""
+        if self.level == "task_type":
+            return self.codec.decode(view, choice)
+        if choice >= len(self._rows):
+            return ()
+        decisions, parallelism = self.codec.decode(view, self._rows[choice]), self._parallelism[choice]
+        if parallelism == 1.0 or not decisions:
+            return decisions
+        (decision,) = decisions
+        assert isinstance(decision, Start)
+        wanted = max(int(sum(share.instances for share in decision.placement) * parallelism), 1)
+        return (Start(decision.task, (Share(decision.placement[0].node, wanted),)),)
+
+    def choice_of(self, decisions: Iterable[Decision]) -> int | None:
+        """The row that stands for the first decision, ``None`` if this level has none."""
+        row = self.codec.choice_of(decisions)
+        if row is None or self.level == "task_type":
+            return row
+        if row == len(self.codec.rows):
+            return len(self._rows)
+        chosen = zip(self._rows, self._parallelism, strict=True)
+        return next((place for place, each in enumerate(chosen) if each == (row, 1.0)), None)
+
+    def _chosen(self) -> tuple[Sequence[int], Sequence[float]]:
+        rows = self.codec.rows
+        if self.level == "task_type_par":
+            some = [(0.0, 0.5, 1.0) if task.waiting > 2 and not task.demand.gang else (1.0,) for task, _ in rows]
+            picked = [row for row, parts in enumerate(some) for _ in parts]
+            return picked, [part for parts in some for part in parts]
+        best: dict[object, tuple[float, float, int]] = {}
+        for row, (task, type_) in enumerate(rows):
+            of = task.job if self.level == "job" else task
+            key = (-task.rank_s if self.level == "job" else 0.0, task.seconds[type_], row)
+            if of not in best or key < best[of]:
+                best[of] = key
+        picked = sorted([row for _, _, row in best.values()])
+        return picked, [1.0] * len(picked)

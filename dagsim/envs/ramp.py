@@ -13,12 +13,18 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from dagsim.envs.episode import Episode
-from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.envs.episode import Episode, Reward, RewardConfig
 from dagsim.envs.screen import FRAMES_PER_S, RENDER_MODES, Screen, check_render_mode, picture_of
 from dagsim.errors import ConfigError, IllegalDecision
-from dagsim.systems.ramp.codecs.features import CONTEXT, DEP_FEATURES, OP_FEATURES, ROW_FEATURES, TYPE_FEATURES
-from dagsim.systems.ramp.codecs.partition import RampCodec, RampObservation
+from dagsim.systems.ramp.codecs import (
+    CONTEXT,
+    DEP_FEATURES,
+    OP_FEATURES,
+    ROW_FEATURES,
+    TYPE_FEATURES,
+    RampCodec,
+    RampObservation,
+)
 from dagsim.systems.ramp.kernel import RampKernel
 from dagsim.systems.ramp.kpis import cause
 from dagsim.systems.ramp.scenario import RampScenario
@@ -200,7 +206,8 @@ class PartitionEnv(gymnasium.Env[Any, np.int64]):
             "jobs_blocked": blocked,
         }
         if over:
-            info["blocking_rate"] = blocked / max(len(kernel.outcomes), 1)
+            cut_short = sum(outcome.started and outcome.completed_s is None for outcome in kernel.outcomes)
+            info["blocking_rate"] = (blocked + cut_short) / max(len(kernel.outcomes), 1)
         return info
 
     def _space(self, types: int) -> spaces.Dict:

@@ -8,15 +8,12 @@ import gymnasium
 import numpy as np
 
 from dagsim.envs.config import EnvConfig
-from dagsim.envs.episode import Episode
-from dagsim.envs.levels import Levelled
-from dagsim.envs.observations import Presets
-from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.envs.episode import Episode, Reward, RewardConfig
+from dagsim.envs.observations import Levelled, Presets
 from dagsim.envs.screen import FRAMES_PER_S, RENDER_MODES, Screen, check_render_mode, picture_of
 from dagsim.model import Decision, Kind
 from dagsim.model.log import Schedule
-from dagsim.systems.cluster.codecs.codec import Observation
-from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.seam import Scenario

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dagsim.errors import UnknownName
+from dagsim.own_code import allowed
 from dagsim.registry import Spec
 from dagsim.systems.seam import Policy, Scenario
 
@@ -36,23 +37,31 @@ def _agents() -> tuple[str, ...]:
     return ("decima", *ALGORITHMS.names())
 
 
-def agent_spec(algo: str, checkpoint: Path | None = None, root: Path = Path("results"), system: str = "cluster") -> str:
-    """The policy that ``--algo ALGO`` means, with ``--checkpoint`` if that is given.
+def agent_spec(
+    algo: str,
+    checkpoint: Path | None = None,
+    root: Path = Path("results"),
+    system: str = "cluster",
+    codec: str | None = None,
+) -> str:
+    """The policy that ``--algo ALGO`` means, with ``--checkpoint`` and ``--codec`` if they are given.
 
     The name of an algorithm means the agent of the newest training for ``system`` below ``root``, or else the one that
     comes with dagsim; any other name is that of a policy already.
 
     Raises:
-        UnknownName: No such agent, or a checkpoint for a policy that is not trained.
+        UnknownName: No such agent, or a checkpoint or codec for a policy that is not trained.
     """
     if algo not in _agents():
-        if checkpoint is not None:
-            raise UnknownName(f"--checkpoint goes with --algo {', '.join(_agents())}, not with {algo!r}")
+        for option, value in (("--checkpoint", checkpoint), ("--codec", codec)):
+            if value is not None:
+                raise UnknownName(f"{option} goes with --algo {', '.join(_agents())}, not with {algo!r}")
         return algo
     if checkpoint is None:
         checkpoint = _newest(algo, root, system)
     if checkpoint is not None:
-        return f'{algo}[checkpoint="{checkpoint}"]'
+        own = "" if codec is None else f',codec="{codec}"'
+        return f'{algo}[checkpoint="{checkpoint}"{own}]'
     if (system, algo) not in _SHIPPED:
         raise UnknownName(
             f"no trained {algo} below {root}/ for the system {system!r}: train one (dagsim train --algo {algo}) or "
@@ -76,8 +85,11 @@ def make_policy(scenario: Scenario, spec: str, seed: int | None = None) -> Polic
     from dagsim.agents.checkpoint import load_agent
     from dagsim.registry import Entry, Registry
 
-    def load(checkpoint: str | Path | None = None, sampled: bool = False) -> Policy[Any, Any]:
-        return load_agent(checkpoint or shipped_agent(name, scenario.system), sampled, scenario.system)
+    def load(
+        checkpoint: str | Path | None = None, sampled: bool = False, codec: str | None = None, net: str | None = None
+    ) -> Policy[Any, Any]:
+        path = checkpoint or shipped_agent(name, scenario.system)
+        return load_agent(path, sampled, scenario.system, codec=codec, net=net)
 
     agents: Registry[Policy[Any, Any]] = Registry("agent", [Entry(name, load)])
     return agents.create(spec)
@@ -96,6 +108,8 @@ def external_command(spec: str) -> tuple[str, dict[str, object]] | None:
 def _external(scenario: Scenario, spec: str, command: str, params: dict[str, object]) -> Policy[Any, Any]:
     from dagsim.registry import Entry, Registry
 
+    if (names := allowed()) is not None:
+        names.check("policy", spec)
     if scenario.system != "cluster":
         raise UnknownName(f"policy {spec!r}: other programs can schedule the system 'cluster' only")
     target = "dagsim.systems.cluster.policies.external:External"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dagsim.config.bundled import WORKLOADS
 from dagsim.errors import UnknownName
-from dagsim.metrics import Summary, summarize
+from dagsim.experiment.simulate import Outcome
+from dagsim.metrics import summarize
 from dagsim.model import Cluster, Job
-from dagsim.model.log import Schedule
 from dagsim.registry import nearest
 from dagsim.systems.cluster import ClusterPolicy
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime, Throughput
@@ -20,18 +19,10 @@ from dagsim.systems.seam import drive
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload import Sessions, Synthetic
 
-__all__ = ["DEFAULT_GPUS", "Outcome", "simulate"]
+__all__ = ["DEFAULT_GPUS", "simulate"]
 
 DEFAULT_GPUS: Mapping[str, int] = {"A100-40": 8, "V100-16": 8, "T4": 16}
 """The GPUs of the default cluster."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of one simulation: the schedule, and every metric of it."""
-
-    schedule: Schedule
-    summary: Summary
 
 
 def simulate(
@@ -65,7 +56,8 @@ def simulate(
         schedule = drive(kernel, scenario.policies.create(policy))
     else:
         schedule = drive(scenario.kernel(seed, observers=observers), policy)
-    return Outcome(schedule, summarize(schedule))
+    name = policy if isinstance(policy, str) else type(policy).__name__
+    return Outcome(schedule, summarize(schedule), name, seed)
 
 
 def _workload(

@@ -16,7 +16,7 @@ from typing import Any
 
 from dagsim.config import yaml
 from dagsim.errors import ConfigError
-from dagsim.experiment.manifest import code_commit
+from dagsim.experiment.provenance import code_commit
 from dagsim.files import write_text
 from dagsim.seeds import REPORT
 

@@ -1,16 +1,32 @@
-"""The scenario that a configuration describes."""
+"""What a configuration describes: its scenario, its seeds, what they are a sample of, and its workload in words."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
+from dagsim.config.bundled import WORKLOADS
 from dagsim.config.schema import Config
+from dagsim.metrics.standings import Sample
+from dagsim.model.streams import stream
+from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.seam import Scenario
+from dagsim.traces.trace_file import TraceFile
+from dagsim.workload import PRESETS, Sessions, Synthetic
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.scenario import ClusterScenario
 
-__all__ = ["cluster_scenario_of", "scenario_of"]
+__all__ = [
+    "cluster_scenario_of",
+    "experiment_seeds",
+    "metric_of",
+    "replicate_seeds",
+    "sample_of",
+    "scenario_of",
+    "workload_label",
+]
 
 
 def scenario_of(config: Config) -> Scenario:
@@ -43,3 +59,60 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
         queues=config.queues,
         engine=config.engine,
     )
+
+
+def experiment_seeds(config: Config) -> tuple[int, ...]:
+    """The seeds of an experiment: those of its replicates, or the numbers of the windows of its trace."""
+    workload = config.workload
+    if config.system.kind == "cluster" and isinstance(workload, TraceFile) and workload.window is not None:
+        return seeds_of(WINDOWS, workload.windows or config.seeds)
+    return replicate_seeds(config.seed, config.seeds)
+
+
+def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
+    """The seeds of ``count`` replicates: ``root`` itself, so that one run is what it says, then numbers drawn from it.
+
+    Never ``root + 1``: the experiments of root 0 and root 1 would share all but one of their workloads.
+    """
+    drawn = stream(root, "replicates").integers(2**32, size=count - 1)
+    return (root, *map(int, drawn))
+
+
+def metric_of(config: Config) -> str:
+    """The metric that policies are ranked by: the merit of the experiment's system."""
+    return str(getattr(config.system, "merit", "jct_s.mean"))
+
+
+def sample_of(config: Config) -> Sample:
+    """The sample that one seed of the experiment is."""
+    if config.system.kind != "cluster" or not isinstance(config.workload, TraceFile):
+        return Sample.SEED
+    return Sample.TRACE if config.workload.window is None else Sample.WINDOW
+
+
+def workload_label(config: Config) -> str:
+    """The workload in a few words: ``heterogeneous, load 0.7``, or ``jobs.csv, windows of 200 jobs``."""
+    if config.system.kind != "cluster":
+        return str(config.system.kind)
+    workload = config.workload
+    if isinstance(workload, TraceFile):
+        name = Path(workload.path).name
+        return name if workload.window is None else f"{name}, windows of {workload.window:,} jobs"
+    presets = PRESETS if isinstance(workload, Synthetic) else WORKLOADS  # fits are sessions, and slow to read
+    like = {name: preset.workload for name, preset in presets.items()}
+    changes = {name: _changes(other, workload) for name, other in like.items() if type(other) is type(workload)}
+    nearest = min(changes, key=lambda name: len(changes[name]))
+    plain = {key: value for key, value in changes[nearest].items() if isinstance(value, int | float | str)}
+    if len(plain) < len(changes[nearest]):
+        return f"{workload.kind}, {workload.count:,} jobs, load {workload.load:g}"
+    return ", ".join([nearest, *(f"{key} {_short(value)}" for key, value in plain.items())])
+
+
+def _changes(preset: Synthetic | Sessions, workload: Synthetic | Sessions) -> dict[str, Any]:
+    """The fields in which ``workload`` differs from ``preset``, with its values."""
+    mine = {field.name: getattr(workload, field.name) for field in fields(workload)}
+    return {name: value for name, value in mine.items() if value != getattr(preset, name)}
+
+
+def _short(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:,}" if isinstance(value, int) else f"{value:g}"

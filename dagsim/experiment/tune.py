@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dagsim.config.schema import Config, dump_config
 from dagsim.errors import ConfigError, InputError
-from dagsim.experiment.folder import RunLine
+from dagsim.experiment.kept_files import CellRun
 from dagsim.files import write_text
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.registry import Spec
@@ -59,7 +59,7 @@ def candidates(policy: str, grid: Mapping[str, Sequence[object]]) -> tuple[str, 
     return tuple(specs)
 
 
-def best_of(lines: Sequence[RunLine], metric: str) -> PolicyResult:
+def best_of(lines: Sequence[CellRun], metric: str) -> PolicyResult:
     """The standing of the best candidate; the reference is the first.
 
     Raises:

@@ -181,6 +181,13 @@ class ScheduleColumns:
         """The length of the window."""
         return self.end_s - self.start_s
 
+    @property
+    def started(self) -> Flags:
+        """Per job, whether a run of it ever started."""
+        started = np.zeros(len(self.jobs), bool)
+        started[self.runs.job] = True
+        return started
+
     def within(self, start_s: Floats, end_s: Floats) -> Floats:
         """The part of each interval that lies in the window, in seconds."""
         return np.clip(end_s, self.start_s, self.end_s) - np.clip(start_s, self.start_s, self.end_s)

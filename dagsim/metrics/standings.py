@@ -105,11 +105,15 @@ class PolicyResult:
     best: bool
     """First by the metric; being first is not a verdict."""
     sample: Sample
+    n: int
+    """Seeds or windows that every policy ran on."""
     lower_is_better: bool
     beside: Mapping[str, float]
     """The means of ``SECONDARY_METRICS``; NaN if a seed has no value."""
     not_done: int
     """Jobs turned away or left unfinished, over all seeds."""
+    unfinished: int
+    """Those of them that were left unfinished."""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -156,6 +160,7 @@ class PolicyResult:
             "verdict": self.words,
             "alike": " ".join(self.alike),
             "jobs_not_done": self.not_done,
+            "jobs_unfinished": self.unfinished,
         }
 
 
@@ -210,9 +215,11 @@ def standings(
             policy == first,
             place == 0 and isfinite(values[policy].sum()),
             sample,
+            len(seeds),
             lower_is_better(metric),
             {name: _plain_mean(by_policy[policy].values(), name) for name in SECONDARY_METRICS},
             sum(map(not_done, by_policy[policy].values())),
+            sum(int(line.metrics.get("jobs_unfinished", 0)) for line in by_policy[policy].values()),
         )
         for place, policy in enumerate(ordered)
     ]

@@ -187,7 +187,7 @@ class Summary:
     rejected_no_place: Annotated[int, "jobs", "jobs turned away: no placement was free when they came (RAMP)"]
     rejected_too_slow: Annotated[int, "jobs", "jobs turned away: they would take longer than acceptable (RAMP)"]
     jobs_killed: Annotated[int, "jobs", "jobs ended before they were done: at a time limit, or cancelled"]
-    blocking_rate: Annotated[float, "", "jobs turned away / jobs that arrived"]
+    blocking_rate: Annotated[float, "", "jobs turned away, or started and unfinished, / jobs that arrived"]
     jct_s: Annotated[Distribution, "s", "job completion time, completed - arrived"]
     weighted_jct_s: Annotated[float, "s", "sum of weight x JCT / sum of weights"]
     wait_s: Annotated[Distribution, "s", "time in the system with no run of the job running"]
@@ -263,6 +263,7 @@ def summarize(
     completed = int((jobs.finished & chosen).sum())
     rejected = jobs.rejected[chosen]
     killed = np.isin(rejected, (RejectReason.TIME_LIMIT, RejectReason.CANCELLED))
+    cut_short = (jobs.unfinished & made.started)[chosen]
     per_job = PerJob.of(seen)
     rho = finish_time_fairness(made if unfinished == "drop" else seen)[counted]
     waiting, drawn = jobs_waiting(made), energy(made, power)
@@ -278,7 +279,7 @@ def summarize(
         rejected_no_place=int((rejected == RejectReason.NO_PLACE).sum()),
         rejected_too_slow=int((rejected == RejectReason.TOO_SLOW).sum()),
         jobs_killed=int(killed.sum()),
-        blocking_rate=float(((rejected > 0) & ~killed).mean()) if len(rejected) else math.nan,
+        blocking_rate=float((((rejected > 0) & ~killed) | cut_short).mean()) if len(rejected) else math.nan,
         jct_s=Distribution.of(per_job.jct_s[counted]),
         weighted_jct_s=_weighted_mean(per_job.jct_s[counted], jobs.weight[counted]),
         wait_s=Distribution.of(per_job.wait_s[counted]),

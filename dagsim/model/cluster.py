@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dagsim.errors import ModelError
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.gpu import GpuType, gpu_type
 
 __all__ = ["Cluster", "Node"]
@@ -89,12 +90,12 @@ class Cluster:
     @property
     def cpus(self) -> float:
         """All CPU cores of the cluster."""
-        return sum(node.cpus for node in self.nodes)
+        return ordered_sum(node.cpus for node in self.nodes)
 
     @property
     def memory_gb(self) -> float:
         """All memory of the cluster in GB."""
-        return sum(node.memory_gb for node in self.nodes)
+        return ordered_sum(node.memory_gb for node in self.nodes)
 
     def gpus_by_type(self) -> dict[str, int]:
         """GPU counts by type name, in node order."""

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import isfinite, isnan, nan
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from dagsim.experiment.sweep.axes import Axis, short_names
-from dagsim.experiment.sweep.standing import CellGroup, compared_axis
+from dagsim.experiment.compare import CellGroup, compared_axis
+from dagsim.experiment.plan import Axis, short_names
 from dagsim.metrics import glossary
 from dagsim.metrics.compare import ENOUGH_SEEDS, ENOUGH_WINDOWS
-from dagsim.metrics.standings import SECONDARY_METRICS, PolicyResult, RunMetrics, Sample, lower_is_better, standings
+from dagsim.metrics.standings import SECONDARY_METRICS, PolicyResult, Sample, lower_is_better
 from dagsim.report.grid import Grid, factor, interval, number, short
 
 if TYPE_CHECKING:
-    from dagsim.experiment.capacity.plan import Size, SizeSearch
-    from dagsim.experiment.capacity.prices import Prices
-    from dagsim.experiment.capacity.target import Target
+    from dagsim.experiment.capacity.machines import Prices
+    from dagsim.experiment.capacity.search import Size, SizeSearch, Target
     from dagsim.experiment.capacity.whatif import Alternative
 
-__all__ = ["comparison_table", "metric_name", "plan_table", "sweep_table", "whatif_table", "wrapped"]
-
-
-_NAME = 22
-"""Columns for the name of a policy where the table must fit 80."""
+__all__ = [
+    "ResultCells",
+    "comparison_table",
+    "metric_name",
+    "plan_table",
+    "result_cells",
+    "sweep_table",
+    "whatif_table",
+]
 
 _HEADS = {
     "jct_s.p99": "p99 JCT\n(s)",
@@ -37,47 +40,103 @@ _HEADS = {
 }
 
 
-def comparison_table(
-    lines: Sequence[RunMetrics],
-    reference: str | None = None,
-    metric: str = "jct_s.mean",
-    *,
-    workload: str = "",
-    sample: Sample = Sample.SEED,
-    wide: bool = False,
-) -> Grid:
-    """Policies on the same seeds, the best first; policies that are equal on every seed share a row.
+class ResultCells(NamedTuple):
+    """The cells of one result, the same in every table; ``-`` where there is none."""
 
-    ``wide`` adds the ratio of means, the median ratio, Holm's p and other metrics to what fits 80 columns.
+    mean: str
+    ratio: str
+    interval: str
+    """95 %, of the ratio."""
+    median: str
+    """The 95 % interval of the median ratio."""
+    won: str
+    verdict: str
+
+
+def result_cells(result: PolicyResult) -> ResultCells:
+    """The cells of ``result``: its mean, and how it compares with the reference."""
+    mean, pair = short(result.mean.value), result.pair
+    if pair is None:
+        return ResultCells(mean, "-", "-", "-", "-", "not known" if isnan(result.mean.value) else "no ratio")
+    if result.is_reference:
+        return ResultCells(mean, "1", "-", "-", "-", "reference")
+    if result.sample is Sample.TRACE:
+        return ResultCells(mean, factor(pair.ratio), "-", "-", "-", "-")
+    return ResultCells(
+        mean,
+        factor(pair.ratio),
+        interval(pair.low, pair.high, factor),
+        interval(pair.median_low, pair.median_high, factor),
+        f"{result.wins}/{pair.n}",
+        f"{result.verdict}{'!' if pair.is_decided_by_few else ''}",
+    )
+
+
+def _caveats(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterator[str]:
+    """Notes on how far ``n`` seeds or windows can be trusted."""
+    if n < ENOUGH_SEEDS:
+        yield f"too few {sample}s for a verdict: {n} of {ENOUGH_SEEDS}."
+    elif sample is Sample.WINDOW and n < ENOUGH_WINDOWS:
+        yield (
+            f"Intervals of the ratio are approximate below {ENOUGH_WINDOWS} windows of a real trace; those of the "
+            "median ratio are exact (docs/statistics.md)."
+        )
+    if any(result.pair is not None and result.pair.is_decided_by_few and result.verdict for result in results):
+        yield f"! a few {sample}s decide (docs/statistics.md)."
+
+
+def _heads(metrics: Sequence[str]) -> list[str]:
+    """Metrics with their units, as heads of columns."""
+    units = {term.name: term.unit for term in glossary()}
+    return [f"{metric_name(metric)}\n({units.get(metric) or '-'})" for metric in metrics]
+
+
+def _counted(n: int, unit: str) -> str:
+    return f"{n:,} {unit}{'' if n == 1 else 's'}"
+
+
+def comparison_table(
+    ranked: Sequence[PolicyResult], metric: str = "jct_s.mean", *, workload: str = "", wide: bool = False
+) -> Grid:
+    """Policies on the same seeds, in the order of ``ranked``; policies that are equal on every seed share a row.
+
+    ``ranked`` are the ``standings`` by ``metric``. ``wide`` adds the ratio of means, the median ratio, Holm's p and
+    other metrics to what fits 80 columns.
     """
-    ranked = standings(lines, metric, reference, sample)
-    n = len({line.seed for line in lines})
-    units = f"{n:,} {'seed' if sample is Sample.TRACE else sample}{'' if n == 1 else 's'}"
+    sample, n = ranked[0].sample, ranked[0].n
+    title = ", ".join(filter(None, [f"{len(ranked)} policies", workload, _counted(n, _unit(sample))]))
     best = "min" if lower_is_better(metric) else "max"
-    title = ", ".join([f"{len(ranked)} policies", *([workload] if workload else []), units])
-    unit = {term.name: term.unit for term in glossary()}.get(metric, "")
-    left = any(standing.not_done for standing in ranked)
-    both = sample is Sample.WINDOW and not wide
-    heads = ["policy", f"{metric_name(metric)}\n({unit or '-'})", "ratio", "95 % interval", "won", "verdict"]
-    if both:
-        heads[1:4] = ["ratio", "95 % interval", "of the\nmedian"]
+    any_not_done, any_unfinished = (any(getattr(each, name) for each in ranked) for name in ("not_done", "unfinished"))
+    with_median = sample is Sample.WINDOW and not wide
+    if with_median:
+        heads = ["policy", "ratio", "95 % interval", "of the\nmedian", "won", "verdict"]
+    else:
+        heads = ["policy", *_heads([metric]), "ratio", "95 % interval", "won", "verdict"]
     beside = [name for name in SECONDARY_METRICS if name != "energy_kwh" or any(each.beside[name] for each in ranked)]
     rows = []
     for group in _merged(ranked, wide=wide):
-        cells = [_name(group, wide=wide), *_cells(group[0], both=both)]
+        result, cells = group[0], result_cells(group[0])
+        name = "\n= ".join(each.policy for each in group)
+        if with_median:
+            row = [name, cells.ratio, cells.interval.replace(" ", ""), cells.median.replace(" ", "")]
+        else:
+            row = [name, cells.mean, cells.ratio, cells.interval]
+        row += [cells.won, cells.verdict]
         if wide:
-            cells += _wide_cells(group[0], beside)
-        if left:
-            cells.append(f"{group[0].not_done:,}")
-        rows.append(tuple(cells))
+            row += _wide_cells(result, beside)
+        if any_not_done:
+            row.append(f"{result.not_done:,}")
+        if any_unfinished:
+            row.append(f"{result.unfinished:,}")
+        rows.append(tuple(row))
     if wide:
         heads += ["of all\njob-seconds", "95 %\ninterval", "median\nratio", "95 %\ninterval", "Holm's\np"]
         heads += [_HEADS[name] for name in beside]
-    if left:
+    if any_not_done:
         heads.append("jobs\nnot done")
-    return Grid(
-        f"{title}; {best} {metric_name(metric)} first", tuple(heads), rows, tuple(_notes(ranked, sample, n)), (0, 5)
-    )
+    if any_unfinished:
+        heads.append("of them\nunfinished")
+    return Grid(f"{title}; {best} {metric_name(metric)} first", tuple(heads), rows, tuple(_notes(ranked)), (0, 5))
 
 
 def metric_name(metric: str) -> str:
@@ -85,28 +144,19 @@ def metric_name(metric: str) -> str:
     return "mean JCT" if metric == "jct_s.mean" else metric
 
 
-def wrapped(name: str, width: int) -> str:
-    """``name`` over several lines of at most ``width``, broken after ``[`` or ``,``; never cut."""
-    lines, rest = [], name
-    while len(rest) > width:
-        at = max(rest.rfind("[", 0, width), rest.rfind(",", 0, width)) + 1
-        if not at:
-            at = min((place + 1 for place, sign in enumerate(rest[:-1]) if sign in "[,"), default=len(rest))
-        if at == len(rest):
-            break
-        lines.append(rest[:at])
-        rest = rest[at:]
-    return "\n".join([*lines, rest])
+def _unit(sample: Sample) -> str:
+    """What a table counts: a single trace is still run on seeds."""
+    return "seed" if sample is Sample.TRACE else str(sample)
 
 
 def _merged(ranked: Sequence[PolicyResult], *, wide: bool) -> Iterator[list[PolicyResult]]:
-    """Rows to print: policies that are alike on every seed together, where all that is shown of them is equal."""
+    """Groups of policies for one row each: alike on every seed, and equal in all that the table shows."""
     done: set[str] = set()
-    for standing in ranked:
-        if standing.policy in done:
+    for result in ranked:
+        if result.policy in done:
             continue
-        same = [other for other in ranked if other.policy in standing.alike and _shown_alike(standing, other, wide)]
-        group = sorted([standing, *same], key=lambda each: not each.is_reference)
+        same = [other for other in ranked if other.policy in result.alike and _shown_alike(result, other, wide)]
+        group = sorted([result, *same], key=lambda each: not each.is_reference)
         done |= {each.policy for each in group}
         yield group
 
@@ -118,82 +168,41 @@ def _shown_alike(one: PolicyResult, other: PolicyResult, wide: bool) -> bool:
     return all(one.beside[name] == other.beside[name] or isnan(one.beside[name]) for name in names)
 
 
-def _name(group: Sequence[PolicyResult], *, wide: bool) -> str:
-    names = [each.policy for each in group]
-    return "\n= ".join(names if wide else [wrapped(name, _NAME) for name in names])
-
-
-def _cells(standing: PolicyResult, *, both: bool) -> list[str]:
-    """Mean, ratio, its interval, wins and verdict; ``both``: the median's interval, too, instead of the mean."""
-    cells = _plain_cells(standing)
-    if both:
-        pair = standing.pair
-        known = pair is not None and not standing.is_reference
-        median = interval(pair.median_low, pair.median_high, factor) if pair is not None and known else "-"
-        cells[:3] = [cells[1], cells[2].replace(" ", ""), median.replace(" ", "")]
-    return cells
-
-
-def _plain_cells(standing: PolicyResult) -> list[str]:
-    pair = standing.pair
-    value = short(standing.mean.value)
-    if pair is None:
-        return [value, "-", "-", "-", "not known" if isnan(standing.mean.value) else "no ratio"]
-    if standing.is_reference:
-        return [value, "1", "-", "-", "reference"]
-    if standing.sample is Sample.TRACE:
-        return [value, factor(pair.ratio), "-", "-", "-"]
-    few = "!" if pair.is_decided_by_few else ""
-    wins = f"{standing.wins}/{pair.n}"
-    return [value, factor(pair.ratio), interval(pair.low, pair.high, factor), wins, f"{standing.verdict}{few}"]
-
-
-def _wide_cells(standing: PolicyResult, names: Sequence[str]) -> list[str]:
-    pair = standing.pair
-    beside = [short(standing.beside[name]) for name in names]
-    if pair is None or standing.is_reference:
+def _wide_cells(result: PolicyResult, names: Sequence[str]) -> list[str]:
+    """The ratio of means, the median ratio, Holm's p, and the metrics ``names``."""
+    pair, beside = result.pair, [short(result.beside[name]) for name in names]
+    if pair is None or result.is_reference:
         return ["-"] * 5 + beside
-    known = standing.sample is not Sample.TRACE
-    bounds = (pair.of_means_low, pair.of_means_high), (pair.median_low, pair.median_high)
-    means, median = (interval(*each, factor) if known else "-" for each in bounds)
-    p = number(standing.p if known else nan)
-    return [factor(pair.of_means), means, factor(pair.median), median, p, *beside]
+    if result.sample is Sample.TRACE:
+        return [factor(pair.of_means), "-", factor(pair.median), "-", "-", *beside]
+    means = interval(pair.of_means_low, pair.of_means_high, factor)
+    median = interval(pair.median_low, pair.median_high, factor)
+    return [factor(pair.of_means), means, factor(pair.median), median, number(result.p), *beside]
 
 
-def _notes(ranked: Sequence[PolicyResult], sample: Sample, n: int) -> Iterator[str]:
+def _notes(ranked: Sequence[PolicyResult]) -> Iterator[str]:
+    sample, n = ranked[0].sample, ranked[0].n
     if len(ranked) < 2:
         return
     if sample is Sample.TRACE:
         yield "One trace is one sample: no interval and no verdict. Windows of it give both (--windows, --window-jobs)."
         return
-    if any(each.pair is not None for each in ranked):
+    if any(result.pair is not None for result in ranked):
         yield _method(ranked, sample)
-    if n < ENOUGH_SEEDS:
-        yield f"too few {sample}s for a verdict: {n} of {ENOUGH_SEEDS}."
-    elif sample is Sample.WINDOW and n < ENOUGH_WINDOWS:
-        yield (
-            f"Intervals of the ratio are approximate below {ENOUGH_WINDOWS} windows of a real trace; those of the "
-            "median ratio are exact (docs/statistics.md)."
-        )
-    if any(each.pair is not None and each.pair.is_decided_by_few and each.verdict for each in ranked):
-        yield f"! a few {sample}s decide (docs/statistics.md)."
-    missing = [each.policy for each in ranked if each.pair is None]
+    yield from _caveats(ranked, sample, n)
+    missing = [result.policy for result in ranked if result.pair is None]
     if missing:
         yield f"no ratio: a value is 0 or missing for {', '.join(missing)} or the reference."
 
 
 def _method(ranked: Sequence[PolicyResult], sample: Sample) -> str:
-    first = next(each.policy for each in ranked if each.is_reference)
+    reference = next(result.policy for result in ranked if result.is_reference)
     tests = len({frozenset({each.policy, *each.alike}) for each in ranked if each.pair and isfinite(each.p)})
     return (
-        f"ratio: to {first}, geometric mean over the {sample}s; interval: Student's t on the logs, of the row alone; "
-        f"won: {sample}s on which it did better; "
+        f"ratio: to {reference}, geometric mean over the {sample}s; interval: Student's t on the logs, of the row "
+        f"alone; won: {sample}s on which it did better; "
         f"verdict: p < 0.05{f' by Holm over {tests} comparisons' if tests > 1 else ''}."
     )
-
-
-_NAME_SWEEP = 18
-"""Columns for a label where the table must fit 80."""
 
 
 def sweep_table(
@@ -207,73 +216,32 @@ def sweep_table(
     wide: bool = False,
 ) -> Grid:
     """All groups under each other, each with its best first; ``wide`` adds all of ``metrics`` but the first."""
-    axis, units = compared_axis(axes), {term.name: term.unit for term in glossary()}
+    axis = compared_axis(axes)
     others = list(short_names([each.key for each in axes if each is not axis]).values())
-    what = short_names([axis.key])[axis.key]
+    compared = short_names([axis.key])[axis.key]
     beside = metrics[1:] if wide else []
-    n = max((each.pair.n for group in groups for each in group.standings if each.pair is not None), default=0)
-    heads = [
-        *others,
-        what,
-        f"{metric_name(metrics[0])}\n({units.get(metrics[0]) or '-'})",
-        "ratio",
-        "95 %\ninterval",
-        "verdict",
-        *(f"{metric}\n({units.get(metric) or '-'})" for metric in beside),
-    ]
-    rows = [_row(group, each, others, beside, wide=wide) for group in groups for each in group.standings]
-    counted = f"{n:,} {sample}{'' if n == 1 else 's'} each" if n else ""
-    parts = [f"sweep {name}", *([workload] if workload else []), f"{len(rows):,} points", counted]
-    texts = (*range(len(others) + 1), len(others) + 4)
-    return Grid(", ".join(filter(None, parts)), tuple(heads), rows, _notes_of_sweep(groups, what, sample, n), texts)
-
-
-def _row(
-    group: CellGroup,
-    each: PolicyResult,
-    others: Sequence[str],
-    beside: Sequence[str],
-    *,
-    wide: bool,
-) -> tuple[str, ...]:
-    label = each.policy if wide else wrapped(each.policy, _NAME_SWEEP)
-    more = [short(group.metrics[each.policy].get(metric, float("nan"))) for metric in beside]
-    return (*(group.at[name] for name in others), label, *_compared(each), *more)
-
-
-def _compared(each: PolicyResult) -> tuple[str, str, str, str]:
-    """Mean, ratio, interval and verdict."""
-    value, pair = short(each.mean.value), each.pair
-    if pair is None:
-        return value, "-", "-", "-"
-    if each.is_reference:
-        return value, "1", "-", "reference"
-    if each.sample is Sample.TRACE:
-        return value, factor(pair.ratio), "-", "-"
-    few = "!" if pair.is_decided_by_few else ""
-    return value, factor(pair.ratio), interval(pair.low, pair.high, factor).replace(" ", ""), f"{each.verdict}{few}"
-
-
-def _notes_of_sweep(groups: Sequence[CellGroup], what: str, sample: Sample, n: int) -> tuple[str, ...]:
+    results = [result for group in groups for result in group.standings]
+    n = max((result.pair.n for result in results if result.pair is not None), default=0)
+    heads = [*others, compared, *_heads(metrics[:1]), "ratio", "95 %\ninterval", "verdict", *_heads(beside)]
+    rows = []
+    for group in groups:
+        for result in group.standings:
+            cells = result_cells(result)
+            values = (cells.mean, cells.ratio, cells.interval.replace(" ", ""), cells.verdict)
+            more = [short(group.metrics[result.policy].get(metric, nan)) for metric in beside]
+            rows.append((*(group.at[other] for other in others), result.policy, *values, *more))
+    count = f"{_counted(n, sample)} each" if n else ""
+    title = ", ".join(filter(None, [f"sweep {name}", workload, f"{len(rows):,} points", count]))
+    notes: tuple[str, ...] = ()
     if sample is Sample.TRACE:
-        return ("One trace is one sample: no interval and no verdict.",)
-    if not n:
-        return ()
-    notes = [
-        f"ratio: to the reference of the group, the same {sample}s; geometric mean; interval: Student's t on the logs, "
-        "of the row alone; verdict: p < 0.05 by Holm over the whole table."
-    ]
-    if n < ENOUGH_SEEDS:
-        notes.append(f"too few {sample}s for a verdict: {n} of {ENOUGH_SEEDS}.")
-    elif sample is Sample.WINDOW and n < ENOUGH_WINDOWS:
-        notes.append(f"Intervals are approximate below {ENOUGH_WINDOWS} windows of a real trace.")
-    if any(each.pair and each.pair.is_decided_by_few and each.verdict for group in groups for each in group.standings):
-        notes.append(f"! a few {sample}s decide (docs/statistics.md).")
-    return tuple(notes)
-
-
-_NAME_CAPACITY = 14
-"""Columns for a policy or a cluster where the table must fit 80."""
+        notes = ("One trace is one sample: no interval and no verdict.",)
+    elif n:
+        method = (
+            f"ratio: to the reference of the group, the same {sample}s; geometric mean; interval: Student's t on the "
+            "logs, of the row alone; verdict: p < 0.05 by Holm over the whole table."
+        )
+        notes = (method, *_caveats(results, sample, n))
+    return Grid(title, tuple(heads), rows, notes, (*range(len(others) + 1), len(others) + 4))
 
 
 def whatif_table(
@@ -290,58 +258,39 @@ def whatif_table(
     n = max((each.result.pair.n for each in choices if each.result.pair is not None), default=0)
     heads = ["cluster", "policy", "wait (s)\nmean", "\np95", "energy\n(kWh)", *(["cost a\nmonth"] if priced else [])]
     heads += [f"{metric_name(metric)}\nratio", *(["95 %\ninterval"] if wide else []), "verdict"]
-    rows = [_choice_row(each, priced=priced, wide=wide) for each in choices]
-    units = f", {n} {sample}{'' if n == 1 else 's'}" if n else ""
-    texts = (0, 1, len(heads) - 1)
-    notes = (*_whatif_notes(choices, sample, n), *([prices.said()] if prices else []))
-    return Grid(f"what if: {workload}{units}", tuple(heads), rows, notes, texts)
+    rows = []
+    for choice in choices:
+        cost = [f"{choice.cost:,.0f}" if choice.cost is not None else "-"] if priced else []
+        values = (short(choice.wait_s), short(choice.wait_p95_s), short(choice.energy_kwh), *cost)
+        cells = result_cells(choice.result)
+        if wide:
+            ratio: tuple[str, ...] = (cells.ratio, cells.interval)
+        else:
+            ratio = (cells.ratio if cells.interval == "-" else f"{cells.ratio}\n{cells.interval}",)
+        rows.append((choice.cluster, choice.policy, *values, *ratio, cells.verdict))
+    notes = (*_whatif_notes([choice.result for choice in choices], sample, n), *([prices.said()] if prices else []))
+    title = f"what if: {workload}{f', {_counted(n, sample)}' if n else ''}"
+    return Grid(title, tuple(heads), rows, notes, (0, 1, len(heads) - 1))
 
 
-def _choice_row(each: Alternative, *, priced: bool, wide: bool) -> tuple[str, ...]:
-    names = (
-        (each.cluster, each.policy)
-        if wide
-        else (wrapped(each.cluster, _NAME_CAPACITY), wrapped(each.policy, _NAME_CAPACITY))
-    )
-    cost = [f"{each.cost:,.0f}" if each.cost is not None else "-"] if priced else []
-    result, pair = each.result, each.result.pair
-    values = (*names, short(each.wait_s), short(each.wait_p95_s), short(each.energy_kwh), *cost)
-    none = ("-",) if wide else ()
-    if pair is None:
-        return (*values, "-", *none, "-")
-    if result.is_reference:
-        return (*values, "1", *none, "reference")
-    if result.sample is Sample.TRACE:
-        return (*values, factor(pair.ratio), *none, "-")
-    few = "!" if pair.is_decided_by_few else ""
-    verdict = f"{result.verdict}{few}"
-    bounds = interval(pair.low, pair.high, factor)
-    if wide:
-        return (*values, factor(pair.ratio), bounds, verdict)
-    ratio = factor(pair.ratio) if bounds == "-" else f"{factor(pair.ratio)}\n{bounds}"
-    return (*values, ratio, verdict.replace("not told apart", "not told\napart"))
-
-
-def _whatif_notes(choices: Sequence[Alternative], sample: Sample, n: int) -> tuple[str, ...]:
+def _whatif_notes(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterator[str]:
     if sample is Sample.TRACE:
-        return ("Too short a log for windows: one run each, no interval and no verdict.",)
-    notes = [
+        yield "Too short a log for windows: one run each, no interval and no verdict."
+        return
+    yield (
         "wait, energy: means over the windows, each of which begins on an empty cluster. ratio: to the first row, "
         "geometric mean over the same windows, with its 95 % interval, Student's t on the logs; verdict: p < 0.05 by "
-        "Holm.",
-    ]
-    if n < ENOUGH_SEEDS:
-        notes.append(f"too few {sample}s for a verdict: {n} of {ENOUGH_SEEDS}.")
-    elif n < ENOUGH_WINDOWS:
-        notes.append(f"Intervals are approximate below {ENOUGH_WINDOWS} windows of a real trace.")
-    if any(each.result.pair and each.result.pair.is_decided_by_few and each.result.verdict for each in choices):
-        notes.append(f"! a few {sample}s decide (docs/statistics.md).")
-    lost = max(each.result.not_done for each in choices)
-    if lost > min(each.result.not_done for each in choices):
-        notes.append(f"Not every cluster can run all jobs: up to {lost:,} were turned away (ask `dagsim replay`).")
-    elif lost:
-        notes.append(f"{lost:,} jobs were turned away on each: do GPU types have the names of the log (--gpu-names)?")
-    return tuple(notes)
+        "Holm."
+    )
+    yield from _caveats(results, sample, n)
+    most = max(result.not_done for result in results)
+    if most > min(result.not_done for result in results):
+        yield f"Not every cluster can run all jobs: up to {most:,} were turned away (ask `dagsim replay`)."
+    elif most:
+        yield (
+            f"{most:,} jobs were turned away on each cluster: its GPU types may have other names than the log's "
+            "(--read gpu_names=SITE=TYPE)"
+        )
 
 
 def plan_table(planned: SizeSearch, today: Size, target: Target, *, workload: str, prices: Prices, n: int) -> Grid:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder, RunLine
-from dagsim.experiment.labels import metric_of, run_label, sample_of
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.scenario import metric_of, sample_of
+from dagsim.experiment.store import Store
 from dagsim.experiment.trace_info import TraceInfo
-from dagsim.metrics.standings import RunMetrics, Sample, standings
+from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.report.comparison import metric_name
 from dagsim.report.perfetto import write_perfetto
 from dagsim.report.plots import comparison, draw_all, save
@@ -18,21 +19,28 @@ from dagsim.report.plots import workload as workload_figure
 __all__ = ["draw", "draw_comparison", "draw_perfetto", "draw_trace"]
 
 
-def draw(folder: RunFolder, number: int | None = None, out: Path | None = None, kind: str = "png") -> list[Path]:
+def draw(
+    folder: Store,
+    number: int | None = None,
+    out: Path | None = None,
+    kind: str = "png",
+    ranked: Sequence[PolicyResult] = (),
+) -> list[Path]:
     """Draw finished run ``number``, by default the first, or, where several policies ran, how they compare.
 
-    The plots go to ``out``, by default ``plots/`` in the folder, as png, pdf or svg files.
+    The plots go to ``out``, by default ``plots/`` in the folder, as png, pdf or svg files. ``ranked`` are the standings
+    of the folder's policies, where the caller has them.
 
     Raises:
         InputError: There is no such run.
         RunFolderError: It cannot be read.
     """
     lines, out = folder.lines(), out or folder.path / "plots"
-    workload = run_label(folder)
+    workload = folder.label
     if number is None and len({line.policy for line in lines}) > 1:
-        sample = sample_of(folder.config)
         metric = metric_of(folder.config)
-        return [draw_comparison(lines, out / f"comparison.{kind}", metric, workload=workload, sample=sample)]
+        ranked = ranked or standings(lines, metric, sample=sample_of(folder.config))
+        return [draw_comparison(ranked, out / f"comparison.{kind}", metric, workload=workload)]
     chosen = number or 0
     run = _line(folder, chosen)
     schedule = folder.schedule(chosen)
@@ -40,7 +48,7 @@ def draw(folder: RunFolder, number: int | None = None, out: Path | None = None, 
     return draw_all(schedule, out, run.policy, f"{run.policy}, seed {run.seed}, {workload}: {n}", kind)
 
 
-def draw_perfetto(folder: RunFolder, path: Path, number: int = 0) -> Path:
+def draw_perfetto(folder: Store, path: Path, number: int = 0) -> Path:
     """Write finished run ``number`` as a trace for ui.perfetto.dev.
 
     Raises:
@@ -51,7 +59,7 @@ def draw_perfetto(folder: RunFolder, path: Path, number: int = 0) -> Path:
     return write_perfetto(folder.schedule(number), path, f"{run.policy}, seed {run.seed}")
 
 
-def _line(folder: RunFolder, number: int) -> RunLine:
+def _line(folder: Store, number: int) -> CellRun:
     lines = folder.lines()
     if number >= len(lines):
         raise InputError(f"{folder.path}: there is no run {number}; finished runs: {len(lines)}, counted from 0")
@@ -59,17 +67,11 @@ def _line(folder: RunFolder, number: int) -> RunLine:
 
 
 def draw_comparison(
-    lines: Sequence[RunMetrics],
-    path: Path,
-    metric: str = "jct_s.mean",
-    reference: str | None = None,
-    *,
-    workload: str = "",
-    sample: Sample = Sample.SEED,
+    ranked: Sequence[PolicyResult], path: Path, metric: str = "jct_s.mean", *, workload: str = ""
 ) -> Path:
-    """Draw the ratios of all policies to the reference, with their intervals."""
+    """Draw the ratios of all policies to the reference, with their intervals; ``ranked`` are the ``standings``."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return save(comparison(standings(lines, metric, reference, sample), metric_name(metric), workload), path)
+    return save(comparison(ranked, metric_name(metric), workload), path)
 
 
 def draw_trace(info: TraceInfo, folder: Path) -> Path:

@@ -10,7 +10,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 __all__ = ["Grid", "TableFormat", "factor", "interval", "number", "printable", "short"]
 
@@ -25,7 +25,10 @@ class TableFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows of text under heads, with a title and notes below; ``texts`` are the columns flush left."""
+    """Rows of text cells under heads, with a title above and notes below.
+
+    ``texts`` are the columns of words, flush left; all others hold numbers, flush right.
+    """
 
     title: str
     heads: tuple[str, ...]
@@ -33,30 +36,45 @@ class Grid:
     notes: tuple[str, ...] = ()
     texts: tuple[int, ...] = (0,)
 
-    def __rich__(self) -> RenderableType:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich import box
-        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
+        heads, *rows = ([printable(cell) for cell in row] for row in (self.heads, *self.rows))
+        widths = self._column_widths([heads, *rows], options.max_width)
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False)
         table.title, table.title_justify = Text(printable(self.title)), "left"
-        for place, head in enumerate(self.heads):
-            side: Literal["left", "right"] = "left" if self._is_text(place) else "right"
-            table.add_column(Text(head), justify=side, overflow="fold")
-        for row in self.rows:
-            table.add_row(*(Text(printable(cell)) for cell in row))
-        return Group(table, *(Text(printable(note)) for note in self.notes))
+        for place, (head, width) in enumerate(zip(heads, widths, strict=True)):
+            side: Literal["left", "right"] = "left" if place in self.texts else "right"
+            table.add_column(Text(_broken(head, width)), justify=side, overflow="fold", width=width)
+        for row in rows:
+            table.add_row(*(Text(_broken(cell, width)) for cell, width in zip(row, widths, strict=True)))
+        yield table
+        for note in self.notes:
+            yield Text(printable(note))
+
+    def _column_widths(self, rows: Sequence[Sequence[str]], available: int) -> list[int]:
+        """Column widths that fit ``available``, if that is possible without cutting a word or a number."""
+        columns = list(zip(*rows, strict=True))
+        widths = [max(len(line) for cell in column for line in cell.split("\n")) for column in columns]
+        least = [max(len(piece) for cell in column for piece in _pieces(cell)) for column in columns]
+        excess = sum(widths) + 2 * (len(widths) - 1) - available  # a divider and a padding between two columns
+        for shrinkable in (self.texts, range(len(widths))):  # intervals such as "0.8 .. 0.9" only if they must
+            while excess > 0 and (wide := [place for place in shrinkable if widths[place] > least[place]]):
+                widths[max(wide, key=lambda place: widths[place])] -= 1
+                excess -= 1
+        return widths
 
     def markdown(self) -> str:
         """As a GitHub table with its title above and its notes below."""
-        marks = ["---" if self._is_text(place) else "---:" for place in range(len(self.heads))]
+        marks = ["---" if place in self.texts else "---:" for place in range(len(self.heads))]
         lines = [_markdown_row(self.heads), f"| {' | '.join(marks)} |", *map(_markdown_row, self.rows)]
         return "\n".join([f"**{self.title}**", "", *lines, *(f"\n{note}" for note in self.notes)])
 
     def latex(self) -> str:
         """As a ``table`` with rules of booktabs; the title and the notes are its caption."""
-        columns = "".join("l" if self._is_text(place) else "r" for place in range(len(self.heads)))
+        columns = "".join("l" if place in self.texts else "r" for place in range(len(self.heads)))
         caption = _latex(". ".join([self.title, *(note.rstrip(".") for note in self.notes)]) + ".")
         lines = [_latex_row(self.heads), r"\midrule", *map(_latex_row, self.rows)]
         return "\n".join(
@@ -76,27 +94,41 @@ class Grid:
         """As Markdown or LaTeX."""
         return self.latex() if look is TableFormat.LATEX else self.markdown()
 
-    def _is_text(self, place: int) -> bool:
-        return place in self.texts
+
+_PIECE = re.compile(r"\n| +|[^\s]+?(?:[\[,/-](?=[A-Za-z])|(?=\s)|$)")
+"""A piece of text that stays on one line. Names also break after ``[``, ``,``, ``/`` and ``-``, before a letter."""
+
+
+def _pieces(text: str) -> list[str]:
+    """The pieces that ``text`` may be broken between."""
+    return _PIECE.findall(text) or [""]
+
+
+def _broken(text: str, width: int) -> str:
+    """``text`` over lines of at most ``width``; a longer piece has a line to itself."""
+    lines = [""]
+    for piece in _pieces(text):
+        if piece == "\n":
+            lines.append("")
+        elif lines[-1] and len(lines[-1]) + len(piece) > width:
+            lines.append(piece.lstrip(" "))
+        else:
+            lines[-1] += piece
+    return "\n".join(line.rstrip(" ") for line in lines)
 
 
 def printable(text: str) -> str:
-    """The text for a terminal: what a log calls a job cannot steer it."""
+    """Replace control characters, so that no name in a log can steer the terminal."""
     return "".join(sign if sign.isprintable() or sign == "\n" else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
-    plain = (_one_line(printable(cell)).replace("|", chr(92) + "|").replace("<", "&lt;") for cell in cells)
+    plain = (printable(cell).replace("\n", " ").replace("|", chr(92) + "|").replace("<", "&lt;") for cell in cells)
     return f"| {' | '.join(plain)} |"
 
 
 def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(_latex(_one_line(cell)) for cell in cells) + r" \\"
-
-
-def _one_line(cell: str) -> str:
-    """A cell that was broken for a narrow screen, in one line again."""
-    return re.sub(r"(?<=[\[,])\n", "", cell).replace("\n", " ")
+    return " & ".join(_latex(cell.replace("\n", " ")) for cell in cells) + r" \\"
 
 
 _SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "µ": r"$\mu$"}

@@ -4,6 +4,7 @@ for."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 __all__ = ["LISTINGS", "Listing", "listing"]
@@ -36,7 +37,7 @@ def _registry(target: str, thing: str) -> Callable[[], Listing]:
     """The listing of the registry at ``module:attr``."""
 
     def table() -> Listing:
-        from dagsim.registry import attribute
+        from dagsim.own_code import attribute
 
         entries = attribute(target).describe()
         if any(entry.tags for entry in entries):
@@ -58,14 +59,20 @@ def _workloads() -> Listing:
     from dagsim.config.bundled import WORKLOADS, shipped
 
     presets = [(name, preset.summary) for name, preset in WORKLOADS.items()]
-    return Listing(("workload", "what it is"), presets + [(name, str(at)) for name, at in shipped("workloads").items()])
+    files = [(name, f"jobs in a file, {_where(path)}") for name, path in shipped("workloads").items()]
+    return Listing(("workload", "what it is"), presets + files)
 
 
 def _configs() -> Listing:
     from dagsim.config.bundled import opening_of, shipped
 
-    rows = [(name, opening_of(path), str(path)) for name, path in shipped("configs").items()]
+    rows = [(name, opening_of(path), _where(path)) for name, path in shipped("configs").items()]
     return Listing(("config", "what it is", "file"), rows)
+
+
+def _where(path: Path) -> str:
+    """A path below the current folder; of any other file, that it comes with dagsim."""
+    return "shipped" if path.is_absolute() else str(path)
 
 
 def _readers() -> Listing:
@@ -107,7 +114,7 @@ LISTINGS: Mapping[str, Callable[[], Listing]] = {
     "nets": _registry("dagsim.agents.nets:NETS", "net"),
     "algorithms": _registry("dagsim.agents.config:ALGORITHMS", "algorithm"),
     "advantages": _registry("dagsim.agents.advantages:ADVANTAGES", "estimator of advantages"),
-    "executors": _registry("dagsim.experiment.sweep.executors:EXECUTORS", "executor"),
+    "executors": _registry("dagsim.experiment.executors:EXECUTORS", "executor"),
     "gpus": _gpus,
     "workloads": _workloads,
     "configs": _configs,

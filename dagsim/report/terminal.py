@@ -26,7 +26,7 @@ from rich.table import Table
 from dagsim.report.grid import Grid, TableFormat
 
 if TYPE_CHECKING:
-    from dagsim.experiment.run import RunProgress, Watch
+    from dagsim.experiment.carry_out import RunProgress, Watch
     from dagsim.experiment.training.trainer import Progress as TrainingProgress
 
 __all__ = ["console", "counted", "downloading", "progress", "show", "show_grid", "training_progress"]

@@ -18,5 +18,6 @@ SYSTEMS: Registry[Any] = Registry(
     group="dagsim.systems",
     listing="dagsim list systems",
     home="dagsim.systems",
+    method="kernel",
 )
 """Every system by name, as the class of its settings: what ``system`` means in a configuration."""

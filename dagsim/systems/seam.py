@@ -3,7 +3,8 @@
 A *system* is a kind of simulated world. Its *scenario* says what a configuration describes and builds *kernels*, one
 per seed. A kernel asks (it yields a *view* of the present) and is answered with decisions; a ``Conversation`` drives
 it. Everything above a system (runs, environments, training, comparisons, plots) knows only what stands here.
-"""
+
+Jobs on their way into a kernel, while somebody hears how many have come."""
 
 from __future__ import annotations
 
@@ -24,6 +25,8 @@ __all__ = [
     "Codec",
     "CodecSettings",
     "Conversation",
+    "Heard",
+    "HidesTruth",
     "Kernel",
     "Policy",
     "RewardTerm",
@@ -83,11 +86,21 @@ class Kernel(Protocol[ShownT, TakenT]):
 class Policy(Protocol[AskedT, AnswerT]):
     """Decides. Heuristics, trained agents and users' own all look like this.
 
-    A policy object serves one simulation at a time and may keep state about it.
+    A policy object serves one simulation at a time and may keep state about it. A class with ``clairvoyant = True`` may
+    read what no scheduler can know (true durations) where the system has it; without that, reading it is an error.
     """
 
     def decide(self, view: AskedT) -> Iterable[AnswerT]:
         """Decisions for this instant, carried out one by one as they are yielded; none: wait for the next change."""
+        ...
+
+
+@runtime_checkable
+class HidesTruth(Protocol):
+    """A kernel whose views hide what no scheduler can know, unless the policy declares ``clairvoyant = True``."""
+
+    def show_truth(self) -> None:
+        """From now on show the truth."""
         ...
 
 
@@ -219,6 +232,8 @@ class Conversation(Generic[ViewT, DecisionT]):
         Raises:
             IllegalDecision, Stalled: As the kernel does; the message names the policy.
         """
+        if getattr(policy, "clairvoyant", False) and isinstance(self.kernel, HidesTruth):
+            self.kernel.show_truth()
         send, decide, view = self._talk.send, policy.decide, self.view
         try:
             while view is not None:
@@ -262,3 +277,22 @@ def drive(kernel: Kernel[ViewT, DecisionT], policy: Policy[ViewT, DecisionT], un
     """
     Conversation(kernel, until_s).follow(policy)
     return kernel.schedule
+
+
+JobT = TypeVar("JobT")
+
+_JOBS_PER_STEP = 500
+
+
+class Heard(Generic[JobT]):
+    """The ``jobs``; ``heard`` is called with the number that came, at the first and then at every 500th."""
+
+    def __init__(self, jobs: Iterable[JobT], heard: Callable[[int], None]) -> None:
+        self.jobs = jobs
+        self._heard = heard
+
+    def __iter__(self) -> Iterator[JobT]:
+        for number, job in enumerate(self.jobs):
+            if number % _JOBS_PER_STEP == 0:
+                self._heard(number)
+            yield job

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ from dagsim.systems.cluster import ClusterKernel, ClusterPolicy, Network, NodeFa
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing.cases import Case, crowd, random_case
+from dagsim.testing.knowledge import BLIND_UNTIL_S, Watched, blind_kernels, check_blind, patience
 from dagsim.testing.violations import as_recorded, violations
 
 if TYPE_CHECKING:  # gymnasium comes with it
@@ -42,6 +44,10 @@ _CLUSTER = Cluster(
         Node("cpu", None, 0, 16, 64),
     )
 )
+
+
+_LARGEST = 1e4
+"""No feature of a codec may be larger: networks do not learn from columns of other magnitudes."""
 
 
 def chain(*work: float) -> TaskGraph:
@@ -108,8 +114,10 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
     """Raise unless the policy is sound on small adverse work: DAGs, gangs, shares of GPUs, CPU-only tasks, two GPU
     types, crowds that arrive at once, admission, wrong estimates, and nodes that fail, leave for good or all at once.
 
-    It must finish every job that the nodes which stay can run, decide the same under the same seed, and go on from a
-    deep copy in a fork; the log must keep every promise (``violations``). Give a factory (a class will do), or a policy
+    It must finish every job that the nodes which stay can run, tasks of a day among seconds too; decide the same under
+    the same seed, and with other true durations behind equal estimates (unless its class says ``clairvoyant = True``);
+    change nothing but by decisions; and go on from a deep copy in a fork. The log must keep every promise
+    (``violations``). Give a factory (a class will do), or a policy
     that can be deep-copied before its first decision. A case in a message can be played again:
     ``dagsim.testing.random_case(3).play(policy)``.
 
@@ -123,15 +131,17 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
         else policy
     )
     for case, where in _cases(workloads):
-        found = case.faults(make)
-        assert not found, f"{found[0]} {where}"
+        faults = case.faults(lambda: Watched(make()))
+        assert not faults, f"{faults[0]} {where}"
         _check_repetition(case, make, where)
+    check_blind(make)
 
 
 def _cases(workloads: int) -> Iterator[tuple[Case, str]]:
     """Crowds on one GPU and on two, seeded work on all, then adverse random cases."""
     yield crowd(1), "(a crowd on one GPU)"
     yield crowd(2), "(a crowd on two GPUs)"
+    yield patience(), "(tasks of a second to a day)"
     for seed in range(workloads):
         disturbances = (NodeFailures(60.0, 10.0),) if seed % 2 else ()
         models = {"disturbances": disturbances}
@@ -160,17 +170,19 @@ def check_codec(make: Callable[[], ClusterCodec], workloads: int = 4) -> None:
     """Raise unless the codecs that ``make`` makes are sound under random choices. They are tried on the work of
     ``check_policy``.
 
-    Arrays must have the columns that the codec names, in float32 and finite; encoding twice must give the same; every
-    choice must decode to a decision that the kernel carries out, only the last to waiting; all jobs must finish; and
-    the same choices must lead to the same log.
+    Arrays must have the columns that the codec names, in float32, finite and at most 1e4 in size; encoding twice must
+    give the same; every choice must decode to a decision that the kernel carries out, only the last to waiting; all
+    jobs must finish; the same choices must lead to the same log; and what tasks really take must not show: other true
+    durations behind equal estimates must give equal arrays until a task ends.
 
     Raises:
         AssertionError: A promise is broken; the message says which, and on which workload.
         IllegalDecision, Stalled: A choice stands for what cannot be, or for waiting for nothing.
     """
+    _check_blind_codec(make)
     for seed in range(workloads):
         jobs, where = list(_jobs(seed)), f"(random workload {seed})"
-        first, second = (_play(make(), jobs, seed, where) for _ in range(2))
+        first, second = (_play(make(), ClusterScenario(_CLUSTER, jobs).kernel(0), seed, where) for _ in range(2))
         found = violations(first, jobs, seconds=as_recorded)
         assert not found, f"{found[0]} {where}"
         assert first.log == second.log, f"the same choices lead to other schedules {where}"
@@ -201,11 +213,28 @@ def check_network(network: Network, workloads: int = 4) -> None:
         assert fork.run(policy).log == first.log, f"a fork differs from the simulation it was made of {where}"
 
 
-def _play(codec: ClusterCodec, jobs: list[Job], seed: int, where: str) -> Schedule:
-    """A simulation in which every choice is drawn uniformly."""
+def _check_blind_codec(make: Callable[[], ClusterCodec]) -> None:
+    """The same random choices on equal jobs and estimates with other true durations must show equal arrays."""
+    where = "(the work of the blind check)"
+    shown: list[list[np.ndarray]] = [[], []]
+    for kernel, arrays in zip(blind_kernels(0), shown, strict=True):
+        with suppress(Stalled):  # a drawn choice may wait where nothing runs yet
+            _play(make(), kernel, 0, where, BLIND_UNTIL_S, arrays)
+    equal = len(shown[0]) == len(shown[1]) and all(map(np.array_equal, *shown))
+    assert equal, "the codec shows what tasks really take: other true durations behind equal estimates change an array"
+
+
+def _play(
+    codec: ClusterCodec,
+    simulation: ClusterKernel,
+    seed: int,
+    where: str,
+    until_s: float = inf,
+    shown: list[np.ndarray] | None = None,
+) -> Schedule:
+    """A simulation in which every choice is drawn uniformly; arrays go into ``shown``."""
     rng = stream(seed, "check_codec")
-    simulation = ClusterScenario(_CLUSTER, jobs).kernel(0)
-    conversation = simulation.decisions()
+    conversation = simulation.decisions(until_s)
     with suppress(StopIteration):
         view = next(conversation)
         while True:
@@ -214,6 +243,8 @@ def _play(codec: ClusterCodec, jobs: list[Job], seed: int, where: str) -> Schedu
                 view = conversation.send(())
                 continue
             _check_observation(codec, seen, codec.encode(view), where)
+            if shown is not None:
+                shown += [np.array(part) for part in (seen.tokens, seen.context, seen.gpus)]
             decisions = [tuple(codec.decode(view, row)) for row in range(len(seen.tokens))]
             assert all(decisions[:-1]), f"a choice that is not the last stands for waiting {where}"
             view = conversation.send(decisions[rng.integers(len(decisions))])
@@ -229,6 +260,8 @@ def _check_observation(codec: ClusterCodec, seen: Observation, again: Observatio
         assert array.dtype == np.float32, f"{name} are {array.dtype}, not float32 {where}"
         assert array.shape[-1] == len(features), f"{name} have {array.shape[-1]} columns, not {len(features)} {where}"
         assert np.isfinite(array).all(), f"{name} are not finite {where}"
+        largest = float(np.abs(array).max(initial=0.0))
+        assert largest <= _LARGEST, f"{name} reach {largest:g}; scale them to at most {_LARGEST:g} {where}"
         assert np.array_equal(array, getattr(again, name)), f"encoding twice gives other {name} {where}"
 
 

@@ -92,6 +92,7 @@ class Admitting:
     def __init__(self, policy: ClusterPolicy, seed: int) -> None:
         self.policy = policy
         self.name = getattr(policy, "name", None) or type(policy).__name__
+        self.clairvoyant = getattr(policy, "clairvoyant", False)
         self._rng = stream(seed, "admitting")
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:

@@ -58,6 +58,7 @@ READERS: Registry[Reader] = Registry(
     group="dagsim.readers",
     listing="dagsim list readers",
     home="dagsim.traces.formats",
+    method="recognises",
 )
 """Every format by name; imported when first needed."""
 

@@ -148,7 +148,7 @@ class TraceOptions:
         """The same in words, where ``own`` says what the trace's own demand is."""
         if self.gpus_per_task is None:
             return f"tasks need no GPU; an instance takes {own}"
-        return f"an instance takes {self.gpus_per_task:g} GPUs of any type and nothing else (--gpus-per-task)"
+        return f"an instance takes {self.gpus_per_task:g} GPUs of any type and nothing else (--read gpus_per_task=)"
 
     def on_reference(self, seconds: float, measured_on: str | None) -> float:
         """Seconds measured on ``measured_on``, counted on ``reference_gpu``; unchanged if one is unknown."""

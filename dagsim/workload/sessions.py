@@ -17,6 +17,7 @@ import numpy as np
 
 from dagsim.errors import WorkloadError
 from dagsim.model import Cluster, Job
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
 from dagsim.workload.arrays import JobArrays, Labels, bounds
 from dagsim.workload.arrivals import HOURS_PER_WEEK, Rates
@@ -169,7 +170,7 @@ class Sessions:
     def natural_load(self, cluster: Cluster, runtime: WorkRuntime) -> float:
         """The load that the real cluster's own rate of arrivals offers to this one, on average."""
         gpu_s = cpu_s = 0.0
-        total = sum(kind.share for kind in self.kinds)
+        total = ordered_sum(kind.share for kind in self.kinds)
         tasks = float(self.shape.draw(stream(0, "pilot/shapes"), _GRID).tasks.mean())
         for kind in self.kinds:
             meter = self._metered(kind, cluster, runtime)

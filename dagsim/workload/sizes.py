@@ -30,7 +30,7 @@ __all__ = ["MEASURED_MODELS", "Correlated", "Draws", "Independent", "SizeColumns
 Draws: TypeAlias = Callable[[str], np.random.Generator]
 
 MEASURED_MODELS = ("bert", "cifar10", "deepspeech2", "imagenet", "yolov3")
-"""The models whose throughput was measured on A100, V100 and T4 (``dagsim.systems.cluster.models.throughput``)."""
+"""The models whose throughput was measured on A100, V100 and T4 (``dagsim.systems.cluster.models.runtime``)."""
 
 GANGS = Choice((1, 2, 4, 8), (0.65, 0.17, 0.14, 0.04))
 """Instances of a task: most have one, few have eight."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dagsim.agents.bounds import BoundsRecorder, Clipped, ObservationBounds
+from dagsim.agents.checkpoint import BoundsRecorder, Clipped, ObservationBounds
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.codecs.codec import Observation
 from dagsim.testing import check_codec

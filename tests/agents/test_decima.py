@@ -11,17 +11,14 @@ import torch
 from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, load_agent, write_plain
 from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.config import PpoConfig, ReinforceConfig, TrainConfig, WarmStart
-from dagsim.agents.fluid import FluidWitness
-from dagsim.agents.fluid_baseline import differential, fluid_advantages
 from dagsim.agents.learner import LearnerContext
 from dagsim.agents.nets.config import DecimaNetConfig
-from dagsim.agents.nets.decima import DecimaNet
-from dagsim.agents.nets.stages import StageBatch, collate, options
+from dagsim.agents.nets.decima import DecimaNet, StageBatch, collate, options
 from dagsim.agents.rollouts import EpisodeSteps, InProcessRollouts, play
-from dagsim.envs.episode import Episode, EpisodeFactory
-from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.agents.spark_fluid import FluidWitness, differential, fluid_advantages
+from dagsim.envs.episode import Episode, EpisodeFactory, Reward, RewardConfig
 from dagsim.errors import ConfigError, RunFolderError
-from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.spark import (
     SPARK_POLICIES,
     Action,
@@ -31,8 +28,7 @@ from dagsim.systems.spark import (
     sequence,
     synthetic_profiles,
 )
-from dagsim.systems.spark.codecs.features import JOB, STAGE, observe
-from dagsim.systems.spark.codecs.stages import Stages, StagesConfig
+from dagsim.systems.spark.codecs import JOB, STAGE, Stages, StagesConfig, observe
 from dagsim.systems.spark.rewards import SPARK_TERMS
 from dagsim.systems.spark.scenario import SparkScenario
 

@@ -14,7 +14,7 @@ from dagsim.agents.checkpoint import Checkpoint
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.run import run_policy
+from dagsim.experiment.simulate import run_policy
 
 MODULE = '''
 """Extensions of somebody's own."""
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from dagsim.agents.config import PpoConfig
 from dagsim.agents.nets.actor import ScoreNet
-from dagsim.agents.nets.layers import Sizes, indifferent
+from dagsim.agents.nets.rows import Sizes, indifferent
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.codecs.codec import Observation
 
@@ -128,7 +128,7 @@ def test_own_codec_net_reward_and_algorithm_train_and_decide() -> None:
     done = CliRunner().invoke(app, ["train", *own, "--no-report", "--json"])
     assert done.exit_code == 0, done.output
     run = Path(json.loads(done.stdout)["run"])
-    agent = Checkpoint.load(run / "best.pt")
+    agent = Checkpoint.load(run / "best.pt", codec="somebodys:Narrow", net="somebodys:OneLayer")
     assert (type(agent.codec).__name__, type(agent.net).__name__) == ("Narrow", "OneLayer")
     assert agent.weights["layer.weight"].shape == (1, 5)
     rows = (run / "progress.csv").read_text().splitlines()
@@ -137,7 +137,8 @@ def test_own_codec_net_reward_and_algorithm_train_and_decide() -> None:
     assert float(values["reward"]) == -7  # a job each, but for the first, which came before the first choice
     assert float(values["loss"]) == 42
     config = load_config(None, ["workload.count=8"])
-    assert run_policy(config, f'ppo[checkpoint="{run / "best.pt"}"]', 1).summary.jobs_completed == 8
+    own = 'codec="somebodys:Narrow",net="somebodys:OneLayer"'
+    assert run_policy(config, f'ppo[checkpoint="{run / "best.pt"}",{own}]', 1).summary.jobs_completed == 8
 
 
 def test_own_codec_and_reward_in_gymnasium() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dagsim.agents.fluid import TaskSeconds, fluid_cost
+from dagsim.agents.spark_fluid import TaskSeconds, fluid_cost
 from dagsim.systems.spark import RecordedDurations, SparkJob, SparkKernel
 
 LONG = 1e9

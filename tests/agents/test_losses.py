@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.agents.d3qn import Duelling, q_loss
-from dagsim.agents.nets.layers import Sizes
+from dagsim.agents.nets.actor import ObservationBatch, entropy, log_softmax, stack
+from dagsim.agents.nets.rows import Sizes
 from dagsim.agents.ppo import policy_loss
 from dagsim.agents.q_learning import follow
-from dagsim.agents.ragged import ObservationBatch, entropy, log_softmax, stack
 from dagsim.agents.rainbow import NoisyLinear, RainbowNet, RainbowNetConfig, projected, rainbow_loss
 from dagsim.agents.reinforce import policy_gradient_loss
 from dagsim.agents.replay import Drawn

@@ -17,14 +17,14 @@ from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.agents import make_policy
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.store import Store
 from dagsim.experiment.training.session import finish
 from dagsim.experiment.training.trainer import TrainingRun
-from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.ramp import RampObservation, RampScenario
-from dagsim.systems.ramp.codecs.config import PartitionConfig
+from dagsim.systems.ramp.codecs import PartitionConfig
 from dagsim.systems.seam import Conversation
 
 SMALL = (
@@ -112,7 +112,7 @@ def test_other_codecs_have_no_graph_for_it() -> None:
 )
 def test_algorithms_train_it_on_ramp(tmp_path: Path, algorithm: str) -> None:
     config = load_config(None, [*SMALL, f"train.algorithm={algorithm}", "train.codec={kind: partition, blocks: 2}"])
-    run = TrainingRun(RunFolder.create(tmp_path, "train", config, argv=[], label="small"))
+    run = TrainingRun(Store.create(tmp_path, "train", config, argv=[], label="small"))
     run.run()
     agent = Checkpoint.load(run.folder.path / "best.pt", "ramp")
     assert isinstance(agent.net, PacMlConfig)
@@ -128,7 +128,7 @@ def test_an_agent_is_judged_by_blocking_beside_heuristics(tmp_path: Path) -> Non
     settings = [*SMALL, "train.algorithm={kind: ppo, sequences: 1, replicas: 2}", "train.iterations=1"]
     settings += ["train.warm_start={policy: on_time, episodes: 2, epochs: 20, smoothing: 0.0}"]
     config = load_config(None, settings)
-    run = TrainingRun(RunFolder.create(tmp_path, "train", config, argv=[], label="small"))
+    run = TrainingRun(Store.create(tmp_path, "train", config, argv=[], label="small"))
     run.run()
     lines = finish(run)
     assert {line.policy for line in lines} == {"ppo", "on_time", "max"}
@@ -148,7 +148,7 @@ def test_an_agent_is_judged_by_blocking_beside_heuristics(tmp_path: Path) -> Non
 def test_the_codec_of_another_system_is_refused(tmp_path: Path) -> None:
     config = load_config(None, [*SMALL, "train.codec=candidates", "train.net=scorer"])
     with pytest.raises(ConfigError, match="'candidates' is a codec of the system 'cluster', but the system is 'ramp'"):
-        TrainingRun(RunFolder.create(tmp_path, "train", config, argv=[], label="small"))
+        TrainingRun(Store.create(tmp_path, "train", config, argv=[], label="small"))
 
 
 def test_an_agent_of_ramp_decides_nowhere_else(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dagsim.agents.ragged import Store, entropy, log_softmax, sample, segment_max, segment_sum, stack
+from dagsim.agents.nets.actor import ObservationStore, entropy, log_softmax, sample, segment_max, segment_sum, stack
 from dagsim.systems.cluster.codecs.codec import Observation
 
 
@@ -23,7 +23,7 @@ def test_observations_lie_end_to_end() -> None:
 
 
 def test_a_batch_is_picked_from_many_in_any_order() -> None:
-    batch = Store([seen(2, 1.0), seen(1, 2.0), seen(3, 3.0)]).batch(np.array([2, 0, 2]))
+    batch = ObservationStore([seen(2, 1.0), seen(1, 2.0), seen(3, 3.0)]).batch(np.array([2, 0, 2]))
     assert batch.tokens[:, 0].tolist() == [3, 3, 3, 1, 1, 3, 3, 3]
     assert batch.segment.tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
 

@@ -5,8 +5,8 @@ from math import exp, inf
 import numpy as np
 import pytest
 
+from dagsim.agents.advantages import discounts, gae, replica_advantages, return_rms, returns
 from dagsim.agents.replay import ReplayBuffer
-from dagsim.agents.returns import discounts, gae, replica_advantages, return_rms, returns
 from dagsim.agents.rollouts import EpisodeSteps
 from dagsim.systems.cluster.codecs.codec import Observation
 

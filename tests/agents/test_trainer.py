@@ -10,24 +10,27 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
 
 import dagsim
 from dagsim.agents.checkpoint import AgentPolicy, Checkpoint, read_plain, write_plain
-from dagsim.agents.rollouts import evaluate_greedy
+from dagsim.agents.cloning import clone, imitation
+from dagsim.agents.learner import Learner, LearnerContext
+from dagsim.agents.rollouts import InProcessRollouts, evaluate_greedy
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
-from dagsim.envs.episode import EpisodeFactory
-from dagsim.envs.rewards import RewardConfig
+from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.errors import InputError, RunFolderError
 from dagsim.experiment.agents import agent_spec
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import run_policy
+from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.trainer import Progress, TrainingRun
+from dagsim.seeds import TRAIN, VALIDATION
 from dagsim.testing import check_policy
 
 TINY = (
@@ -47,18 +50,18 @@ def tiny(*settings: str) -> Config:
     return load_config(None, [*TINY, "train.iterations=4", *settings])
 
 
-def trained(root: Path, config: Config) -> RunFolder:
-    folder = RunFolder.create(root, "train", config, argv=[], label="ppo")
+def trained(root: Path, config: Config) -> Store:
+    folder = Store.create(root, "train", config, argv=[], label="ppo")
     TrainingRun(folder).run()
     return folder
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return trained(tmp_path_factory.mktemp("runs"), tiny())
 
 
-def test_a_training_leaves_its_best_agent_and_a_log(folder: RunFolder) -> None:
+def test_a_training_leaves_its_best_agent_and_a_log(folder: Store) -> None:
     rows = read_log(folder.path)
     assert [row["iteration"] for row in rows] == [1, 2, 3, 4]
     ratios = [row["ratio"] for row in rows if row["ratio"] is not None]
@@ -70,8 +73,8 @@ def test_a_training_leaves_its_best_agent_and_a_log(folder: RunFolder) -> None:
     assert agent.bounds.parts["tokens"][1].max() > 0
 
 
-def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(folder: RunFolder, tmp_path: Path) -> None:
-    stopped = RunFolder.create(tmp_path, "train", tiny(), argv=[], label="ppo")
+def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(folder: Store, tmp_path: Path) -> None:
+    stopped = Store.create(tmp_path, "train", tiny(), argv=[], label="ppo")
     session = TrainingRun(stopped)
 
     def stop(progress: object) -> None:
@@ -83,7 +86,7 @@ def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(folder:
         session.run()
     assert stopped.state == "interrupted"
     assert len(read_log(stopped.path)) == 2
-    TrainingRun(RunFolder.open(stopped.path)).run(resume=True)
+    TrainingRun(Store.open(stopped.path)).run(resume=True)
     whole = torch.load(folder.path / "checkpoint.pt", weights_only=True)
     again = torch.load(stopped.path / "checkpoint.pt", weights_only=True)
     for name, value in whole["learner"]["net"].items():
@@ -134,7 +137,7 @@ def plain(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", EACH)
 def test_killed_in_an_iteration_each_algorithm_goes_on_bit_for_bit(kind: str, tmp_path: Path) -> None:
     config = few(kind)
-    whole, killed = (RunFolder.create(tmp_path / name, "train", config, argv=[]) for name in ("whole", "killed"))
+    whole, killed = (Store.create(tmp_path / name, "train", config, argv=[]) for name in ("whole", "killed"))
     TrainingRun(whole).run()
 
     def kill(progress: Progress) -> None:
@@ -148,7 +151,7 @@ def test_killed_in_an_iteration_each_algorithm_goes_on_bit_for_bit(kind: str, tm
     killed._lock.release()
     with (path / "progress.csv").open("a") as log:
         log.write("3,17,1.5e")  # torn in the iteration that was not saved
-    resumed = RunFolder.open(path)
+    resumed = Store.open(path)
     assert resumed.state == "interrupted"
     TrainingRun(resumed).run(resume=True)
     assert plain(path) == plain(whole.path)
@@ -159,7 +162,7 @@ def test_killed_in_an_iteration_each_algorithm_goes_on_bit_for_bit(kind: str, tm
 
 def test_killed_before_the_first_iteration_it_begins_again(tmp_path: Path) -> None:
     config = few("reinforce", "train.iterations=1")
-    whole, killed, early = (RunFolder.create(tmp_path / name, "train", config, argv=[]) for name in "abc")
+    whole, killed, early = (Store.create(tmp_path / name, "train", config, argv=[]) for name in "abc")
     TrainingRun(whole).run()
     session = TrainingRun(killed)
     session._learn = kill_at_once  # type: ignore[assignment]
@@ -171,11 +174,11 @@ def test_killed_before_the_first_iteration_it_begins_again(tmp_path: Path) -> No
     assert (early.state, (early.path / "checkpoint.pt").exists()) == ("interrupted", False)
     for stopped in (killed, early):
         stopped._lock.release()
-        TrainingRun(RunFolder.open(stopped.path)).run(resume=True)
+        TrainingRun(Store.open(stopped.path)).run(resume=True)
         assert plain(stopped.path) == plain(whole.path)
     (early.path / "checkpoint.pt").unlink()
     with pytest.raises(RunFolderError, match="no such checkpoint"):  # a row is logged: something was lost
-        TrainingRun(RunFolder.open(early.path)).run(resume=True)
+        TrainingRun(Store.open(early.path)).run(resume=True)
 
 
 def kill_at_once(*_: object) -> None:
@@ -187,9 +190,45 @@ def stop_at_the_reference(progress: Progress) -> None:
         raise KeyboardInterrupt
 
 
+@pytest.mark.parametrize("kind", EACH)
+def test_a_training_is_the_iterations_of_its_learner(kind: str, tmp_path: Path) -> None:
+    folder = Store.create(tmp_path, "train", few(kind, "seed=2"), argv=[])
+    run = TrainingRun(folder)
+    run.run()
+    learner, _ = by_hand(run)
+    for iteration in range(3):
+        learner.iterate(iteration, iteration / 3)
+    kept = read_plain(folder.path / "checkpoint.pt")["learner"]["net"]
+    assert all(torch.equal(value.detach(), kept[name]) for name, value in learner.net.named_parameters())
+
+
+def test_a_warm_start_comes_before_the_first_iteration(tmp_path: Path) -> None:
+    warm = few("ppo", "train.warm_start={policy: eft-wait, episodes: 4, epochs: 2}", "train.iterations=1")
+    folder = Store.create(tmp_path, "train", warm, argv=[])
+    run = TrainingRun(folder)
+    run.run()
+    learner, factory = by_hand(run)
+    how = run.train.cloned
+    assert how is not None
+    observations, choices = imitation(factory, "eft-wait", TRAIN[:4])
+    clone(learner.net, observations, choices, how, np.random.default_rng([0, 3]))
+    learner.iterate(0, 0.0)
+    kept = read_plain(folder.path / "checkpoint.pt")["learner"]["net"]
+    assert all(torch.equal(value.detach(), kept[name]) for name, value in learner.net.named_parameters())
+
+
+def by_hand(run: TrainingRun) -> tuple[Learner, EpisodeFactory]:
+    """The learner of a training, without the training around it."""
+    train, config = run.train, run.config
+    factory = EpisodeFactory(scenario_of(config), train.codec, RewardConfig(train.reward))
+    jct_s = run_policy(config, "sjf", VALIDATION[0]).summary.jct_s.mean
+    seeds = TRAIN[50_000 * config.seed :][:50_000]
+    return train.algorithm.build(LearnerContext(train, InProcessRollouts(factory), config.seed, jct_s, seeds)), factory
+
+
 def test_weights_are_the_same_with_1_2_and_4_workers(tmp_path: Path) -> None:
     config = few("ppo", "train.iterations=2", "train.lockstep=1", "workload.count=4")
-    folders = [RunFolder.create(tmp_path / str(count), "train", config, argv=[]) for count in (1, 2, 4)]
+    folders = [Store.create(tmp_path / str(count), "train", config, argv=[]) for count in (1, 2, 4)]
     for folder, count in zip(folders, (1, 2, 4), strict=True):
         TrainingRun(folder, count).run()
     assert plain(folders[0].path) == plain(folders[1].path) == plain(folders[2].path)
@@ -232,13 +271,13 @@ def alive(pid: str) -> bool:
         return False
 
 
-def test_a_trained_agent_is_a_sound_policy(folder: RunFolder) -> None:
+def test_a_trained_agent_is_a_sound_policy(folder: Store) -> None:
     agent = Checkpoint.load(folder.path / "best.pt")
     check_policy(lambda: AgentPolicy(agent), workloads=2)
     check_policy(lambda: AgentPolicy(agent, sampled=True), workloads=2)
 
 
-def test_the_agent_in_a_file_is_the_agent_that_was_judged(folder: RunFolder, tmp_path: Path) -> None:
+def test_the_agent_in_a_file_is_the_agent_that_was_judged(folder: Store, tmp_path: Path) -> None:
     # Greedy, all at once in batches or one by one through the registry: the same schedules.
     spec = agent_spec("ppo", folder.path / "best.pt")
     session = TrainingRun(folder)
@@ -248,7 +287,7 @@ def test_the_agent_in_a_file_is_the_agent_that_was_judged(folder: RunFolder, tmp
     assert run_policy(folder.config, spec, session.validation[0]).schedule.log == judged.schedule.log
 
 
-def test_what_is_no_agent_is_refused_with_the_reason(folder: RunFolder, tmp_path: Path) -> None:
+def test_what_is_no_agent_is_refused_with_the_reason(folder: Store, tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="no such checkpoint"):
         Checkpoint.load(tmp_path / "none.pt")
     cut = tmp_path / "cut.pt"
@@ -270,10 +309,10 @@ def test_what_is_no_agent_is_refused_with_the_reason(folder: RunFolder, tmp_path
     shutil.copytree(folder.path, tmp_path / "run")
     (tmp_path / "run" / "checkpoint.pt").write_bytes(b"nonsense")
     with pytest.raises(RunFolderError, match="not a readable checkpoint"):
-        TrainingRun(RunFolder.open(tmp_path / "run")).run(resume=True)
+        TrainingRun(Store.open(tmp_path / "run")).run(resume=True)
 
 
-def test_a_file_with_a_flipped_bit_is_refused_or_reads_the_same(folder: RunFolder, tmp_path: Path) -> None:
+def test_a_file_with_a_flipped_bit_is_refused_or_reads_the_same(folder: Store, tmp_path: Path) -> None:
     path, chance, refused = folder.path / "best.pt", random.Random(3), 0
     whole = path.read_bytes()
     sound = Checkpoint.load(path)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dagsim.config.schema import load_config
-from dagsim.envs.episode import Episode
-from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.envs.episode import Episode, Reward, RewardConfig
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.metrics import summarize
@@ -87,6 +86,7 @@ def test_critical_paths_are_those_of_what_runs_and_waits(policy: str) -> None:
 
 
 def longest_paths_s(simulation: ClusterKernel) -> float:
+    simulation.show_truth()
     jobs = simulation.frontier.jobs
     fastest = {number: [min(task.truth) for task in job.tasks] for number, job in jobs.items()}
     ranks = {number: job.job.graph.upward_rank(fastest[number]) for number, job in jobs.items()}

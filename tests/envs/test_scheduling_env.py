@@ -15,7 +15,7 @@ from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.environment import make_env
 from dagsim.experiment.scenario import cluster_scenario_of
 from dagsim.metrics import summarize
-from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig
 from dagsim.systems.cluster.policies import POLICIES
 
 SMALL = ["workload.count=12"]

@@ -6,24 +6,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from runs import kept
 
 from dagsim.config.schema import load_config
 from dagsim.errors import InputError
-from dagsim.experiment.blocks import block_ratios
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.runner import run_into
+from dagsim.experiment.compare import block_ratios
+from dagsim.experiment.store import Store
 from dagsim.metrics import columns, jct
 
 
-def folder_of(tmp_path: Path, jobs: int) -> RunFolder:
+def folder_of(tmp_path: Path, jobs: int) -> Store:
     """``jobs`` jobs of 1 to 17 s, ten seconds apart on one GPU, under two policies."""
     path = tmp_path / "jobs.csv"
     rows = [f"{number},{10 * number},1,{1 + 7 * number % 17}" for number in range(jobs)]
     path.write_text("\n".join(["id,arrival_s,gpus,duration_s", *rows]) + "\n")
     groups = "cluster.groups=[{name: t4, gpu: T4, gpus: 1}]"
     config = load_config(None, [f"workload={{kind: trace, path: {path}}}", groups, "seeds=1"])
-    folder = RunFolder.create(tmp_path / "runs", "replay", config, argv=[])
-    run_into(folder, config, ("fifo", "sjf"))
+    folder = Store.create(tmp_path / "runs", "replay", config, argv=[])
+    kept(folder, config, ("fifo", "sjf"))
     return folder
 
 

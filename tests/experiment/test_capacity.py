@@ -16,16 +16,15 @@ from dagsim.config.schema import ClusterSection, Config, NodeGroup, dump_config,
 from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.capacity.machines import (
     GpuCount,
+    Prices,
     proportional,
     read_gpus,
     resized,
     with_nodes,
 )
-from dagsim.experiment.capacity.plan import Size, SizeSearch, gpus_of, least_size
-from dagsim.experiment.capacity.prices import Prices
-from dagsim.experiment.capacity.target import Target
-from dagsim.experiment.capacity.windows import on_windows
-from dagsim.experiment.journal import RunLine
+from dagsim.experiment.capacity.search import Size, SizeSearch, Target, gpus_of, least_size
+from dagsim.experiment.capacity.whatif import on_windows
+from dagsim.experiment.store import CellRun
 from dagsim.model import GPU_TYPES
 from dagsim.model.gpu import LIST_PRICES
 from dagsim.report.comparison import plan_table
@@ -159,12 +158,12 @@ class World:
         self.tried: list[str] = []
         self.needs = needs
 
-    def run(self, label: str, cluster: ClusterSection) -> Sequence[RunLine]:
+    def run(self, label: str, cluster: ClusterSection) -> Sequence[CellRun]:
         self.tried.append(label)
         total = sum(self.strength[str(group.gpu)] * group.count for group in cluster.groups)
         lost = int(self.needs is not None and self.needs not in {group.gpu for group in cluster.groups})
         metrics: dict[str, Any] = {"wait_s.mean": 1000 / total, "jobs_arrived": 10, "jobs_completed": 10 - lost}
-        return [RunLine("p", seed, {}, metrics) for seed in range(5)]
+        return [CellRun("p", seed, {}, metrics) for seed in range(5)]
 
 
 def planned(
@@ -222,6 +221,14 @@ def test_the_cheapest_mix_is_the_cheapest_of_all() -> None:
         }
         assert found.best is not None
         assert found.best.cost == pytest.approx(min(costs.values()))
+
+
+def test_a_mix_is_found_that_is_cheaper_than_any_type_alone() -> None:
+    # More than 6 strengths are needed. An H200 node costs 32 for 5 of them, a T4 node 8 for one: 2 x 32 or 7 x 8 alone,
+    # 32 + 2 x 8 together.
+    _, _, search = planned(["H200", "T4"], 80.0, prices="H200=4,T4=2,A100-40=1")
+    assert search.best is not None
+    assert search.best.nodes == (1, 2)
 
 
 def test_a_cluster_that_turns_jobs_away_meets_nothing() -> None:
@@ -305,4 +312,4 @@ def test_whatif_without_a_question_is_refused(site: Path) -> None:
     )
     assert result.exit_code == 2
     with pytest.raises(InputError, match="no metric"):
-        Target("x", False, 1.0).of([RunLine("p", 0, {}, {"jobs_arrived": 1, "jobs_completed": 1})])
+        Target("x", False, 1.0).of([CellRun("p", 0, {}, {"jobs_arrived": 1, "jobs_completed": 1})])

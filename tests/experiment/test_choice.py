@@ -17,11 +17,10 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.journal import RunLine
 from dagsim.experiment.scenario import scenario_of
-from dagsim.experiment.training import finish as finishing
+from dagsim.experiment.store import CellRun, Store
 from dagsim.experiment.training import reference, trainer
+from dagsim.experiment.training import session as finishing
 from dagsim.experiment.training.reference import Runs, best_heuristic, contenders, merit_of, play_seeds
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.experiment.tune import best_of, candidates, write_tuned
@@ -99,7 +98,7 @@ def test_no_seed_that_is_played_serves_two_purposes(
     config = load_config(
         None, [*settings, *SHORT, LEARNING, warm, f"train.linear_iterations={int(system == 'cluster')}", "seed=3"]
     )
-    run = TrainingRun(RunFolder.create(tmp_path, "train", config, argv=[]))
+    run = TrainingRun(Store.create(tmp_path, "train", config, argv=[]))
     run.run()
     finishing.finish(run)
     assert set(played.seeds) == {"training", "validation", "report"}
@@ -177,7 +176,7 @@ def test_a_heuristic_is_judged_by_the_completion_times_of_its_runs() -> None:
 
 def test_the_agent_that_is_kept_is_the_best_on_validation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = load_config(None, [*CLUSTER, *SHORT, LEARNING, "train.iterations=4", "train.reference=sjf"])
-    run = TrainingRun(RunFolder.create(tmp_path, "train", config, argv=[]))
+    run = TrainingRun(Store.create(tmp_path, "train", config, argv=[]))
     means = iter((90.0, 70.0, 50.0, np.nan, 60.0))
     seen: list[dict[str, Any]] = []
 
@@ -196,9 +195,9 @@ def test_the_agent_that_is_kept_is_the_best_on_validation(tmp_path: Path, monkey
     assert any(bool((value != seen[4][name]).any()) for name, value in kept.weights.items())
 
 
-def lines(**jct_s: Sequence[float]) -> list[RunLine]:
+def lines(**jct_s: Sequence[float]) -> list[CellRun]:
     return [
-        RunLine(policy, seed, {}, {"jct_s.mean": value})
+        CellRun(policy, seed, {}, {"jct_s.mean": value})
         for policy, values in jct_s.items()
         for seed, value in enumerate(values)
     ]

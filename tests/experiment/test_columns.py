@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dagsim.experiment.columns import packed_schedule, unpacked_schedule
+from dagsim.experiment.kept_files import packed_schedule, unpacked_schedule
 from dagsim.model import Cluster
 from dagsim.model.facts import FactColumns
 from dagsim.model.log import Schedule

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from runs import kept
 
 from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.labels import run_label
-from dagsim.experiment.run import Result, replicate_seeds
-from dagsim.experiment.runner import run_into
+from dagsim.experiment.scenario import replicate_seeds
+from dagsim.experiment.simulate import Outcome
+from dagsim.experiment.store import Store
 from dagsim.metrics import summarize
 from dagsim.model import Decision, Job, Start, Task
 from dagsim.systems.cluster.kernel import ClusterKernel
@@ -35,15 +35,15 @@ class Greedy:
                 yield Start(task, placement)
 
 
-def result(seed: int) -> Result:
+def result(seed: int) -> Outcome:
     # Two GPUs, three jobs of 10, 20 and 30 s that come at once: the last waits for the first and ends at 40 s.
     jobs = [Job.single(f"j{n}", Task("t", 10.0 * n + seed), tenant="a,b") for n in (1, 2, 3)]
     schedule = ClusterKernel(CONFIG.build_cluster(), jobs, seed=seed).run(Greedy())
-    return Result("greedy", seed, JOBS, schedule, summarize(schedule), 0.5)
+    return Outcome(schedule, summarize(schedule), "greedy", seed, JOBS, 0.5)
 
 
-def make(root: Path) -> RunFolder:
-    folder = RunFolder.create(root, "eval", CONFIG, argv=["dagsim", "eval", "--set", "a=b c"], now=NOW)
+def make(root: Path) -> Store:
+    folder = Store.create(root, "eval", CONFIG, argv=["dagsim", "eval", "--set", "a=b c"], now=NOW)
     for seed in (0, 1):
         folder.add(result(seed))
     folder.finish()
@@ -75,7 +75,7 @@ def test_the_same_run_writes_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_lines_are_read_back_with_what_the_clock_said(tmp_path: Path) -> None:
-    made, read = result(1), RunFolder.open(make(tmp_path).path).lines()[1]
+    made, read = result(1), Store.open(make(tmp_path).path).lines()[1]
     assert (read.policy, read.seed, read.workload, read.metrics) == ("greedy", 1, JOBS, made.summary.to_dict())
 
 
@@ -115,7 +115,7 @@ def test_the_trace_is_known_by_its_hash(tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_bytes(b"abc")
     config = load_config(None, [f"workload={trace}"])
-    folder = RunFolder.create(tmp_path, "replay", config, argv=[])
+    folder = Store.create(tmp_path, "replay", config, argv=[])
     # SHA-256 of "abc", FIPS 180-2, appendix B.1
     abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     assert folder.manifest["trace"] == {"path": str(trace), "sha256": abc}
@@ -123,7 +123,7 @@ def test_the_trace_is_known_by_its_hash(tmp_path: Path) -> None:
 
 def test_a_schedule_is_read_back_equal(tmp_path: Path) -> None:
     made = result(1).schedule
-    read = RunFolder.open(make(tmp_path).path).schedule(1)
+    read = Store.open(make(tmp_path).path).schedule(1)
     assert (read.cluster, read.jobs, read.log, read.seed, read.ended_s) == (
         made.cluster,
         made.jobs,
@@ -134,10 +134,10 @@ def test_a_schedule_is_read_back_equal(tmp_path: Path) -> None:
 
 
 def test_the_state_follows_the_run(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path, "eval", CONFIG, argv=[])
+    folder = Store.create(tmp_path, "eval", CONFIG, argv=[])
     assert folder.state == "running"
     folder.finish("interrupted")
-    assert RunFolder.open(folder.path).state == "interrupted"
+    assert Store.open(folder.path).state == "interrupted"
     assert not [path for path in folder.path.iterdir() if path.name.startswith(".")]
 
 
@@ -157,10 +157,10 @@ def damage(path: Path, name: str, content: bytes | None) -> None:
             r"manifest\.json: not of a .* this version reads \(schema 1 or 2\)",
         ),
         ("manifest.json", b"[", r"manifest\.json: not readable as JSON"),
-        ("config.yaml", b"sed: 1\n", r"its configuration cannot be read:\n.*did you mean 'seed'"),
+        ("config.yaml", b"sed: 1\n", r"config\.yaml: was changed after the run"),
         ("config.yaml", b"seed: 1\n", r"config\.yaml: was changed after the run"),
-        ("runs.jsonl", b"{\n", r"runs\.jsonl: not readable as lines of JSON"),
-        ("runs.jsonl", b'{"policy": "x"}\n', r"runs\.jsonl and timing\.jsonl are not of this version \('seed'\)"),
+        ("runs.jsonl", b"{\n", r"runs\.jsonl:1: damaged: not a line of JSON"),
+        ("runs.jsonl", b'{"policy": "x"}\n', r"runs\.jsonl: not of this version: a line has no 'seed'"),
         ("schedules/000.npy", b"\x93NUMPY", r"000\.npy: not a readable schedule log"),
         ("schedules/000.json.gz", b"\x1f\x8b", r"000\.json\.gz: not a readable list of jobs"),
         ("schedules/000.json.gz", None, r"000\.json\.gz: not a readable list of jobs"),
@@ -181,7 +181,7 @@ def test_damage_is_refused_with_the_file(tmp_path: Path, name: str, content: byt
 
 
 def read_all(path: Path) -> None:
-    folder = RunFolder.open(path)
+    folder = Store.open(path)
     assert folder.state
     folder.lines()
     folder.schedule(0)
@@ -189,39 +189,39 @@ def read_all(path: Path) -> None:
 
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match="no such run folder"):
-        RunFolder.open(tmp_path / "none")
+        Store.open(tmp_path / "none")
 
 
 def test_an_unwritable_root_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunFolderError, match="cannot be written to"):
-        RunFolder.create(tmp_path / "file", "eval", CONFIG, argv=[])
+        Store.create(tmp_path / "file", "eval", CONFIG, argv=[])
 
 
 def test_a_name_stands_in_folder_labels_and_tables(tmp_path: Path) -> None:
     named = [
-        RunFolder.create(tmp_path, "eval", load_config(None, changes), argv=["x"], name=name)
+        Store.create(tmp_path, "eval", load_config(None, changes), argv=["x"], name=name)
         for name, changes in (("before/../x", ()), ("after", ("workload.count=90",)))
     ]
     assert [folder.path.parent for folder in named] == [tmp_path, tmp_path]
     assert "-eval-fifo-before-..-x-s0-" in named[0].path.name
-    assert run_label(named[1]) == "after: heterogeneous, count 90"
-    assert RunFolder.open(named[0].path).name == "before/../x"
+    assert named[1].label == "after: heterogeneous, count 90"
+    assert Store.open(named[0].path).name == "before/../x"
     for name in ("", "a\nb", "x" * 81):
         with pytest.raises(RunFolderError, match="--name"):
-            RunFolder.create(tmp_path, "eval", load_config(None), argv=["x"], name=name)
+            Store.create(tmp_path, "eval", load_config(None), argv=["x"], name=name)
 
 
 def test_a_large_schedule_is_kept_in_columns_and_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = load_config(None, ["workload={preset: heterogeneous-dag, count: 9}", "seeds=2"])
-    small = RunFolder.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
-    run_into(small, config, ["sjf"])
-    monkeypatch.setattr("dagsim.experiment.record.LARGE_ROWS", 10)
-    folder = RunFolder.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
-    run_into(folder, config, ["sjf"])
+    small = Store.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
+    kept(small, config, ["sjf"])
+    monkeypatch.setattr("dagsim.experiment.kept_files.LARGE_ROWS", 10)
+    folder = Store.create(tmp_path, "eval", config, argv=["dagsim"], policies=["sjf"])
+    kept(folder, config, ["sjf"])
     assert sorted(file.name for file in (folder.path / "schedules").iterdir()) == ["000.npz", "001.npz"]
     for number in range(2):
-        one, other = small.schedule(number), RunFolder.open(folder.path).schedule(number)
+        one, other = small.schedule(number), Store.open(folder.path).schedule(number)
         assert (one.log, one.jobs, one.seed, one.ended_s) == (other.log, other.jobs, other.seed, other.ended_s)
     with zipfile.ZipFile(folder.path / "schedules" / "000.npz") as archive:
         raw, packed = archive.read("time_s.npy"), archive.getinfo("time_s.npy").compress_size

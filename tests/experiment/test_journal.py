@@ -14,31 +14,31 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from runs import kept
 
 from dagsim.config.schema import load_config
 from dagsim.errors import RunFolderError
-from dagsim.experiment import journal
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import run_policy
-from dagsim.experiment.runner import run_into
+from dagsim.experiment import store as journal
+from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.stopping import Stopped, exit_code
+from dagsim.experiment.store import Store
 from dagsim.files import append
 
 CONFIG = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "workload.count=5", "seeds=3"])
 SAME = ("runs.jsonl", "jobs.csv.gz", "tasks.csv.gz", "summary.json")
 
 
-def made(root: Path, *policies: str) -> RunFolder:
-    return RunFolder.create(root, "eval", CONFIG, argv=[], policies=policies or ("fifo",))
+def made(root: Path, *policies: str) -> Store:
+    return Store.create(root, "eval", CONFIG, argv=[], policies=policies or ("fifo",))
 
 
-def whole(root: Path) -> RunFolder:
+def whole(root: Path) -> Store:
     folder = made(root)
-    run_into(folder, CONFIG, ("fifo",))
+    kept(folder, CONFIG, ("fifo",))
     return folder
 
 
-def contents(folder: RunFolder) -> dict[str, bytes]:
+def contents(folder: Store) -> dict[str, bytes]:
     files = [folder.path / name for name in SAME] + sorted((folder.path / "schedules").iterdir())
     return {file.name: file.read_bytes() for file in files}
 
@@ -63,7 +63,7 @@ def killed_in_write(monkeypatch: pytest.MonkeyPatch, number: int, share: float) 
         raise Killed
 
     monkeypatch.setattr(journal, "append", torn)
-    monkeypatch.setattr(journal.Journal, "mend", lambda self: None)
+    monkeypatch.setattr(journal.Store, "_mend", lambda self: None)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
@@ -80,19 +80,19 @@ def test_killed_at_any_write_it_lists_only_whole_runs_and_resumes_to_the_same_by
 
     (path,) = (tmp_path / "killed").iterdir()
     listed = [json.loads(line)["seed"] for line in (path / "runs.jsonl").read_bytes().splitlines(True) if b"\n" in line]
-    again = RunFolder.open(path)
+    again = Store.open(path)
     assert [line.seed for line in again.lines()] == listed
     assert again.state == "interrupted"
     assert seeds_in(path / "jobs.csv.gz") == seeds_in(path / "tasks.csv.gz") == listed
     assert [again.schedule(number).seed for number in range(len(listed))] == listed
     again.resume()
-    run_into(again, CONFIG, ("fifo",))
+    kept(again, CONFIG, ("fifo",))
     assert contents(again) == contents(whole(tmp_path / "whole"))
 
 
 def test_a_second_writer_is_refused_with_the_process(tmp_path: Path) -> None:
     folder = made(tmp_path)
-    other = RunFolder.open(folder.path)
+    other = Store.open(folder.path)
     assert other.state == "running"
     with pytest.raises(RunFolderError, match=rf"another process \({os.getpid()}\) is writing to it"):
         other.resume()
@@ -109,14 +109,14 @@ def test_a_full_disk_leaves_whole_runs_and_says_so(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before["jobs.csv.gz"]) + 40, limits[1]))
     try:
         with pytest.raises(RunFolderError, match=r"cannot be written: File too large"):
-            run_into(folder, CONFIG, ("fifo",))
+            kept(folder, CONFIG, ("fifo",))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert {name: (folder.path / name).read_bytes() for name in before} == before
     assert folder.state == "failed"
     assert "File too large" in (folder.path / "status.json").read_text()
     folder.resume()
-    run_into(folder, CONFIG, ("fifo",))
+    kept(folder, CONFIG, ("fifo",))
     assert contents(folder) == contents(whole(tmp_path / "whole"))
 
 
@@ -126,14 +126,14 @@ def test_a_folder_that_is_removed_ends_the_run_in_words(tmp_path: Path) -> None:
         file.unlink() if file.is_file() else file.rmdir()
     folder.path.rmdir()
     with pytest.raises(RunFolderError, match="cannot be written: No such file or directory"):
-        run_into(folder, CONFIG, ("fifo",))
+        kept(folder, CONFIG, ("fifo",))
 
 
 def test_rows_that_somebody_removed_are_missed(tmp_path: Path) -> None:
     folder = whole(tmp_path)
     (folder.path / "tasks.csv.gz").write_bytes(b"")
     with pytest.raises(RunFolderError, match=r"tasks\.csv\.gz: is shorter than the \d+ bytes"):
-        RunFolder.open(folder.path).resume()
+        Store.open(folder.path).resume()
 
 
 def test_a_folder_of_an_older_dagsim_is_read_but_not_resumed(tmp_path: Path) -> None:
@@ -143,9 +143,9 @@ def test_a_folder_of_an_older_dagsim_is_read_but_not_resumed(tmp_path: Path) -> 
     lines = [json.loads(line) for line in (folder.path / "runs.jsonl").read_text().splitlines()]
     old = "".join(json.dumps({k: v for k, v in line.items() if k != "ends"}) + "\n" for line in lines)
     (folder.path / "runs.jsonl").write_text(old)
-    again = RunFolder.open(folder.path)
+    again = Store.open(folder.path)
     assert len(again.lines()) == 3
-    with pytest.raises(RunFolderError, match=r"cannot be resumed.*older dagsim.*run it anew"):
+    with pytest.raises(RunFolderError, match=r"cannot be resumed.*older dagsim.*run it again"):
         again.resume()
 
 
@@ -159,7 +159,7 @@ def test_signals_to_stop_keep_what_is_finished(tmp_path: Path, number: int, code
 
     before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt) as stop:
-        run_into(folder, CONFIG, ("fifo",), at_second)
+        kept(folder, CONFIG, ("fifo",), at_second)
     assert exit_code(stop.value) == code
     assert isinstance(stop.value, Stopped) == (number != signal.SIGINT)
     assert (folder.state, len(folder.lines())) == ("interrupted", 1)
@@ -169,7 +169,7 @@ def test_signals_to_stop_keep_what_is_finished(tmp_path: Path, number: int, code
 def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
-        run_into(made(tmp_path), CONFIG, ("fifo",), lambda step: signal.raise_signal(signal.SIGHUP))
+        kept(made(tmp_path), CONFIG, ("fifo",), lambda step: signal.raise_signal(signal.SIGHUP))
     finally:
         signal.signal(signal.SIGHUP, before)
 

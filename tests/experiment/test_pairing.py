@@ -3,20 +3,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from runs import kept
 
 from dagsim.config.schema import load_config
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.pairing import paired_lines
-from dagsim.experiment.runner import run_into
+from dagsim.experiment.compare import paired_lines
+from dagsim.experiment.store import Store
 
 SMALL = ("cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "workload.count=5", "seeds=2")
 
 
-def ran(root: Path, policy: str, *settings: str) -> RunFolder:
+def ran(root: Path, policy: str, *settings: str) -> Store:
     config = load_config(None, [*SMALL, f"policy={policy}", *settings])
-    folder = RunFolder.create(root, "eval", config, argv=[])
-    run_into(folder, config, (policy,))
+    folder = Store.create(root, "eval", config, argv=[])
+    kept(folder, config, (policy,))
     return folder
 
 

@@ -10,31 +10,31 @@ import pytest
 
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder, RunLine
-from dagsim.experiment.precise import Precise, rule_for, run_until_precise, seeds_for
+from dagsim.experiment.compare import Precise, rule_for, run_until_precise, seeds_for
+from dagsim.experiment.store import CellRun, Store
 from dagsim.metrics.precision import Ending
 
 CONFIG = load_config(None, ["precision=0.02"])
 
 
 class Machine:
-    """Stands for ``run_into``: a reference, and a policy whose ratio scatters by ``sd``."""
+    """Stands for ``kept``: a reference, and a policy whose ratio scatters by ``sd``."""
 
     def __init__(self, sd: float) -> None:
-        self.sd, self.lines, self.batches = sd, list[RunLine](), list[int]()
+        self.sd, self.lines, self.batches = sd, list[CellRun](), list[int]()
 
-    def __call__(self, seeds: Sequence[int]) -> list[RunLine]:
+    def __call__(self, seeds: Sequence[int]) -> list[CellRun]:
         self.batches.append(len(seeds))
         for seed in seeds:
             rng = Random(seed)
             base = rng.uniform(100, 1000)
             for policy, value in (("fifo", base), ("sjf", base * 0.8 * rng.lognormvariate(0, self.sd))):
-                self.lines.append(RunLine(policy, seed, {}, {"jct_s.mean": value}))
+                self.lines.append(CellRun(policy, seed, {}, {"jct_s.mean": value}))
         return self.lines
 
 
-def run(tmp_path: Path, machine: Machine, config: Config = CONFIG) -> tuple[RunFolder, Precise]:
-    folder = RunFolder.create(tmp_path, "baseline", config, argv=[], seeds=seeds_for(config, 20))
+def run(tmp_path: Path, machine: Machine, config: Config = CONFIG) -> tuple[Store, Precise]:
+    folder = Store.create(tmp_path, "baseline", config, argv=[], seeds=seeds_for(config, 20))
     return folder, run_until_precise(folder, config, machine)
 
 
@@ -46,7 +46,7 @@ def test_seeds_are_added_by_ten_until_the_interval_is_narrow(tmp_path: Path) -> 
     assert (look.ending, look.n) == (Ending.ENOUGH, sum(machine.batches))
     assert look.half_width <= 0.02
     assert folder.manifest["seeds"] == list(seeds_for(CONFIG, look.n))
-    assert RunFolder.open(folder.path).manifest == folder.manifest
+    assert Store.open(folder.path).manifest == folder.manifest
 
 
 def test_a_hopeless_comparison_ends_with_its_forecast(tmp_path: Path) -> None:

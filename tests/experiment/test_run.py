@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from time import process_time, sleep
 from typing import Any
 
 import pytest
+from runs import kept, outcomes
 
 from dagsim.config.schema import load_config
-from dagsim.errors import InputError, ModelError, TraceError, UnknownName
-from dagsim.experiment.run import RunProgress, Timed, check, evaluate_policies, replicate_seeds, run_policy
+from dagsim.errors import ConfigError, InputError, ModelError, TraceError, UnknownName
+from dagsim.experiment.carry_out import RunProgress
+from dagsim.experiment.scenario import replicate_seeds
+from dagsim.experiment.simulate import Timed, check, run_policy
+from dagsim.experiment.store import Store
 from dagsim.model import Decision, Job, Start, Task
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.view import ClusterView
@@ -30,7 +35,7 @@ def test_neighbouring_roots_share_no_replicate() -> None:
 
 
 def test_all_policies_see_the_same_jobs() -> None:
-    results = list(evaluate_policies(load_config(None, SMALL), ("fifo", "sjf")))
+    results = list(outcomes(load_config(None, SMALL), ("fifo", "sjf")))
     seeds = replicate_seeds(0, 2)
     assert [(result.policy, result.seed) for result in results] == [
         ("fifo", seeds[0]),
@@ -43,8 +48,8 @@ def test_all_policies_see_the_same_jobs() -> None:
 
 
 def test_a_replicate_runs_alone_as_it_ran_among_others() -> None:
-    among = list(evaluate_policies(load_config(None, SMALL), ("sjf",)))[1]
-    alone = next(evaluate_policies(load_config(None, [*SMALL, "seeds=1", f"seed={among.seed}"]), ("sjf",)))
+    among = list(outcomes(load_config(None, SMALL), ("sjf",)))[1]
+    alone = next(outcomes(load_config(None, [*SMALL, "seeds=1", f"seed={among.seed}"]), ("sjf",)))
     assert alone.schedule.log == among.schedule.log
 
 
@@ -56,10 +61,10 @@ def test_the_offered_load_is_told() -> None:
     assert "above 1" in run_policy(load_config(None, [*SMALL, "workload.load=1.5"]), "fifo", 0).workload["warning"]
 
 
-def test_progress_is_told_at_the_start_of_each_run_and_now_and_then() -> None:
+def test_progress_is_told_at_the_start_of_each_run_and_now_and_then(tmp_path: Path) -> None:
     steps: list[RunProgress] = []
     config = load_config(None, [*SMALL, "workload.count=1100", "seeds=1"])
-    list(evaluate_policies(config, ("fifo", "sjf"), steps.append))
+    kept(Store.create(tmp_path, "baseline", config, argv=[]), config, ("fifo", "sjf"), steps.append)
     assert [(step.policy, step.done, step.runs, step.jobs) for step in steps] == [
         *(("fifo", 0, 2, jobs) for jobs in (0, 500, 1000)),
         *(("sjf", 1, 2, jobs) for jobs in (0, 500, 1000)),
@@ -95,7 +100,7 @@ class Dreamer(Greedy):
 
 
 def test_decisions_cost_cpu_time_not_time_on_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dagsim.experiment.run._ALL", 20)  # of some 240 calls; of the others every 17th is timed
+    monkeypatch.setattr("dagsim.experiment.simulate._ALL", 20)  # of some 240 calls; of the others every 17th is timed
     cluster = load_config(None, SMALL).build_cluster()
     jobs = [Job.single(f"j{n}", Task("t", 10.0), arrival_s=100.0 * n) for n in range(120)]
     timed = Timed(Dreamer())
@@ -108,7 +113,7 @@ def test_decisions_cost_cpu_time_not_time_on_the_wall(monkeypatch: pytest.Monkey
     ("settings", "policy", "fault", "message"),
     [
         ([], "sfj", UnknownName, "unknown policy 'sfj'; did you mean 'sjf'"),
-        ([], "fractions:Fraction", UnknownName, "has no method decide"),
+        ([], "fractions:Fraction", ConfigError, "has no method decide"),
         (["disturbances=[{kind: maintenance, nodes: [9], start_s: 1, end_s: 2}]"], "fifo", ModelError, "nodes"),
         (["workload={kind: trace, path: none.csv}"], "fifo", TraceError, "none.csv: no such file"),
     ],

@@ -6,11 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from runs import kept
 
 from dagsim.config.schema import load_config
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import RunProgress
-from dagsim.experiment.runner import run_into
+from dagsim.experiment.carry_out import RunProgress
+from dagsim.experiment.store import Store
 
 CONFIG = load_config(None, ["cluster.groups=[{name: t4, gpu: T4, gpus: 8}]", "workload.count=5", "seeds=4"])
 
@@ -29,46 +29,46 @@ def press_unheard() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
-    return RunFolder.create(tmp_path, "eval", CONFIG, argv=[])
+def folder(tmp_path: Path) -> Store:
+    return Store.create(tmp_path, "eval", CONFIG, argv=[])
 
 
-def test_every_result_is_kept_and_the_run_is_done(folder: RunFolder) -> None:
-    lines = run_into(folder, CONFIG, ("fifo",))
+def test_every_result_is_kept_and_the_run_is_done(folder: Store) -> None:
+    lines = kept(folder, CONFIG, ("fifo",))
     assert [line.seed for line in lines] == folder.manifest["seeds"]
     assert folder.state == "done"
 
 
 @pytest.mark.parametrize("ctrl_c", [press, press_unheard])
-def test_ctrl_c_keeps_what_is_finished(folder: RunFolder, ctrl_c: Callable[[], None]) -> None:
+def test_ctrl_c_keeps_what_is_finished(folder: Store, ctrl_c: Callable[[], None]) -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        run_into(folder, CONFIG, ("fifo",), at_run(2, ctrl_c))
+        kept(folder, CONFIG, ("fifo",), at_run(2, ctrl_c))
     # Heard at once, run 2 is lost; dropped on its way, it stops the experiment once run 2 is written.
     assert len(folder.lines()) == (2 if ctrl_c is press else 3)
     assert folder.state == "interrupted"
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_ctrl_c_waits_until_a_result_is_written(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    add = RunFolder.add
+def test_ctrl_c_waits_until_a_result_is_written(folder: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = Store.add
 
-    def pressed_meanwhile(self: RunFolder, result: object) -> None:
+    def pressed_meanwhile(self: Store, result: object) -> None:
         press()
         add(self, result)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(RunFolder, "add", pressed_meanwhile)
+    monkeypatch.setattr(Store, "add", pressed_meanwhile)
     with pytest.raises(KeyboardInterrupt):
-        run_into(folder, CONFIG, ("fifo",))
+        kept(folder, CONFIG, ("fifo",))
     assert len(folder.lines()) == 1
 
 
-def test_a_fault_keeps_what_is_finished(folder: RunFolder) -> None:
+def test_a_fault_keeps_what_is_finished(folder: Store) -> None:
     def fail() -> None:
         raise RuntimeError("out of luck")
 
     with pytest.raises(RuntimeError, match="out of luck"):
-        run_into(folder, CONFIG, ("fifo",), at_run(1, fail))
+        kept(folder, CONFIG, ("fifo",), at_run(1, fail))
     assert len(folder.lines()) == 1
     assert folder.state == "failed"
     assert "RuntimeError: out of luck" in (folder.path / "status.json").read_text()

@@ -14,7 +14,7 @@ from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.agents import agent_spec
-from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import read_log
 from dagsim.experiment.training.trainer import TrainingRun
 from dagsim.systems.spark.scenario import SparkScenario
@@ -39,9 +39,9 @@ def small(*settings: str) -> Config:
 @pytest.mark.parametrize("kind", ["ppo", "reinforce"])
 def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(kind: str, tmp_path: Path) -> None:
     config = small(f"train.algorithm={{kind: {kind}, advantage: fluid, sequences: 1, replicas: 2}}")
-    whole = RunFolder.create(tmp_path / "a", "train", config, argv=[], label=kind)
+    whole = Store.create(tmp_path / "a", "train", config, argv=[], label=kind)
     TrainingRun(whole).run()
-    stopped = RunFolder.create(tmp_path / "b", "train", config, argv=[], label=kind)
+    stopped = Store.create(tmp_path / "b", "train", config, argv=[], label=kind)
 
     def stop(progress: object) -> None:
         if getattr(progress, "what", "") == "training":
@@ -49,7 +49,7 @@ def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(kind: s
 
     with pytest.raises(KeyboardInterrupt):
         TrainingRun(stopped, tell=stop).run()
-    TrainingRun(RunFolder.open(stopped.path)).run(resume=True)
+    TrainingRun(Store.open(stopped.path)).run(resume=True)
     states = [torch.load(run.path / "checkpoint.pt", weights_only=True) for run in (whole, stopped)]
     for part in ("learner", "judged"):
         one, other = (state[part]["net"] if part == "learner" else state[part] for state in states)
@@ -82,21 +82,21 @@ def test_workers_change_nothing_on_spark_either(tmp_path: Path) -> None:
     nets = []
     for count in (1, 2):
         config = small("train.iterations=1", "train.lockstep=1")
-        folder = RunFolder.create(tmp_path / str(count), "train", config, argv=[])
+        folder = Store.create(tmp_path / str(count), "train", config, argv=[])
         TrainingRun(folder, workers=count).run()
         nets.append(torch.load(folder.path / "checkpoint.pt", weights_only=True)["learner"]["net"])
     assert all(torch.equal(value, nets[1][name]) for name, value in nets[0].items())
 
 
 def test_limits_are_learned_and_kept_in_the_file(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path, "train", small("train.iterations=1", "train.codec={action: limit}"), argv=[])
+    folder = Store.create(tmp_path, "train", small("train.iterations=1", "train.codec={action: limit}"), argv=[])
     TrainingRun(folder).run()
     agent = Checkpoint.load(folder.path / "best.pt", "spark")
     assert getattr(agent.network(), "action", "") == "limit"
 
 
 def test_minutes_end_a_training(tmp_path: Path) -> None:
-    folder = RunFolder.create(tmp_path, "train", small("train.minutes=1.0e-6", "train.iterations=50"), argv=[])
+    folder = Store.create(tmp_path, "train", small("train.minutes=1.0e-6", "train.iterations=50"), argv=[])
     TrainingRun(folder).run()
     assert len(read_log(folder.path)) == 1
 
@@ -106,7 +106,7 @@ def test_other_algorithms_say_what_they_need(tmp_path: Path) -> None:
         ("{kind: ppo, advantage: critic}", "a critic reads observations with tokens"),
         ("d3qn", "d3qn needs a net that scores every choice"),
     ):
-        folder = RunFolder.create(tmp_path, "train", small(f"train.algorithm={algorithm}"), argv=[])
+        folder = Store.create(tmp_path, "train", small(f"train.algorithm={algorithm}"), argv=[])
         with pytest.raises(ConfigError, match=told):
             TrainingRun(folder).run()
 

@@ -10,21 +10,19 @@ from collections.abc import Iterator, Sequence
 from math import inf
 from multiprocessing import active_children
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from dagsim.errors import ConfigError, InputError, RunFolderError, SimulationError, UnknownName
-from dagsim.experiment import workers
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.sweep import cells as cells_module
-from dagsim.experiment.sweep.cells import Cell, cells_of
-from dagsim.experiment.sweep.described import Sweep, read_sweep
-from dagsim.experiment.sweep.executors import Local, SweepExecutor, executor_for
-from dagsim.experiment.sweep.folder import SweepFolder
-from dagsim.experiment.sweep.run import Swept, run_cells
-from dagsim.experiment.sweep.standing import grouped_standings
-from dagsim.experiment.sweep.work import CellOutcome, CellWork
-from dagsim.experiment.workers import Heard
+from dagsim.experiment import executors as workers
+from dagsim.experiment import plan as cells_module
+from dagsim.experiment.carry_out import carry_out
+from dagsim.experiment.compare import grouped_standings
+from dagsim.experiment.executors import CellExecutor, CellWork, Heard, Local, Wanted, executor_for
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.plan import Cell, Plan, SweepGrid, read_grid
+from dagsim.experiment.store import Store
 from dagsim.metrics.standings import Sample
 from dagsim.report.comparison import sweep_table
 
@@ -40,18 +38,38 @@ seeds: 2
 NOT_COMPARED = {"progress.jsonl", "timing.jsonl", "manifest.json", "status.json", "lock", "command.txt"}
 
 
-def described(folder: Path, text: str = SMALL) -> Sweep:
+def described(folder: Path, text: str = SMALL) -> SweepGrid:
     path = folder / "small.yaml"
     path.write_text(text, encoding="utf-8")
-    return read_sweep(path)
+    return read_grid(path)
+
+
+class Swept(NamedTuple):
+    done: dict[Cell, CellRun]
+    failures: list[CellRun]
+    left: int
+
+
+def cells_of(grid: SweepGrid) -> list[Cell]:
+    return grid.cells()
+
+
+def ids_of(grid: SweepGrid) -> list[str]:
+    return [cell.id for cell in grid.cells()]
+
+
+def begun(grid: SweepGrid, root: Path) -> Store:
+    return Store.begin(root, Plan.of_grid(grid), argv=["dagsim", "sweep"])
 
 
 def swept(
-    sweep: Sweep, root: Path, executor: SweepExecutor | None = None, limit: int | None = None
-) -> tuple[SweepFolder, Swept]:
-    cells = cells_of(sweep)
-    folder = SweepFolder.claim(root, sweep, cells, argv=["dagsim", "sweep"])
-    return folder, run_cells(folder, cells, executor or Local("1"), limit=limit)
+    sweep: SweepGrid, root: Path, executor: CellExecutor | None = None, limit: int | None = None
+) -> tuple[Store, Swept]:
+    plan, folder = Plan.of_grid(sweep), begun(sweep, root)
+    runs = carry_out(folder, plan, executor or Local("1"), limit=limit)
+    failures = [run for run in runs.values() if run.error]
+    done = {cell: run for cell, run in runs.items() if not run.error}
+    return folder, Swept(done, failures, len(plan.cells) - len(runs))
 
 
 def content(path: Path) -> dict[str, bytes]:
@@ -62,31 +80,33 @@ def content(path: Path) -> dict[str, bytes]:
 class Backwards:
     """An executor that runs the last cell first."""
 
-    def run(self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None) -> Iterator[CellOutcome]:
+    def run(
+        self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
+    ) -> Iterator[CellRun]:
         yield from (work(cell, lambda count: None) for cell in reversed(cells))
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> SweepFolder:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Store:
     root = tmp_path_factory.mktemp("whole")
     return swept(described(root), root)[0]
 
 
-def test_a_stopped_sweep_goes_on_to_the_same_bytes_in_any_order(whole: SweepFolder, tmp_path: Path) -> None:
+def test_a_stopped_sweep_goes_on_to_the_same_bytes_in_any_order(whole: Store, tmp_path: Path) -> None:
     sweep = described(tmp_path)
     folder, first = swept(sweep, tmp_path, Backwards(), limit=3)
-    assert (len(first.done), first.left, folder.run.state) == (3, 5, "interrupted")
+    assert (len(first.done), first.left, folder.state) == (3, 5, "interrupted")
     (folder.path / "cells" / ".0000.json.part").write_text("half", encoding="utf-8")
     with (folder.path / "progress.jsonl").open("a") as file:
         file.write('{"event": "do')
     folder, second = swept(sweep, tmp_path, Backwards())
-    assert (second.left, folder.run.state) == (0, "done")
+    assert (second.left, folder.state) == (0, "done")
     assert content(folder.path) == content(whole.path)
     events = [each["event"] for each in folder.progress()]
     assert events == ["started", *["done"] * 3, "ended", "started", *["done"] * 5, "ended"]
 
 
-def test_a_grown_grid_runs_only_what_is_new(whole: SweepFolder, tmp_path: Path) -> None:
+def test_a_grown_grid_runs_only_what_is_new(whole: Store, tmp_path: Path) -> None:
     first, _ = swept(described(tmp_path), tmp_path)
     swept(described(tmp_path, SMALL.replace("[0.7, 0.9]", "[0.7, 0.8, 0.9]")), tmp_path)
     assert [each for each in first.progress() if each["event"] == "started"][-1]["to_run"] == 4
@@ -124,31 +144,13 @@ def test_a_trace_is_not_run_on_the_default_cluster(tmp_path: Path) -> None:
         cells_of(described(tmp_path, "base: b.yaml\nover: {policy: [fifo]}\n"))
 
 
-def test_a_killed_worker_costs_nothing_but_time(
-    whole: SweepFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[int] = []
-
-    def in_order(work: CellWork, cells: Sequence[Cell], *_: object) -> Iterator[CellOutcome]:
-        given.append(len(cells))
-        yield from (work(cell, lambda count: None) for cell in cells[:3])
-        if len(cells) > 3:
-            raise SimulationError("a worker process was killed")
-
-    monkeypatch.setattr("dagsim.experiment.sweep.executors.in_order", in_order)
-    folder, result = swept(described(tmp_path), tmp_path, Local("2"))
-    assert given == [8, 5, 2]
-    assert result.left == 0
-    assert content(folder.path) == content(whole.path)
-
-
 @pytest.mark.parametrize("kills", [1, 2])
 def test_a_worker_killed_by_sigkill_leaves_a_sweep_that_goes_on_to_the_same_bytes(
-    kills: int, whole: SweepFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kills: int, whole: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready, dead = workers._Pool.is_ready, []
 
-    def first_ready(pool: workers._Pool[Cell, CellOutcome]) -> bool:
+    def first_ready(pool: workers._Pool[Cell, CellRun]) -> bool:
         while not ready(pool):
             time.sleep(0.01)
         return True
@@ -156,8 +158,10 @@ def test_a_worker_killed_by_sigkill_leaves_a_sweep_that_goes_on_to_the_same_byte
     class Killing(Local):
         """Kills the workers once the first outcome of theirs is there; what is left needs none."""
 
-        def run(self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None) -> Iterator[CellOutcome]:
-            for outcome in super().run(work, cells, heard):
+        def run(
+            self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
+        ) -> Iterator[CellRun]:
+            for outcome in super().run(work, cells, heard, wanted):
                 yield outcome
                 if not dead:
                     dead.extend([child.pid for child in active_children() if child.pid is not None])
@@ -167,43 +171,41 @@ def test_a_worker_killed_by_sigkill_leaves_a_sweep_that_goes_on_to_the_same_byte
 
     monkeypatch.setattr(workers, "_WORTH_S", -1.0)
     monkeypatch.setattr(workers._Pool, "is_ready", first_ready)
-    monkeypatch.setattr("dagsim.experiment.sweep.executors._KILLS", kills)
+    monkeypatch.setattr("dagsim.experiment.executors._KILLS", kills)
     sweep = described(tmp_path)
     if kills == 1:  # the first is one too many: the sweep ends, and the same command goes on with it
         with pytest.raises(SimulationError, match="signal 9"):
             swept(sweep, tmp_path, Killing("2"))
         cells = cells_of(sweep)
-        stopped = SweepFolder.open(tmp_path / "sweep-small")
+        stopped = Store.open(tmp_path / "sweep-small")
         assert 0 < len(stopped.done(cells)) < len(cells)
-        assert stopped.run.state == "failed"
+        assert stopped.state == "failed"
     folder, result = swept(sweep, tmp_path, Killing("2"))
     assert len(dead) == 2
-    assert (result.left, folder.run.state) == (0, "done")
+    assert (result.left, folder.state) == (0, "done")
     assert content(folder.path) == content(whole.path)
 
 
-def test_other_commands_read_it_as_a_run_folder(whole: SweepFolder) -> None:
-    opened = RunFolder.open(whole.path)
+def test_other_commands_read_it_as_a_run_folder(whole: Store) -> None:
+    opened = Store.open(whole.path)
     assert opened.state == "done"
     assert [(line.policy, line.seed) for line in opened.lines()][:2] == [
         ("fifo @ load=0.7", 0),
         ("fifo @ load=0.7", opened.lines()[1].seed),
     ]
     assert len(opened.lines()) == 8
-    assert {line.id for line in SweepFolder.open(whole.path).lines()} == {cell.id for cell in cells_of(whole.sweep)}
+    assert {line.id for line in Store.open(whole.path).cells()} == {cell.id for cell in cells_of(whole.sweep)}
 
 
-def test_the_table_compares_within_a_group(whole: SweepFolder) -> None:
+def test_the_table_compares_within_a_group(whole: Store) -> None:
     cells = cells_of(whole.sweep)
     done = whole.done(cells)
-    groups = grouped_standings([done[cell.id] for cell in cells], whole.sweep.axes, "jct_s.mean")
+    groups = grouped_standings([done[cell] for cell in cells], whole.sweep.axes, "jct_s.mean")
     assert [group.at for group in groups] == [{"load": "0.7"}, {"load": "0.9"}]
     for group in groups:
         values = {
             label: [
-                done[cell.id].metrics["jct_s.mean"]
-                for cell in cells
-                if cell.label == f"{label} @ load={group.at['load']}"
+                done[cell].metrics["jct_s.mean"] for cell in cells if cell.label == f"{label} @ load={group.at['load']}"
             ]
             for label in ("fifo", "sjf")
         }
@@ -228,7 +230,7 @@ def test_a_policy_that_fails_leaves_the_others_their_cells(tmp_path: Path, monke
     (tmp_path / "broken.py").write_text("class No:\n    def decide(self, view):\n        raise KeyError('no')\n")
     monkeypatch.syspath_prepend(tmp_path)
     folder, result = swept(described(tmp_path, SMALL.replace("sjf", "broken:No")), tmp_path)
-    assert (len(result.done), len(result.failures), folder.run.state) == (4, 4, "failed")
+    assert (len(result.done), len(result.failures), folder.state) == (4, 4, "failed")
     assert "KeyError" in result.failures[0].error
     assert [each["event"] for each in folder.progress()].count("failed") == 4
 
@@ -244,22 +246,30 @@ def test_a_log_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:
 def test_a_worker_of_another_version_refuses(tmp_path: Path) -> None:
     cell = cells_of(described(tmp_path))[0]
     with pytest.raises(RunFolderError, match="another version of dagsim"):
-        CellWork("0" * 64)(cell, lambda count: None)
+        CellWork(code="0" * 64)(cell, lambda count: None)
 
 
 def test_two_writers_are_one_too_many(tmp_path: Path) -> None:
     sweep = described(tmp_path)
-    held = SweepFolder.claim(tmp_path, sweep, cells_of(sweep), argv=["x"])
+    held = begun(sweep, tmp_path)
     with pytest.raises(RunFolderError, match="another process"):
-        SweepFolder.claim(tmp_path, sweep, cells_of(sweep), argv=["x"])
-    held.run.finish("interrupted")
+        begun(sweep, tmp_path)
+    held.finish("interrupted")
 
 
 def test_a_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
-    sweep = read_sweep(_written(tmp_path, SMALL), "../../etc/x")
-    folder = SweepFolder.claim(tmp_path / "out", sweep, cells_of(sweep), argv=["x"])
+    sweep = read_grid(_written(tmp_path, SMALL), "../../etc/x")
+    folder = begun(sweep, tmp_path / "out")
     assert folder.path.resolve().parent == (tmp_path / "out").resolve()
-    folder.run.finish("interrupted")
+    folder.finish("interrupted")
+
+
+def test_seeds_can_be_given_by_the_first_and_their_number(tmp_path: Path) -> None:
+    sweep = described(tmp_path, SMALL.replace("seeds: 2", "seeds: {first: 3020000, count: 3}"))
+    folder, result = swept(sweep, tmp_path, limit=1)
+    assert sorted({cell.seed for cell in cells_of(sweep)}) == [3020000, 3020001, 3020002]
+    assert ids_of(Store.open(folder.path).sweep) == ids_of(sweep)
+    assert result.left == 11
 
 
 @pytest.mark.parametrize(
@@ -271,6 +281,9 @@ def test_a_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
         (("[0.7, 0.9]", "{from: 2, to: 1}"), "to not below from"),
         (("[0.7, 0.9]", "{from: 0, to: 1.0e+9, step: 0.001}"), "at most 100,000"),
         (("seeds: 2", "seeds: 0"), "seeds: expected"),
+        (("seeds: 2", "seeds: {first: 7}"), "{first: 100, count: 5}, got {'first': 7}"),
+        (("seeds: 2", "seeds: {first: -1, count: 2}"), "seeds: expected"),
+        (("seeds: 2", "seeds: {first: 0, count: 2000000}"), "cells; at most 1,000,000"),
         (("seeds: 2", "metrics: [jct.mean]"), "there is no metric 'jct.mean'"),
         (("workload.load", "workload.loud"), "loud"),
         (("set:", "base: nowhere.yaml\nset:"), "no configuration 'nowhere.yaml'"),
@@ -293,13 +306,13 @@ def test_executors_go_by_name() -> None:
 
 
 def test_workers_that_always_die_end_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(*_: object) -> Iterator[CellOutcome]:
+    def killed(*_: object) -> Iterator[CellRun]:
         raise SimulationError("a worker process was killed")
         yield
 
-    monkeypatch.setattr("dagsim.experiment.sweep.executors.in_order", killed)
+    monkeypatch.setattr("dagsim.experiment.executors.in_order", killed)
     with pytest.raises(SimulationError, match="was killed"):
-        list(Local("2").run(CellWork("x"), cells_of(described(tmp_path))))
+        list(Local("2").run(CellWork(), cells_of(described(tmp_path))))
 
 
 def _written(folder: Path, text: str) -> Path:
@@ -308,7 +321,7 @@ def _written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_results_are_sorted_by_id(whole: SweepFolder) -> None:
+def test_results_are_sorted_by_id(whole: Store) -> None:
     rows = (whole.path / "results.csv").read_text().splitlines()
     ids = [row.split(",")[0] for row in rows[1:]]
     assert ids == sorted(ids)

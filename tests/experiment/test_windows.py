@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from runs import outcomes
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, WorkloadError
-from dagsim.experiment.run import evaluate_policies, run_policy
 from dagsim.experiment.scenario import cluster_scenario_of
+from dagsim.experiment.simulate import run_policy
 from dagsim.model import Cluster
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, WINDOWS
 from dagsim.systems.cluster.models.runtime import Recorded
@@ -68,7 +69,7 @@ def test_so_many_windows_are_spread_evenly(trace: Path) -> None:
 
 def test_an_experiment_on_windows_runs_each_once(trace: Path) -> None:
     config = load_config(None, [f"workload={{kind: trace, path: {trace}, window: 8, windows: 5}}"])
-    results = list(evaluate_policies(config, ("sjf",)))
+    results = list(outcomes(config, ("sjf",)))
     assert [result.seed for result in results] == list(WINDOWS[:5])
     assert len({result.schedule.jobs[0].id for result in results}) == 5
 

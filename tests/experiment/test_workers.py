@@ -4,13 +4,14 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
 
 from dagsim.errors import SimulationError
-from dagsim.experiment import workers
-from dagsim.experiment.workers import in_order
+from dagsim.experiment import executors as workers
+from dagsim.experiment.executors import in_order
 
 
 @pytest.fixture(autouse=True)
@@ -77,10 +78,12 @@ def test_a_worker_that_was_killed_before_it_is_given_anything_is_the_same_error(
     try:
         while not pool.is_ready():
             time.sleep(0.01)
-        pool.workers[0].process.kill()
-        pool.workers[0].process.join()
-        with pytest.raises(SimulationError, match=r"a worker process was killed \(signal 9"):
+        (process,) = pool._processes
+        process.kill()
+        process.join()
+        with pytest.raises(BrokenProcessPool):
             list(pool.run([0, 2], 0, lambda *_: None, lambda _: True))
+        assert "a worker process was killed (signal 9" in str(pool.killed())
     finally:
         pool.end()
 

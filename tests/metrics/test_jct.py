@@ -103,6 +103,13 @@ def test_makespan_is_refused_while_a_job_is_unfinished(made):
     assert np.isnan(makespan(made(NODE).schedule()))
 
 
+def test_throughput_counts_a_job_that_is_done_at_once(made):
+    plan = made(NODE)
+    plan.job(100.0, completed_s=100.0)
+    plan.job(200.0, completed_s=1900.0)
+    assert throughput(plan.schedule()) == 4.0
+
+
 def test_throughput_is_jobs_per_hour(made):
     # 2 jobs in 100..1900 s: half an hour
     plan = made(NODE)

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from dagsim.experiment.facts import jobs_from, jobs_text
+from dagsim.experiment.kept_files import jobs_from, jobs_text
 from dagsim.metrics import columns
 from dagsim.metrics.tasks import critical_tasks, task_columns
 from dagsim.model import Cluster, Job, Task, TaskGraph

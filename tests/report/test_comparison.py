@@ -9,8 +9,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.metrics.standings import Sample
-from dagsim.report.comparison import comparison_table, wrapped
+from dagsim.metrics.standings import Sample, standings
+from dagsim.report.comparison import comparison_table
 from dagsim.report.grid import Grid
 from dagsim.report.tables import workload_notes
 
@@ -43,7 +43,7 @@ def printed(grid: Grid, width: int = 80) -> str:
 
 
 def test_a_table_fits_80_columns_and_cuts_no_name() -> None:
-    text = printed(comparison_table(lines(), workload="heterogeneous"))
+    text = printed(comparison_table(standings(lines()), workload="heterogeneous"))
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
     squeezed = "".join(text.split())
@@ -52,28 +52,28 @@ def test_a_table_fits_80_columns_and_cuts_no_name() -> None:
 
 
 def test_a_table_says_workload_n_and_method() -> None:
-    text = " ".join(printed(comparison_table(lines(), workload="heterogeneous")).split())
+    text = " ".join(printed(comparison_table(standings(lines()), workload="heterogeneous")).split())
     assert "4 policies, heterogeneous, 6 seeds; min mean JCT first" in text
     assert "geometric mean over the seeds; interval: Student's t on the logs" in text
     assert "verdict: p < 0.05." in text  # two of three rows never vary: one test, nothing for Holm to do
 
 
 def test_equal_rows_are_printed_as_one() -> None:
-    grid = comparison_table(lines())
+    grid = comparison_table(standings(lines()))
     (row,) = [row for row in grid.rows if "= first" in row[0]]
     assert row[0].replace("\n", "") == f"{TWIN}= first"
     assert row[-1] == "the same ratio"
 
 
 def test_few_seeds_and_one_trace_have_no_verdict() -> None:
-    assert "too few seeds for a verdict: 4 of 5." in printed(comparison_table(lines(4)))
-    grid = comparison_table(lines(1), sample=Sample.TRACE)
+    assert "too few seeds for a verdict: 4 of 5." in printed(comparison_table(standings(lines(4))))
+    grid = comparison_table(standings(lines(1), sample=Sample.TRACE))
     assert "One trace is one sample" in printed(grid)
     assert {row[3] for row in grid.rows} == {"-"}
 
 
 def test_windows_of_a_trace_have_both_intervals_approximate_below_a_hundred() -> None:
-    grid = comparison_table(lines(), sample=Sample.WINDOW)
+    grid = comparison_table(standings(lines(), sample=Sample.WINDOW))
     text = printed(grid)
     assert "approximate below 100 windows" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
@@ -82,14 +82,14 @@ def test_windows_of_a_trace_have_both_intervals_approximate_below_a_hundred() ->
 
 
 def test_wide_adds_the_other_ratios() -> None:
-    grid = comparison_table(lines(), wide=True)
+    grid = comparison_table(standings(lines()), wide=True)
     assert "of all\njob-seconds" in grid.heads
     assert "median\nratio" in grid.heads
     assert len({len(row) for row in grid.rows} | {len(grid.heads)}) == 1
 
 
 def test_markdown_and_latex_hold_the_whole_names() -> None:
-    grid = comparison_table(lines())
+    grid = comparison_table(standings(lines()))
     assert f"| {LONG} |" in grid.markdown()
     latex = grid.latex()
     assert f"{LONG} & " in latex
@@ -98,16 +98,29 @@ def test_markdown_and_latex_hold_the_whole_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"),
+    ("name", "columns", "shown"),
     [
-        ("fifo", "fifo"),
-        ("eft-wait[theta=0.85,order=work]", "eft-wait[theta=0.85,\norder=work]"),
-        ("a-name-that-cannot-be-broken-anywhere", "a-name-that-cannot-be-broken-anywhere"),
-        ("a-name-that-is-rather-long[x=1]", "a-name-that-is-rather-long[\nx=1]"),
+        ("fifo", 20, ["fifo"]),
+        ("slurm-multifactor", 14, ["slurm-", "multifactor"]),
+        ("tenant physics", 20, ["tenant physics"]),
+        ("constant[degree=4]", 12, ["constant[", "degree=4]"]),
+        ("eft-wait[theta=0.85,order=work]", 22, ["eft-wait[theta=0.85,", "order=work]"]),
+        ("a_name_that_has_no_place_to_break", 10, ["a_name_that_has_no_place_to_break"]),
     ],
 )
-def test_names_break_where_parameters_begin(name: str, shown: str) -> None:
-    assert wrapped(name, 22) == shown
+def test_a_name_breaks_between_its_parts_and_never_within_a_word(name: str, columns: int, shown: list[str]) -> None:
+    grid = Grid("", ("policy", "mean"), [(name, "1,234.5")])
+    body = printed(grid, columns + 9 if len(shown) > 1 else 80).splitlines()[2:]
+    assert [line[: max(map(len, shown))].strip() for line in body] == shown
+
+
+def test_a_narrow_table_breaks_names_before_numbers() -> None:
+    heads = ("cluster", "policy", "wait (s)", "p95", "energy", "ratio", "verdict")
+    row = ("remove 16xA100-40 add 16xH200", "slurm-multifactor[age=2]", "12,345", "23,456", "123.4", "0.87", "better")
+    text = printed(Grid("", heads, [row], (), (0, 1, 6)), 64)
+    assert max(map(len, text.splitlines())) <= 64
+    for whole in ("16xA100-40", "multifactor[", "12,345", "23,456", "better"):
+        assert whole in text
 
 
 def test_a_system_without_a_load_prints_none() -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from dagsim import simulate
 from dagsim.cli import app
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.store import Store
 from dagsim.metrics import columns
 from dagsim.model import Cluster, JobFacts, Kind, Node, gpu_type
 from dagsim.model.log import Schedule, ScheduleLog
@@ -180,7 +180,7 @@ def test_plot_writes_a_trace_of_the_run_asked_for(tmp_path: Path) -> None:
     (run,) = (tmp_path / "runs").iterdir()
     file = tmp_path / "run.json.gz"
     assert CliRunner().invoke(app, ["plot", str(run), "--run", "1", "--perfetto", str(file)]).exit_code == 0
-    line = RunFolder.open(run).lines()[1]
+    line = Store.open(run).lines()[1]
     read = json.loads(gzip.decompress(file.read_bytes()))
     assert read["otherData"]["run"] == f"{line.policy}, seed {line.seed}"
     refused = CliRunner().invoke(app, ["plot", str(run), "--run", "2", "--perfetto", str(file)])

@@ -12,8 +12,8 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import IllegalDecision, Stalled
-from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import run_policy
 from dagsim.metrics import jobs_table, runs_table, summarize
 from dagsim.model import Kind
 from dagsim.model.log import Schedule

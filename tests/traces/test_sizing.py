@@ -46,6 +46,12 @@ def test_the_widest_gang_fits() -> None:
     assert counts(Job.single("j", Task("t", 1, instances=50, gang=True, gpus=1, gpu_types=("T4",)))) == {"t4": 7}
 
 
+def test_the_memory_of_the_largest_gang_fits() -> None:
+    # 50 instances of 512 GB at once: 25 nodes of 1,024 GB, though one second an hour is no load
+    jobs = hourly(Task("t", 1, instances=50, gang=True, gpus=0, cpus=1, memory_gb=512))
+    assert counts(*jobs) == {"cpu": 25}
+
+
 def test_nodes_are_as_large_as_an_instance_needs() -> None:
     (group,) = sized([Job.single("j", Task("t", 1, gpus=16, cpus=200, memory_gb=3000))], Recorded()).groups[-1:]
     assert (group.gpus, group.cpus, group.memory_gb) == (16, 200, 3000)

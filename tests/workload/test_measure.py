@@ -6,7 +6,7 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, WorkloadError
-from dagsim.experiment.run import run_policy
+from dagsim.experiment.simulate import run_policy
 from dagsim.workload import PRESETS, Synthetic
 from dagsim.workload.windows import parse_measure
 

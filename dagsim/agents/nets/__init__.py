@@ -21,5 +21,6 @@ NETS: Registry[NetSettings] = Registry(
     group="dagsim.nets",
     listing="dagsim list nets",
     home="dagsim.agents.nets",
+    method="build",
 )
 """Every net by name, as the dataclass of its settings."""

@@ -50,7 +50,7 @@ class _Net:
         _positive(hidden=self.hidden)
 
     def _sizes(self, codec: CodecSettings) -> Any:
-        from dagsim.agents.nets.layers import Sizes
+        from dagsim.agents.nets.rows import Sizes
 
         return Sizes.of(codec, f"net {self.kind!r}")  # type: ignore[attr-defined]
 
@@ -63,7 +63,7 @@ class ScorerConfig(_Net):
 
     def build(self, codec: CodecSettings) -> ActorNet:
         """A new net for the observations of that codec."""
-        from dagsim.agents.nets.scorer import Scorer
+        from dagsim.agents.nets.rows import Scorer
 
         return Scorer(self._sizes(codec), self.hidden)
 
@@ -76,7 +76,7 @@ class AttentionConfig(_Net):
 
     def build(self, codec: CodecSettings) -> ActorNet:
         """A new net for the observations of that codec."""
-        from dagsim.agents.nets.attention import Attention
+        from dagsim.agents.nets.rows import Attention
 
         return Attention(self._sizes(codec), self.hidden)
 
@@ -89,7 +89,7 @@ class GraphConfig(_Net):
 
     def build(self, codec: CodecSettings) -> ActorNet:
         """A new net for the observations of that codec."""
-        from dagsim.agents.nets.graph import Graph
+        from dagsim.agents.nets.rows import Graph
 
         return Graph(self._sizes(codec), self.hidden)
 
@@ -107,7 +107,7 @@ class MlpConfig(_Net):
 
     def build(self, codec: CodecSettings) -> ActorNet:
         """A new net for the observations of that codec."""
-        from dagsim.agents.nets.mlp import Mlp
+        from dagsim.agents.nets.rows import Mlp
 
         return Mlp(self._sizes(codec), self.hidden, self.slots)
 
@@ -120,7 +120,7 @@ class LinearConfig(_Net):
 
     def build(self, codec: CodecSettings) -> ActorNet:
         """A new net for the observations of that codec."""
-        from dagsim.agents.nets.linear import Linear
+        from dagsim.agents.nets.rows import Linear
 
         return Linear(self._sizes(codec))
 
@@ -180,7 +180,7 @@ class DecimaNetConfig:
             ConfigError: The codec does not show stages.
         """
         from dagsim.agents.nets.decima import DecimaNet
-        from dagsim.systems.spark.codecs.stages import StagesConfig
+        from dagsim.systems.spark.codecs import StagesConfig
 
         if not isinstance(codec, StagesConfig):
             raise ConfigError(f"net 'decima' reads the codec 'stages', not {type(codec).__name__}")

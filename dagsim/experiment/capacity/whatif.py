@@ -1,21 +1,24 @@
-"""Other clusters and other policies on a log: paired runs of the same windows."""
+"""Other clusters and other policies on a log: paired runs of the same windows, in one folder that grows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from dagsim.config.schema import ClusterSection, Config, plain
-from dagsim.experiment.capacity.prices import Prices
-from dagsim.experiment.labels import sample_of
-from dagsim.experiment.sweep.axes import Axis
-from dagsim.experiment.sweep.cells import Cell
-from dagsim.experiment.sweep.described import Sweep
-from dagsim.experiment.sweep.folder import CellLine
+from dagsim.experiment.capacity.machines import Prices
+from dagsim.experiment.carry_out import Watch, carry_out, raise_failures
+from dagsim.experiment.executors import CellExecutor
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
+from dagsim.experiment.scenario import sample_of
+from dagsim.experiment.store import Store
 from dagsim.metrics.standings import PolicyResult, standings
 
-__all__ = ["TODAY", "Alternative", "alternatives_of", "whatif_sweep"]
+__all__ = ["TODAY", "Alternative", "Trials", "alternatives_of", "on_windows", "whatif_grid"]
+
 
 TODAY = "today"
 """The label of the cluster as it is."""
@@ -46,48 +49,38 @@ class Alternative:
         return {"cluster": self.cluster, "policy": self.policy, **known, "cost_a_month": self.cost, **told}
 
 
-def whatif_sweep(config: Config, clusters: Mapping[str, ClusterSection], policies: Sequence[str], name: str) -> Sweep:
-    """The sweep over clusters and policies on the windows of ``config``."""
+def whatif_grid(
+    config: Config, clusters: Mapping[str, ClusterSection], policies: Sequence[str], name: str
+) -> SweepGrid:
+    """The grid of clusters and policies on the windows of ``config``."""
     sections = tuple(plain(section) for section in clusters.values())
     axes = (Axis("cluster", tuple(clusters), sections), Axis("policy", tuple(policies), tuple(policies)))
     settings = {key: value for key, value in plain(config).items() if key not in ("policy", "cluster", "prices")}
-    return Sweep(name, None, axes, {**settings, "cluster": sections[0]}, metrics=METRICS)
+    return SweepGrid(name, None, axes, {**settings, "cluster": sections[0]}, metrics=METRICS)
 
 
 def alternatives_of(
     config: Config,
     clusters: Mapping[str, ClusterSection],
-    cells: Sequence[Cell],
-    done: Mapping[str, CellLine],
+    runs: Mapping[Cell, CellRun],
     prices: Prices,
     metric: str = "jct_s.mean",
 ) -> list[Alternative]:
-    """Every choice, compared by ``metric`` on the same windows, in the order of the sweep.
+    """Every choice, compared by ``metric`` on the same windows, in the order of the grid.
 
     Raises:
         InputError: There is no such metric.
     """
-    lines: dict[str, list[_Line]] = {}
-    for cell in cells:
-        line = done[cell.id]
-        lines.setdefault(cell.label, []).append(_Line(cell.label, cell.seed, line.metrics, line.at))
-    flat = [each for of_label in lines.values() for each in of_label]
+    by_label: dict[str, list[CellRun]] = {}
+    for cell, run in runs.items():
+        by_label.setdefault(cell.label, []).append(replace(run, policy=cell.label))
+    flat = [run for of_label in by_label.values() for run in of_label]
     ranked = {each.policy: each for each in standings(flat, metric, flat[0].policy, sample_of(config))}
-    return [_choice(ranked[label], of_label, clusters, prices) for label, of_label in lines.items()]
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A cell as ``standings`` takes it."""
-
-    policy: str
-    seed: int
-    metrics: Mapping[str, Any]
-    at: Mapping[str, str]
+    return [_choice(ranked[label], of_label, clusters, prices) for label, of_label in by_label.items()]
 
 
 def _choice(
-    result: PolicyResult, lines: Sequence[_Line], clusters: Mapping[str, ClusterSection], prices: Prices
+    result: PolicyResult, lines: Sequence[CellRun], clusters: Mapping[str, ClusterSection], prices: Prices
 ) -> Alternative:
     at = lines[0].at
     cost = prices.a_month(clusters[at["cluster"]]) if prices else None
@@ -95,8 +88,78 @@ def _choice(
     return Alternative(at["cluster"], at["policy"], result, wait_s, p95_s, kwh, cost)
 
 
-def _mean_over(lines: Sequence[_Line], metric: str) -> float:
+def _mean_over(lines: Sequence[CellRun], metric: str) -> float:
     """The mean over windows; NaN where one has no value."""
     values = [line.metrics.get(metric) for line in lines]
     known = [float(value) for value in values if value is not None]
     return sum(known) / len(known) if len(known) == len(values) else float("nan")
+
+
+class Trials:
+    """Runs clusters under one policy on the same windows; cells that its folder holds are not run again."""
+
+    def __init__(
+        self,
+        config: Config,
+        name: str,
+        root: Path,
+        executor: CellExecutor,
+        watch: Watch | None,
+        *,
+        argv: Sequence[str],
+        command: str = "plan",
+    ) -> None:
+        self.config, self.name, self.root, self.executor, self.watch = config, name, root, executor, watch
+        self.argv, self.command = argv, command
+        self.path: Path | None = None
+        """Its folder, from the first trial on."""
+        self._clusters: dict[str, ClusterSection] = {}
+        self._cells: list[Cell] = []
+
+    def run(self, label: str, cluster: ClusterSection) -> list[CellRun]:
+        """The runs of one cluster, one for each window.
+
+        Raises:
+            KeyboardInterrupt: The user stopped it; finished cells are kept.
+            DagsimError: As ``carry_out``, or a cell failed.
+        """
+        label = next((known for known, other in self._clusters.items() if other == cluster), label)
+        if label not in self._clusters:
+            self._clusters[label] = cluster
+            self._cells += self._grid({label: cluster}).cells()
+        grid = self._grid(self._clusters)
+        plan = Plan(self.command, grid.config(), tuple(self._cells), grid)
+        store = Store.begin(self.root, plan, argv=self.argv)
+        self.path = store.path
+        runs = carry_out(store, plan, self.executor, self.watch)
+        raise_failures(runs)
+        return [run for cell, run in runs.items() if cell.at["cluster"] == label]
+
+    def _grid(self, clusters: Mapping[str, ClusterSection]) -> SweepGrid:
+        sections = tuple(plain(section) for section in clusters.values())
+        settings = {key: value for key, value in plain(self.config).items() if key != "prices"}
+        settings["cluster"] = sections[0]
+        return SweepGrid(self.name, None, (Axis("cluster", tuple(clusters), sections),), settings)
+
+
+_WINDOWS, _JOBS, _FEWEST_JOBS, _FEWEST = 20, 1000, 100, 5
+
+
+def on_windows(config: Config) -> Config:
+    """The configuration on windows of its trace, where it asks for none: 20 of up to 1,000 jobs, fewer of 100 where
+    the trace is short, and all of it at once where there is no room for five.
+
+    Raises:
+        ConfigError: Its workload is no trace.
+        TraceError: The trace cannot be read.
+    """
+    trace = config.trace()
+    if trace.window is not None:
+        windows = trace.windows or min(config.seeds, trace.most_windows())
+        return config.model_copy(update={"workload": replace(trace, windows=windows), "seeds": windows})
+    jobs = 2 * replace(trace, window=2).most_windows()
+    length = min(_JOBS, max(_FEWEST_JOBS, jobs // _WINDOWS))
+    windows = min(_WINDOWS, jobs // length)
+    if windows < _FEWEST:
+        return config.model_copy(update={"seeds": 1})
+    return config.model_copy(update={"workload": replace(trace, window=length, windows=windows), "seeds": windows})

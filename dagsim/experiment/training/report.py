@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 from dagsim.agents.checkpoint import Checkpoint
 from dagsim.agents.rollouts import evaluate_greedy
 from dagsim.config.schema import Config
-from dagsim.envs.episode import EpisodeFactory
-from dagsim.envs.rewards import RewardConfig
-from dagsim.experiment.run import run_policy
+from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import run_policy
 from dagsim.metrics import summarize
 
 __all__ = ["ReportLine", "compare_agents"]

@@ -9,14 +9,15 @@ from typing import NamedTuple
 from dagsim.agents.checkpoint import Checkpoint
 from dagsim.agents.config import algorithm_name
 from dagsim.config.bundled import find_config
+from dagsim.config.registered import kind_of
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.labels import metric_of
-from dagsim.experiment.manifest import file_hash
-from dagsim.experiment.runner import write_comparison
+from dagsim.experiment.carry_out import write_comparison
+from dagsim.experiment.scenario import metric_of
+from dagsim.experiment.store import Store
 from dagsim.experiment.training.report import ReportLine, compare_agents
 from dagsim.experiment.training.trainer import Progress, TrainingRun
+from dagsim.files import file_hash
 from dagsim.metrics.standings import PolicyResult, standings
 
 __all__ = ["Trained", "begin_training", "finish", "resumed_training", "train", "train_in"]
@@ -27,7 +28,7 @@ Watch = Callable[[Progress], None]
 class Trained(NamedTuple):
     """A finished training."""
 
-    folder: RunFolder
+    folder: Store
     """Holds the agent, ``best.pt``, and everything that made it."""
     reference: str
     """The heuristic that the agent was measured against."""
@@ -76,24 +77,24 @@ def train(
 
 def begin_training(
     config: Config, out: Path, *, init: Path | None = None, name: str | None = None, argv: Sequence[str] = ()
-) -> RunFolder:
+) -> Store:
     """A new run folder for a training; ``argv`` is the command that it records.
 
     Raises:
         InputError: ``init`` is not a checkpoint, or ``out`` cannot be written to.
     """
     label = algorithm_name(config.training().algorithm)
-    plan = {} if init is None else {"init": str(init.resolve()), "init_sha256": _agent_hash(init)}
-    return RunFolder.create(out, "train", config, argv=argv, label=label, plan=plan, name=name)
+    plan = {} if init is None else {"init": str(init.resolve()), "init_sha256": _agent_hash(init, config)}
+    return Store.create(out, "train", config, argv=argv, label=label, plan=plan, name=name)
 
 
-def resumed_training(path: Path) -> RunFolder:
+def resumed_training(path: Path) -> Store:
     """The run folder of a training that was stopped.
 
     Raises:
         InputError: Another command made the folder, or its trace has changed.
     """
-    folder = RunFolder.open(path)
+    folder = Store.open(path, own=True)
     if (command := folder.manifest["command"]) != "train":
         raise InputError(f"{path}: was made by dagsim {command}: dagsim {command} --resume {path}")
     folder.check_trace()
@@ -101,7 +102,7 @@ def resumed_training(path: Path) -> RunFolder:
 
 
 def train_in(
-    folder: RunFolder,
+    folder: Store,
     *,
     resume: bool = False,
     workers: int = 1,
@@ -127,7 +128,7 @@ def train_in(
 def finish(run: TrainingRun, watch: Watch | None = None) -> list[ReportLine]:
     """Run the agent and its rivals on the report seeds: a linear policy, the reference and other heuristics."""
     kind = algorithm_name(run.train.algorithm)
-    agents: dict[str, Checkpoint] = {kind: Checkpoint.load(run.folder.path / "best.pt")}
+    agents: dict[str, Checkpoint] = {kind: _agent_in(run.folder.path / "best.pt", run.config)}
     linear = run.linear()
     if linear is not None:
         agents[f"linear {kind}"] = linear
@@ -140,13 +141,19 @@ def finish(run: TrainingRun, watch: Watch | None = None) -> list[ReportLine]:
     return compare_agents(run.config, agents, heuristics, run.report_seeds, show)
 
 
-def _agent_hash(path: Path) -> str:
+def _agent_in(path: Path, config: Config) -> Checkpoint:
+    """The agent in a file; its codec and net may be code outside dagsim that the configuration names."""
+    train = config.training()
+    return Checkpoint.load(path, codec=kind_of(train.codec), net=kind_of(train.net))
+
+
+def _agent_hash(path: Path, config: Config) -> str:
     """SHA-256 of a checkpoint file that can be loaded."""
-    Checkpoint.load(path)
+    _agent_in(path, config)
     return file_hash(path)
 
 
-def _initial_agent(folder: RunFolder) -> Path | None:
+def _initial_agent(folder: Store) -> Path | None:
     """The checkpoint that the training starts from, which is needed until the training has one of its own.
 
     Raises:
@@ -156,6 +163,6 @@ def _initial_agent(folder: RunFolder) -> Path | None:
     if "init" not in plan:
         return None
     path = Path(plan["init"])
-    if not (folder.path / "checkpoint.pt").exists() and _agent_hash(path) != plan["init_sha256"]:
+    if not (folder.path / "checkpoint.pt").exists() and _agent_hash(path, folder.config) != plan["init_sha256"]:
         raise InputError(f"{path}: has changed since the training began with it")
     return path

@@ -23,22 +23,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.agents.archive import ReplayArchive
-from dagsim.agents.bounds import BoundsRecorder, ObservationBounds
-from dagsim.agents.checkpoint import Checkpoint, read_plain, write_plain
+from dagsim.agents.checkpoint import BoundsRecorder, Checkpoint, ObservationBounds, read_plain, write_plain
 from dagsim.agents.cloning import clone, imitation
 from dagsim.agents.config import TrainConfig, WarmStart, algorithm_name
 from dagsim.agents.learner import Learner, LearnerContext, update_ema
 from dagsim.agents.nets.actor import ActorNet
 from dagsim.agents.nets.config import LinearConfig
+from dagsim.agents.replay import ReplayArchive
 from dagsim.agents.rollouts import InProcessRollouts, ProcessRollouts, Rollouts, evaluate_greedy, one_thread, spared
+from dagsim.config.registered import kind_of
 from dagsim.config.schema import Config
 from dagsim.config.training import check_training
-from dagsim.envs.episode import EpisodeFactory
-from dagsim.envs.rewards import RewardConfig
+from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.errors import RunFolderError
-from dagsim.experiment.folder import RunFolder
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import TrainingLog, has_rows
 from dagsim.experiment.training.reference import Runs, best_heuristic, merit_of, play_seeds
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
@@ -70,7 +69,7 @@ class TrainingRun:
         ConfigError: The training does not fit the system.
     """
 
-    def __init__(self, folder: RunFolder, workers: int = 1, tell: Tell | None = None) -> None:
+    def __init__(self, folder: Store, workers: int = 1, tell: Tell | None = None) -> None:
         self.folder = folder
         self.config: Config = folder.config
         self.train: TrainConfig = folder.config.training()
@@ -284,7 +283,8 @@ class TrainingRun:
         self._reference_merit = merit if merit > 0 or np.isnan(merit) else 1.0
 
     def _begin_with(self, learner: Learner, init: Path) -> None:
-        agent = Checkpoint.load(init, self.scenario.system)
+        train = self.train
+        agent = Checkpoint.load(init, self.scenario.system, codec=kind_of(train.codec), net=kind_of(train.net))
         if agent.net != (wanted := learner.net.settings):
             raise RunFolderError(f"{init}: its net is {agent.net}, the configuration asks for {wanted}")
         learner.net.load_state_dict(dict(agent.weights))

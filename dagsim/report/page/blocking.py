@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from math import isfinite
+from math import isfinite, nan
 from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.experiment.folder import RunFolder
+from dagsim.experiment.store import Store
 from dagsim.metrics.columns import Flags, Floats, ScheduleColumns, columns
 from dagsim.metrics.standings import RunMetrics, mean
 from dagsim.model import RejectReason
@@ -93,8 +93,8 @@ _CAUSES = {
     "rejected_by_policy": "turned away\nby policy",
     "rejected_no_place": "no\nplace",
     "rejected_too_slow": "too\nslow",
-    "jobs_unfinished": "still\nrunning",
 }
+_HEADS = (*_CAUSES.values(), "still\nrunning")
 
 
 def ramp_tables(chosen: Chosen) -> str:
@@ -115,17 +115,19 @@ def ramp_grids(runs: Sequence[Shown]) -> tuple[Grid, Grid]:
         lines = [run.line for run in mine]
         rate = mean(lines, "blocking_rate")
         first = (beta, policy, f"{len(mine):,}", short(rate.value), interval(rate.low, rate.high, short))
-        blocked.append((*first, *(_share_of_ramp(lines, name) for name in _CAUSES)))
+        shares = [_share_of_arrived(lines, name) for name in _CAUSES]
+        still_running = max(rate.value - sum(shares), 0.0)  # jobs_unfinished also counts a job that came at the end
+        blocked.append((*first, *map(short, (*shares, still_running))))
         times = [_times(run.folder, run.number) for run in mine]
         speed.append((*first[:4], *_means(times)))
     return (
         Grid(
             "Jobs blocked, by cause",
-            (*heads, *_CAUSES.values()),
+            (*heads, *_HEADS),
             blocked,
             (
-                "Causes are fractions of the jobs that arrived. Jobs that still ran at the end are not in the blocking "
-                "rate; ddls counts them as blocked.",
+                "Causes are fractions of the jobs that arrived. Jobs that still ran at the end count as blocked, as in "
+                "ddls.",
             ),
             (0, 1),
         ),
@@ -148,7 +150,7 @@ class _Times(NamedTuple):
     gpus: float
 
 
-def _times(folder: RunFolder, place: int) -> _Times:
+def _times(folder: Store, place: int) -> _Times:
     made = columns(folder.schedule(place))
     jobs, runs = made.jobs, made.runs
     done = jobs.finished
@@ -172,7 +174,7 @@ def _rate(runs: Sequence[Shown]) -> float:
     return value if isfinite(value) else 1.0
 
 
-def _share_of_ramp(lines: Sequence[RunMetrics], name: str) -> str:
+def _share_of_arrived(lines: Sequence[RunMetrics], name: str) -> float:
     """A number of jobs over those that arrived, all runs together."""
-    came = sum(line.metrics.get("jobs_arrived") or 0 for line in lines)
-    return short(sum(line.metrics.get(name) or 0 for line in lines) / came) if came else "-"
+    arrived = sum(line.metrics.get("jobs_arrived") or 0 for line in lines)
+    return sum(line.metrics.get(name) or 0 for line in lines) / arrived if arrived else nan

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder, RunLine
-from dagsim.experiment.pairing import paired_lines
+from dagsim.experiment.compare import paired_lines
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.scenario import metric_of, sample_of
+from dagsim.experiment.store import Store
+from dagsim.metrics.standings import PolicyResult, standings
 
 __all__ = ["Chosen", "Shown", "choose_runs"]
 
@@ -19,9 +22,9 @@ MOST_DRAWN = 12
 class Shown:
     """A finished run: where it lies, and its line under the name that the page gives its policy."""
 
-    folder: RunFolder
+    folder: Store
     number: int
-    line: RunLine
+    line: CellRun
 
     @property
     def name(self) -> str:
@@ -37,9 +40,11 @@ class Chosen:
     comparable: bool
     """All policies ran on the same jobs."""
     remarks: tuple[str, ...]
+    ranked: tuple[PolicyResult, ...] = ()
+    """The standings of the policies, if they are comparable."""
 
     @property
-    def lines(self) -> list[RunLine]:
+    def lines(self) -> list[CellRun]:
         """The lines of all runs."""
         return [run.line for run in self.runs]
 
@@ -52,7 +57,7 @@ class Chosen:
         return tuple(first.values())[:MOST_DRAWN]
 
 
-def choose_runs(folders: Sequence[RunFolder]) -> Chosen:
+def choose_runs(folders: Sequence[Store]) -> Chosen:
     """The finished runs of the folders, paired by seed where they can be.
 
     Raises:
@@ -75,14 +80,17 @@ def choose_runs(folders: Sequence[RunFolder]) -> Chosen:
     try:
         pairing = paired_lines(folders)
     except InputError as error:
-        named = [run.line._replace(policy=f"{run.line.policy} @ {run.folder.path.name}") for run in found]
+        named = [replace(run.line, policy=f"{run.line.policy} @ {run.folder.path.name}") for run in found]
         runs = tuple(Shown(run.folder, run.number, line) for run, line in zip(found, named, strict=True))
         return Chosen(runs, False, (f"not compared: {error}", *states, *failed))
     seeds = {line.seed for line in pairing.lines}
     common = [run for run in found if run.line.seed in seeds]
     runs = tuple(Shown(run.folder, run.number, line) for run, line in zip(common, pairing.lines, strict=True))
     differs = [f"differs: {text}" for text in pairing.differences]
-    return Chosen(runs, _same_seeds(runs), (*differs, *states, *failed))
+    comparable = _same_seeds(runs)
+    config = folders[0].config
+    ranked = standings([run.line for run in runs], metric_of(config), None, sample_of(config)) if comparable else ()
+    return Chosen(runs, comparable, (*differs, *states, *failed), tuple(ranked))
 
 
 def _same_seeds(runs: Sequence[Shown]) -> bool:

@@ -13,9 +13,8 @@ from typing import Any
 
 import dagsim
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.labels import workload_label
-from dagsim.experiment.sweep.folder import SweepFolder, is_sweep
+from dagsim.experiment.scenario import workload_label
+from dagsim.experiment.store import Store, is_sweep
 from dagsim.experiment.training.log import read_log
 from dagsim.metrics.columns import ScheduleColumns, columns
 from dagsim.report.page import sections
@@ -35,7 +34,7 @@ _MOST_TASKS = 60_000
 """So many tasks of jobs with graphs are on a page, those of all runs together."""
 
 
-def write_page(folders: Sequence[RunFolder], path: Path) -> Path:
+def write_page(folders: Sequence[Store], path: Path) -> Path:
     """Write the report of the runs to ``path``, one file of HTML; returns it.
 
     Raises:
@@ -51,7 +50,7 @@ def write_page(folders: Sequence[RunFolder], path: Path) -> Path:
     return path
 
 
-def page(folders: Sequence[RunFolder], *, live: Sequence[str] = ()) -> str:
+def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
     """The report of the runs as HTML; equal folders give equal text.
 
     ``live`` are the ids of the runs with the server that shows the page, which it then asks for what is new.
@@ -84,7 +83,7 @@ def page(folders: Sequence[RunFolder], *, live: Sequence[str] = ()) -> str:
     return document(title, body, data, live=live)
 
 
-def _of_trainings(folders: Sequence[RunFolder], live: Sequence[str]) -> str:
+def _of_trainings(folders: Sequence[Store], live: Sequence[str]) -> str:
     """The report of trainings: their curves beside each other."""
     if not all(is_training(folder.path) for folder in folders):
         raise InputError("report: trainings and other runs need pages of their own")
@@ -108,11 +107,11 @@ def _of_trainings(folders: Sequence[RunFolder], live: Sequence[str]) -> str:
     return document(title, body, packer.packed({"learning": charts}), live=live)
 
 
-def _of_sweep(folders: Sequence[RunFolder], live: Sequence[str]) -> str:
+def _of_sweep(folders: Sequence[Store], live: Sequence[str]) -> str:
     """The report of one sweep."""
     if len(folders) > 1:
         raise InputError("report: a sweep needs a page of its own")
-    view, packer = SweepView(SweepFolder.of(folders[0])), Packer()
+    view, packer = SweepView(folders[0]), Packer()
     if not view.lines:
         raise InputError(f"{folders[0].path}: no cell is finished")
     title = f"{view.folder.sweep.name}: dagsim sweep"
@@ -133,7 +132,7 @@ def _of_sweep(folders: Sequence[RunFolder], live: Sequence[str]) -> str:
 def _body(
     title: str,
     chosen: Chosen,
-    folders: Sequence[RunFolder],
+    folders: Sequence[Store],
     tables: str,
     turned_away: str,
     charts: Sequence[Mapping[str, Any]],

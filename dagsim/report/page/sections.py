@@ -12,10 +12,10 @@ import numpy as np
 
 from dagsim.config.schema import dump_config
 from dagsim.errors import RunFolderError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.labels import metric_of, sample_of, workload_label
+from dagsim.experiment.scenario import metric_of, sample_of, workload_label
+from dagsim.experiment.store import Store
 from dagsim.metrics.columns import ScheduleColumns
-from dagsim.metrics.standings import PolicyResult, Sample, standings
+from dagsim.metrics.standings import PolicyResult, Sample
 from dagsim.metrics.summary import JobGroup, PerJob, job_groups
 from dagsim.report.comparison import comparison_table, metric_name
 from dagsim.report.grid import Grid, factor, interval, number, short
@@ -67,10 +67,9 @@ def verdict_sentences(chosen: Chosen) -> list[str]:
             f"{name}: {metric_name(metric)} {number(mean) + unit if isfinite(mean) else 'not known: unfinished jobs'}."
             for name, mean in zip(policies, means, strict=True)
         ]
-    ranked = standings(lines, metric, None, sample_of(config))
-    reference = next(each.policy for each in ranked if each.is_reference)
-    told = [_sentence(each, reference, metric) for each in ranked if not each.is_reference]
-    return told or [f"{reference}: nothing to compare it with."]
+    reference = next(result.policy for result in chosen.ranked if result.is_reference)
+    sentences = [_sentence(result, reference, metric) for result in chosen.ranked if not result.is_reference]
+    return sentences or [f"{reference}: nothing to compare it with."]
 
 
 def _sentence(standing: PolicyResult, reference: str, metric: str) -> str:
@@ -86,9 +85,9 @@ def _sentence(standing: PolicyResult, reference: str, metric: str) -> str:
 def results(chosen: Chosen) -> str:
     """The table of all policies, or of each one over its seeds."""
     config = chosen.runs[0].folder.config
-    label, sample = workload_label(config), sample_of(config)
+    label = workload_label(config)
     if chosen.comparable:
-        return table(comparison_table(chosen.lines, metric=metric_of(config), workload=label, sample=sample, wide=True))
+        return table(comparison_table(chosen.ranked, metric_of(config), workload=label, wide=True))
     parts = []
     for policy in dict.fromkeys(line.policy for line in chosen.lines):
         runs = [run for run in chosen.runs if run.line.policy == policy]
@@ -98,7 +97,7 @@ def results(chosen: Chosen) -> str:
     return "".join(parts)
 
 
-def settings(chosen: Chosen, folders: Iterable[RunFolder]) -> str:
+def settings(chosen: Chosen, folders: Iterable[Store]) -> str:
     """Assumptions and warnings of the reader of a trace, the load, and the configurations."""
     told: list[str] = []
     for folder in folders:
@@ -112,7 +111,7 @@ def settings(chosen: Chosen, folders: Iterable[RunFolder]) -> str:
     return f"<ul>{text}</ul>{configurations(folders)}"
 
 
-def configurations(folders: Iterable[RunFolder]) -> str:
+def configurations(folders: Iterable[Store]) -> str:
     """The whole configuration of each folder, folded away."""
     return "".join(details(f"Configuration of {folder.path.name}", dump_config(folder.config)) for folder in folders)
 
@@ -176,7 +175,7 @@ def _group_grid(title: str, groups: Mapping[str, JobGroup]) -> Grid:
     return Grid(title, _GROUP_HEADS, rows, ("Times and slowdowns are of the completed jobs.",))
 
 
-def repeat(folders: Iterable[RunFolder]) -> str:
+def repeat(folders: Iterable[Store]) -> str:
     """The commands that made the runs, and the hashes of what went in."""
     parts = []
     for folder in folders:

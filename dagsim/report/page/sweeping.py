@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dagsim.experiment.labels import sample_of, workload_label
-from dagsim.experiment.sweep.axes import Axis, short_names
-from dagsim.experiment.sweep.folder import CellLine, SweepFolder
-from dagsim.experiment.sweep.standing import CellGroup, compared_axis, grouped_standings
+from dagsim.experiment.compare import CellGroup, compared_axis, grouped_standings
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.plan import Axis, short_names
+from dagsim.experiment.scenario import sample_of, workload_label
+from dagsim.experiment.store import Store
 from dagsim.metrics import glossary
 from dagsim.metrics.standings import lower_is_better
 from dagsim.report.comparison import metric_name, sweep_table
@@ -25,10 +26,10 @@ __all__ = ["SweepView"]
 class SweepView:
     """The words and charts of the finished cells of a sweep."""
 
-    def __init__(self, folder: SweepFolder) -> None:
+    def __init__(self, folder: Store) -> None:
         self.folder = folder
-        self.lines = [line for line in folder.lines() if _in_grid(line, folder.sweep.axes)]
-        self._sample = sample_of(folder.run.config)
+        self.lines = [line for line in folder.cells() if _in_grid(line, folder.sweep.axes)]
+        self._sample = sample_of(folder.config)
         self._metric = folder.sweep.metrics[0]
 
     def verdict(self) -> list[str]:
@@ -47,7 +48,7 @@ class SweepView:
 
     def table(self) -> str:
         """A row for each point of the grid, compared within its group."""
-        sweep, config = self.folder.sweep, self.folder.run.config
+        sweep, config = self.folder.sweep, self.folder.config
         return table(
             sweep_table(
                 self._groups(),
@@ -67,7 +68,7 @@ class SweepView:
         """
         axes, units = self.folder.sweep.axes, {term.name: term.unit for term in glossary()}
         names = short_names([axis.key for axis in axes])
-        at: dict[tuple[str, ...], list[CellLine]] = {}
+        at: dict[tuple[str, ...], list[CellRun]] = {}
         for line in self.lines:
             at.setdefault(tuple(line.at[axis.key] for axis in axes), []).append(line)
         points = [at.get(labels, []) for labels in product(*(axis.labels for axis in axes))]
@@ -95,10 +96,10 @@ class SweepView:
         return (min if lower_is_better(self._metric) else max)(known, key=lambda name: known[name])
 
     def _planned(self) -> int:
-        return int(self.folder.run.manifest["plan"]["sweep"].get("cells", len(self.lines)))
+        return int(self.folder.manifest["plan"]["sweep"].get("cells", len(self.lines)))
 
 
-def _in_grid(line: CellLine, axes: Sequence[Axis]) -> bool:
+def _in_grid(line: CellRun, axes: Sequence[Axis]) -> bool:
     return all(line.at.get(axis.key) in axis.labels for axis in axes)
 
 
@@ -109,7 +110,7 @@ def _numbers(axis: Axis) -> list[float] | None:
     return [float(value) for value in values] if len(values) == len(axis.values) and rising else None
 
 
-def _spread(points: Sequence[Sequence[CellLine]], metric: str, packer: Packer) -> dict[str, int]:
+def _spread(points: Sequence[Sequence[CellRun]], metric: str, packer: Packer) -> dict[str, int]:
     values = [[_value(line, metric) for line in lines] or [nan] for lines in points]
     folds = {
         "mean": [float(np.mean(each)) for each in values],
@@ -119,6 +120,6 @@ def _spread(points: Sequence[Sequence[CellLine]], metric: str, packer: Packer) -
     return {name: packer.add(fold, "f8") for name, fold in folds.items()}
 
 
-def _value(line: CellLine, metric: str) -> float:
+def _value(line: CellRun, metric: str) -> float:
     value = line.metrics.get(metric)
     return nan if value is None or isinstance(value, str) else float(value)

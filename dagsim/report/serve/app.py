@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from html import unescape
 
 import anyio
@@ -15,6 +16,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dagsim.errors import DagsimError, InputError
 from dagsim.report.page.document import document, page, sealed, static
@@ -22,7 +24,7 @@ from dagsim.report.page.markup import element
 from dagsim.report.serve.results import Results, RunState, Stamp
 from dagsim.report.serve.server import Asgi, Guard
 
-__all__ = ["application"]
+__all__ = ["Connection", "application"]
 
 _EVERY_S = 1.0
 """How often the folders are looked at for those who listen."""
@@ -34,6 +36,31 @@ _KEPT = 8
 """So many pages are kept, as long as their runs stand as they stood."""
 _MOST_COMPARED = 20
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
+
+
+_REQUEST_S = 5.0
+"""A connection that sends no whole request, or reads nothing, for this long is closed (after at most twice as long)."""
+
+
+class Connection(H11Protocol):
+    """An HTTP connection that slow clients lose: uvicorn itself only times the pause after an answer."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._seen: object = self.cycle  # None: no request yet
+        self._unread = 0
+        self.loop.call_later(_REQUEST_S, self._look)
+
+    def _look(self) -> None:
+        """Close the connection if nothing has moved since the last look."""
+        if self.transport.is_closing():
+            return
+        waiting, unread = self.cycle is None or self.cycle.response_complete, self.transport.get_write_buffer_size()
+        if (waiting and self._seen is self.cycle) or (unread and unread == self._unread):
+            self.transport.abort()
+            return
+        self._seen, self._unread = (self.cycle if waiting else self), unread
+        self.loop.call_later(_REQUEST_S, self._look)
 
 
 def application(results: Results, bound_to: str, stopping: Callable[[], bool] = lambda: False) -> Asgi:
@@ -142,14 +169,14 @@ def _list_page(results: Results) -> str:
 
 
 async def _events(results: Results, asked: Sequence[str], stopping: Callable[[], bool]) -> AsyncIterator[str]:
-    """All runs (or those asked for) at first, then those that have changed, as server-sent events."""
-    told: dict[str, RunState] = {}
+    """Server-sent events: at first all runs (or those asked for), then those that change or go."""
+    sent: Mapping[str, RunState | None] = dict.fromkeys(asked)  # so that those that are gone already are reported
     silent_s = first = 0.0
     while not stopping():
-        found = {state.id: state for state in await run_sync(results.states) if not asked or state.id in asked}
-        changed = [state.to_dict() for id_, state in found.items() if told.get(id_) != state]
-        gone = [id_ for id_ in told if id_ not in found]
-        told = found
+        states = {state.id: state for state in await run_sync(results.states) if not asked or state.id in asked}
+        changed = [state.to_dict() for id_, state in states.items() if sent.get(id_) != state]
+        gone = [id_ for id_ in sent if id_ not in states]
+        sent = states
         if changed or gone or not first:
             first, silent_s = 1.0, 0.0
             yield f"data: {json.dumps({'runs': changed, 'gone': gone})}\n\n"

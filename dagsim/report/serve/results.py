@@ -14,9 +14,10 @@ from typing import Any
 
 from dagsim.agents.config import algorithm_name
 from dagsim.errors import DagsimError, InputError, RunFolderError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.labels import workload_label
+from dagsim.experiment.scenario import workload_label
+from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import read_log
+from dagsim.report.grid import number
 
 __all__ = ["Results", "RunState"]
 
@@ -69,7 +70,7 @@ class Results:
         self.root = root
         self._guard = threading.Lock()
         self._known: dict[str, tuple[Stamp, RunState]] = {}
-        self._folders: dict[str, tuple[tuple[int, int], RunFolder]] = {}
+        self._folders: dict[str, tuple[tuple[int, int], Store]] = {}
         self._looked_s = -1.0
 
     def states(self) -> list[RunState]:
@@ -91,7 +92,7 @@ class Results:
                 return state
         raise InputError(f"there is no run folder {id_!r}")
 
-    def folder(self, id_: str) -> RunFolder:
+    def folder(self, id_: str) -> Store:
         """The run folder, to be read only.
 
         Raises:
@@ -102,7 +103,7 @@ class Results:
         if path is None:
             raise InputError(f"there is no run folder {id_!r}")
         _refuse_links(path)
-        return RunFolder.read(path)
+        return Store.read(path)
 
     def stamp(self, id_: str) -> Stamp:
         """Something that is equal as long as the run folder stands as it stood.
@@ -147,12 +148,12 @@ class Results:
         except (DagsimError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             return RunState(id_, "", "", "", (), 0, "unreadable", 0, 0, "", "", str(error))
 
-    def _opened(self, id_: str, path: Path) -> RunFolder:
+    def _opened(self, id_: str, path: Path) -> Store:
         """The folder, read again only where its manifest has changed."""
         stamp, before = _stamp(path)[0], self._folders.get(id_)
         if before is None or before[0] != stamp:
             _refuse_links(path)
-            before = self._folders[id_] = stamp, RunFolder.read(path)
+            before = self._folders[id_] = stamp, Store.read(path)
         return before[1]
 
 
@@ -195,7 +196,7 @@ def _stamp(path: Path) -> Stamp:
     return tuple(found)
 
 
-def _progress(folder: RunFolder) -> tuple[int, int, str, str]:
+def _progress(folder: Store) -> tuple[int, int, str, str]:
     """Finished and planned runs (or iterations, or cells), their unit, and the best so far."""
     facts, path = folder.manifest, folder.path
     if facts["command"] == "train":
@@ -211,7 +212,7 @@ def _progress(folder: RunFolder) -> tuple[int, int, str, str]:
     return len(lines), total, "runs", _best(folder)
 
 
-def _trained(folder: RunFolder) -> tuple[str, ...]:
+def _trained(folder: Store) -> tuple[str, ...]:
     """The algorithm of a training, or the one policy."""
     if folder.manifest["command"] == "train" and folder.config.train is not None:
         return (algorithm_name(folder.config.train.algorithm),)
@@ -223,7 +224,7 @@ def _last_word(path: Path) -> str:
     return str(json.loads((path / "status.json").read_text(encoding="utf-8")).get("error") or "")
 
 
-def _best(folder: RunFolder) -> str:
+def _best(folder: Store) -> str:
     """The policy with the lowest mean completion time over its seeds so far."""
     times: dict[str, list[float]] = {}
     for line in folder.lines():
@@ -234,4 +235,4 @@ def _best(folder: RunFolder) -> str:
     if not known:
         return ""
     best = min(known, key=lambda policy: known[policy])
-    return f"{best}: mean JCT {known[best]:,.4g} s"
+    return f"{best}: mean JCT {number(known[best])} s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from ipaddress import ip_address
@@ -27,7 +28,7 @@ def serve_folders(root: Path, host: str, port: int, tell: Callable[[str], None])
     try:
         import uvicorn
 
-        from dagsim.report.serve.app import application
+        from dagsim.report.serve.app import Connection, application
     except ImportError as error:
         raise InputError(f"dagsim serve needs {error.name}: pip install 'dagsim[page]'") from None
     listening = _bound(host, port)
@@ -35,7 +36,12 @@ def serve_folders(root: Path, host: str, port: int, tell: Callable[[str], None])
     stopped: list[Callable[[], bool]] = []
     app = application(results, host, lambda: bool(stopped and stopped[0]()))
     settings = uvicorn.Config(
-        app, lifespan="off", log_level="critical", server_header=False, timeout_graceful_shutdown=2
+        app,
+        http=Connection,
+        lifespan="off",
+        log_level="critical",
+        server_header=False,
+        timeout_graceful_shutdown=2,
     )
     server = uvicorn.Server(settings)
     stopped.append(lambda: server.should_exit)
@@ -104,9 +110,9 @@ class Guard:
     ) -> None:
         if scope["type"] != "http":
             return
-        given = [value for name, value in scope["headers"] if name == b"host"]
-        if len(given) != 1 or not self._knows(host_of(given[0].decode("latin-1"))):
-            await _refuse(send, 421, "this server goes by another name\n")
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        if len(hosts) != 1 or not self._knows(host_of(hosts[0].decode("latin-1"))):
+            await _refuse(send, 421, "this server has another name\n")
         elif scope["method"] not in ("GET", "HEAD"):
             await _refuse(send, 405, "read only: GET and HEAD\n", [(b"allow", b"GET, HEAD")])
         else:
@@ -116,13 +122,14 @@ class Guard:
         return host in self._names or (self._open and _is_address(host))
 
 
-def host_of(given: str) -> str:
-    """The name in a ``Host`` header, without its port; empty where it is none."""
-    name = given.strip().lower()
-    if name.startswith("["):
-        inside, closed, rest = name[1:].partition("]")
-        return inside if closed and (not rest or rest[0] == ":") else ""
-    return name.rsplit(":", 1)[0] if name.count(":") == 1 else name
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\s:,\[\]]*))(?::[0-9]*)?|([0-9a-f:]+)")
+"""An address in brackets or a name, each with or without a port; or a bare IPv6 address."""
+
+
+def host_of(header: str) -> str:
+    """The name in a ``Host`` header, without its port; empty if the header is not a single host."""
+    match = _HOST.fullmatch(header.strip().lower())
+    return "" if match is None else next((name for name in match.groups() if name), "")
 
 
 def is_loopback(host: str) -> bool:

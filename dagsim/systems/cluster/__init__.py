@@ -3,9 +3,8 @@
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Maintenance, NodeFailures
-from dagsim.systems.cluster.models.preemption import Preemption
+from dagsim.systems.cluster.models.overheads import MovingDelay, Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.cluster.models.setup import MovingDelay, Setup
 from dagsim.systems.cluster.network import Network, UniformNetwork
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 

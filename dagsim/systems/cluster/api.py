@@ -39,7 +39,8 @@ line after its ``yield``. Nothing else happens during an answer, and time stands
   (``DemandClass``), shared by all tasks that ask for the same.
 - ``piece``: 0, or the number of a preemption after which instances came back; such a piece is a ``TaskState`` of its
   own with the same ``job`` and ``index``, the fraction ``left`` of the work and ``restore_s`` seconds of set-up owed.
-- ``truth`` is not for policies: what an instance really takes.
+- ``truth``: what an instance really takes, by type. Only a policy whose class says ``clairvoyant = True`` may read it;
+  for any other it raises ``IllegalDecision``.
 
 **JobState**: ``job`` (the ``Job`` as submitted), ``number``, ``tasks`` (all of them, done or not), ``tasks_left`` (not
 done), ``ideal_s`` (its estimated critical path as it arrived), ``service_gpu_s`` (GPU-seconds that its ended runs
@@ -52,7 +53,7 @@ held).
 - ``computing_s``: when it began to compute, ``None`` while it fetches its inputs or is set up (``setup_s`` seconds).
 - ``estimate_s``: what it was estimated to compute. ``estimated_end_s(now)``: when to expect its end, never before
   ``now``.
-- ``ends_s``, ``seconds``, ``truth`` are not for policies: they know the true end.
+- ``ends_s``, ``seconds``: the true end and length, for clairvoyant policies only, as ``task.truth``.
 
 **ClusterState**, what is free. ``list[node]`` is the ``NodeState`` of a node: ``idle`` GPUs, free ``cpus`` and
 ``memory`` in whole millionths (``MICRO``), ``shares`` (free millionths of each partly used GPU), ``up``, and

@@ -1,50 +1,163 @@
-"""The choice of an engine: reasons against the compiled one, and the columns that it reads.
+"""The engine of a run: can the compiled one play it, does it pay, and if not, why.
 
-The reasons come in order of what they cost: features of the scenario, whether numba is there, the number of tasks, and
-only then the lane itself, whose import takes half a second.
+The SimPy kernel defines the rules and serves policies that decide live. The compiled engine (``lane``) knows its policy
+from the start, asks nobody, and writes the same bytes. It steps aside for everything it does not know, with a reason.
+
+Reasons are looked for in the order of what they cost: features of the scenario, whether numba is installed, the number
+of tasks, and only then the lane itself, whose import takes half a second. Nothing here imports numba before that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterable
+from importlib.util import find_spec
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from dagsim.errors import ConfigError
-from dagsim.model import Job
-from dagsim.systems.cluster.engine import INSTALL, CompiledKernel, is_installed, pays
+import numpy as np
+
+from dagsim.errors import ConfigError, DagsimError
+from dagsim.model import Cluster, Job
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.log import Schedule
+from dagsim.registry import Spec
 from dagsim.systems.cluster.jobs import JobStream
+from dagsim.systems.cluster.models.overheads import Preemption
 from dagsim.systems.cluster.models.runtime import HasRates
+from dagsim.systems.cluster.policies import POLICIES
 
 if TYPE_CHECKING:
+    from dagsim.systems.cluster.lane.drive import LanePlan
     from dagsim.systems.cluster.lane.reading import LaneScenario
     from dagsim.systems.cluster.scenario import ClusterScenario
     from dagsim.workload.arrays import JobArrays
 
-__all__ = ["compiled", "refuse", "why_not"]
+__all__ = [
+    "EXAMPLES",
+    "INSTALL",
+    "CompiledKernel",
+    "Engine",
+    "EngineUse",
+    "compiled",
+    "is_installed",
+    "offer",
+    "pays",
+    "plan_for",
+    "refuse",
+    "why_not",
+]
+
+Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
+"""``auto``: the compiled engine where it can play, pays, and was compiled before (``dagsim warm``)."""
+
+INSTALL = "the compiled engine needs numba: pip install 'dagsim[fast]'"
+
+EXAMPLES = ("fifo", "srpt-work", "easy", "srtf", "las")
+"""A policy for each compiled loop."""
+
+PAYS = 50_000
+"""Tasks from which the compiled engine is faster than the kernel, which takes some 20 us more per task: importing numba
+and loading what was compiled takes 1 s."""
+
+PAYS_IN_ROUNDS = 1_000
+"""The same under policies that may stop each task hundreds of times."""
+
+_IN_ROUNDS = ("las", "2d-las")
+_MOST = 9e9
+"""Cores or GB of a cluster: above this, their millionths added up are more than 64 bits hold exactly."""
+_MOST_JOBS = 1 << 21
+"""Jobs under EASY: the kernel keeps their order as a float, which tells no more of them apart."""
+_MOST_LEAVES = 1 << 27
+"""Leaves of all trees: 1 GB."""
+_LONG_S = 30.0
+"""Seconds of a run after which it is worth saying that another engine is faster."""
+
+
+class EngineUse(NamedTuple):
+    """The engine that was asked for, the one that is used, and the reason in words."""
+
+    asked: Engine
+    used: Literal["simpy", "compiled"]
+    reason: str
+
+
+class CompiledKernel:
+    """A simulation in the compiled engine: it plays to the end at once, and asks for no decisions."""
+
+    def __init__(self, cluster: Cluster, jobs: Iterable[Any], scene: LaneScenario, plan: LanePlan, seed: int) -> None:
+        self.jobs = jobs
+        self.schedule = Schedule(cluster, seed=seed)
+        self._scene, self._plan = scene, plan
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return self.schedule.ended_s
+
+    def decisions(self, until_s: float = inf) -> Generator[Any, Any, None]:
+        """Run to the end.
+
+        Raises:
+            ConfigError: It should stop before the end.
+            Stalled: Jobs are not done, and nothing runs.
+        """
+        if until_s != inf:
+            raise ConfigError("the compiled engine runs to the end; engine simpy can stop before")
+        from dagsim.systems.cluster.lane.drive import compile_loop, scheduled
+
+        compile_loop(self._plan)
+        self.schedule = scheduled(self.schedule.cluster, self._scene, self._plan, self.schedule.seed)
+        yield from ()
+
+
+def is_installed() -> bool:
+    """True if numba is installed; does not import it."""
+    return find_spec("numba") is not None
+
+
+def pays(policy: str) -> int:
+    """Tasks from which the compiled engine is likely to be faster than the kernel under a policy."""
+    return PAYS_IN_ROUNDS if policy.partition("[")[0] in _IN_ROUNDS else PAYS
+
+
+def refuse(why: str) -> ConfigError:
+    """The error where the compiled engine is asked for and cannot be used."""
+    return ConfigError(f"engine compiled: {why}; allowed: engine simpy or auto")
+
+
+def plan_for(policy: str, preemption: Preemption) -> LanePlan:
+    """How the compiled engine would play a policy given by name, with its parameters in brackets.
+
+    Raises:
+        ConfigError: It cannot play the policy, its placement or its parameters, or preempt as asked.
+        InputError: There is no such policy, or it cannot be made.
+    """
+    from dagsim.systems.cluster.lane.drive import plan_of
+
+    name, params = Spec.parse(policy)
+    if name not in POLICIES and ":" not in name:
+        raise ConfigError(f"the compiled engine does not know the policy {name!r}")
+    try:
+        found = plan_of(POLICIES.create(policy), keeps=preemption.on_resume == "resume")
+    except ConfigError as error:
+        placement = params.get("placement")
+        what = f"the placement {placement!r}" if "its placement" in str(error) else f"the policy {name!r}"
+        raise ConfigError(f"the compiled engine does not know {what}: {error}") from error
+    if found.loop in ("advance_srtf", "advance_las") and (preemption.restart_s or preemption.checkpoint_s_per_gb):
+        raise ConfigError("the compiled engine does not know preemptions that take time")
+    if found.loop == "advance_las" and not found.keeps:
+        raise ConfigError("the compiled engine does not know rounds whose preempted runs lose their work")
+    return found
 
 
 def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
     """The reason against the compiled engine that shows without jobs; empty if there is none."""
     if scenario.engine == "simpy":
         return "asked for"
-    features = {
-        "a set-up model": scenario.setup is not None,
-        "a network": scenario.network is not None,
-        "disturbances": bool(scenario.disturbances),
-        "observers of the log": observed,
-        "admission": scenario.admission,
-    }
-    for feature, there in features.items():
-        if there:
-            return f"the compiled engine does not know {feature}"
-    if not is_installed():
-        return INSTALL
-    return _unknown(scenario, policy) if scenario.engine == "compiled" else ""
-
-
-def refuse(why: str) -> ConfigError:
-    """The error where the compiled engine is asked for and cannot be used."""
-    return ConfigError(f"engine compiled: {why}; allowed: engine simpy or auto")
+    why = _feature(scenario, observed)
+    if why or is_installed():
+        return why or (_unknown(scenario, policy) if scenario.engine == "compiled" else "")
+    return INSTALL
 
 
 def compiled(
@@ -64,7 +177,7 @@ def compiled(
     if scenario.engine == "auto":
         if not jobs.in_columns() and not jobs.has(least):
             return few
-        why = _unknown(scenario, policy) or _not_ready(policy)
+        why = _unknown(scenario, policy) or _not_ready(scenario, policy)
         if why:
             return why
     if isinstance(scenario.runtime, HasRates):
@@ -72,13 +185,52 @@ def compiled(
     if arrays is not None and scenario.engine == "auto" and arrays.tasks < least:
         jobs.unroll(arrays)
         return few
-    from dagsim.systems.cluster.lane.scenario import planned, too_much
-
     source: Iterable[Job] = jobs if heard is None else jobs.told(heard)
-    plan, scene = planned(policy, scenario.preemption), _scene(scenario, source, jobs, arrays, seed)
+    chosen, scene = plan_for(policy, scenario.preemption), _scene(scenario, source, jobs, arrays, seed)
     if arrays is not None and heard is not None:
         heard(len(arrays))
-    return too_much(scene, plan) or CompiledKernel(scenario.cluster, jobs, scene, plan, seed)
+    return too_much(scene, chosen) or CompiledKernel(scenario.cluster, jobs, scene, chosen, seed)
+
+
+def offer(scenario: ClusterScenario, policy: str, engine: EngineUse, wall_s: float) -> str:
+    """What to tell the user of a long run in engine simpy that the compiled one could have played; else empty.
+
+    For the runner: print it once per command, after the first run that gives a text.
+    """
+    if wall_s < _LONG_S or engine.asked != "auto" or engine.used != "simpy":
+        return ""
+    if _feature(scenario, False) or _unknown(scenario, policy):
+        return ""
+    name = policy.partition("[")[0]
+    steps = [] if is_installed() else ["pip install 'dagsim[fast]'"]
+    if not is_installed() or _not_ready(scenario, policy):
+        steps.append(f"`dagsim warm --algo {name}`, once")
+    steps.append("`--engine compiled`")
+    faster = FASTER[plan_for(policy, scenario.preemption).loop]
+    return (
+        f"{name} took {wall_s:.0f} s in engine simpy. The compiled engine writes the same bytes about {faster} times "
+        f"as fast (measured on 20,000 tasks): {', then '.join(steps)}."
+    )
+
+
+def too_much(scene: LaneScenario, chosen: LanePlan) -> str:
+    """The reason against the compiled engine that only the jobs show; empty if there is none."""
+    from dagsim.systems.cluster.lane.state import NAMED_GPUS
+
+    work, classes, nodes = scene.work, scene.classes, scene.nodes
+    unnamed = np.unique(nodes.table.type[nodes.table.gpus > NAMED_GPUS])
+    if (classes.may[classes.table.share > 0][:, unnamed] > 0).any():  # which GPU a share is on decides later ones
+        return f"the compiled engine does not know shares of GPUs on nodes of more than {NAMED_GPUS} GPUs"
+    jobs = len(work.jobs.arrival_s)
+    if chosen.loop == "advance_easy" and jobs > _MOST_JOBS:
+        return f"the compiled engine plays EASY for up to {_MOST_JOBS:,} jobs, got {jobs:,}"
+    if 4 * nodes.by_type.shape[1] * classes.may.sum() > _MOST_LEAVES:
+        return f"{len(classes.table)} different demands on {len(nodes.table)} nodes need too much memory when compiled"
+    return ""
+
+
+FASTER = {"advance_list": 9, "advance_jobs": 9, "advance_easy": 19, "advance_srtf": 16, "advance_las": 10}
+"""CPU time of the kernel divided by that of each compiled loop."""
 
 
 def _scene(
@@ -95,15 +247,33 @@ def _scene(
     return scene
 
 
+def _feature(scenario: ClusterScenario, observed: bool) -> str:
+    """The reason that lies in what the scenario has, if any."""
+    nodes = scenario.cluster.nodes
+    amounts = [ordered_sum(node.cpus for node in nodes), ordered_sum(node.memory_gb for node in nodes)]
+    features = {
+        "a set-up model": scenario.setup is not None,
+        "a network": scenario.network is not None,
+        "disturbances": bool(scenario.disturbances),
+        "observers of the log": observed,
+        "admission": scenario.admission,
+        f"more than {_MOST:.0e} cores or GB of memory": max(amounts) > _MOST,
+    }
+    named = [feature for feature, there in features.items() if there]
+    return f"the compiled engine does not know {named[0]}" if named else ""
+
+
 def _unknown(scenario: ClusterScenario, policy: str) -> str:
-    """The reason why the lane cannot play the policy on the cluster, if any."""
-    from dagsim.systems.cluster.lane.scenario import applies
+    """The reason that lies in the policy, if any."""
+    try:
+        plan_for(policy, scenario.preemption)
+    except DagsimError as error:
+        return str(error)
+    return ""
 
-    return applies(scenario.cluster, policy, preemption=scenario.preemption).why
 
-
-def _not_ready(policy: str) -> str:
-    """The reason why the policy could not start at once."""
+def _not_ready(scenario: ClusterScenario, policy: str) -> str:
+    """The reason why the policy could not start at once, if any."""
     from dagsim.systems.cluster.lane.drive import is_warm
 
-    return "" if is_warm(policy) else "not compiled yet: `dagsim warm` does it once"
+    return "" if is_warm(plan_for(policy, scenario.preemption)) else "not compiled yet: `dagsim warm` does it once"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.nodes import DemandClass
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class ExpectedFree:
     def free_within(self, wait_s: float, type_: int) -> float:
         """GPUs of the type that are expected to be idle in ``wait_s`` seconds if nothing starts."""
         until = self._view.now + wait_s
-        ending = sum([gpus for end_s, _, gpus in self._ends[type_] if end_s <= until])
+        ending = ordered_sum([gpus for end_s, _, gpus in self._ends[type_] if end_s <= until])
         return self._machines.idle_gpus(type_) + ending
 
     def shadow(self, gpus: float, type_: int) -> tuple[float, float]:

@@ -13,7 +13,7 @@ import numpy as np
 from dagsim.model import Cluster, Job
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.models.runtime import Runtime
-from dagsim.systems.heard import Heard
+from dagsim.systems.seam import Heard
 from dagsim.traces import Trace
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays

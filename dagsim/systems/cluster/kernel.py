@@ -3,13 +3,21 @@
 ``ClusterKernel.decisions()`` is a generator: it lets everything due at an instant settle (completions, then repairs and
 failures, then arrivals), yields a ``ClusterView`` and is sent decisions, until the answer is empty; then time moves on.
 ``run`` and the Gymnasium environment are two short drivers of it.
-"""
+
+An equal simulation at the present instant, made from the plain data that a simulation is.
+
+SimPy's environment cannot be copied. So the twin gets a clock of its own, on which the same ends are set in the same
+order; everything else that changes is copied, and what does not is shared.
+
+Stalled simulations: time and reason: what waits, and what keeps it from going on."""
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import tee
 from math import inf
 from sys import float_info
 from types import GeneratorType
@@ -39,22 +47,20 @@ from dagsim.model import (
 from dagsim.model.log import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
-from dagsim.systems.cluster.fork import forked
 from dagsim.systems.cluster.legality import Allotted, applicant, moved, resident, started, stopped, wake_up
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess
-from dagsim.systems.cluster.models.preemption import Preemption
+from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess, start_all
+from dagsim.systems.cluster.models.overheads import Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
-from dagsim.systems.cluster.models.setup import Setup
 from dagsim.systems.cluster.network.base import Flow, Network
-from dagsim.systems.cluster.nodes import ClusterState, DemandClass
+from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.run import Held, Run
-from dagsim.systems.cluster.stalling import is_hopeless, why_stalled
-from dagsim.systems.cluster.state import Frontier, JobState, TaskState
+from dagsim.systems.cluster.state import Frontier, JobState, Live, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
 
-__all__ = ["ClusterKernel", "NodeFailed", "Observer", "Preempted"]
+__all__ = ["ClusterKernel", "NodeFailed", "Observer", "Preempted", "forked", "is_hopeless", "why_stalled"]
+
 
 Observer = Callable[[tuple[int, float, int, int, int, int, int, int, float]], None]
 """Called with each row of the log as it is written (fields as in ``Record``)."""
@@ -64,6 +70,8 @@ _STARTED, _COMPUTING, _FINISHED = int(Kind.STARTED), int(Kind.COMPUTING), int(Ki
 _PREEMPTED, _FAILED, _COMPLETED = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.COMPLETED)
 _DOWN, _UP = int(Kind.DOWN), int(Kind.UP)
 _FEW_EVENTS = 256
+_MOST_FAILURES = 1_000
+"""Failures in a row, each losing all work since the one before, after which a task is taken to never finish."""
 _ITERABLE = frozenset((GeneratorType, list, tuple))
 """The usual answers of policies; of others it is asked whether they can be iterated over."""
 _NOTHING = ()
@@ -110,8 +118,8 @@ class ClusterKernel:
         self.schedule = Schedule(cluster, seed=seed)
         self.machines = ClusterState(cluster)
         self.frontier = Frontier()
-        self.running: dict[int, Run] = {}
-        self.applicants: dict[int, JobState] = {}
+        self.running: Live[int, Run] = Live()
+        self.applicants: Live[int, JobState] = Live()
         self.jobs = jobs
         """The jobs as given: their source may know more of them."""
         self._source: Iterator[Job] = iter(jobs)
@@ -123,8 +131,9 @@ class ClusterKernel:
         self.preemption = preemption if preemption is not None else Preemption()
         self._estimates = estimates if estimates is not None else Estimates()
         self._estimated = self._estimates.kind != "exact"
-        self._disturbing: list[FailureProcess] = [each.start(len(cluster.nodes), seed) for each in disturbances]
+        self._disturbing: list[FailureProcess] = start_all(disturbances, len(cluster.nodes), seed)
         self._admission = admission
+        self._shows_truth = False
         self._bare = setup is None and network is None
         """A run is a single timeout."""
         self.now = 0.0
@@ -212,6 +221,12 @@ class ClusterKernel:
             settle()
         self.schedule.ended_s = min(until_s, self.now)
 
+    def show_truth(self) -> None:
+        """From now on show what tasks really take: the policy has declared ``clairvoyant = True``."""
+        self._shows_truth = True
+        for active in (*self.frontier.jobs.values(), *self.applicants.values()):
+            active.shows_truth = True
+
     def stream(self, name: str) -> np.random.Generator:
         """The named random stream of this simulation; each name has its own, whoever else draws."""
         known = self._streams.get(name)
@@ -289,15 +304,21 @@ class ClusterKernel:
         self._arrived += 1
         self._changed = True
         graph, schedule, types = job.graph, self.schedule, self.machines.types
-        runtime, known, compile_ = self._runtime.seconds, self.machines.classes.get, self.machines.compile
+        machines, runtime = self.machines, self._runtime.seconds
+        known, compile_ = machines.classes.get, machines.compile
         active = JobState(job, number)
+        if self._shows_truth:
+            active.shows_truth = True
         tasks = active.tasks
         gpu_s, gpus_most, rejected = 0.0, 0.0, None
         parents = graph.parents
         for index, task in enumerate(graph.tasks):
             instances = task.instances
             demand = (None if task.gang else known(task.demand)) or compile_(task.demand, instances if task.gang else 0)
-            entry = TaskState(active, index, task, demand, runtime(task, types), len(parents[index]))
+            seconds = runtime(task, types)
+            if inf in seconds:
+                demand = machines.narrowed(demand, seconds)
+            entry = TaskState(active, index, task, demand, seconds, len(parents[index]))
             tasks.append(entry)
             if demand.rejected is not None:
                 rejected = demand.rejected
@@ -415,7 +436,7 @@ class ClusterKernel:
             named = mask if machine.named else 0
             self._record((_STARTED, now, number, index, id_, machine.index, count, named, gpus * count))
         if self._bare and not task.restore_s:
-            run.ends_s = end = now + run.seconds
+            run._ends_s = end = now + run._seconds
             run.computing_s = now
             run.callbacks = self._on_end  # type: ignore[assignment]
             self.clock.at(end, COMPLETIONS, run)
@@ -430,7 +451,7 @@ class ClusterKernel:
         if self._network is not None:
             run.flows = self._flows(run)
         if run.flows:
-            run.ends_s = inf
+            run._ends_s = inf
             run.process = self.clock.process(self._fetch(run))
         else:
             self._compute_or_set_up(run)
@@ -486,15 +507,15 @@ class ClusterKernel:
     def _compute_or_set_up(self, run: Run) -> None:
         now = self.now
         if run.setup_s:
-            run.ends_s = now + run.setup_s
+            run._ends_s = now + run.setup_s
             run.callbacks = self._on_set_up  # type: ignore[assignment]
         else:
             run.computing_s = now
-            run.ends_s = now + run.seconds
+            run._ends_s = now + run._seconds
             run.callbacks = self._on_end  # type: ignore[assignment]
             if now > run.started_s:
                 self._record_run(_COMPUTING, run)
-        self.clock.at(run.ends_s, COMPLETIONS, run)
+        self.clock.at(run._ends_s, COMPLETIONS, run)
 
     def _set_up(self, event: Event) -> None:
         run: Run = event  # type: ignore[assignment]
@@ -536,11 +557,19 @@ class ClusterKernel:
             self._forget_stopped()
         task, left = run.task, 1.0
         if kept:
-            done = (now - run.computing_s) / run.seconds if run.computing_s is not None and run.seconds else 0.0
+            done = (now - run.computing_s) / run._seconds if run.computing_s is not None and run._seconds else 0.0
             left = task.left * max(0.0, 1.0 - done)
         self._pieces += 1
         cost_s = self.preemption.cost_s(task.task.memory_gb, kept and run.computing_s is not None)
         again = task.piece_of(self._pieces, run.instances, left, cost_s)
+        if kind == _FAILED:
+            again.failures = task.failures + 1 if left >= task.left else 0
+            if again.failures == _MOST_FAILURES:
+                raise Stalled(
+                    f"at {now:g} s: {task.name} failed {_MOST_FAILURES} times in a row with its nodes and lost its "
+                    f"work each time; it takes {run._seconds:g} s there. Set preemption on_failure to resume, or let "
+                    "nodes stay up longer"
+                )
         self.frontier.add(again, now)
         return again
 
@@ -634,3 +663,120 @@ class ClusterKernel:
                 observer(row)
 
         self._record = record
+
+
+def forked(origin: ClusterKernel, known: bool) -> ClusterKernel:
+    """``ClusterKernel.fork``: a twin of ``origin`` that goes its own way; with ``known`` by what a policy may know."""
+    twin = type(origin).__new__(type(origin))
+    twin.__dict__.update(origin.__dict__)
+    twin.schedule = origin.schedule.copy()
+    twin.machines = origin.machines.copy()
+    twin.frontier = origin.frontier.copy(twin.machines)
+    twin.applicants = Live((number, active.copy(twin.machines)) for number, active in origin.applicants.items())
+    if known:
+        twin._jobs_left, twin._next_job, twin._source = False, None, iter(())
+        twin.frontier.believe_estimates()
+    else:
+        origin._source, twin._source = tee(origin._source)
+    twin._down = list(origin._down)
+    twin._streams = copy.deepcopy(origin._streams)
+    twin._served = None if origin._served is None else [list(served) for served in origin._served]
+    twin._disturbing = [] if known else [disturbing.copy() for disturbing in origin._disturbing]
+    twin._observe(())
+    twin._start_clock(twin.now)
+    twin._changed = True
+    if twin._wake_s < inf:
+        wake_s, twin._wake_s = twin._wake_s, inf
+        if wake_s > twin.now:
+            twin._wait(wake_s)
+    twin.running = Live(dict.fromkeys(origin.running))  # type: ignore[arg-type]  # in order; _copy_run fills it
+    for event in origin.clock.scheduled():  # runs that end together must do so in the same order again
+        if isinstance(event, Run) and event.id in origin.running:
+            _copy_run(twin, event, known)
+    for run in origin.running.values():
+        if run.process is not None:
+            _copy_run(twin, run, known)
+    return twin
+
+
+def _copy_run(twin: ClusterKernel, run: Run, known: bool) -> None:
+    """Let the run go on in ``twin``."""
+    jobs, machines = twin.frontier.jobs, twin.machines.list
+    owner = jobs[run.task.job.number]
+    task = run.task.copy(owner, twin.machines) if run.task.piece else owner.tasks[run.task.index]
+    held = tuple((machines[machine.index], count, mask, on) for machine, count, mask, on in run.held)
+    again = Run(twin.clock, run.id, task, run.instances, held, run.started_s)
+    again.setup_s, again.computing_s, again._ends_s = run.setup_s, run.computing_s, run._ends_s
+    if known:
+        again._seconds = run.estimate_s
+        if run.computing_s is not None:
+            again._ends_s = run.estimated_end_s(twin.now)
+    twin.running[run.id] = again
+    if run.process is not None:
+        again.flows = [flow.copy() for flow in run.flows]
+        again.process = twin.clock.process(twin._fetch(again))
+        return
+    again.callbacks = twin._on_set_up if run.computing_s is None else twin._on_end  # type: ignore[assignment]
+    twin.clock.at(again._ends_s, COMPLETIONS, again)
+
+
+_NAMED = 5
+"""Nodes and runs that a message names."""
+
+
+def is_hopeless(kernel: ClusterKernel) -> bool:
+    """True if nothing that waits will ever have room. Nodes have left for good and nobody is to arrive: a policy that
+    asks to be woken again and again would do so for ever. Only of a kernel where nothing runs."""
+    ready = kernel.frontier.ready
+    if kernel._jobs_left or kernel.applicants or not ready:
+        return False
+    lasting = kernel.lasting()
+    return not any(_could_fit(kernel, demand, lasting) for demand in {task.demand for task in ready})
+
+
+def _could_fit(kernel: ClusterKernel, demand: DemandClass, lasting: list[bool]) -> bool:
+    """True if the nodes that are or will be up hold an instance. Of a gang they hold all."""
+    for type_ in demand.types:
+        empty = (
+            NodeState(machine.index, machine.node, type_)
+            for machine in kernel.machines.list
+            if machine.type == type_ and lasting[machine.index]
+        )
+        if sum(machine.room(demand) for machine in empty) >= max(demand.gang, 1):
+            return True
+    return False
+
+
+def why_stalled(kernel: ClusterKernel) -> str:
+    """The message of ``Stalled``, from a kernel in which nothing will happen by itself."""
+    ready = kernel.frontier.ready
+    first = next(iter(ready), None)
+    waiting = [f"{len(ready)} ready tasks wait" + (f", {first.name} among them" if first else "")]
+    if kernel.applicants:
+        waiting.append(f"{len(kernel.applicants)} jobs wait to be admitted")
+    endless = [f"{run.id} of {run.task.name}" for run in kernel.running.values() if run._ends_s == inf]
+    if endless:
+        return f"at {kernel.now:g} s: {' and '.join(waiting)}, and nothing is due: run {_some(endless)} never ends"
+    stuck = next((task for task in ready if not kernel.machines.fits(task.demand)), None)
+    startable = next((task for task in ready if kernel.machines.fits(task.demand)), None)
+    pending = "nothing is pending" if not kernel.pending else "nothing that is pending helps"
+    idle = f"at {kernel.now:g} s: {' and '.join(waiting)}, nothing runs and {pending}"
+    if startable is not None or kernel.applicants:
+        could = f", although {startable.name} could start" if startable is not None else ""
+        return f"{idle}, but the policy decided nothing{could}"
+    return f"{idle}: {_why_stuck(kernel, stuck)}" if stuck is not None else idle
+
+
+def _why_stuck(kernel: ClusterKernel, task: TaskState) -> str:
+    """The reason why there is no room for the task although nothing runs."""
+    types = task.demand.types
+    lasting = kernel.lasting()
+    machines = [machine for machine in kernel.machines.list if machine.type in types]
+    down = [machine.node.name for machine in machines if not lasting[machine.index]]
+    asked = f"{task.name} asks {task.demand.gang or 1} x {tuple(task.demand.demand)}"
+    return f"{asked}, which needs nodes that are down and are not to come back ({_some(down)})"
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

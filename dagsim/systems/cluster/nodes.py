@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import inf
 
 from dagsim.model import Cluster, Demand, GpuType, Node, Placement, Share
 from dagsim.model.gpu import canonical
@@ -32,6 +33,7 @@ class DemandClass:
 
     ``gang`` is the number of instances that must start together, 0 for independent ones. ``types`` are the places in
     ``ClusterState.types`` that may run it. ``rejected`` says why the empty cluster could never run it, if it could not.
+    ``key`` finds it in ``ClusterState.classes``, of a fork too.
     """
 
     __slots__ = (
@@ -39,6 +41,7 @@ class DemandClass:
         "cpus",
         "demand",
         "gang",
+        "key",
         "memory",
         "number",
         "plain",
@@ -46,15 +49,19 @@ class DemandClass:
         "share",
         "types",
         "whole",
+        "width",
     )
 
-    def __init__(self, demand: Demand, gang: int, types: tuple[int, ...], number: int) -> None:
+    def __init__(self, demand: Demand, gang: int, types: tuple[int, ...], number: int, key: object) -> None:
         self.demand = demand
+        self.key = key
         self.gang = gang
         self.types = types
         self.number = number
         self.whole = int(demand.gpus) if demand.gpus >= 1 else 0
         self.share = round(demand.gpus * MICRO) if demand.gpus < 1 else 0
+        self.width: float = demand.gpus * (gang or 1) or 1.0
+        """GPUs that start together: one instance's, or the whole gang's; 1 for tasks that ask for no GPU."""
         self.cpus = _millionths(demand.cpus)
         self.memory = _millionths(demand.memory_gb)
         self.plain = bool(self.whole) and not (self.cpus or self.memory or gang)
@@ -192,7 +199,18 @@ class ClusterState:
         key = (demand, gang) if gang else demand
         known = self.classes.get(key)
         if known is None:
-            known = self.classes[key] = self._compile(demand, gang)
+            known = self.classes[key] = self._compile(demand, gang, self._allowed(demand), key)
+        return known
+
+    def narrowed(self, demand: DemandClass, seconds: Sequence[float]) -> DemandClass:
+        """The class without the types on which an instance takes forever (``seconds`` by type); often ``demand``."""
+        types = tuple([type_ for type_ in demand.types if seconds[type_] < inf])
+        if types == demand.types:
+            return demand
+        key = (demand.demand, demand.gang, types)
+        known = self.classes.get(key)
+        if known is None:
+            known = self.classes[key] = self._compile(demand.demand, demand.gang, types, key)
         return known
 
     def fits(self, demand: DemandClass) -> bool:
@@ -375,7 +393,7 @@ class ClusterState:
         twin.released, twin.recent = 0, []
         twin.classes = {}
         for key, known in self.classes.items():
-            again = twin.classes[key] = DemandClass(known.demand, known.gang, known.types, known.number)
+            again = twin.classes[key] = DemandClass(known.demand, known.gang, known.types, known.number, key)
             again.rejected = known.rejected
         return twin
 
@@ -386,14 +404,18 @@ class ClusterState:
         if len(recent) > 4 * _LOOK_BACK:
             del recent[:-_LOOK_BACK]
 
-    def _compile(self, demand: Demand, gang: int) -> DemandClass:
+    def _allowed(self, demand: Demand) -> tuple[int, ...]:
+        """The types that ``demand`` names, or may use if it names none."""
         types = list(range(len(self.types)))
         if demand.gpus > 0:
             types = [index for index in types if self.types[index] is not None]
         if demand.gpu_types is not None:
             allowed = {canonical(name) for name in demand.gpu_types}
             types = [index for index in types if (gpu := self.types[index]) is not None and gpu.name in allowed]
-        known = DemandClass(demand, gang, tuple(types), len(self.classes))
+        return tuple(types)
+
+    def _compile(self, demand: Demand, gang: int, types: tuple[int, ...], key: object) -> DemandClass:
+        known = DemandClass(demand, gang, types, len(self.classes), key)
         if not types:
             known.rejected = RejectReason.NO_SUCH_GPU
         elif not any(self.capacity(known, index) >= max(gang, 1) for index in types):

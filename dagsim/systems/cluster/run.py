@@ -10,7 +10,7 @@ from simpy.events import Event, Process
 
 from dagsim.systems.cluster.network.base import Flow
 from dagsim.systems.cluster.nodes import NodeState
-from dagsim.systems.cluster.state import JobState, TaskState
+from dagsim.systems.cluster.state import JobState, TaskState, hidden_truth
 
 __all__ = ["Held", "Run"]
 
@@ -28,14 +28,14 @@ class Run(Event):
     """
 
     __slots__ = (
+        "_ends_s",
+        "_seconds",
         "computing_s",
-        "ends_s",
         "flows",
         "held",
         "id",
         "instances",
         "process",
-        "seconds",
         "setup_s",
         "started_s",
         "task",
@@ -58,9 +58,9 @@ class Run(Event):
         self.task = task
         self.instances = instances
         self.held = held
-        self.seconds = task.truth[held[0][0].type] * task.left
-        """Its true computing time; policies look at ``estimate_s``."""
-        self.started_s = self.ends_s = started_s
+        self._seconds = task._truth[held[0][0].type] * task.left
+        """Its true computing time; as ``_ends_s`` for the kernel and rewards."""
+        self.started_s = self._ends_s = started_s
         self.setup_s = 0.0
         self.computing_s: float | None = None
         self.flows: Sequence[Flow] = ()
@@ -85,6 +85,28 @@ class Run(Event):
     def gpus(self) -> float:
         """GPUs it holds, a fraction where it shares one."""
         return self.task.demand.demand.gpus * self.instances
+
+    @property
+    def seconds(self) -> float:
+        """Its true computing time, for clairvoyant policies.
+
+        Raises:
+            IllegalDecision: The policy has not declared ``clairvoyant = True``.
+        """
+        if not self.task.job.shows_truth:
+            raise hidden_truth("run.seconds", self.task, "run.estimate_s")
+        return self._seconds
+
+    @property
+    def ends_s(self) -> float:
+        """When its present phase ends (``inf`` while only the network knows), for clairvoyant policies.
+
+        Raises:
+            IllegalDecision: The policy has not declared ``clairvoyant = True``.
+        """
+        if not self.task.job.shows_truth:
+            raise hidden_truth("run.ends_s", self.task, "run.estimated_end_s(view.now)")
+        return self._ends_s
 
     @property
     def estimate_s(self) -> float:

@@ -11,22 +11,19 @@ from dagsim.errors import ConfigError
 from dagsim.metrics.observed import observed_against_simulated
 from dagsim.model import Cluster, Job, QueueTree
 from dagsim.registry import Registry
-from dagsim.systems.cluster.choice import compiled, refuse, why_not
+from dagsim.systems.cluster.choice import CompiledKernel, Engine, EngineUse, compiled, pays, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
-from dagsim.systems.cluster.engine import CompiledKernel, Engine, EngineUse, pays
 from dagsim.systems.cluster.jobs import JOBS_KEPT, DrawnJobs, JobStream
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import FailureModel
-from dagsim.systems.cluster.models.preemption import Preemption
+from dagsim.systems.cluster.models.overheads import Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
-from dagsim.systems.cluster.models.setup import Setup
 from dagsim.systems.cluster.network.base import Network
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.rewards import TERMS
 from dagsim.systems.cluster.view import ClusterPolicy
-from dagsim.systems.heard import Heard
-from dagsim.systems.seam import Kernel, RewardTerm
+from dagsim.systems.seam import Heard, Kernel, RewardTerm
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.sessions import Sessions
 from dagsim.workload.synthetic import Synthetic

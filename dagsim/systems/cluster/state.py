@@ -2,24 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, KeysView
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
+from dagsim.errors import IllegalDecision
 from dagsim.model import Job, Task
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.run import Run
 
-__all__ = ["Frontier", "Index", "JobState", "Key", "Queue", "RunIndex", "TaskState", "TypedKey", "TypedQueue"]
+__all__ = ["Frontier", "Index", "JobState", "Key", "Live", "Queue", "RunIndex", "TaskState", "TypedKey", "TypedQueue"]
+
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+class Live(dict[KeyT, ValueT]):
+    """A dictionary that may change while somebody iterates over it: each iteration goes over a snapshot.
+
+    Policies are generators, and the kernel carries out a decision before it asks for the next one. So the most natural
+    loop, ``for task in view.ready: ... yield Start(...)``, removes tasks from what it iterates over. The kernel itself
+    only looks up, adds and removes, which costs the same as in any dictionary.
+    """
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[KeyT]:
+        return iter(list(super().keys()))
+
+    def keys(self) -> KeysView[KeyT]:  # type: ignore[override]
+        return dict.fromkeys(super().keys()).keys()
+
+    def values(self) -> list[ValueT]:  # type: ignore[override]
+        return list(super().values())
+
+    def items(self) -> list[tuple[KeyT, ValueT]]:  # type: ignore[override]
+        return list(super().items())
 
 
 class JobState:
     """A job in the system. ``number`` counts arrivals from 0."""
 
-    __slots__ = ("ideal_s", "job", "number", "places", "service_gpu_s", "tasks", "tasks_left")
+    __slots__ = ("ideal_s", "job", "number", "places", "service_gpu_s", "shows_truth", "tasks", "tasks_left")
 
     def __init__(self, job: Job, number: int) -> None:
         self.job = job
@@ -30,6 +58,8 @@ class JobState:
         """Its critical path by the estimates, as it arrived."""
         self.service_gpu_s = 0.0
         """GPU-seconds its ended runs have held."""
+        self.shows_truth = False
+        """A policy that declared itself clairvoyant may read what its tasks really take."""
         self.places: dict[int, dict[int, int]] = {}
         """Per finished task how many instances ran on which node; kept only where a network needs it."""
 
@@ -50,7 +80,7 @@ class JobState:
         twin = JobState(self.job, self.number)
         twin.tasks = [task.copy(twin, machines) for task in self.tasks]
         twin.tasks_left, twin.ideal_s = self.tasks_left, self.ideal_s
-        twin.service_gpu_s = self.service_gpu_s
+        twin.service_gpu_s, twin.shows_truth = self.service_gpu_s, self.shows_truth
         twin.places = {task: dict(places) for task, places in self.places.items()}
         return twin
 
@@ -67,8 +97,10 @@ class TaskState:
     """
 
     __slots__ = (
+        "_truth",
         "best_s",
         "demand",
+        "failures",
         "index",
         "job",
         "left",
@@ -80,7 +112,6 @@ class TaskState:
         "restore_s",
         "seconds",
         "task",
-        "truth",
         "unfinished",
         "waiting",
     )
@@ -98,8 +129,8 @@ class TaskState:
         self.index = index
         self.task = task
         self.demand = demand
-        self.truth = self.seconds = truth
-        """``truth`` is what an instance takes from scratch; policies must not look."""
+        self._truth = self.seconds = truth
+        """``_truth`` is for the kernel and rewards; everybody else asks for ``truth``, which may refuse."""
         self.best_s = truth[0] if len(truth) == 1 else min(truth)
         self.rank_s = self.best_s
         self.missing = missing
@@ -115,11 +146,24 @@ class TaskState:
         """When it became ready."""
         self.piece = 0
         """0 for the instances that became ready with the task."""
+        self.failures = 0
+        """Failures in a row that lost all work done since the one before."""
 
     @property
     def name(self) -> str:
         """``job/task``, for messages."""
         return f"{self.job.job.id}/{self.task.name}"
+
+    @property
+    def truth(self) -> tuple[float, ...]:
+        """Seconds by type that an instance really takes from scratch, for clairvoyant policies.
+
+        Raises:
+            IllegalDecision: The policy has not declared ``clairvoyant = True``.
+        """
+        if not self.job.shows_truth:
+            raise hidden_truth("task.truth", self, "task.seconds, the estimates")
+        return self._truth
 
     def piece_of(self, piece: int, waiting: int, left: float, restore_s: float) -> TaskState:
         """``waiting`` preempted instances of this task, with a fraction ``left`` of the work. They owe ``restore_s``
@@ -138,16 +182,16 @@ class TaskState:
         """An equal task of ``job`` on ``machines``, copies of what it belongs to now."""
         twin = self._twin()
         twin.job = job
-        twin.demand = machines.compile(self.demand.demand, self.demand.gang)
+        twin.demand = machines.classes[self.demand.key]
         return twin
 
     def _twin(self) -> TaskState:
         twin = TaskState.__new__(TaskState)
         twin.job, twin.index, twin.task, twin.demand = self.job, self.index, self.task, self.demand
-        twin.truth, twin.seconds, twin.best_s, twin.rank_s = self.truth, self.seconds, self.best_s, self.rank_s
+        twin._truth, twin.seconds, twin.best_s, twin.rank_s = self._truth, self.seconds, self.best_s, self.rank_s
         twin.missing, twin.unfinished, twin.waiting = self.missing, self.unfinished, self.waiting
         twin.order, twin.piece, twin.left = self.order, self.piece, self.left
-        twin.restore_s, twin.ready_s = self.restore_s, self.ready_s
+        twin.restore_s, twin.ready_s, twin.failures = self.restore_s, self.ready_s, self.failures
         return twin
 
     def __lt__(self, other: TaskState) -> bool:
@@ -155,6 +199,14 @@ class TaskState:
 
     def __repr__(self) -> str:
         return f"<TaskState {self.name}: {self.waiting} of {self.task.instances} waiting>"
+
+
+def hidden_truth(name: str, task: TaskState, instead: str) -> IllegalDecision:
+    """The error where a policy reads what a real scheduler could not know."""
+    return IllegalDecision(
+        f"a policy reads {name} of {task.name}, which no scheduler can know in advance; use {instead}, or declare "
+        "clairvoyant = True in the policy's class"
+    )
 
 
 Key: TypeAlias = Callable[[TaskState], float]
@@ -312,8 +364,8 @@ class Frontier:
         """Whom to tell of each start."""
         self.ended: list[Callable[[Run, float], None]] = []
         """Whom to tell of each end."""
-        self.jobs: dict[int, JobState] = {}
-        self.ready: dict[TaskState, None] = {}
+        self.jobs: Live[int, JobState] = Live()
+        self.ready: Live[TaskState, None] = Live()
         """Ready tasks, in the order they became ready."""
 
     def add(self, task: TaskState, now: float) -> None:
@@ -343,7 +395,7 @@ class Frontier:
         """From now on tasks take what is estimated: for copies that ask what if."""
         everything = [task for job in self.jobs.values() for task in job.tasks]
         for task in (*everything, *(task for task in self.ready if task.piece)):
-            task.truth = tuple([seconds / task.left for seconds in task.seconds]) if task.left else task.seconds
+            task._truth = tuple([seconds / task.left for seconds in task.seconds]) if task.left else task.seconds
 
     def copy(self, machines: ClusterState) -> Frontier:
         """An equal frontier on ``machines``; policies build their indexes anew."""

@@ -15,7 +15,7 @@ from dagsim.systems.cluster.state import Frontier, JobState, Key, Queue, TaskSta
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
-    from dagsim.systems.cluster.models.preemption import Preemption
+    from dagsim.systems.cluster.models.overheads import Preemption
     from dagsim.systems.cluster.run import Run
 
 __all__ = ["ClusterPolicy", "ClusterView"]
@@ -28,7 +28,7 @@ class ClusterPolicy(Protocol):
     """Decides. Heuristics, trained agents and users' own all look like this.
 
     A policy object serves one simulation at a time and may keep state about it; what it keeps must be deep-copyable, so
-    that look-ahead can fork it.
+    that look-ahead can fork it. ``clairvoyant = True`` in its class lets it read ``task.truth`` and ``run.ends_s``.
     """
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
@@ -76,8 +76,9 @@ class ClusterView:
 
     @property
     def ready(self) -> Collection[TaskState]:
-        """Ready tasks with waiting instances, in the order they became ready."""
-        return self._frontier.ready.keys()
+        """Ready tasks with waiting instances, in the order they became ready. A loop over them goes over those that
+        were ready when it began, whatever is started in it; so do loops over ``jobs``, ``running``, ``applicants``."""
+        return self._frontier.ready
 
     @property
     def jobs(self) -> Mapping[int, JobState]:

@@ -1,29 +1,28 @@
-"""RAMP: deep-learning jobs as computation graphs, split over GPUs on an optical fabric, started at once or lost."""
+"""RAMP: deep-learning jobs as computation graphs, split over GPUs on an optical fabric. A job that
+cannot start at once is lost.
+"""
 
-from dagsim.systems.ramp.codecs.partition import RampCodec, RampObservation
+from dagsim.systems.ramp.codecs import RampCodec, RampObservation
 from dagsim.systems.ramp.decisions import (
-    DepPlacement,
-    DepSchedule,
-    OpPartition,
+    DDLS,
+    PLAIN,
     OpPlacement,
     OpSchedule,
     Partition,
-    Plan,
+    Rules,
 )
 from dagsim.systems.ramp.fabric import Fabric
 from dagsim.systems.ramp.graph import ComputationGraph, Op
-from dagsim.systems.ramp.job import RampJob
 from dagsim.systems.ramp.kernel import JobOutcome, RampKernel
-from dagsim.systems.ramp.memo import Memo
+from dagsim.systems.ramp.lookahead import Memo
 from dagsim.systems.ramp.planner import Outlook, Planner
 from dagsim.systems.ramp.policies import RAMP_POLICIES
 from dagsim.systems.ramp.ramp_topology import Ramp
 from dagsim.systems.ramp.readers import read_graph, read_graphs
-from dagsim.systems.ramp.rules import DDLS, PLAIN, Rules
 from dagsim.systems.ramp.scenario import RampScenario
 from dagsim.systems.ramp.topology import Block, Topology
 from dagsim.systems.ramp.view import RampPolicy, RampView
-from dagsim.systems.ramp.workload import PAPER_BETAS, RampWorkload
+from dagsim.systems.ramp.workload import PAPER_BETAS, RampJob, RampWorkload
 
 __all__ = [
     "DDLS",
@@ -32,18 +31,14 @@ __all__ = [
     "RAMP_POLICIES",
     "Block",
     "ComputationGraph",
-    "DepPlacement",
-    "DepSchedule",
     "Fabric",
     "JobOutcome",
     "Memo",
     "Op",
-    "OpPartition",
     "OpPlacement",
     "OpSchedule",
     "Outlook",
     "Partition",
-    "Plan",
     "Planner",
     "Ramp",
     "RampCodec",

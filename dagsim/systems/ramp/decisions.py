@@ -1,23 +1,121 @@
-"""Decisions about a job: how its operations are split, where the pieces go, and in what order all of it runs.
+"""Decisions about a job, and the rules under which they are carried out.
 
-A policy sends a ``Partition``; the kernel's rules make the five values of a ``Plan`` of it. All are frozen, and say
-which job they are for.
-"""
+A policy sends a ``Partition``; the planner places and orders the pieces of the job by the ``Rules``. All values are
+frozen."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
+from dagsim.errors import ConfigError
 from dagsim.systems.ramp.topology import Block
 
-__all__ = ["DepPlacement", "DepSchedule", "OpPartition", "OpPlacement", "OpSchedule", "Partition", "Plan"]
+__all__ = [
+    "DDLS",
+    "PLAIN",
+    "OpPlacement",
+    "OpSchedule",
+    "Partition",
+    "Rules",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Rules for splitting, timing, offering and accepting jobs.
+
+    Raises:
+        ConfigError: A quantum that is not positive, a degree below 1, or a negative tolerance.
+    """
+
+    quantum_s: float = 1e-5
+    """Length of a piece: operations are split into pieces of about this length (SiP-ML: 1e-5 s)."""
+    max_degree: int = 16
+    """Maximum number of pieces of an operation."""
+    flow_bytes: Literal["output", "memory"] = "output"
+    """Load of an edge: its producer's output, or (ddls) output and weights of the end that is split
+    first.
+    """
+    sync_bytes: Literal["weights", "memory"] = "weights"
+    """Load of a weight exchange between pieces of a backward operation: weights, or (ddls) weights
+    and output.
+    """
+    joins: Literal["sinks", "last"] = "sinks"
+    """Where the loss joins the passes: at every operation without children, or (ddls) at the one numbered last."""
+    flows: Literal["serial", "parallel"] = "serial"
+    """A channel carries one dependency at a time, or (ddls) all ready dependencies, each at the
+    full rate.
+    """
+    collectives: Literal["operation", "pair"] = "operation"
+    """All transfers of an operation are one collective, and its weight exchange is another. In ddls
+    the inputs of a mirror are one collective, and every pair of pieces exchanges weights in a
+    collective of its own.
+    """
+    early_release: bool = False
+    """A weight exchange counts as a parent, so that it can release an operation early (ddls)."""
+    backward_memory: bool = True
+    """Memory is held by both passes; ddls counts only the forward pass."""
+    mask: Literal["placeable", "shape"] = "placeable"
+    """A degree is offered if it can be placed now, or (ddls) if an empty cluster with equally many
+    free servers could.
+    """
+    tolerance: float = 1e-9
+    """A job is late if it takes longer than acceptable by more than this fraction (ddls: 0)."""
+    remembered: bool = False
+    """A model at a degree always takes the time of its first placement, wherever it runs later (the
+    memo of ddls).
+    """
+    same_s: float = 0.0
+    """A job that ends at most this many seconds after another event ends together with it (ddls:
+    1e-7).
+    """
+
+    def __post_init__(self) -> None:
+        if not self.quantum_s > 0:
+            raise ConfigError(f"quantum_s must be positive, got {self.quantum_s!r}")
+        if self.max_degree < 1:
+            raise ConfigError(f"max_degree must be at least 1, got {self.max_degree!r}")
+        for name in ("tolerance", "same_s"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"{name} must not be negative, got {getattr(self, name)!r}")
+
+    @property
+    def of_steps(self) -> tuple[object, ...]:
+        """Rules on which the time of a step depends, for given splits and servers."""
+        return self.flow_bytes, self.sync_bytes, self.joins, self.collectives, self.flows, self.early_release
+
+    def but(self, **changes: object) -> Rules:
+        """Return these rules with some of them changed."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+PLAIN = Rules()
+"""Default rules."""
+
+DDLS = Rules(
+    quantum_s=0.01,
+    flow_bytes="memory",
+    sync_bytes="memory",
+    joins="last",
+    flows="parallel",
+    collectives="pair",
+    early_release=True,
+    backward_memory=False,
+    mask="shape",
+    tolerance=0.0,
+    remembered=True,
+    same_s=1e-7,
+)
+"""Rules of ddls as in the experiments of its paper, with milliseconds taken as seconds."""
 
 
 class Partition(NamedTuple):
-    """Split each operation of the job into at most ``degree`` pieces and start it; 0 turns the job away.
+    """Split each operation of the job into at most ``degree`` pieces and start it; 0 turns the job
+    away.
 
-    ``placer`` names another placer than the kernel's for this job. ``servers`` is a bit mask of free servers that the
-    job must stay on; no placer is asked then.
+    ``placer`` names another placer than the kernel's for this job. ``servers`` is a bit mask of
+    free servers that the job must stay on; in that case no placer is used.
     """
 
     job: int
@@ -26,26 +124,16 @@ class Partition(NamedTuple):
     servers: int | None = None
 
 
-class OpPartition(NamedTuple):
-    """Into how many pieces each operation is split, its mirror as well."""
-
-    job: int
-    splits: tuple[int, ...]
-
-    @property
-    def degree(self) -> int:
-        """The most pieces of any one operation."""
-        return max(self.splits)
-
-
 class OpPlacement(NamedTuple):
-    """On which block each operation runs: piece ``k``, and its mirror's piece, on the block's ``k``-th server."""
+    """The block of each operation: piece ``k``, and its mirror's piece, run on the block's ``k``-th
+    server.
+    """
 
     job: int
     blocks: tuple[Block, ...]
     """Distinct blocks, in the order of their first use."""
     block_of: tuple[int, ...]
-    """Per operation its place in ``blocks``."""
+    """Index into ``blocks`` of each operation."""
 
     @property
     def servers(self) -> frozenset[int]:
@@ -58,37 +146,10 @@ class OpPlacement(NamedTuple):
 
 
 class OpSchedule(NamedTuple):
-    """The order of the operations of a server: among those that are ready, the one of the highest rank.
+    """The order in which a server runs its ready operations: the highest rank first.
 
-    One order per GPU type in use (``ranks[type][pass operation]``).
+    One order for each GPU type in use (``ranks[type][pass operation]``).
     """
 
     job: int
     ranks: tuple[tuple[int, ...], ...]
-
-
-class DepPlacement(NamedTuple):
-    """The channels of the job's dependencies: every one the direct channel of its pair of servers.
-
-    ``channels`` is a bit mask over the topology's channels (its ``route`` numbers them).
-    """
-
-    job: int
-    channels: int
-
-
-class DepSchedule(NamedTuple):
-    """The order of dependencies on a channel: of those that are ready the shortest (SRPT), else the one ready first."""
-
-    job: int
-    shortest_first: bool = True
-
-
-class Plan(NamedTuple):
-    """The five decisions of one job."""
-
-    partition: OpPartition
-    placement: OpPlacement
-    schedule: OpSchedule
-    channels: DepPlacement
-    flows: DepSchedule

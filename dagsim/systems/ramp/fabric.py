@@ -1,4 +1,6 @@
-"""The fabric: a topology with one GPU on each server, and what is worked out of it once and for all."""
+"""The fabric: a topology with one GPU on each server, and cached facts about its blocks and
+channels.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ __all__ = ["Crossing", "Fabric", "Lane"]
 _GB = 1e9
 
 _KEPT = 20_000
-"""Crossings kept before all are forgotten: where any servers form a block there is no end of them."""
+"""Crossings kept before the cache is cleared: where any servers form a block, their number has no
+bound.
+"""
 
 
 class Lane(NamedTuple):
@@ -23,18 +27,18 @@ class Lane(NamedTuple):
 
     key: Hashable
     local: bool
-    """Both ends are on one server: nothing is sent."""
+    """True if both ends are on one server, so nothing is sent."""
     targets: tuple[tuple[int, ...], ...]
-    """Per piece of the source the pieces of the target."""
+    """Pieces of the target, for each piece of the source."""
     channels: tuple[int, ...]
-    """Per piece of the source the bit mask of the channels taken."""
+    """Bit mask of the channels taken, for each piece of the source."""
     all_channels: int
     sharing: int
-    """The most pairs that take one channel: each gets that part of its rate."""
+    """Largest number of pairs that share a channel; each gets an equal part of its rate."""
     arrivals: tuple[int, ...]
-    """Per piece of the target how many pieces of the source send to it."""
+    """Number of pieces of the source that send to each piece of the target."""
     even: int
-    """What all ``arrivals`` are, or -1 where they differ."""
+    """The common value of ``arrivals``, or -1 if they differ."""
 
 
 class Crossing(NamedTuple):
@@ -46,7 +50,7 @@ class Crossing(NamedTuple):
 class Fabric:
     """A topology and the GPU type of each server (default: an A100 with 80 GB everywhere).
 
-    Keep one and give it to many kernels: blocks and crossings are worked out once.
+    Share one fabric among kernels: blocks and crossings are computed once.
 
     Raises:
         ConfigError: Not one GPU type per server.
@@ -61,7 +65,7 @@ class Fabric:
                 f"{topology.name} has {topology.servers} servers, but {len(self.gpus)} GPU types were given"
             )
         self.types: tuple[GpuType, ...] = tuple(dict.fromkeys(self.gpus))
-        """The distinct GPU types; a server's type is a place in them."""
+        """Distinct GPU types; a server's type is an index into them."""
         self.type_of: tuple[int, ...] = tuple(self.types.index(gpu) for gpu in self.gpus)
         self.memory_bytes: tuple[float, ...] = tuple(gpu.memory_gb * _GB for gpu in self.gpus)
         self.name = f"{topology.name} of {', '.join(f'{self.gpus.count(gpu)} {gpu.name}' for gpu in self.types)}"
@@ -81,7 +85,7 @@ class Fabric:
         return self.topology.servers
 
     def cluster(self) -> Cluster:
-        """One node per server, for logs and metrics."""
+        """Return a cluster of one node per server, for logs and metrics."""
         nodes = (
             Node(name, gpu, 1, memory_gb=gpu.memory_gb)
             for name, gpu in zip(self.topology.server_names, self.gpus, strict=True)
@@ -90,68 +94,68 @@ class Fabric:
 
     def blocks(self, size: int) -> tuple[tuple[int, Block], ...]:
         """All blocks of ``size`` servers with their bit masks, in the order of first fit."""
-        known = self._masked.get(size)
-        if known is None:
-            known = self._masked[size] = tuple((self.mask(block), block) for block in self.topology.blocks(size))
-        return known
+        blocks = self._masked.get(size)
+        if blocks is None:
+            blocks = self._masked[size] = tuple((self.mask(block), block) for block in self.topology.blocks(size))
+        return blocks
 
     def masks(self, size: int) -> tuple[int, ...]:
         """The distinct blocks of ``size`` servers as bit masks, in the order of first fit."""
-        known = self._distinct.get(size)
-        if known is None:
-            known = self._distinct[size] = tuple(dict.fromkeys(mask for mask, _ in self.blocks(size)))
-        return known
+        masks = self._distinct.get(size)
+        if masks is None:
+            masks = self._distinct[size] = tuple(dict.fromkeys(mask for mask, _ in self.blocks(size)))
+        return masks
 
     def free(self, size: int, occupied: int) -> Iterator[tuple[int, Block]]:
         """Blocks of free servers with their bit masks, in the order of first fit."""
         if not self.topology.anywhere:
-            return (known for known in self.blocks(size) if not known[0] & occupied)
+            return (masked for masked in self.blocks(size) if not masked[0] & occupied)
         free = [server for server in range(self.servers) if not occupied >> server & 1]
         return ((self.mask(block), block) for block in self.topology.free_blocks(size, free))
 
     def mask(self, block: Block) -> int:
-        """The block's servers as a bit mask."""
-        known = self._masks.get(block)
-        if known is None:
-            known = self._masks[block] = sum(1 << server for server in block)
-        return known
+        """Return the servers of a block as a bit mask."""
+        mask = self._masks.get(block)
+        if mask is None:
+            mask = self._masks[block] = sum(1 << server for server in block)
+        return mask
 
     def place_in(self, block: Block) -> dict[int, int]:
-        """Per server of the block its place in it."""
-        known = self._places.get(block)
-        if known is None:
-            known = self._places[block] = {server: place for place, server in enumerate(block)}
-        return known
+        """Index of each server within the block."""
+        places = self._places.get(block)
+        if places is None:
+            places = self._places[block] = {server: place for place, server in enumerate(block)}
+        return places
 
     def group(self, blocks: Iterable[Block]) -> Hashable:
-        """The key of a collective over all servers of the blocks."""
-        said = tuple(blocks)
-        known = self._groups.get(said)
-        if known is None:
-            known = self._groups[said] = self.topology.group(frozenset(server for block in said for server in block))
-        return known
+        """Key of a collective over all servers of the blocks."""
+        key = tuple(blocks)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = self.topology.group(frozenset(server for block in key for server in block))
+        return group
 
     def crossing(self, source: Block, target: Block) -> Crossing:
-        """Transfers from every server of one block to every one of the other."""
-        known = self._crossings.get((source, target))
-        if known is None:
+        """Transfers from every server of one block to every server of the other."""
+        crossing = self._crossings.get((source, target))
+        if crossing is None:
             if len(self._crossings) > _KEPT:
                 self._crossings.clear()
             pair = self.topology.pair
-            known = self._crossings[source, target] = self._lanes(source, target, pair, exchange=False)
-        return known
+            crossing = self._crossings[source, target] = self._lanes(source, target, pair, exchange=False)
+        return crossing
 
     def exchange(self, block: Block) -> Crossing:
-        """Collectives of every two servers of a block: pieces exchange their weights, never with themselves."""
-        known = self._exchanges.get(block)
-        if known is None:
-            known = self._exchanges[block] = self._lanes(
+        """Collectives of every two servers of a block, in which pieces exchange their weights."""
+        crossing = self._exchanges.get(block)
+        if crossing is None:
+            crossing = self._exchanges[block] = self._lanes(
                 block, block, lambda one, other: self.topology.group(frozenset((one, other))), exchange=True
             )
-        return known
+        return crossing
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Equal for blocks on which a job takes equally long, GPU types included."""
+        """Key that is equal for blocks on which a job takes the same time, GPU types included."""
         if len(self.types) == 1:
             return self.topology.pattern(blocks)
         return self.topology.pattern(blocks), tuple(tuple(self.type_of[server] for server in block) for block in blocks)
@@ -188,7 +192,7 @@ class Fabric:
 
 
 def _bits(numbers: Iterable[int]) -> int:
-    found = 0
+    mask = 0
     for number in numbers:
-        found |= 1 << number
-    return found
+        mask |= 1 << number
+    return mask

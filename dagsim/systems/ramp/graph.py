@@ -1,26 +1,42 @@
-"""Computation graphs: the operations of one deep-learning model, what they cost, and what flows between them.
+"""Computation graphs: the operations of a deep-learning model, their costs, and the data between
+them.
 
-Only the forward pass is written down. Every operation has a mirror in the backward pass, every edge an edge the other
-way, and the loss joins the two: pass operation ``i`` is the forward one, ``len(graph.ops) + i`` its mirror.
+Only the forward pass is stored. Every operation has a mirror in the backward pass, every edge a
+reversed edge, and the loss joins the two passes. Pass operation ``i`` is the forward one,
+``len(graph.ops) + i`` its mirror.
+
+Times on other GPU types, for profiles of a single type, are scaled by the resource that bounds an
+operation. Multiplications (convolutions, linear layers, recurrent cells, attention) are bound by
+the arithmetic rate, everything else by memory bandwidth, and data loading by neither: a roofline
+without its knee (Williams et al. 2009). This is an estimate; a profile taken on the type
+(``Op.seconds_on``) always takes precedence.
+
+Synthetic graphs are chains, branches and attention blocks, drawn from a seed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from itertools import pairwise
 from math import isfinite
 
-from dagsim.errors import GraphError, ModelError
+import numpy as np
 
-__all__ = ["ComputationGraph", "Op"]
+from dagsim.errors import GraphError, ModelError, WorkloadError
+from dagsim.model import GpuType
+from dagsim.model.arithmetic import ordered_sum
+
+__all__ = ["ComputationGraph", "Op", "attention", "bound", "branches", "costed", "op_chain"]
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation: seconds of its two passes on the profiled GPU, bytes of its output and of its weights.
+    """One operation: seconds of its two passes on the profiled GPU, and bytes of its output and of
+    its weights.
 
-    ``seconds_on`` gives the two passes on other GPU types, by the type's name.
+    ``seconds_on`` gives the seconds of both passes on other GPU types, by the type's name.
 
     Raises:
         ModelError: A cost or size is negative or not finite.
@@ -43,19 +59,21 @@ class Op:
 
     @property
     def memory_bytes(self) -> float:
-        """Output and weights together: what either pass holds."""
+        """Bytes of output and weights together, which either pass holds."""
         return self.activation_bytes + self.parameter_bytes
 
     def seconds(self, gpu: str | None = None) -> tuple[float, float]:
-        """Forward and backward seconds on the GPU type (``None``, or one without figures: as profiled)."""
+        """Forward and backward seconds on a GPU type; as profiled for ``None`` or a type without
+        figures.
+        """
         return self.seconds_on.get(gpu or "", (self.forward_s, self.backward_s))
 
 
 class ComputationGraph:
-    """Operations in the order of their file, and edges ``(parent, child)`` as places in it.
+    """Operations in the order of their file, and edges ``(parent, child)`` as indices.
 
     Raises:
-        GraphError: No operations, two of one id, an edge that dangles, is doubled or closes a cycle.
+        GraphError: No operations, a duplicate id, or an edge that dangles, is doubled or closes a cycle.
     """
 
     __slots__ = ("_costs", "_digest", "_step_s", "children", "edges", "model", "ops", "order", "parents")
@@ -73,31 +91,33 @@ class ComputationGraph:
         self.children = tuple(map(tuple, children))
         self.parents = tuple(map(tuple, parents))
         self.order = self._topological_order()
-        """Operations after all their parents: the first to become free comes first."""
+        """Operations in topological order; of several, the one that became free first."""
         self._digest = ""
         self._costs: dict[str | None, tuple[float, ...]] = {}
         self._step_s = -1.0
 
     @classmethod
     def of(cls, model: str, ops: Iterable[Op], edges: Iterable[tuple[str, str]]) -> ComputationGraph:
-        """A graph whose edges name operations by their ids.
+        """Build a graph whose edges name operations by their ids.
 
         Raises:
-            GraphError: As the class, or an edge names an operation that is not there.
+            GraphError: As for the class, or an edge names an unknown operation.
         """
         ops = tuple(ops)
         place = {op.id: number for number, op in enumerate(ops)}
-        found = []
+        numbered = []
         for parent, child in edges:
             for end in (parent, child):
                 if end not in place:
                     raise GraphError(f"graph {model!r}: the edge {parent!r} -> {child!r} names {end!r}: no such op")
-            found.append((place[parent], place[child]))
-        return cls(model, ops, found)
+            numbered.append((place[parent], place[child]))
+        return cls(model, ops, numbered)
 
     @property
     def last(self) -> int:
-        """The operation with the largest number for an id, else the last in the file: there ddls joins the passes."""
+        """Operation with the largest numeric id, else the last of the file: ddls joins the passes
+        there.
+        """
         if all(op.id.isdecimal() for op in self.ops):
             return max(range(len(self.ops)), key=lambda number: int(self.ops[number].id))
         return len(self.ops) - 1
@@ -109,9 +129,11 @@ class ComputationGraph:
 
     @property
     def digest(self) -> str:
-        """A fingerprint of all costs, sizes and edges; equal graphs have equal digests, whatever their names."""
+        """Digest of all costs, sizes and edges; equal graphs have equal digests, whatever their
+        names.
+        """
         if not self._digest:
-            said = [
+            text = [
                 (
                     op.id,
                     op.forward_s,
@@ -122,37 +144,43 @@ class ComputationGraph:
                 )
                 for op in self.ops
             ]
-            self._digest = blake2b(repr((said, self.edges)).encode(), digest_size=16).hexdigest()
+            self._digest = blake2b(repr((text, self.edges)).encode(), digest_size=16).hexdigest()
         return self._digest
 
     def costs(self, gpu: str | None = None) -> tuple[float, ...]:
-        """Seconds of every pass operation on one GPU of the type: forward ones first, then their mirrors."""
-        known = self._costs.get(gpu)
-        if known is None:
+        """Seconds of every pass operation on one GPU of the type: forward operations first, then
+        their mirrors.
+        """
+        costs = self._costs.get(gpu)
+        if costs is None:
             both = [op.seconds(gpu) for op in self.ops]
-            known = self._costs[gpu] = (*(one for one, _ in both), *(other for _, other in both))
-        return known
+            costs = self._costs[gpu] = (*(one for one, _ in both), *(other for _, other in both))
+        return costs
 
     @property
     def step_s(self) -> float:
-        """One training step on one GPU of the profiled type: every operation after the other."""
+        """Seconds of a training step on one GPU of the profiled type, one operation after the
+        other.
+        """
         if self._step_s < 0:
-            self._step_s = sum(self.costs())
+            self._step_s = ordered_sum(self.costs())
         return self._step_s
 
     @property
     def memory_bytes(self) -> float:
-        """Outputs and weights of all operations, in both passes."""
-        return 2 * sum(op.memory_bytes for op in self.ops)
+        """Bytes of outputs and weights of all operations, in both passes."""
+        return 2 * ordered_sum(op.memory_bytes for op in self.ops)
 
     @property
     def dep_bytes(self) -> float:
-        """The bytes that the edges of both passes carry unsplit: each the output of the end it starts from."""
+        """Bytes that the unsplit edges of both passes carry: the output of each edge's source."""
         outputs = [op.activation_bytes for op in self.ops]
-        return sum(outputs[parent] + outputs[child] for parent, child in self.edges) + outputs[self.last]
+        return ordered_sum(outputs[parent] + outputs[child] for parent, child in self.edges) + outputs[self.last]
 
     def pass_id(self, number: int) -> str:
-        """The id of a pass operation: the mirror of ``k`` in ``1..n`` is ``2n + 1 - k``, of another id ``id'``."""
+        """Id of a pass operation: the mirror of ``k`` in ``1..n`` is ``2n + 1 - k``; the mirror of
+        another id is ``id'``.
+        """
         count = len(self.ops)
         op = self.ops[number % count]
         if number < count:
@@ -160,12 +188,13 @@ class ComputationGraph:
         return str(2 * count + 1 - int(op.id)) if op.id.isdecimal() else f"{op.id}'"
 
     def depths(self) -> tuple[int, ...]:
-        """Per pass operation the edges of the shortest path from the first source; 0 where there is none.
+        """Edges of the shortest path from the first source to each pass operation; 0 if there is
+        none.
 
         The passes are joined at ``last``.
         """
         count = len(self.ops)
-        found = {self.order[0]: 0}
+        depths = {self.order[0]: 0}
         queue = [self.order[0]]
         for number in queue:
             if number < count:
@@ -173,10 +202,10 @@ class ComputationGraph:
             else:
                 following = [count + parent for parent in self.parents[number - count]]
             for child in following:
-                if child not in found:
-                    found[child] = found[number] + 1
+                if child not in depths:
+                    depths[child] = depths[number] + 1
                     queue.append(child)
-        return tuple(found.get(number, 0) for number in range(2 * count))
+        return tuple(depths.get(number, 0) for number in range(2 * count))
 
     def _check(self) -> None:
         where = f"graph {self.model!r}"
@@ -212,7 +241,7 @@ class ComputationGraph:
         return tuple(order)
 
     def _cycle(self, free: set[int]) -> str:
-        """A cycle among the operations that never became free, in words."""
+        """Describe a cycle among the operations that never became free."""
         number = next(number for number in range(len(self.ops)) if number not in free)
         walk: list[int] = []
         while number not in walk:
@@ -231,3 +260,144 @@ class ComputationGraph:
 def _check(what: str, value: float) -> None:
     if not (isfinite(value) and value >= 0):
         raise ModelError(f"{what} must be a finite number of 0 or more, got {value!r}")
+
+
+_ARITHMETIC = ("conv", "linear", "lstm", "gru", "rnn", "attention", "classifier", "matmul", "query", "key", "value")
+_ARITHMETIC_TOO = ("scores", "mix", "project", "up", "down")
+_LOADING = ("input", "_source")
+
+
+def costed(
+    graph: ComputationGraph, profiled_on: GpuType, types: Iterable[GpuType], *, precision: str = "fp32"
+) -> ComputationGraph:
+    """Return the graph with times for every type; profiled times are kept.
+
+    Raises:
+        ModelError: ``precision`` is not ``fp32``, ``tf32`` or ``fp16``.
+    """
+    kinds = tuple(types)
+    return ComputationGraph(graph.model, (_on(op, profiled_on, kinds, precision) for op in graph.ops), graph.edges)
+
+
+def bound(op: Op) -> str:
+    """Classify an operation by its name: ``arithmetic``, ``bandwidth`` or ``loading``."""
+    name = op.name.split("(")[0].lower()
+    if any(name.startswith(word) for word in _LOADING):
+        return "loading"
+    if name in _ARITHMETIC_TOO or any(word in name for word in _ARITHMETIC):
+        return "arithmetic"
+    return "bandwidth"
+
+
+def _on(op: Op, profiled_on: GpuType, types: tuple[GpuType, ...], precision: str) -> Op:
+    seconds_on = {}
+    for gpu in types:
+        match bound(op):
+            case "arithmetic":
+                slower = profiled_on.tflops(precision) / gpu.tflops(precision)
+            case "bandwidth":
+                slower = profiled_on.bandwidth_gb_s / gpu.bandwidth_gb_s
+            case _:
+                slower = 1.0
+        seconds_on[gpu.name] = (op.forward_s * slower, op.backward_s * slower)
+    return replace(op, seconds_on={**seconds_on, **op.seconds_on})
+
+
+_ATTENTION = ("norm", "query", "key", "value", "scores", "mix", "project", "add", "norm2", "up", "down", "add2")
+_WITHIN = (
+    ("norm", "query"),
+    ("norm", "key"),
+    ("norm", "value"),
+    ("query", "scores"),
+    ("key", "scores"),
+    ("scores", "mix"),
+    ("value", "mix"),
+    ("mix", "project"),
+    ("project", "add"),
+    ("add", "norm2"),
+    ("norm2", "up"),
+    ("up", "down"),
+    ("down", "add2"),
+    ("add", "add2"),
+)
+
+
+def op_chain(length: int, *, rng: np.random.Generator, forward_s: float = 1e-3) -> ComputationGraph:
+    """Make a chain of ``length`` operations, with a mean forward time of ``forward_s``.
+
+    Raises:
+        WorkloadError: ``length`` is below 1.
+    """
+    _at_least_one(length=length)
+    ids = [str(number + 1) for number in range(length)]
+    return ComputationGraph.of(f"chain-{length}", _drawn(ids, rng, forward_s), pairwise(ids))
+
+
+def branches(width: int, length: int, *, rng: np.random.Generator, forward_s: float = 1e-3) -> ComputationGraph:
+    """Make a fork into ``width`` chains of ``length`` operations, and their join (an Inception
+    module, unrolled).
+
+    Raises:
+        WorkloadError: ``width`` or ``length`` is below 1.
+    """
+    _at_least_one(width=width, length=length)
+    ids = [str(number + 1) for number in range(width * length + 2)]
+    rows = [ids[1 + row * length : 1 + (row + 1) * length] for row in range(width)]
+    edges = [edge for row in rows for edge in ((ids[0], row[0]), *pairwise(row), (row[-1], ids[-1]))]
+    return ComputationGraph.of(f"branches-{width}x{length}", _drawn(ids, rng, forward_s), edges)
+
+
+def attention(
+    layers: int, *, width: int = 1024, tokens: int = 512, batch: int = 8, tflops: float = 60.0
+) -> ComputationGraph:
+    """Make ``layers`` Transformer blocks in half precision, with multiplications at ``tflops``
+    (nothing is drawn).
+
+    Vaswani et al. 2017, with the norm first: attention over ``tokens``, then a feed-forward net
+    four times as wide. Operations that only move data cost their bytes at 1.5 TB/s. The backward
+    pass of a multiplication takes twice as long as the forward pass.
+
+    Raises:
+        WorkloadError: A count is below 1 or the rate is not positive.
+    """
+    _at_least_one(layers=layers, width=width, tokens=tokens, batch=batch)
+    if not tflops > 0:
+        raise WorkloadError(f"tflops must be positive, got {tflops!r}")
+    rows = batch * tokens
+    outputs = dict.fromkeys(_ATTENTION, rows * width) | {"scores": batch * tokens * tokens, "up": 4 * rows * width}
+    square = {"query", "key", "value", "project"}
+    weights = dict.fromkeys(square, width * width) | {"up": 4 * width * width, "down": 4 * width * width}
+    mixing = 2 * batch * tokens * tokens * width
+    flop = {name: 2 * rows * weights[name] for name in weights} | {"scores": mixing, "mix": mixing}
+    ops, edges = [], []
+    for layer in range(layers):
+        for name in _ATTENTION:
+            moved_s = 4 * outputs[name] / 1.5e12
+            forward_s = flop[name] / (tflops * 1e12) if name in flop else moved_s
+            backward_s = 2 * forward_s if name in flop else moved_s
+            id_ = f"{layer}.{name}"
+            ops.append(Op(id_, forward_s, backward_s, 2.0 * outputs[name], 2.0 * weights.get(name, 0), name))
+        edges += [(f"{layer}.{one}", f"{layer}.{other}") for one, other in _WITHIN]
+        edges.append((f"{layer}.norm", f"{layer}.add"))
+        if layer:
+            edges.append((f"{layer - 1}.add2", f"{layer}.norm"))
+    return ComputationGraph.of(f"attention-{layers}", ops, edges)
+
+
+def _drawn(ids: Iterable[str], rng: np.random.Generator, forward_s: float) -> list[Op]:
+    """Draw operations whose times and sizes vary by about a factor of two; backward takes one to
+    three times as long.
+    """
+    ops = []
+    for id_ in ids:
+        forward = forward_s * float(rng.lognormal(-0.245, 0.7))  # mean 1
+        backward = forward * float(rng.uniform(1.0, 3.0))
+        activation, parameter = (float(round(size)) for size in rng.lognormal(15.0, 1.0, 2))
+        ops.append(Op(id_, forward, backward, activation, parameter))
+    return ops
+
+
+def _at_least_one(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise WorkloadError(f"{name} must be at least 1, got {count!r}")

@@ -1,7 +1,8 @@
 """The kernel: jobs arrive one by one, and each is partitioned and started at once or turned away.
 
-There is no waiting room: servers belong to one job from its start to its end, and a job that is not started when it
-arrives is lost. Inside an instant jobs end first, then the next one arrives and is decided.
+There is no queue. Servers belong to one job from its start to its end, and a job that is not
+started on arrival is lost. Within an instant jobs end first; then the next one arrives and is
+decided.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from dagsim.model import JobFacts, Kind, RejectReason
 from dagsim.model.log import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.ramp.decisions import Partition
-from dagsim.systems.ramp.job import RampJob
 from dagsim.systems.ramp.lookahead import StepTime
 from dagsim.systems.ramp.planner import Outlook, Planner
 from dagsim.systems.ramp.view import RampPolicy, RampView
+from dagsim.systems.ramp.workload import RampJob
 from dagsim.systems.seam import decisions_of, drive
 
 __all__ = ["JobOutcome", "RampKernel", "Running"]
@@ -32,36 +33,36 @@ class JobOutcome(NamedTuple):
 
     job: RampJob
     degrees: tuple[int, ...] = ()
-    """What could be decided; empty if the job was never decided."""
+    """Degrees that were offered; empty if the job was never decided."""
     degree: int = 0
-    """What was decided."""
+    """The decision."""
     reason: RejectReason | None = None
-    """Why it was turned away."""
+    """Reason for turning it away."""
     outlook: Outlook | None = None
-    """Where it runs and for how long, also where that was too long; None where it was never placed."""
+    """Its servers and its time, even if that was too long; None if it was never placed."""
     completed_s: float | None = None
 
     @property
     def started(self) -> bool:
-        """It was let in."""
+        """True if it was accepted."""
         return self.outlook is not None and self.reason is None
 
 
 class Running(NamedTuple):
-    """A job that runs, in the order in which they end."""
+    """A running job; sorts by its end."""
 
     end_s: float
     number: int
     run: int
     servers: int
-    """As a bit mask."""
+    """Servers, as a bit mask."""
 
 
 class RampKernel:
-    """One fabric and one sequence of jobs, in order of arrival. The planner may be shared by many kernels.
+    """One fabric and one sequence of jobs, in order of arrival. Kernels may share a planner.
 
-    At ``horizon_s`` everything stops: a job that arrives then is not decided, and those that still run stay unfinished.
-    ``examples`` are jobs of the kind to come, which a policy may know.
+    At ``horizon_s`` everything stops: a job that arrives then is not decided, and running jobs stay
+    unfinished. ``examples`` are jobs of the kind to come, which a policy may know.
 
     Raises:
         ModelError: A job arrives before the one listed before it.
@@ -86,13 +87,13 @@ class RampKernel:
         self.now = 0.0
         self.schedule = Schedule(planner.fabric.cluster(), seed=seed)
         self.outcomes: list[JobOutcome] = []
-        """One per job that arrived."""
+        """Outcomes of the jobs that arrived."""
         self.running: list[Running] = []
-        """A heap: the job that ends next comes first."""
+        """Heap of running jobs; the one that ends next comes first."""
         self.occupied = 0
         """The servers with a job, as a bit mask."""
         self._seen = 0
-        """The servers that were occupied just before this instant: what ddls counts in its mask."""
+        """Servers that were occupied just before this instant, which ddls counts in its mask."""
         self._remembered: dict[tuple[str, int], StepTime] = {}
         self._waiting = False
         self._runs = 0
@@ -103,16 +104,17 @@ class RampKernel:
         """Let ``policy`` decide until every job is done (or until ``until_s``).
 
         Raises:
-            IllegalDecision: The policy decided what cannot be.
+            IllegalDecision: The policy sent an illegal decision.
         """
         return drive(self, policy, until_s)
 
     def decisions(self, until_s: float = inf) -> Generator[RampView, Iterable[Partition] | None, None]:
-        """Yield a view per job that arrives and take its decision; a job without one is turned away.
+        """Yield a view for each arriving job and take its decision; a job without a decision is
+        turned away.
 
         Raises:
-            IllegalDecision: Another job, a degree that is not offered, an unknown placer, a second decision. Nothing
-                has changed then, except what decisions sent before it in the same answer changed.
+            IllegalDecision: Another job, a degree that is not offered, an unknown placer, or a second
+                decision. Nothing has changed then, except by earlier decisions of the same answer.
         """
         view = RampView(self)
         until_s = min(until_s, self.horizon_s)
@@ -124,21 +126,21 @@ class RampKernel:
 
     @property
     def queued(self) -> RampJob:
-        """The job that waits for its decision: the one that arrived last."""
+        """The job that waits for its decision: the latest arrival."""
         return self.jobs[len(self.outcomes) - 1]
 
     @property
     def queued_number(self) -> int:
-        """The number of the job that waits."""
+        """Number of the waiting job."""
         return len(self.outcomes) - 1
 
     @property
     def free(self) -> int:
-        """The number of servers without a job."""
+        """Number of servers without a job."""
         return self.planner.fabric.servers - self.occupied.bit_count()
 
     def degrees(self) -> tuple[int, ...]:
-        """The degrees that may be decided for the job that waits."""
+        """Degrees that may be chosen for the waiting job."""
         if self._degrees is None:
             rules, fabric = self.planner.rules, self.planner.fabric
             wanted = [1, *range(2, rules.max_degree + 1, 2)]
@@ -151,7 +153,7 @@ class RampKernel:
         return self._degrees
 
     def outlook(self, degree: int, placer: str | None = None, servers: int | None = None) -> Outlook | None:
-        """The place and time of the job that waits at this degree; None where it cannot be placed now."""
+        """Servers and time of the waiting job at this degree; None if it cannot be placed now."""
         job = self.queued
         parts = self.planner.parts(job.graph, degree)
         if servers is None:
@@ -164,8 +166,10 @@ class RampKernel:
         return Outlook(parts, placement, step or self.planner.step(parts, placement), job.steps)
 
     def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
-        """Seconds that the waiting job would take in each set of free servers (bit masks). None where it cannot be
-        placed there. The same as ``outlook`` says, sooner."""
+        """Seconds that the waiting job would take within each set of free servers (bit masks).
+
+        None where it cannot be placed. Agrees with ``outlook``, but is faster.
+        """
         job, step_s = self.queued, self.planner.step_s
         for mask in servers:
             if self.planner.rules.remembered:
@@ -176,7 +180,7 @@ class RampKernel:
                 yield None if seconds is None else job.steps * seconds
 
     def remaining_s(self) -> tuple[float, ...]:
-        """Per server how long its job still runs; 0 where it has none."""
+        """Remaining seconds of the job on each server; 0 without a job."""
         left = [0.0] * self.planner.fabric.servers
         for end_s, _, _, servers in self.running:
             while servers:
@@ -186,14 +190,16 @@ class RampKernel:
         return tuple(left)
 
     def stream(self, name: str) -> np.random.Generator:
-        """The random stream of that name, under the seed of the schedule."""
-        known = self._streams.get(name)
-        if known is None:
-            known = self._streams[name] = stream(self.schedule.seed, name)
-        return known
+        """Named random stream of this simulation, from the seed of the schedule."""
+        generator = self._streams.get(name)
+        if generator is None:
+            generator = self._streams[name] = stream(self.schedule.seed, name)
+        return generator
 
     def fork(self) -> RampKernel:
-        """An equal kernel at the present instant that goes on by itself; its random streams start anew."""
+        """Return an equal, independent kernel at the present instant; its random streams start
+        afresh.
+        """
         other = RampKernel((), self.planner, horizon_s=self.horizon_s, seed=self.schedule.seed, examples=self.examples)
         other.jobs, other.now, other.schedule = self.jobs, self.now, self.schedule.copy()
         other.outcomes, other.running, other.occupied = list(self.outcomes), list(self.running), self.occupied
@@ -202,7 +208,7 @@ class RampKernel:
         return other
 
     def _advance(self, until_s: float) -> bool:
-        """Let time pass until the next job has arrived; false at the end."""
+        """Let time pass until the next job has arrived; return False at the end."""
         following = len(self.outcomes)
         arrival_s = self.jobs[following].arrival_s if following < len(self.jobs) else inf
         while self.running and self.running[0].end_s < min(arrival_s, until_s) - self.planner.rules.same_s:
@@ -276,7 +282,7 @@ class RampKernel:
             raise IllegalDecision(f"{name} cannot be split {decision.degree} ways now; offered: {offered}")
 
     def _check_servers(self, name: str, decision: Partition) -> None:
-        """The decision names a placer or free servers of this fabric, not both."""
+        """Check that the decision names a placer or free servers of this fabric, but not both."""
         servers = decision.servers
         if servers is None:
             return
@@ -327,7 +333,9 @@ class RampKernel:
         return self.planner.place(parts, self.occupied) is not None
 
     def _facts(self, job: RampJob) -> JobFacts:
-        """Facts of a job; its ideal is the critical path, split as far as can be, with free transfers."""
+        """Facts of a job; its ideal time is the critical path of the finest split with free
+        transfers.
+        """
         ideal_s = job.steps * self.planner.shortest_step_s(job.graph)
         deadline_s = job.arrival_s + job.acceptable_s
         gpus = float(min(self.planner.rules.max_degree, self.planner.fabric.servers))

@@ -1,7 +1,8 @@
-"""Figures of a simulation, by the names that ddls gave them: folds over what became of each job.
+"""Figures of a simulation, by the names that ddls gave them, computed from the outcome of each job.
 
-Times are seconds, sizes bytes, rates bytes a second, fractions lie in 0 to 1 (``UNITS``). Means over time are weighted
-by time. Utilisation is a fraction of the GPU time held; ddls has it too small by the number of training steps.
+Times are seconds, sizes bytes, rates bytes per second, and fractions lie between 0 and 1
+(``UNITS``). Means over time are weighted by time. Utilisation is a fraction of the GPU time held;
+in ddls it is too small by the number of training steps.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ UNITS: dict[str, str] = {
     **{f"{info}_info_processed": "B" for info in _INFO},
     **{f"mean_{info}_throughput": "B/s" for info in _INFO},
 }
-"""The unit of each figure that ``kpis`` gives for whole episodes."""
+"""Units of the figures that ``kpis`` gives for whole episodes."""
 
 _CAUSES = {
     RejectReason.BY_POLICY: "declined",
@@ -49,7 +50,7 @@ _CAUSES = {
 
 
 class JobRow(NamedTuple):
-    """One job in figures; what does not apply is None."""
+    """Figures of one job; those that do not apply are None."""
 
     number: int
     model: str
@@ -58,7 +59,7 @@ class JobRow(NamedTuple):
     sequential_s: float
     acceptable_s: float
     demand_memory_bytes: float
-    """Of the graph as it came, both passes."""
+    """Totals of the unsplit graph, both passes."""
     demand_dep_bytes: float
     status: str
     """``completed``, ``blocked``, ``running`` (at the end) or ``undecided`` (it arrived at the end)."""
@@ -71,27 +72,29 @@ class JobRow(NamedTuple):
     communication_s: float | None = None
     computation_s: float | None = None
     utilisation: float | None = None
-    """Of the GPU time that it held, the fraction in which it computed."""
+    """Fraction of the GPU time held in which it computed."""
     ops: int | None = None
     deps: int | None = None
     memory_bytes: float | None = None
     dep_bytes: float | None = None
     flow_bytes: float | None = None
-    """Of the dependencies that go over channels."""
+    """Totals of the dependencies that go over channels."""
 
 
 def cause(outcome: JobOutcome) -> str | None:
-    """The reason why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or ``unfinished`` at the end."""
+    """Reason why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or ``unfinished`` at
+    the end.
+    """
     if outcome.reason is not None:
         return _CAUSES[outcome.reason]
     return "unfinished" if outcome.started and outcome.completed_s is None else None
 
 
 def job_rows(kernel: RampKernel) -> Iterator[JobRow]:
-    """One row per job that arrived."""
+    """Return one row for each job that arrived."""
     for number, outcome in enumerate(kernel.outcomes):
         job = outcome.job
-        known = JobRow(
+        row = JobRow(
             number,
             job.graph.model,
             job.arrival_s,
@@ -105,11 +108,11 @@ def job_rows(kernel: RampKernel) -> Iterator[JobRow]:
         )
         outlook = outcome.outlook
         if not outcome.started or outlook is None:
-            yield known
+            yield row
             continue
         traffic = kernel.planner.traffic(outlook.parts, outlook.placement)
         servers = len(outlook.placement.servers)
-        yield known._replace(
+        yield row._replace(
             degree=outlook.parts.degree,
             servers=servers,
             channels=traffic.channels,
@@ -136,21 +139,21 @@ def kpis(kernel: RampKernel) -> dict[str, float]:
     end_s = kernel.schedule.ended_s
     completed = [row for row in rows if row.status == "completed"]
     blocked = [row for row in rows if row.status in ("blocked", "running")]
-    found: dict[str, float] = {
+    figures: dict[str, float] = {
         "num_jobs_arrived": len(rows),
         "num_jobs_completed": len(completed),
         "num_jobs_blocked": len(blocked),
         "episode_time": end_s,
     }
     if rows:
-        found["blocking_rate"] = len(blocked) / len(rows)
-        found["acceptance_rate"] = len(completed) / len(rows)
+        figures["blocking_rate"] = len(blocked) / len(rows)
+        figures["acceptance_rate"] = len(completed) / len(rows)
         for name in (*_CAUSES.values(), "unfinished"):
-            found[f"blocking_rate_{name}"] = sum(row.cause == name for row in blocked) / len(rows)
-    found |= _of_completed(completed) | _of_blocked(blocked) | _load(rows)
+            figures[f"blocking_rate_{name}"] = sum(row.cause == name for row in blocked) / len(rows)
+    figures |= _of_completed(completed) | _of_blocked(blocked) | _load(rows)
     if end_s > 0:
-        found |= _over_time([row for row in rows if row.jct_s is not None], end_s, kernel.planner.fabric.servers)
-    return found
+        figures |= _over_time([row for row in rows if row.jct_s is not None], end_s, kernel.planner.fabric.servers)
+    return figures
 
 
 def _status(outcome: JobOutcome) -> str:
@@ -162,7 +165,7 @@ def _status(outcome: JobOutcome) -> str:
 
 
 def _of_completed(rows: list[JobRow]) -> dict[str, float]:
-    found = _means(
+    means = _means(
         rows,
         {
             "job_completion_time": "jct_s",
@@ -181,9 +184,9 @@ def _of_completed(rows: list[JobRow]) -> dict[str, float]:
         },
     )
     if rows:
-        found["mean_communication_overhead_frac"] = fmean(_part(row.communication_s, row.jct_s) for row in rows)
-        found["mean_compute_overhead_frac"] = fmean(_part(row.computation_s, row.jct_s) for row in rows)
-    return found
+        means["mean_communication_overhead_frac"] = fmean(_part(row.communication_s, row.jct_s) for row in rows)
+        means["mean_compute_overhead_frac"] = fmean(_part(row.computation_s, row.jct_s) for row in rows)
+    return means
 
 
 def _of_blocked(rows: list[JobRow]) -> dict[str, float]:
@@ -230,12 +233,12 @@ def _over_time(rows: list[JobRow], end_s: float, servers: int) -> dict[str, floa
         running_s += ran_s
         held_s += ran_s * (row.servers or 0)
         busy_s += ran_s * (row.servers or 0) * (row.utilisation or 0.0)
-    found = {f"{name}_info_processed": total for name, total in info.items()}
-    found |= {f"mean_{name}_throughput": total / end_s for name, total in info.items()}
-    found["mean_num_jobs_running"] = running_s / end_s
-    found["mean_num_mounted_workers"] = held_s / end_s
-    found["mean_cluster_worker_utilisation_frac"] = busy_s / (servers * end_s)
-    return found
+    figures = {f"{name}_info_processed": total for name, total in info.items()}
+    figures |= {f"mean_{name}_throughput": total / end_s for name, total in info.items()}
+    figures["mean_num_jobs_running"] = running_s / end_s
+    figures["mean_num_mounted_workers"] = held_s / end_s
+    figures["mean_cluster_worker_utilisation_frac"] = busy_s / (servers * end_s)
+    return figures
 
 
 def _means(rows: Iterable[JobRow], fields: dict[str, str]) -> dict[str, float]:

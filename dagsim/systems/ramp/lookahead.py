@@ -1,27 +1,35 @@
-"""The look-ahead: how long one training step takes, gone through tick by tick.
+"""The look-ahead simulates one training step tick by tick; the memo keeps its results.
 
-A server runs its ready operation of the highest rank, and may change to another at every tick. A tick lasts until the
-first operation ends, or the first dependency that is at the head of its channel. Operations are advanced piece by
-piece; dependencies that became ready together at one price are advanced as one *cohort*, since they stay alike.
+A server runs its ready operation of the highest rank and may change to another one at every tick. A
+tick lasts until the first operation ends, or the first dependency at the head of its channel.
+Operations advance piece by piece. Dependencies that became ready together at one price advance as
+one *cohort*, since they stay equal.
+
+The memo keeps steps by a key that contains everything they depend on. Kernels share it, and
+processes share a file of it.
 """
 
 from __future__ import annotations
 
+import json
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from hashlib import blake2b
 from math import inf
+from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from dagsim.systems.ramp.decisions import OpSchedule
+from dagsim.errors import RunFolderError
+from dagsim.files import write_text
+from dagsim.systems.ramp.decisions import OpSchedule, Rules
 from dagsim.systems.ramp.fabric import Fabric
-from dagsim.systems.ramp.rules import Rules
 from dagsim.systems.ramp.timing import Bundle, TimedGraph
 
-__all__ = ["StepTime", "look_ahead"]
+__all__ = ["SHARED", "Memo", "StepTime", "look_ahead"]
 
 
 class StepTime(NamedTuple):
-    """One training step. Seconds in which operations ran and seconds in which something was sent may overlap."""
+    """Times of one training step; computing and sending may overlap."""
 
     seconds: float
     communication_s: float
@@ -32,12 +40,15 @@ class StepTime(NamedTuple):
 
 
 Arrivals: TypeAlias = tuple[int, tuple[int, ...], int]
-"""A pass operation, how many dependencies arrive at each of its pieces, and that number where it is the same for all
-(else -1)."""
+"""A pass operation, the number of dependencies that arrive at each of its pieces, and their common
+value (-1 if they differ).
+"""
 
 
 class _Cohort:
-    """Dependencies that became ready together and take equally long: what is left, and what they arrive at."""
+    """Dependencies that became ready together and take equally long: the remainder, and their
+    targets.
+    """
 
     __slots__ = ("arrivals", "channels", "key", "left")
 
@@ -54,12 +65,16 @@ class _Cohort:
 def look_ahead(
     timed: TimedGraph, schedule: OpSchedule, fabric: Fabric, rules: Rules, *, shortest_flow_first: bool = True
 ) -> StepTime:
-    """Go through one training step. Costs one pass over operations, bundles and ticks; pairs are never listed."""
+    """Simulate one training step. Costs one pass over operations, bundles and ticks; pairs are
+    never listed.
+    """
     return _Walk(timed, schedule, fabric, rules, shortest_flow_first).run()
 
 
 class _Walk:
-    """The state of one look-ahead. Pieces are numbered through: those of pass operation ``op`` from ``first[op]``."""
+    """State of one look-ahead. Pieces are numbered consecutively: those of pass operation ``op``
+    from ``first[op]``.
+    """
 
     def __init__(
         self, timed: TimedGraph, schedule: OpSchedule, fabric: Fabric, rules: Rules, shortest_flow_first: bool
@@ -75,30 +90,34 @@ class _Walk:
         self.place_in = [fabric.place_in(block) for block in self.blocks]
         self.type_of = fabric.type_of
         self.bits = [[1 << rank for rank in ranks] for ranks in schedule.ranks]
-        """Per GPU type and operation the bit of its rank."""
+        """Bit of the rank of each operation, for each GPU type."""
         self.op_at = [_inverse(ranks) for ranks in schedule.ranks]
         self.first: list[int] = []
         self.op_of: list[int] = []
         self.left: list[float] = []
-        """Per piece the seconds it has still to run."""
+        """Remaining seconds of each piece."""
         self._fill([parts.graph.costs(gpu.name) for gpu in fabric.types])
         self.needs = [0] * len(self.blocks)
-        """Per operation how many dependencies must arrive at a piece before it is ready."""
+        """Number of dependencies that must arrive at a piece before it is ready, for each
+        operation.
+        """
         for edge in parts.edges:
             self.needs[edge.target] += self.pieces[edge.source]
         self.seen = [0] * len(self.blocks)
-        """Per operation how many have arrived at each of its pieces, besides those in ``uneven``."""
+        """Number of dependencies that have arrived at each piece of an operation, besides those in
+        ``uneven``.
+        """
         self.uneven: dict[int, list[int]] = {}
         self.closed = list(self.pieces)
-        """Per operation the pieces that are not yet ready."""
+        """Number of pieces of each operation that are not ready."""
         self.ready = dict.fromkeys(timed.placement.servers, 0)
-        """Per server the ranks that are ready, as bits."""
+        """Ready ranks of each server, as bits."""
         self.changed: set[int] = set()
         self.running: dict[int, int] = {}
-        """Per server the piece that runs."""
+        """Running piece of each server."""
         self.cohorts: list[_Cohort] = []
         self.local: list[Arrivals] = []
-        """What has arrived without being sent, to be passed on at the next tick."""
+        """Arrivals without a transfer, handed on at the next tick."""
         self.started = 0
 
     def run(self) -> StepTime:
@@ -138,7 +157,7 @@ class _Walk:
         return StepTime(now, communication_s, computation_s, ticks, busy_s)
 
     def _fill(self, costs: list[tuple[float, ...]]) -> None:
-        """Number the pieces, and note how long each has to run on its server."""
+        """Number the pieces, and set the seconds of each on its server."""
         for op, block in enumerate(self.blocks):
             self.first.append(len(self.left))
             pieces = len(block)
@@ -149,7 +168,7 @@ class _Walk:
                 self.left += [costs[self.type_of[server]][op] / pieces for server in block]
 
     def _choose(self) -> None:
-        """Let the servers where something changed run their ready operation of the highest rank."""
+        """Let each server that changed run its ready operation of the highest rank."""
         for server in self.changed:
             ranks = self.ready[server]
             if ranks:
@@ -160,7 +179,7 @@ class _Walk:
         self.changed.clear()
 
     def _moving(self) -> tuple[list[_Cohort], float]:
-        """The cohorts that are sent on, and the seconds to the first end. That is an end at the head of a channel."""
+        """Cohorts that are sent, and the seconds to the first end at the head of a channel."""
         taken, next_s = 0, inf
         if not self.serial:
             for cohort in self.cohorts:
@@ -179,7 +198,7 @@ class _Walk:
         return moving, next_s
 
     def _ended(self) -> list[int]:
-        """The running pieces that have nothing left; their servers may choose anew."""
+        """End the running pieces that have nothing left; their servers may choose again."""
         ended = []
         for server, piece in self.running.items():
             if self.left[piece] <= 0.0:
@@ -189,7 +208,7 @@ class _Walk:
         return ended
 
     def _send(self, moving: list[_Cohort], tick_s: float) -> None:
-        """Send on the cohorts for ``tick_s``."""
+        """Advance the cohorts by ``tick_s``."""
         over = False
         for cohort in moving:
             cohort.left -= tick_s
@@ -200,7 +219,7 @@ class _Walk:
             self.cohorts = [cohort for cohort in self.cohorts if cohort.left > 0.0]
 
     def _arrive(self, arrivals: list[Arrivals]) -> None:
-        """Count what has arrived; a piece that has all its inputs becomes ready."""
+        """Count arrivals; a piece with all its inputs becomes ready."""
         for op, counts, even in arrivals:
             if not self.closed[op]:
                 continue
@@ -230,7 +249,7 @@ class _Walk:
         self.closed[op] = 0
 
     def _set_off(self, ended: Iterable[int]) -> None:
-        """Make the dependencies of the pieces that ended ready."""
+        """Make the dependencies of the ended pieces ready."""
         by_op: dict[int, list[int]] = {}
         for piece in ended:
             by_op.setdefault(self.op_of[piece], []).append(piece)
@@ -245,7 +264,9 @@ class _Walk:
             insort(self.cohorts, cohort)
 
     def _load(self, op: int, bundle: Bundle, some: list[int] | None, new: dict[object, _Cohort]) -> None:
-        """Put the bundle's dependencies from ``some`` pieces of the operation (``None``: all) into a cohort."""
+        """Put the bundle's dependencies from ``some`` pieces of the operation (``None``: all) into
+        a cohort.
+        """
         lane = bundle.lane
         if some is None:
             counts, even, channels = lane.arrivals, lane.even, lane.all_channels
@@ -282,7 +303,9 @@ def _inverse(ranks: tuple[int, ...]) -> list[int]:
 
 
 def _of_some(bundle: Bundle, pieces: list[int], of: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """The parts that only some pieces of the source send: arrivals per piece of the target, and the channels."""
+    """Parts that only some pieces of the source send: arrivals per piece of the target, and
+    channels.
+    """
     counts = [0] * of[bundle.target]
     channels = 0
     for piece in pieces:
@@ -290,3 +313,81 @@ def _of_some(bundle: Bundle, pieces: list[int], of: tuple[int, ...]) -> tuple[tu
         for to in bundle.lane.targets[piece]:
             counts[to] += 1
     return tuple(counts), channels
+
+
+_VERSION = 1
+
+
+class Memo:
+    """Step times by key: the graph's digest, the splits, the pattern of the blocks, fabric, rules
+    and orders.
+
+    Two jobs of one key take equally long to the last bit, wherever they run, so the memo never
+    changes a result.
+    """
+
+    def __init__(self, limit: int = 1_000_000) -> None:
+        self.limit = limit
+        self._steps: dict[str, StepTime] = {}
+        self._names: dict[Hashable, str] = {}
+        self.hits = 0
+        self.misses = 0
+
+    def get(self, key: Hashable) -> StepTime | None:
+        """Return the value kept for the key."""
+        step = self._steps.get(self._name(key))
+        if step is None:
+            self.misses += 1
+        else:
+            self.hits += 1
+        return step
+
+    def put(self, key: Hashable, step: StepTime) -> None:
+        """Keep a step; beyond ``limit`` the oldest is dropped."""
+        if len(self._steps) >= self.limit:
+            del self._steps[next(iter(self._steps))]
+        self._steps[self._name(key)] = step
+
+    def save(self, path: Path) -> None:
+        """Write all steps to ``path`` (JSON), together with those that another process wrote there
+        meanwhile.
+
+        Raises:
+            RunFolderError: The existing file is not a memo of this version.
+            InputError: The file cannot be written.
+        """
+        if path.is_file():
+            self.load(path)
+        steps = {name: list(step) for name, step in sorted(self._steps.items())}
+        write_text(path, json.dumps({"version": _VERSION, "steps": steps}))
+
+    def load(self, path: Path) -> None:
+        """Add the steps that ``save`` wrote.
+
+        Raises:
+            RunFolderError: ``path`` is missing, damaged, or of another version.
+        """
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            steps = {str(name): StepTime(*step) for name, step in document["steps"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RunFolderError(f"{path}: not a readable memo of look-aheads ({error})") from None
+        if document.get("version") != _VERSION:
+            raise RunFolderError(f"{path}: a memo of version {document.get('version')!r}; this dagsim reads {_VERSION}")
+        self._steps = steps | self._steps
+
+    def _name(self, key: Hashable) -> str:
+        """Fingerprint of the key, the same in every process."""
+        name = self._names.get(key)
+        if name is None:
+            if len(self._names) >= self.limit:
+                self._names.clear()
+            name = self._names[key] = blake2b(repr(key).encode(), digest_size=16).hexdigest()
+        return name
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+
+SHARED = Memo()
+"""The memo of this process, used by default."""

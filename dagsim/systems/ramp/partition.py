@@ -1,7 +1,7 @@
-"""Partitioning: how many pieces each operation is split into, and the graph of pieces that comes of it.
+"""Partitioning: the number of pieces of each operation, and the resulting graph of pieces.
 
-The graph is kept by operation, not by piece: pieces of one operation are alike, and an edge between two operations
-stands for the edges of all pairs of their pieces.
+The graph is kept by operation, not by piece: pieces of one operation are equal, and an edge between
+two operations stands for the edges of all pairs of their pieces.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.errors import ModelError
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Entry, Registry
+from dagsim.systems.ramp.decisions import Rules
 from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.rules import Rules
 
 __all__ = ["PARTITIONERS", "PartitionedGraph", "Partitioner", "PieceEdge", "partitioned", "random_splits", "sip_ml"]
 
 Partitioner = Callable[[ComputationGraph, int, Rules], tuple[int, ...]]
-"""From a graph, a degree and the rules to the pieces per operation: the same ones whenever it is asked."""
+"""A function from a graph, a degree and the rules to the pieces of each operation; deterministic."""
 
 PARTITIONERS: Registry[Partitioner] = Registry(
     "partitioner",
@@ -36,6 +37,7 @@ PARTITIONERS: Registry[Partitioner] = Registry(
             "pieces drawn per operation from 1, 2, 4, ... degree",
         ),
     ),
+    method="__call__",
 )
 
 
@@ -48,22 +50,24 @@ class PieceEdge(NamedTuple):
 
 
 class PartitionedGraph(NamedTuple):
-    """Pass operations in pieces. Forward ones come first, then their mirrors."""
+    """Pass operations in pieces: forward operations first, then their mirrors."""
 
     graph: ComputationGraph
     splits: tuple[int, ...]
     pieces: tuple[int, ...]
-    """Per pass operation."""
+    """Pieces of each pass operation."""
     memory_bytes: tuple[float, ...]
-    """Per operation: of one piece of either pass."""
+    """Memory of one piece of either pass, for each operation."""
     edges: tuple[PieceEdge, ...]
     """Forward edges, backward edges, joins."""
     sync_bytes: tuple[float, ...]
-    """Per operation: what each ordered pair of its mirror's pieces exchanges; 0 where it is not split."""
+    """Bytes that each ordered pair of pieces of an operation's mirror exchanges; 0 if it is not
+    split.
+    """
 
     @property
     def degree(self) -> int:
-        """The most pieces of any one operation."""
+        """Largest number of pieces of an operation."""
         return max(self.splits)
 
     @property
@@ -73,29 +77,32 @@ class PartitionedGraph(NamedTuple):
 
     @property
     def deps(self) -> int:
-        """The number of dependencies between pieces, exchanges of weights included."""
+        """Number of dependencies between pieces, weight exchanges included."""
         pairs = sum(self.pieces[edge.source] * self.pieces[edge.target] for edge in self.edges)
         return pairs + sum(count * (count - 1) for count in self.splits)
 
     @property
     def total_memory_bytes(self) -> float:
         """Memory of all pieces of both passes."""
-        return sum(2 * count * memory for count, memory in zip(self.splits, self.memory_bytes, strict=True))
+        return ordered_sum(2 * count * memory for count, memory in zip(self.splits, self.memory_bytes, strict=True))
 
     @property
     def total_dep_bytes(self) -> float:
-        """Bytes of all dependencies, exchanges of weights included."""
-        between = sum(self.pieces[edge.source] * self.pieces[edge.target] * edge.pair_bytes for edge in self.edges)
-        return between + sum(
+        """Bytes of all dependencies, weight exchanges included."""
+        between = ordered_sum(
+            self.pieces[edge.source] * self.pieces[edge.target] * edge.pair_bytes for edge in self.edges
+        )
+        return between + ordered_sum(
             count * (count - 1) * size for count, size in zip(self.splits, self.sync_bytes, strict=True)
         )
 
 
 def sip_ml(graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
-    """Per operation an even number of pieces, or one, of about one quantum each. At most ``degree``; the quantum is of
-    the forward pass.
+    """Split each operation into one piece, or an even number of pieces of about one quantum of the
+    forward pass each.
 
-    Khani et al. 2021 (SiP-ML, SIGCOMM), as ddls has it: an odd ``degree`` above 1 is only reached where it binds.
+    The number is at most ``degree``. From Khani et al. 2021 (SiP-ML, SIGCOMM), as in ddls: an odd
+    ``degree`` above 1 is only reached where it binds.
 
     Raises:
         ModelError: ``degree`` is below 1, or odd and above 1.
@@ -107,7 +114,7 @@ def sip_ml(graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...
 
 
 def random_splits(graph: ComputationGraph, degree: int, rules: Rules, rng: np.random.Generator) -> tuple[int, ...]:
-    """Pieces drawn per operation among 1 and the powers of two up to ``degree``.
+    """Draw the pieces of each operation from 1 and the powers of two up to ``degree``.
 
     Raises:
         ModelError: ``degree`` is below 1.
@@ -119,29 +126,29 @@ def random_splits(graph: ComputationGraph, degree: int, rules: Rules, rng: np.ra
 
 
 class SipMlPartition:
-    """``sip_ml`` as a registry makes it."""
+    """``sip_ml`` as a registry entry."""
 
     def __call__(self, graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
-        """Pieces per operation."""
+        """Return the pieces of each operation."""
         return sip_ml(graph, degree, rules)
 
 
 class RandomPartition:
-    """``random_splits`` as a registry makes it: one draw for each ``seed``, graph and degree."""
+    """``random_splits`` as a registry entry: one draw for each ``seed``, graph and degree."""
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
 
     def __call__(self, graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:
-        """Pieces per operation."""
+        """Return the pieces of each operation."""
         return random_splits(graph, degree, rules, np.random.default_rng([self.seed, int(graph.digest, 16), degree]))
 
 
 def partitioned(graph: ComputationGraph, splits: tuple[int, ...], rules: Rules) -> PartitionedGraph:
-    """The graph of pieces.
+    """Build the graph of pieces.
 
     Raises:
-        ModelError: Not one count per operation, or one that is neither 1 nor even.
+        ModelError: Not one count per operation, or a count that is neither 1 nor even.
     """
     count = len(graph)
     if len(splits) != count:
@@ -175,14 +182,16 @@ def partitioned(graph: ComputationGraph, splits: tuple[int, ...], rules: Rules) 
 
 
 def _of_output(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
-    """The output of the forward producer: forward it is sent, backward its gradient comes back."""
+    """Bytes of the forward producer's output, sent forward; backward its gradient returns."""
     count = len(graph)
     producer = source if source < count else target - count
     return graph.ops[producer].activation_bytes
 
 
 def _in_memory(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
-    """Output and weights of the end that ddls splits first; one that stays whole counts as first, then the source."""
+    """Output and weights of the end that ddls splits first: an unsplit end counts as first, then
+    the source.
+    """
     count = len(graph)
     one, other = source % count, target % count
     if splits[one] == 1:

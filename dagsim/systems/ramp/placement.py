@@ -1,7 +1,8 @@
-"""Placers: on which servers each operation's pieces run.
+"""Placers choose the servers of each operation's pieces; every placement obeys the rules at the end
+of this module.
 
-A server serves one job, and holds at most one piece of an operation. Pieces go to a symmetric block, so that they can
-run collectives; a mirror's pieces run where the forward ones do.
+A server serves one job and holds at most one piece of an operation. Pieces go to a symmetric block,
+so that they can run collectives. A mirror's pieces run where the forward pieces do.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from typing import Protocol
 
 import numpy as np
 
+from dagsim.errors import IllegalDecision
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Entry, Registry
-from dagsim.systems.ramp.decisions import OpPlacement
+from dagsim.systems.ramp.decisions import OpPlacement, Rules
 from dagsim.systems.ramp.fabric import Fabric
 from dagsim.systems.ramp.partition import PartitionedGraph
-from dagsim.systems.ramp.rules import Rules
 from dagsim.systems.ramp.topology import Block
 
 __all__ = [
@@ -25,21 +27,22 @@ __all__ = [
     "Placer",
     "RandomPlacer",
     "SameType",
+    "check_placement",
     "place_inside",
 ]
 
 
 class Placer(Protocol):
-    """Something that finds servers for a partitioned job: the same ones whenever the same ones are occupied."""
+    """An object that finds servers for a partitioned job; deterministic for given occupied servers."""
 
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
-        """Servers that are not ``occupied`` (a bit mask), or None where there are none."""
+        """Return servers outside ``occupied`` (a bit mask), or None if there are none."""
 
 
 _KEPT = 100_000
-"""Rankings of blocks kept before all are forgotten."""
+"""Rankings of blocks kept before the cache is cleared."""
 
 _HERE = "dagsim.systems.ramp.placement"
 
@@ -52,6 +55,7 @@ PLACERS: Registry[Placer] = Registry(
         Entry("same_type", f"{_HERE}:SameType", "as packed, on GPUs of one type, the fastest first"),
         Entry("random", f"{_HERE}:RandomPlacer", "servers drawn for each operation, symmetric or not"),
     ),
+    method="place",
 )
 
 
@@ -69,18 +73,18 @@ class _Walk:
         self.names: list[Block] = []
 
     def beside_a_parent(self, op: int) -> bool:
-        """Take the servers of the first parent that has as many pieces, and memory in all."""
+        """Take the servers of the first parent with equally many pieces and enough memory."""
         pieces = self.parts.splits[op]
         whole = self.parts.memory_bytes[op] * pieces * self.held
         for parent in self.parts.graph.parents[op]:
             block = self.names[self.block_of[parent]]
-            if len(block) == pieces and sum(self.free[server] for server in block) >= whole:
+            if len(block) == pieces and ordered_sum(self.free[server] for server in block) >= whole:
                 self.take(op, block)
                 return True
         return False
 
     def fits(self, op: int, block: Block) -> bool:
-        """Every server of the block has memory for its piece."""
+        """Return True if every server of the block has memory for its piece."""
         piece = self.parts.memory_bytes[op] * self.held
         return all(self.free[server] >= piece for server in block)
 
@@ -95,20 +99,21 @@ class _Walk:
         self.block_of[op] = number
 
     def done(self) -> OpPlacement:
-        """The placement, once every operation has its block."""
+        """Return the placement, once every operation has its block."""
         return OpPlacement(self.job, tuple(self.names), tuple(self.block_of))
 
 
 class FirstFitBlocks:
-    """RAMP's first fit: beside a parent of as many pieces, else on the first free block, operation by operation.
+    """RAMP's first fit: beside a parent with equally many pieces, else on the first free block,
+    operation by operation.
 
-    An operation may use any server that no other job has, so that blocks of different sizes overlap, or do not.
+    An operation may use any server without another job, so blocks of different sizes may overlap.
     """
 
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
-        """Servers for every operation, or None as soon as one finds none."""
+        """Return servers for every operation, or None as soon as one has none."""
         walk = _Walk(job, parts, fabric, rules)
         for op in parts.graph.order:
             if walk.beside_a_parent(op):
@@ -123,16 +128,18 @@ class FirstFitBlocks:
 
 
 class Packed:
-    """One block of the largest size for the whole job; operations of fewer pieces find their blocks inside it."""
+    """One block of the largest size for the whole job; operations of fewer pieces use a block
+    inside it.
+    """
 
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
-        """Servers for every operation, or None."""
+        """Return servers for every operation, or None."""
         for outer in self._outer(fabric, parts.degree, occupied):
-            found = place_inside(outer, job, parts, fabric, rules)
-            if found is not None:
-                return found
+            placement = place_inside(outer, job, parts, fabric, rules)
+            if placement is not None:
+                return placement
         return None
 
     def _outer(self, fabric: Fabric, size: int, occupied: int) -> list[int]:
@@ -141,10 +148,11 @@ class Packed:
 
 
 class BestFitBlocks(Packed):
-    """As ``Packed``, on the free block that leaves most blocks of every size free: the next jobs find room.
+    """Like ``Packed``, on the free block that leaves the most blocks of every size free, so that
+    the next jobs find room.
 
-    A block of the whole ``size`` counts its size, for jobs of all degrees up to ``largest`` alike. Fabrics of up to 64
-    servers are searched whole; on larger ones the first free block is taken.
+    A whole block of ``size`` counts its size, for jobs of all degrees up to ``largest``. Fabrics of
+    up to 64 servers are searched completely; on larger ones the first free block is taken.
     """
 
     def __init__(self, largest: int = 16) -> None:
@@ -156,30 +164,32 @@ class BestFitBlocks(Packed):
         free = super()._outer(fabric, size, occupied)
         if len(free) < 2 or fabric.servers > 64 or fabric.topology.anywhere:
             return free
-        known = self._known.get((fabric, size, occupied))
-        if known is None:
+        ranking = self._known.get((fabric, size, occupied))
+        if ranking is None:
             masks, weights = self._all_blocks(fabric)
             after = np.array([mask | occupied for mask in free], np.uint64)
             left = ((after[:, None] & masks[None, :]) == 0) @ weights
             order = np.argsort(-left, kind="stable")
             if len(self._known) > _KEPT:
                 self._known.clear()
-            known = self._known[fabric, size, occupied] = [free[number] for number in order.tolist()]
-        return known
+            ranking = self._known[fabric, size, occupied] = [free[number] for number in order.tolist()]
+        return ranking
 
     def _all_blocks(self, fabric: Fabric) -> tuple[np.ndarray, np.ndarray]:
-        known = self._others.get(fabric)
-        if known is None:
+        weighted = self._others.get(fabric)
+        if weighted is None:
             sizes = [1, *range(2, min(self.largest, fabric.servers) + 1, 2)]
             weighed = {mask: float(size) for size in sizes for mask, _ in fabric.blocks(size)}
             counts = {size: sum(1 for weight in weighed.values() if weight == size) for size in set(weighed.values())}
             weights = [size / counts[size] for size in weighed.values()]
-            known = self._others[fabric] = (np.array(list(weighed), np.uint64), np.array(weights))
-        return known
+            weighted = self._others[fabric] = (np.array(list(weighed), np.uint64), np.array(weights))
+        return weighted
 
 
 class SameType(Packed):
-    """As ``Packed``, on GPUs of one type where it can be, the fastest first: a slow one would hold up all others."""
+    """Like ``Packed``, on GPUs of one type if possible, fastest type first: a slow GPU would delay
+    all others.
+    """
 
     def _outer(self, fabric: Fabric, size: int, occupied: int) -> list[int]:
         def preference(mask: int) -> tuple[int, float]:
@@ -190,9 +200,10 @@ class SameType(Packed):
 
 
 class RandomPlacer:
-    """Each operation on servers drawn among those with memory that no other job has; ignores symmetry.
+    """Each operation on servers drawn among those that have memory and no other job; ignores
+    symmetry.
 
-    The draw depends on ``seed``, the graph and what is occupied alone, so that episodes repeat.
+    The draw depends only on ``seed``, the graph and the occupied servers, so that episodes repeat.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -201,7 +212,7 @@ class RandomPlacer:
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
-        """Servers for every operation, or None where too few are free."""
+        """Return servers for every operation, or None if too few are free."""
         rng = np.random.default_rng([self.seed, int(parts.graph.digest, 16), occupied])
         walk = _Walk(job, parts, fabric, rules)
         for op in parts.graph.order:
@@ -216,8 +227,9 @@ class RandomPlacer:
 
 
 def place_inside(outer: int, job: int, parts: PartitionedGraph, fabric: Fabric, rules: Rules) -> OpPlacement | None:
-    """All operations on blocks within the servers ``outer`` (a bit mask). They are beside a parent where that is
-    possible."""
+    """Place all operations on blocks within the servers ``outer`` (a bit mask), beside a parent if
+    possible.
+    """
     walk = _Walk(job, parts, fabric, rules)
     for op in parts.graph.order:
         if walk.beside_a_parent(op):
@@ -229,3 +241,33 @@ def place_inside(outer: int, job: int, parts: PartitionedGraph, fabric: Fabric, 
         else:
             return None
     return walk.done()
+
+
+def check_placement(
+    placement: OpPlacement, parts: PartitionedGraph, fabric: Fabric, occupied: int, placer: str
+) -> None:
+    """Check that each piece of an operation has a free server of its own.
+
+    Raises:
+        IllegalDecision: An operation without a block or with one of another size; a server
+            that does not exist, is occupied, or would hold two pieces of one operation.
+    """
+    where = f"placer {placer!r}, graph {parts.graph.model!r}"
+    if len(placement.block_of) != len(parts.graph):
+        raise IllegalDecision(f"{where}: {len(placement.block_of)} of {len(parts.graph)} operations have a block")
+    for block in placement.blocks:
+        for server in block:
+            if not 0 <= server < fabric.servers:
+                raise IllegalDecision(f"{where}: there is no server {server}; there are {fabric.servers}")
+            if occupied >> server & 1:
+                raise IllegalDecision(f"{where}: server {fabric.topology.server_names[server]} has a job already")
+        if len(set(block)) < len(block):
+            raise IllegalDecision(f"{where}: the block {block} holds a server twice")
+    for op, (number, pieces) in enumerate(zip(placement.block_of, parts.splits, strict=True)):
+        if not 0 <= number < len(placement.blocks):
+            raise IllegalDecision(f"{where}: op {parts.graph.ops[op].id!r} names block {number}, which is not there")
+        if len(placement.blocks[number]) != pieces:
+            raise IllegalDecision(
+                f"{where}: op {parts.graph.ops[op].id!r} has {pieces} pieces, but its block"
+                f" {len(placement.blocks[number])} servers"
+            )

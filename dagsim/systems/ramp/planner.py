@@ -1,4 +1,4 @@
-"""The planner: from a job and a degree to its five decisions and the time they take."""
+"""The planner: how a job is split, where its pieces run, in what order, and how long a step takes."""
 
 from __future__ import annotations
 
@@ -6,27 +6,23 @@ from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
 from dagsim.errors import ConfigError
-from dagsim.systems.ramp.checks import check_placement
-from dagsim.systems.ramp.decisions import DepPlacement, DepSchedule, OpPartition, OpPlacement, Plan
+from dagsim.systems.ramp.decisions import OpPlacement, OpSchedule, Rules
 from dagsim.systems.ramp.fabric import Fabric, Lane
 from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.lookahead import StepTime, look_ahead
-from dagsim.systems.ramp.memo import SHARED, Memo
+from dagsim.systems.ramp.lookahead import SHARED, Memo, StepTime, look_ahead
 from dagsim.systems.ramp.partition import PARTITIONERS, PartitionedGraph, partitioned
-from dagsim.systems.ramp.placement import PLACERS, Placer, place_inside
-from dagsim.systems.ramp.rules import Rules
-from dagsim.systems.ramp.schedules import OP_SCHEDULES
-from dagsim.systems.ramp.timing import TimedGraph, timed
+from dagsim.systems.ramp.placement import PLACERS, Placer, check_placement, place_inside
+from dagsim.systems.ramp.timing import OP_SCHEDULES, TimedGraph, timed
 
 __all__ = ["Outlook", "Planner", "Traffic"]
 
 
 _KEPT = 100_000
-"""Placements kept before all are forgotten: a long training sees no end of occupancies."""
+"""Placements kept before the cache is cleared: a long training meets ever new occupancies."""
 
 
 class Outlook(NamedTuple):
-    """The outlook of one degree for a job now: its place and its time."""
+    """Servers and time of a job at one degree, if it started now."""
 
     parts: PartitionedGraph
     placement: OpPlacement
@@ -40,12 +36,12 @@ class Outlook(NamedTuple):
 
     @property
     def communication_s(self) -> float:
-        """Seconds in which something is sent."""
+        """Seconds in which data is sent."""
         return self.steps * self.step.communication_s
 
     @property
     def computation_s(self) -> float:
-        """Seconds in which something is computed."""
+        """Seconds in which an operation runs."""
         return self.steps * self.step.computation_s
 
     @property
@@ -55,16 +51,17 @@ class Outlook(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """The traffic of a job in a step, and its channels."""
+    """Bytes that a job sends in a step, and the number of its channels."""
 
     flow_bytes: float
     channels: int
 
 
 class Planner:
-    """Partitions, places, orders and times jobs on one fabric; what it has worked out it keeps.
+    """Partitions, places, orders and times jobs on one fabric; caches its results.
 
-    ``partitioner``, ``placer`` and ``op_schedule`` are names in their registries, e.g. ``"best_fit"``.
+    ``partitioner``, ``placer`` and ``op_schedule`` are names in their registries, e.g.
+    ``"best_fit"``.
 
     Raises:
         UnknownName: No partitioner, placer or schedule of that name.
@@ -103,33 +100,35 @@ class Planner:
         self._steps: dict[tuple[str, tuple[int, ...], OpPlacement], StepTime] = {}
 
     def parts(self, graph: ComputationGraph, degree: int) -> PartitionedGraph:
-        """The graph in pieces."""
+        """Return the graph in pieces."""
         splits = self._splits.get((graph.digest, degree))
         if splits is None:
             splits = self._splits[graph.digest, degree] = self._partition(graph, degree, self.rules)
-        known = self._parts.get((graph.digest, splits))
-        if known is None:
-            known = self._parts[graph.digest, splits] = partitioned(graph, splits, self.rules)
-        return known
+        parts = self._parts.get((graph.digest, splits))
+        if parts is None:
+            parts = self._parts[graph.digest, splits] = partitioned(graph, splits, self.rules)
+        return parts
 
     def place(self, parts: PartitionedGraph, occupied: int, placer: str | None = None) -> OpPlacement | None:
-        """Servers for a job in pieces, or None; placements are for job 0.
+        """Return servers for a partitioned job, or None; placements are for job 0.
 
         Raises:
-            IllegalDecision: The placer found servers that it must not take.
+            IllegalDecision: The placer returned servers that it must not take.
         """
         name = placer or self.placer
         key = (parts.graph.digest, parts.splits, occupied, name)
         if key not in self._placements:
             self._forget()
-            found = self.made_placer(name).place(0, parts, self.fabric, occupied, self.rules)
-            if found is not None:
-                check_placement(found, parts, self.fabric, occupied, name)
-            self._placements[key] = found
+            placement = self.made_placer(name).place(0, parts, self.fabric, occupied, self.rules)
+            if placement is not None:
+                check_placement(placement, parts, self.fabric, occupied, name)
+            self._placements[key] = placement
         return self._placements[key]
 
     def place_on(self, parts: PartitionedGraph, servers: int) -> OpPlacement | None:
-        """Blocks for a job in pieces within these servers (a bit mask), or None; placements are for job 0."""
+        """Return blocks for a partitioned job within these servers (a bit mask), or None;
+        placements are for job 0.
+        """
         key = (parts.graph.digest, parts.splits, servers)
         if key not in self._inside:
             if len(self._inside) > _KEPT:
@@ -138,7 +137,9 @@ class Planner:
         return self._inside[key]
 
     def step_s(self, graph: ComputationGraph, degree: int, servers: int) -> float | None:
-        """Seconds of one training step within these servers (a bit mask); None where it cannot be placed there."""
+        """Seconds of a training step within these servers (a bit mask); None if it cannot be placed
+        there.
+        """
         key = (graph.digest, degree, servers)
         if key not in self._seconds:
             if len(self._seconds) > _KEPT:
@@ -149,49 +150,54 @@ class Planner:
         return self._seconds[key]
 
     def made_placer(self, name: str) -> Placer:
-        """The placer of that name, made once.
+        """Return the placer of that name, made once.
 
         Raises:
             UnknownName: There is none.
         """
-        made = self._placers.get(name)
-        if made is None:
-            made = self._placers[name] = PLACERS.create(name)
-        return made
+        placer = self._placers.get(name)
+        if placer is None:
+            placer = self._placers[name] = PLACERS.create(name)
+        return placer
 
     def shortest_step_s(self, graph: ComputationGraph) -> float:
-        """The critical path of a step split as far as allowed, with free transfers. It is on the fastest GPUs."""
-        known = self._shortest.get(graph.digest)
-        if known is None:
-            known = self._shortest[graph.digest] = self._critical_path_s(graph)
-        return known
+        """Critical path of a step on the fastest GPUs, split as far as allowed, with free
+        transfers.
+        """
+        seconds = self._shortest.get(graph.digest)
+        if seconds is None:
+            seconds = self._shortest[graph.digest] = self._critical_path_s(graph)
+        return seconds
 
     def step(self, parts: PartitionedGraph, placement: OpPlacement) -> StepTime:
-        """One training step on those servers, looked up or looked ahead."""
+        """Return the time of a training step on those servers, from the memo or by look-ahead."""
         near = (parts.graph.digest, parts.splits, placement)
-        known = self._steps.get(near)
-        if known is None:
+        step = self._steps.get(near)
+        if step is None:
             key = self.key(parts, placement)
-            known = self.memo.get(key)
-            if known is None:
-                known = self.look_ahead(parts, placement)
-                self.memo.put(key, known)
-            self._steps[near] = known
-        return known
+            step = self.memo.get(key)
+            if step is None:
+                step = self.look_ahead(parts, placement)
+                self.memo.put(key, step)
+            self._steps[near] = step
+        return step
+
+    def schedule(self, parts: PartitionedGraph) -> OpSchedule:
+        """Return the order of the operations of each server."""
+        return self._order(0, parts, self.fabric)
 
     def look_ahead(self, parts: PartitionedGraph, placement: OpPlacement) -> StepTime:
-        """One training step on those servers, gone through without the memo."""
-        schedule = self._order(0, parts, self.fabric)
+        """Simulate a training step on those servers, bypassing the memo."""
         return look_ahead(
             timed(parts, placement, self.fabric, self.rules),
-            schedule,
+            self.schedule(parts),
             self.fabric,
             self.rules,
             shortest_flow_first=self.shortest_first,
         )
 
     def key(self, parts: PartitionedGraph, placement: OpPlacement) -> Hashable:
-        """All that the time of a step depends on."""
+        """Key of everything that the time of a step depends on."""
         return (
             *self._said,
             parts.graph.digest,
@@ -200,31 +206,20 @@ class Planner:
             placement.block_of,
         )
 
-    def plan(self, number: int, parts: PartitionedGraph, placement: OpPlacement) -> Plan:
-        """The five decisions, in full."""
-        channels = self._sent_over(parts, placement)
-        return Plan(
-            OpPartition(number, parts.splits),
-            placement._replace(job=number),
-            self._order(number, parts, self.fabric),
-            DepPlacement(number, channels),
-            DepSchedule(number, self.shortest_first),
-        )
-
     def traffic(self, parts: PartitionedGraph, placement: OpPlacement) -> Traffic:
-        """The traffic over channels on those servers."""
+        """Return the traffic over channels on those servers."""
         near = (parts.graph.digest, parts.splits, placement)
-        known = self._traffic.get(near)
-        if known is None:
-            known = self._traffic[near] = self._sent(parts, placement)
-        return known
+        traffic = self._traffic.get(near)
+        if traffic is None:
+            traffic = self._traffic[near] = self._sent(parts, placement)
+        return traffic
 
     def timed(self, parts: PartitionedGraph, placement: OpPlacement) -> TimedGraph:
-        """The run time of every dependency."""
+        """Return the run time of every dependency."""
         return timed(parts, placement, self.fabric, self.rules)
 
     def _forget(self) -> None:
-        """Start anew where too much is kept."""
+        """Clear the caches once they are large."""
         if len(self._placements) > _KEPT:
             self._placements.clear()
             self._steps.clear()
@@ -256,7 +251,7 @@ class Planner:
         return channels
 
     def _flows(self, parts: PartitionedGraph, placement: OpPlacement) -> Iterator[tuple[Lane, float]]:
-        """Every lane on which something is sent, with the bytes of each of its dependencies."""
+        """Lanes on which data is sent, with the bytes of each of their dependencies."""
         count = len(parts.graph)
         crossings = [
             (self.fabric.crossing(placement.block(edge.source % count), placement.block(edge.target % count)), edge[2])

@@ -1,7 +1,8 @@
-"""The optical RAMP fabric: C communication groups of R racks of S servers, every server one hop from every other.
+"""The optical RAMP fabric: C communication groups of R racks of S servers, every server one hop
+from every other.
 
-Ottino et al. 2022 (arXiv 2211.15226). A block is symmetric, so that a collective can run in at most four rounds: over
-the groups, over groups and servers, over the racks, and over what is left in a rack.
+Ottino et al. 2022 (arXiv 2211.15226). A block is symmetric, so that a collective runs in at most
+four rounds: over the groups, over groups and servers, over the racks, and over the rest of a rack.
 """
 
 from __future__ import annotations
@@ -20,17 +21,18 @@ __all__ = ["Ramp"]
 _MEMORY_BYTES_PER_S = 2e12
 _ADD_FLOPS = 130e12
 _NUMBER_BYTES = 2
-"""What a server adds up with in a reduction: half-precision numbers on an A100."""
+"""Rates at which a server adds half-precision numbers in a reduction, on an A100."""
 
 
 class Ramp:
-    """RAMP(C, R, S). ``node_bytes_per_s`` is what a server sends in all; a channel has a C-th of it.
+    """RAMP(C, R, S). ``node_bytes_per_s`` is the total rate at which a server sends; a channel has
+    1 / C of it.
 
-    ``ddls=True`` costs collectives as ddls does: their bandwidth is divided by C once more, and those inside one rack
-    are free.
+    ``ddls=True`` costs collectives as ddls does: their bandwidth is divided by C once more, and
+    those within one rack are free.
 
     Raises:
-        ConfigError: A count below 1, more racks than groups, or a bandwidth or latency that cannot be.
+        ConfigError: A count below 1, more racks than groups, or an impossible bandwidth or latency.
     """
 
     anywhere = False
@@ -74,8 +76,8 @@ class Ramp:
     @property
     def name(self) -> str:
         """Shape, bandwidth, latency and the way collectives cost."""
-        said = f"{self.channel_bytes_per_s!r} B/s, {self.latency_s!r} s" + (", as in ddls" if self.ddls else "")
-        return f"RAMP{self.shape} ({said})"
+        costs = f"{self.channel_bytes_per_s!r} B/s, {self.latency_s!r} s" + (", as in ddls" if self.ddls else "")
+        return f"RAMP{self.shape} ({costs})"
 
     @property
     def servers(self) -> int:
@@ -89,10 +91,10 @@ class Ramp:
 
     def blocks(self, size: int) -> tuple[Block, ...]:
         """Symmetric blocks of ``size`` servers: cubes, then bars and planes, then diagonals, each at every origin."""
-        known = self._blocks.get(size)
-        if known is None:
-            known = self._blocks[size] = tuple(dict.fromkeys(self._candidates(size)))
-        return known
+        blocks = self._blocks.get(size)
+        if blocks is None:
+            blocks = self._blocks[size] = tuple(dict.fromkeys(self._candidates(size)))
+        return blocks
 
     def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
         """Symmetric blocks of free servers."""
@@ -100,7 +102,7 @@ class Ramp:
         return (block for block in self.blocks(size) if open_.issuperset(block))
 
     def pair(self, source: int, target: int) -> Hashable:
-        """Nothing: every pair is one hop apart."""
+        """Every pair is one hop apart, so all pairs share one key."""
         return None
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
@@ -112,13 +114,15 @@ class Ramp:
         return self.latency_s + size_bytes / self.channel_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> tuple[int, int, int]:
-        """The number of groups, racks and servers (by their number in a rack) that take part."""
+        """Numbers of groups, racks and servers (by their number in a rack) that take part."""
         places = [self.places[server] for server in servers]
         groups, racks, numbers = (len({place[axis] for place in places}) for axis in range(3))
         return groups, racks, numbers
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """A reduce-scatter in up to four rounds with its additions, and an all-gather in as many."""
+        """Seconds of a reduce-scatter in up to four rounds with its additions, and of an all-gather
+        in equally many.
+        """
         return _collective_s(
             cast("tuple[int, int, int]", group),
             total_bytes,
@@ -129,7 +133,9 @@ class Ramp:
         )
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Groups, racks and servers renamed by first appearance: costs count them, whichever they are."""
+        """Relabel groups, racks and servers by first appearance: costs depend only on their
+        numbers.
+        """
         return tuple(
             relabelled(tuple(tuple(self.places[server][axis] for server in block) for block in blocks))
             for axis in range(3)

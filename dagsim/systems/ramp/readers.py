@@ -1,8 +1,9 @@
-"""Computation graphs from files: PipeDream's profiles, TensorFlow's cost graphs, and a JSON of our own.
+"""Readers of computation graphs: PipeDream's profiles, TensorFlow's cost graphs, and dagsim's own
+JSON.
 
 The JSON: ``{"model": "m", "time_unit": "ms", "ops": [{"id": "1", "forward": 2.0, "backward": 4.0, "activation_bytes":
-64, "parameter_bytes": 8, "seconds_on": {"T4": [..., ...]}}, ...], "edges": [["1", "2"], ...]}``; ``seconds_on`` may be
-left out and is in the time unit too, ``name`` and ``model`` may be left out.
+64, "parameter_bytes": 8, "seconds_on": {"T4": [..., ...]}}, ...], "edges": [["1", "2"], ...]}``. ``seconds_on`` is in
+the time unit, too. It is optional, and so are ``name`` and ``model``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from dagsim.errors import InputError, ModelError, TraceError
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.ramp.graph import ComputationGraph, Op
 
 __all__ = ["TIME_UNITS", "TimeUnit", "read_graph", "read_graphs"]
@@ -21,21 +23,22 @@ __all__ = ["TIME_UNITS", "TimeUnit", "read_graph", "read_graphs"]
 TimeUnit: TypeAlias = Literal["s", "ms", "us"]
 
 TIME_UNITS: dict[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-"""Seconds per unit in which a profile states its times."""
+"""Seconds per time unit of a profile."""
 
 _SIZES = ("activation_size", "parameter_size")
 _TIMES = ("forward_compute_time", "backward_compute_time")
 
 
 def read_graph(path: Path, time_unit: TimeUnit | None = None) -> ComputationGraph:
-    """The graph in ``path``: ``.txt`` is PipeDream's, ``.pbtxt`` a cost graph, ``.json`` our own.
+    """Read the graph in ``path``: ``.txt`` is PipeDream's format, ``.pbtxt`` a cost graph,
+    ``.json`` dagsim's own.
 
-    ``time_unit`` is the unit of the times in the file (default: milliseconds, or what a JSON says). ddls takes
-    PipeDream's milliseconds as seconds: ``time_unit="s"`` does the same.
+    ``time_unit`` is the unit of times in the file (default: milliseconds, or the unit that a JSON
+    states). ddls takes PipeDream's milliseconds as seconds: ``time_unit="s"`` does the same.
 
     Raises:
         TraceError: The file cannot be read; the message starts with ``file:line``.
-        ModelError: A negative cost, a cycle, an edge to an unknown operation.
+        ModelError: A negative cost, a cycle, or an edge to an unknown operation.
     """
     readers: dict[str, Callable[[Path, TimeUnit | None], ComputationGraph]] = {
         ".txt": _pipedream,
@@ -59,22 +62,22 @@ def read_graph(path: Path, time_unit: TimeUnit | None = None) -> ComputationGrap
 
 
 def read_graphs(folder: Path, names: tuple[str, ...], time_unit: TimeUnit | None = None) -> dict[str, ComputationGraph]:
-    """The named graphs of ``folder``, whatever their layout.
+    """Read the named graphs of ``folder``, in any of its layouts.
 
     Raises:
-        TraceError: One is not there or cannot be read.
+        TraceError: A graph is missing or cannot be read.
     """
-    found = {}
+    graphs = {}
     for name in names:
         paths = [folder / f"{name}{end}" for end in (".txt", ".pbtxt", ".json")]
         path = next((path for path in paths if path.is_file()), None)
         if path is None:
-            known = ", ".join(
+            available = ", ".join(
                 sorted(path.stem for path in folder.glob("*.*") if path.suffix in (".txt", ".pbtxt", ".json"))
             )
-            raise TraceError(f"{folder}: there is no graph {name!r}; there are: {known or 'none'}")
-        found[name] = read_graph(path, time_unit)
-    return found
+            raise TraceError(f"{folder}: there is no graph {name!r}; there are: {available or 'none'}")
+        graphs[name] = read_graph(path, time_unit)
+    return graphs
 
 
 def _pipedream(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
@@ -106,13 +109,15 @@ def _node(text: str, where: str) -> str:
 
 
 def _profiled(node: str, name: str, text: str, scale: float, where: str) -> Op:
-    said = dict(re.findall(r"(\w+)=(\[[^\]]*\]|[^,\s]+)", text))
+    values = dict(re.findall(r"(\w+)=(\[[^\]]*\]|[^,\s]+)", text))
     for key in (*_TIMES, *_SIZES):
-        if key not in said:
+        if key not in values:
             raise TraceError(f"{where}: node{node} lacks {key}")
     try:
-        forward_s, backward_s = (_scaled(float(said[key]), scale) for key in _TIMES)
-        activation, parameter = (sum(float(part) for part in said[key].strip("[]").split(";")) for key in _SIZES)
+        forward_s, backward_s = (_scaled(float(values[key]), scale) for key in _TIMES)
+        activation, parameter = (
+            ordered_sum(float(part) for part in values[key].strip("[]").split(";")) for key in _SIZES
+        )
     except ValueError:
         raise TraceError(f"{where}: node{node} has a time or size that is not a number: {text!r}") from None
     return Op(node, forward_s, backward_s, activation, parameter, name)
@@ -125,8 +130,8 @@ def _scaled(value: float, scale: float) -> float:
 def _cost_graph(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
     """Read TensorFlow's CostGraphDef as text, the layout of the REGAL graphs.
 
-    A node has its cost for both passes, and its outputs' sizes together as its activation. Control inputs are edges
-    like others here: a size belongs to the producer.
+    A node states one cost for both passes; the sizes of its outputs add up to its activation.
+    Control inputs are edges like any other here: a size belongs to the producer.
     """
     scale = TIME_UNITS[time_unit or "ms"]
     ops: list[Op] = []
@@ -138,7 +143,7 @@ def _cost_graph(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
             raise TraceError(f"{where}: node {id_} lacks compute_cost")
         try:
             cost = _scaled(float(node.get("compute_cost", ["0"])[0]), scale)
-            sizes = sum(float(size) for size in node.get("output_info.size", []))
+            sizes = ordered_sum(float(size) for size in node.get("output_info.size", []))
             weights = float(node.get("persistent_memory_size", ["0"])[0])
         except ValueError:
             raise TraceError(f"{where}: node {id_} has a cost or size that is not a number") from None
@@ -147,16 +152,18 @@ def _cost_graph(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
         ops.append(Op(id_, cost, cost, sizes, weights, node.get("name", [""])[0]))
         for parent in (*node.get("input_info.preceding_node", ()), *node.get("control_input", ())):
             inputs.append((parent, id_, where))
-    known = {op.id for op in ops}
+    ids = {op.id for op in ops}
     for parent, child, where in inputs:
-        if parent not in known:
+        if parent not in ids:
             raise TraceError(f"{where}: node {child} takes its input from node {parent}: no such node")
         edges[(parent, child)] = None
     return ComputationGraph.of(path.stem, ops, edges)
 
 
 def _blocks(path: Path) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """Each ``node { ... }`` with its place and its fields; those of inner blocks as ``block.field``."""
+    """Yield each ``node { ... }`` with its line and its fields; fields of inner blocks are named
+    ``block.field``.
+    """
     node: dict[str, list[str]] | None = None
     inner = where = ""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -187,38 +194,44 @@ def _blocks(path: Path) -> Iterator[tuple[str, dict[str, list[str]]]]:
 
 def _own(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise TraceError(f"{path}:{error.lineno}: not JSON ({error.msg})") from None
-    if not isinstance(said, dict) or not isinstance(said.get("ops"), list) or not isinstance(said.get("edges"), list):
+    if (
+        not isinstance(document, dict)
+        or not isinstance(document.get("ops"), list)
+        or not isinstance(document.get("edges"), list)
+    ):
         raise TraceError(f'{path}: expected {{"ops": [...], "edges": [...]}}')
-    unit = time_unit or said.get("time_unit", "ms")
+    unit = time_unit or document.get("time_unit", "ms")
     if unit not in TIME_UNITS:
         raise TraceError(f"{path}: unknown time_unit {unit!r}; allowed: {', '.join(TIME_UNITS)}")
-    ops = [_own_op(op, TIME_UNITS[unit], f"{path}: op {number}") for number, op in enumerate(said["ops"])]
-    for edge in said["edges"]:
+    ops = [_own_op(op, TIME_UNITS[unit], f"{path}: op {number}") for number, op in enumerate(document["ops"])]
+    for edge in document["edges"]:
         if not (isinstance(edge, list) and len(edge) == 2):
             raise TraceError(f"{path}: expected an edge as [parent, child], got {edge!r}")
-    return ComputationGraph.of(str(said.get("model", path.stem)), ops, ((str(u), str(v)) for u, v in said["edges"]))
+    return ComputationGraph.of(
+        str(document.get("model", path.stem)), ops, ((str(u), str(v)) for u, v in document["edges"])
+    )
 
 
-def _own_op(said: Any, scale: float, where: str) -> Op:
-    if not isinstance(said, dict):
-        raise TraceError(f"{where}: expected an object, got {said!r}")
+def _own_op(fields: Any, scale: float, where: str) -> Op:
+    if not isinstance(fields, dict):
+        raise TraceError(f"{where}: expected an object, got {fields!r}")
     for key in ("id", "forward", "backward", "activation_bytes", "parameter_bytes"):
-        if key not in said:
+        if key not in fields:
             raise TraceError(f"{where} lacks {key!r}")
     try:
         return Op(
-            str(said["id"]),
-            _scaled(float(said["forward"]), scale),
-            _scaled(float(said["backward"]), scale),
-            float(said["activation_bytes"]),
-            float(said["parameter_bytes"]),
-            str(said.get("name", "")),
+            str(fields["id"]),
+            _scaled(float(fields["forward"]), scale),
+            _scaled(float(fields["backward"]), scale),
+            float(fields["activation_bytes"]),
+            float(fields["parameter_bytes"]),
+            str(fields.get("name", "")),
             {
                 gpu: (_scaled(one, scale), _scaled(other, scale))
-                for gpu, (one, other) in said.get("seconds_on", {}).items()
+                for gpu, (one, other) in fields.get("seconds_on", {}).items()
             },
         )
     except (TypeError, ValueError) as error:

@@ -1,7 +1,7 @@
 """The six rewards of ddls as costs: of each decision, or of the time until the next one.
 
-A cost is minus the reward. Where ddls averages over the steps of its cluster, these are the stretches between events
-(a job ends, a job arrives); each counts the same, however long it is.
+A cost is the negative reward. Where ddls averages over the steps of its cluster, this averages over
+the intervals between events (a job ends or arrives); each counts the same, however long it is.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from typing import Literal
 
 from dagsim.errors import ConfigError
 from dagsim.model import Kind
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Row
 from dagsim.registry import Entry, Registry
-from dagsim.systems.ramp.job import RampJob
 from dagsim.systems.ramp.kernel import JobOutcome, RampKernel
+from dagsim.systems.ramp.workload import RampJob
 from dagsim.systems.seam import RewardTerm
 
 __all__ = ["RAMP_TERMS"]
@@ -24,18 +25,18 @@ Info = Literal["compute", "cluster", "demand_total"]
 
 
 class _PerDecision:
-    """Charges every decision once, when it has been carried out."""
+    """A cost that is charged once for every decision, when it has been carried out."""
 
     def __init__(self, kernel: RampKernel) -> None:
         self._kernel = kernel
         self._seen = 0
 
     def cost(self, now: float) -> float:
-        """The cost of the decisions since the last call."""
-        return -sum(self.reward(outcome) for outcome in self._decided())
+        """Return the cost of the decisions since the last call."""
+        return -ordered_sum(self.reward(outcome) for outcome in self._decided())
 
     def reward(self, outcome: JobOutcome) -> float:
-        """The reward of one decision."""
+        """Return the reward of one decision."""
         raise NotImplementedError
 
     def _decided(self) -> Iterator[JobOutcome]:
@@ -46,7 +47,7 @@ class _PerDecision:
 
 
 class JobAcceptance(_PerDecision):
-    """``success`` for a job that is let in, ``fail`` for one that is blocked: PAC-ML's own reward."""
+    """``success`` for an accepted job, ``fail`` for a blocked one: PAC-ML's own reward."""
 
     def __init__(self, kernel: RampKernel, success: float = 1.0, fail: float = -1.0) -> None:
         super().__init__(kernel)
@@ -57,9 +58,12 @@ class JobAcceptance(_PerDecision):
 
 
 class LookaheadJct(_PerDecision):
-    """The completion time of a job that is let in, by the look-ahead; of one that is blocked, ``fail`` (seconds, or its
-    ``sequential`` time) times ``fail_factor``. Then, in this order: over its sequential time, inverted, with a sign,
-    and as sign x log10(1 + ...).
+    """Completion time of an accepted job by the look-ahead; for a blocked one ``fail`` times
+    ``fail_factor``.
+
+    ``fail`` is a number of seconds, or ``sequential`` for the job's sequential time. The options
+    then apply in the order division by the sequential time, inversion, sign, and sign x log10(1 +
+    ...).
 
     Raises:
         ConfigError: ``fail`` is neither ``sequential`` nor a number.
@@ -91,8 +95,10 @@ class LookaheadJct(_PerDecision):
 
 
 class MultiObjective(_PerDecision):
-    """Completion time over sequential time of a job that is let in; ``weight`` x (1 + its sequential time between the
-    smallest and the largest of the examples) of one that is blocked. Then inverted, with a sign, and as a log.
+    """Completion time over sequential time of an accepted job.
+
+    For a blocked job it is ``weight`` x (1 + its sequential time, scaled to the range of the
+    examples). Inversion, sign and logarithm follow.
 
     Raises:
         ConfigError: The kernel has no examples of jobs.
@@ -119,11 +125,13 @@ class MultiObjective(_PerDecision):
 
 
 class WorkRate:
-    """Bytes that running jobs work through per second, since the last decision. The mean over the stretches since then.
+    """Bytes per second that running jobs process, averaged over the intervals since the last
+    decision.
 
-    ``info`` says which bytes: memory of the pieces (``compute``), that and what is sent (``cluster``), or those of the
-    graphs as they came (``demand_total``). With ``normalised`` it is over what all servers could do at the best rate of
-    any example (and for all but ``compute`` what their channels could carry).
+    ``info`` selects the bytes: memory of the pieces (``compute``), memory and traffic
+    (``cluster``), or those of the unsplit graphs (``demand_total``). With ``normalised`` the rate
+    is divided by the best rate that all servers could reach on any example (and, except for
+    ``compute``, by the capacity of their channels).
 
     Raises:
         ConfigError: It is to be normalised, and the kernel has no examples of jobs.
@@ -141,7 +149,7 @@ class WorkRate:
         self._by_job: dict[int, float] = {}
 
     def take(self, row: Row) -> None:
-        """Note when a job starts and ends."""
+        """Record the start and the end of a job."""
         kind, time_s, job = row[0], row[1], row[2]
         if kind == Kind.ADMITTED:
             self._until(time_s)
@@ -152,10 +160,10 @@ class WorkRate:
             self._rate -= self._by_job.pop(job)
 
     def cost(self, now: float) -> float:
-        """Minus the mean rate since the last call; 0 where no time has passed."""
+        """Negative mean rate since the last call; 0 if no time has passed."""
         self._until(now)
         rates, self._rates = self._rates, []
-        return -self._shape(sum(rates) / len(rates) / self._scale) if rates else 0.0
+        return -self._shape(ordered_sum(rates) / len(rates) / self._scale) if rates else 0.0
 
     def _until(self, time_s: float) -> None:
         if time_s > self._since_s:
@@ -177,7 +185,7 @@ class WorkRate:
 
 
 class _Shape:
-    """Inverse, sign and logarithm of a figure, in that order."""
+    """Apply inverse, sign and logarithm to a figure, in that order."""
 
     def __init__(self, inverse: bool, sign: int, log: bool) -> None:
         if sign not in (-1, 1):
@@ -191,7 +199,9 @@ class _Shape:
 
 
 def _best_rate(kernel: RampKernel, info: Info) -> float:
-    """Bytes a second with all servers on the operation with most memory per second. Every channel is busy, too."""
+    """Bytes per second if all servers ran the operation with the most memory per second and every
+    channel were busy.
+    """
     if not kernel.examples:
         raise ConfigError(f"mean_{info}_throughput: normalised needs a kernel with examples of jobs")
     graphs = {job.graph.digest: job.graph for job in kernel.examples}.values()
@@ -208,17 +218,17 @@ def _best_rate(kernel: RampKernel, info: Info) -> float:
 
 
 def compute_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
-    """Memory of the pieces worked through."""
+    """Memory of the processed pieces."""
     return WorkRate(kernel, "compute", normalised, sign, log)
 
 
 def cluster_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
-    """Memory of the pieces and what is sent."""
+    """Memory of the processed pieces, and traffic."""
     return WorkRate(kernel, "cluster", normalised, sign, log)
 
 
 def demand_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
-    """Memory and dependencies of the graphs as they came."""
+    """Memory and dependencies of the unsplit graphs."""
     return WorkRate(kernel, "demand_total", normalised, sign, log)
 
 
@@ -235,5 +245,6 @@ RAMP_TERMS: Registry[RewardTerm] = Registry(
     group="dagsim.ramp_rewards",
     listing="dagsim list rewards",
     home="dagsim.systems.ramp",
+    method="cost",
 )
-"""Every reward term of RAMP by name, made with ``kernel``."""
+"""Reward terms of RAMP, by name; each is made with ``kernel``."""

@@ -14,24 +14,19 @@ import numpy as np
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, gpu_type
 from dagsim.registry import Registry, nearest
-from dagsim.systems.heard import Heard
-from dagsim.systems.ramp.codecs import RAMP_CODECS
-from dagsim.systems.ramp.codecs.partition import RampCodec
+from dagsim.systems.ramp.codecs import RAMP_CODECS, RampCodec
+from dagsim.systems.ramp.decisions import DDLS, PLAIN, Rules
 from dagsim.systems.ramp.fabric import Fabric
-from dagsim.systems.ramp.gpus import costed
-from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.job import RampJob
+from dagsim.systems.ramp.graph import ComputationGraph, attention, branches, costed, op_chain
 from dagsim.systems.ramp.kernel import RampKernel
-from dagsim.systems.ramp.made import attention, branches, op_chain
 from dagsim.systems.ramp.planner import Planner
 from dagsim.systems.ramp.policies import RAMP_POLICIES
 from dagsim.systems.ramp.readers import read_graphs
 from dagsim.systems.ramp.rewards import RAMP_TERMS
-from dagsim.systems.ramp.rules import DDLS, PLAIN, Rules
 from dagsim.systems.ramp.topology import TOPOLOGIES
 from dagsim.systems.ramp.view import RampPolicy
-from dagsim.systems.ramp.workload import RampWorkload
-from dagsim.systems.seam import Kernel, RewardTerm
+from dagsim.systems.ramp.workload import RampJob, RampWorkload
+from dagsim.systems.seam import Heard, Kernel, RewardTerm
 
 __all__ = ["RampScenario"]
 
@@ -40,7 +35,7 @@ _DDLS = "ddls=true"
 
 
 class _Made:
-    """Graphs and planner, made when they are first asked for; other processes make them anew."""
+    """Graphs and planner, made on first use; other processes make their own."""
 
     def __init__(self) -> None:
         self.graphs: list[ComputationGraph] | None = None
@@ -53,49 +48,55 @@ class _Made:
 
 @dataclass(frozen=True)
 class RampScenario:
-    """Training jobs as computation graphs, partitioned over the servers of a fabric (Parsonson et al. 2023).
+    """Training jobs as computation graphs, partitioned over the servers of a fabric (Parsonson et
+    al. 2023).
 
-    Jobs are drawn uniformly from ``graphs`` (a folder of PipeDream ``graph.txt`` profiles, ``models`` of them), or from
-    made-up graphs. A job waits for no other: it starts when it arrives, or it is rejected.
+    Jobs are drawn uniformly from ``graphs`` (a folder of PipeDream ``graph.txt`` profiles,
+    restricted to ``models``), or from synthetic graphs. A job starts on arrival, or it is rejected.
     """
 
     topology: str = "ramp"
-    """The fabric, with parameters in brackets: ``ramp[groups=4,racks=4,servers_per_rack=2]``, ``torus``, ``switch``,
-    ``fat_tree``."""
+    """The fabric, with parameters in brackets: ``ramp[groups=4,racks=4,servers_per_rack=2]``,
+    ``torus``, ``switch``, ``fat_tree``.
+    """
     gpus: tuple[str, ...] = ("A100-80",)
-    """The GPU type of all servers, or one per server."""
+    """GPU type of all servers, or a list with one per server."""
     graphs: str | None = None
-    """Folder of computation graphs; left out: made-up ones."""
+    """Folder of computation graphs; by default, synthetic graphs."""
     models: tuple[str, ...] = ()
-    """Names of the graphs to draw from (files without ``.txt``); left out: all of the folder."""
+    """Names of the graphs to draw from (files without ``.txt``); by default, all of the folder."""
     time_unit: Literal["s", "ms", "us"] | None = None
-    """Unit of the times in ``graphs``; left out: that of the format (PipeDream: milliseconds; ``ddls``: seconds)."""
+    """Unit of the times in ``graphs``; by default that of the format (PipeDream: milliseconds;
+    ``ddls``: seconds).
+    """
     profiled_on: str | None = None
-    """The GPU type that the graphs were profiled on: times on others are estimated from it; left out: the same on all
-    types but for those that a graph gives itself."""
+    """GPU type on which the graphs were profiled; times on other types are estimated from it. By
+    default times are the same on all types, except those that a graph states.
+    """
     jobs: int = 100
-    """Jobs of an episode: each graph as often as the others, in random order."""
+    """Jobs per episode: every graph equally often, in random order."""
     gap_s: float = 1.0
     """Seconds between two arrivals."""
     poisson: bool = False
-    """Gaps are drawn from an exponential distribution of that mean."""
+    """Draw gaps from an exponential distribution of that mean."""
     beta: str = "A"
-    """Distribution of the acceptable fraction of the time that one GPU would need: A to D (PAC-ML), or
-    ``uniform[least=0.1,most=1]``, ``fixed[value=0.5]`` ..."""
+    """Distribution of the acceptable fraction of the time that one GPU would need: A to D (PAC-ML),
+    or ``uniform[least=0.1,most=1]``, ``fixed[value=0.5]`` ...
+    """
     training_steps: int = 50
     """Training steps of each job."""
     max_degree: int = 16
-    """Pieces that an operation may be split into."""
+    """Maximum number of pieces of an operation."""
     partitioner: str = "sip_ml"
     placer: str = "first_fit"
     op_schedule: str = "srpt"
     flow_schedule: str = "srpt"
     ddls: bool = False
-    """The rules of ``ddls``, quirks included, instead of ours (docs/ramp.md)."""
+    """Use the rules of ``ddls``, quirks included (docs/ramp.md)."""
     rules: Mapping[str, Any] = field(default_factory=dict)
-    """Single rules that differ from the set, by name (``dagsim.systems.ramp.rules.Rules``)."""
+    """Rules that differ from the chosen set, by name (``dagsim.systems.ramp.decisions.Rules``)."""
     horizon_s: float | None = None
-    """Time at which everything stops; left out: when all jobs have left."""
+    """Time at which everything stops; by default, when all jobs have left."""
     kind: Literal["ramp"] = "ramp"
     _made: Any = field(default_factory=_Made, init=False, repr=False, compare=False)
 
@@ -142,10 +143,10 @@ class RampScenario:
 
     @property
     def planner(self) -> Planner:
-        """The planner that partitions, places and times jobs on this fabric; shared by all kernels of the scenario."""
-        made: _Made = self._made
-        if made.planner is None:
-            made.planner = Planner(
+        """Planner of jobs on this fabric, shared by all kernels of the scenario."""
+        lazy: _Made = self._made
+        if lazy.planner is None:
+            lazy.planner = Planner(
                 self._fabric(),
                 self._rules,
                 partitioner=self.partitioner,
@@ -153,11 +154,11 @@ class RampScenario:
                 op_schedule=self.op_schedule,
                 flow_schedule=self.flow_schedule,
             )
-        return made.planner
+        return lazy.planner
 
     @property
     def workload(self) -> RampWorkload:
-        """The jobs of an episode by seed.
+        """Return the jobs of an episode by seed.
 
         Raises:
             InputError: The graphs cannot be read.
@@ -169,35 +170,35 @@ class RampScenario:
         """The graphs to draw from.
 
         Raises:
-            InputError: They cannot be read.
+            InputError: The graphs cannot be read.
         """
-        made: _Made = self._made
-        if made.graphs is None:
-            made.graphs = self._read()
+        lazy: _Made = self._made
+        if lazy.graphs is None:
+            lazy.graphs = self._read()
             if self.profiled_on is not None:
                 types = tuple(map(gpu_type, dict.fromkeys(self.gpus)))
-                made.graphs = [costed(graph, gpu_type(self.profiled_on), types) for graph in made.graphs]
-        return made.graphs
+                lazy.graphs = [costed(graph, gpu_type(self.profiled_on), types) for graph in lazy.graphs]
+        return lazy.graphs
 
     @property
     def examples(self) -> tuple[RampJob, ...]:
-        """The jobs of seed 0: the ranges of a codec's features."""
-        made: _Made = self._made
-        if made.examples is None:
-            made.examples = self.workload.draw(0)
-        return made.examples
+        """Jobs of seed 0, which give the ranges of a codec's features."""
+        lazy: _Made = self._made
+        if lazy.examples is None:
+            lazy.examples = self.workload.draw(0)
+        return lazy.examples
 
     def drawing_from(self, pool: Sequence[ComputationGraph]) -> RampScenario:
-        """This scenario with jobs drawn from ``pool`` instead of files."""
-        made = replace(self)
-        made._made.graphs = list(pool)
-        return made
+        """Return this scenario with jobs drawn from ``pool`` instead of files."""
+        scenario = replace(self)
+        scenario._made.graphs = list(pool)
+        return scenario
 
     def planned_by(self, planner: Planner) -> RampScenario:
-        """This scenario with a planner of one's own, with its fabric and rules."""
-        made = replace(self)
-        made._made.planner = planner
-        return made
+        """Return this scenario with another planner, its fabric and its rules."""
+        scenario = replace(self)
+        scenario._made.planner = planner
+        return scenario
 
     def kernel(
         self,
@@ -207,9 +208,10 @@ class RampScenario:
         heard: Callable[[int], None] | None = None,
         jobs: Iterable[RampJob] | int | None = None,
     ) -> RampKernel:
-        """A new kernel: the same seed gives the same jobs. ``jobs`` are played instead, or so many of its first ones.
+        """Build a kernel; the same seed gives the same jobs.
 
-        It always records.
+        ``jobs`` is a number, to play only the first jobs, or the jobs themselves. The kernel always
+        records.
 
         Raises:
             InputError: The graphs cannot be read.
@@ -227,26 +229,26 @@ class RampScenario:
         )
 
     def codec(self, *, blocks: int = 0, outlooks: bool = True) -> RampCodec:
-        """A codec whose ranges are those of the jobs of seed 0."""
+        """Return a codec whose ranges are those of the jobs of seed 0."""
         return RampCodec(self.examples, blocks=blocks, outlooks=outlooks)
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Facts of the jobs that came: their number and span."""
-        came = kernel.schedule.jobs
+        """Facts of the jobs that arrived: their number and span."""
+        jobs = kernel.schedule.jobs
         return {
             "cluster": self.planner.fabric.name,
-            "jobs": len(came),
-            "span_s": came[-1].arrival_s - came[0].arrival_s if came else 0.0,
+            "jobs": len(jobs),
+            "span_s": jobs[-1].arrival_s - jobs[0].arrival_s if jobs else 0.0,
             "gpu_load": None,
             "cpu_load": None,
             "warning": None,
         }
 
     def check(self) -> None:
-        """Read the graphs that are drawn from, and make the planner.
+        """Read the graphs to draw from, and make the planner.
 
         Raises:
-            InputError: They cannot be read or made.
+            InputError: The graphs cannot be read or made.
         """
         _ = self.workload.draw(0), self.planner
 
@@ -267,11 +269,11 @@ class RampScenario:
 
     @property
     def _rules(self) -> Rules:
-        known = {each.name for each in fields(Rules)}
+        names = {rule.name for rule in fields(Rules)}
         for name in self.rules:
-            if name not in known:
+            if name not in names:
                 raise ConfigError(
-                    f"there is no rule {name!r}{nearest(name, known)}; allowed: {', '.join(sorted(known))}"
+                    f"there is no rule {name!r}{nearest(name, names)}; allowed: {', '.join(sorted(names))}"
                 )
         return (DDLS if self.ddls else PLAIN).but(max_degree=self.max_degree, **self.rules)
 

@@ -1,23 +1,27 @@
-"""The time of each dependency on the servers chosen: nothing on one server, else a transfer or a share in a collective.
+"""The time of each dependency on the chosen servers, and the orders in which servers and channels
+work.
 
-The dependencies of an operation that end together form one *bundle*: those to one other operation, at one price.
+A dependency takes no time on one server, else that of a transfer or of a share in a collective.
+Dependencies of an operation that end together form one *bundle*: those to one other operation, at
+one price.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.systems.ramp.decisions import OpPlacement
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.registry import Entry, Registry
+from dagsim.systems.ramp.decisions import OpPlacement, OpSchedule, Rules
 from dagsim.systems.ramp.fabric import Fabric, Lane
 from dagsim.systems.ramp.partition import PartitionedGraph, PieceEdge
-from dagsim.systems.ramp.rules import Rules
 
-__all__ = ["Bundle", "TimedGraph", "timed"]
+__all__ = ["OP_SCHEDULES", "Bundle", "OpScheduler", "TimedGraph", "graph_order", "srpt", "timed"]
 
 
 class Bundle(NamedTuple):
@@ -26,7 +30,9 @@ class Bundle(NamedTuple):
     target: int
     seconds: float
     flows: bool
-    """They are sent over channels; otherwise they cost nothing, on one server or without bytes."""
+    """True if they are sent over channels; otherwise they are free (on one server, or without
+    bytes).
+    """
     group: int
     """Bundles of one source and group are one collective: they are sent together."""
     lane: Lane
@@ -38,9 +44,13 @@ class TimedGraph(NamedTuple):
     parts: PartitionedGraph
     placement: OpPlacement
     bundles: tuple[tuple[Bundle, ...], ...]
-    """Per pass operation what its pieces set off when they end; edges first, exchanges of weights behind."""
+    """Bundles that each pass operation releases when its pieces end; edges first, then weight
+    exchanges.
+    """
     edges: tuple[tuple[int, int], ...]
-    """Per edge of the passes (``PartitionedGraph.edges``): its source, and its first bundle among that one's."""
+    """Source of each edge (``PartitionedGraph.edges``), and its first bundle among the source's
+    bundles.
+    """
 
 
 def timed(parts: PartitionedGraph, placement: OpPlacement, fabric: Fabric, rules: Rules) -> TimedGraph:
@@ -89,33 +99,34 @@ class _Pricing:
             leaving.setdefault(edge.source, []).append(number)
             if edge.target >= self.count:
                 entering.setdefault(edge.target, []).append(number)
-        found: dict[int, float] = {}
+        seconds: dict[int, float] = {}
         if self.rules.collectives == "pair":
             for op in range(self.count):
-                self._together(leaving.get(op, ()), op, found)
-                self._together(entering.get(self.count + op, ()), op, found)
+                self._together(leaving.get(op, ()), op, seconds)
+                self._together(entering.get(self.count + op, ()), op, seconds)
         else:
             for op, numbers in leaving.items():
-                self._together(numbers, op, found)
-        return found
+                self._together(numbers, op, seconds)
+        return seconds
 
-    def _together(self, numbers: Iterable[int], op: int, found: dict[int, float]) -> None:
-        """Price the edges as one collective of ``op`` if that is what they are. It is split and all ends lie on the
-        same servers."""
+    def _together(self, numbers: Iterable[int], op: int, prices: dict[int, float]) -> None:
+        """Price the edges of ``op`` as one collective if they form one: it is split, and all ends
+        lie on the same servers.
+        """
         edges = [self.parts.edges[number] for number in numbers]
         if not edges or self.parts.pieces[op] == 1:
             return
         if not self._same_ends(edges):
             for number in numbers:
-                found.pop(number, None)
+                prices.pop(number, None)
             return
         group = self.fabric.group(dict.fromkeys(self.blocks[end] for edge in edges for end in edge[:2]))
         seconds = self.fabric.topology.collective_s(group, self._total_bytes(edges))
         for number in numbers:
-            found[number] = seconds
+            prices[number] = seconds
 
     def _same_ends(self, edges: list[PieceEdge]) -> bool:
-        """True if every server is a source of dependencies as often as a target."""
+        """Return True if every server is equally often source and target of dependencies."""
         if len({self.blocks[end] for edge in edges for end in edge[:2]}) == 1:
             return True
         balance: Counter[int] = Counter()
@@ -149,7 +160,68 @@ class _Pricing:
 
 @lru_cache(maxsize=65536)
 def _summed(terms: tuple[tuple[float, int], ...]) -> float:
-    """The sum of all terms, each ``count`` times, added one after the other: ddls rounds sizes up after that."""
+    """Sum of all terms, each ``count`` times, in a fixed order: ddls rounds sizes up after that
+    sum.
+    """
     if all(count & (count - 1) == 0 for _, count in terms):
-        return sum(size * count for size, count in terms)
+        return ordered_sum(size * count for size, count in terms)
     return float(np.cumsum(np.repeat([size for size, _ in terms], [count for _, count in terms]))[-1])
+
+
+OpScheduler = Callable[[int, PartitionedGraph, Fabric], OpSchedule]
+
+OP_SCHEDULES: Registry[OpScheduler] = Registry(
+    "op schedule",
+    (
+        Entry("srpt", "dagsim.systems.ramp.timing:_Srpt", "the operation of the shortest piece first (ddls)"),
+        Entry("fifo", "dagsim.systems.ramp.timing:_Fifo", "operations in the order of the graph, forward first"),
+    ),
+    method="__call__",
+)
+
+
+def srpt(job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
+    """Rank the shortest piece first; of equal ones the operation later in topological order, its
+    mirror before it.
+    """
+    placed = _placed(parts)
+    ranks = []
+    for gpu in fabric.types:
+        costs = parts.graph.costs(gpu.name)
+        longest_first = sorted(placed, key=lambda op: -(costs[op] / parts.pieces[op]))
+        ranks.append(_ranked(longest_first))
+    return OpSchedule(job, tuple(ranks))
+
+
+def graph_order(job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
+    """Rank operations in graph order, forward pass first."""
+    count, order = len(parts.graph), parts.graph.order
+    last_first = [*(count + op for op in order), *reversed(order)]
+    return OpSchedule(job, (_ranked(last_first),) * len(fabric.types))
+
+
+def _placed(parts: PartitionedGraph) -> list[int]:
+    """Pass operations in the order of placement: each forward one, then its mirror."""
+    count = len(parts.graph)
+    return [op for forward in parts.graph.order for op in (forward, count + forward)]
+
+
+def _ranked(lowest_first: list[int]) -> tuple[int, ...]:
+    ranks = [0] * len(lowest_first)
+    for rank, op in enumerate(lowest_first):
+        ranks[op] = rank
+    return tuple(ranks)
+
+
+class _Srpt:
+    """``srpt`` as a registry entry."""
+
+    def __call__(self, job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
+        return srpt(job, parts, fabric)
+
+
+class _Fifo:
+    """``graph_order`` as a registry entry."""
+
+    def __call__(self, job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
+        return graph_order(job, parts, fabric)

@@ -1,20 +1,21 @@
-"""The fabric as the model sees it: which servers form a block, and what it costs to send between them.
-
-Servers are numbered; each has one GPU. A *key* is all that a cost depends on besides the bytes: pairs and groups with
-equal keys cost the same, which is what lets a whole operation be timed at once.
-"""
+"""Topologies: which servers form a block, and the cost of sending between them."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from typing import Protocol, TypeAlias
+from collections.abc import Hashable, Iterable, Iterator
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Protocol, TypeAlias, cast
 
+from dagsim.errors import ConfigError
 from dagsim.registry import Entry, Registry
 
-__all__ = ["TOPOLOGIES", "Block", "Topology", "relabelled", "ring_s"]
+__all__ = ["TOPOLOGIES", "Block", "FatTree", "Switch", "Topology", "Torus", "relabelled", "ring_s"]
+
 
 Block: TypeAlias = tuple[int, ...]
-"""Servers in the order in which an operation's pieces go to them."""
+"""Servers in the order in which the pieces of an operation go to them."""
 
 
 class Topology(Protocol):
@@ -22,7 +23,7 @@ class Topology(Protocol):
 
     @property
     def name(self) -> str:
-        """A description that tells it from every other: part of the memo's key."""
+        """Unique description, part of the memo's key."""
 
     @property
     def servers(self) -> int:
@@ -34,31 +35,35 @@ class Topology(Protocol):
 
     @property
     def anywhere(self) -> bool:
-        """Any servers form a block, so that ``free_blocks`` finds some wherever enough are free."""
+        """True if any servers form a block; ``free_blocks`` then finds one whenever enough servers
+        are free.
+        """
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """All blocks of ``size`` servers, in the order of first fit. If ``anywhere``, a choice of them."""
+        """All blocks of ``size`` servers in first-fit order; a selection if ``anywhere``."""
 
     def free_blocks(self, size: int, free: list[int]) -> Iterable[Block]:
-        """Blocks of free servers, in the order of trial."""
+        """Blocks of free servers, in the order in which they are tried."""
 
     def pair(self, source: int, target: int) -> Hashable:
-        """The key of one transfer between two different servers."""
+        """Key of a transfer between two different servers."""
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """The numbers of the channels that a transfer takes."""
+        """Numbers of the channels that a transfer takes."""
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
         """Seconds of one transfer."""
 
     def group(self, servers: frozenset[int]) -> Hashable:
-        """The key of a collective among the servers."""
+        """Key of a collective among the servers."""
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Seconds of a collective that moves ``total_bytes`` in all; 0 on one server."""
+        """Seconds of a collective that moves ``total_bytes`` in total; 0 on one server."""
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Equal for lists of blocks that cost the same in every respect: where on the fabric they lie is left out."""
+        """Key that is equal for lists of blocks with the same costs, wherever they lie on the
+        fabric.
+        """
 
 
 TOPOLOGIES: Registry[Topology] = Registry(
@@ -67,19 +72,308 @@ TOPOLOGIES: Registry[Topology] = Registry(
         Entry(
             "ramp", "dagsim.systems.ramp.ramp_topology:Ramp", "C groups of R racks of S servers, one optical hop apart"
         ),
-        Entry("torus", "dagsim.systems.ramp.torus:Torus", "neighbours linked in rows that close"),
-        Entry("switch", "dagsim.systems.ramp.switch:Switch", "one switch for all servers"),
-        Entry("fat_tree", "dagsim.systems.ramp.fat_tree:FatTree", "leaf switches on a spine, perhaps oversubscribed"),
+        Entry("torus", "dagsim.systems.ramp.topology:Torus", "neighbours linked in rows that close"),
+        Entry("switch", "dagsim.systems.ramp.topology:Switch", "one switch for all servers"),
+        Entry("fat_tree", "dagsim.systems.ramp.topology:FatTree", "leaf switches on a spine, perhaps oversubscribed"),
     ),
+    method="pattern",
 )
 
 
 def ring_s(among: int, total_bytes: float, bytes_per_s: float, latency_s: float) -> float:
-    """One half of an all-reduce around a ring: ``among - 1`` rounds, each with one part of the bytes."""
+    """Seconds of one half of an all-reduce around a ring: ``among - 1`` rounds, each with one part
+    of the bytes.
+    """
     return (among - 1) * (latency_s + total_bytes / among / bytes_per_s)
 
 
 def relabelled(values: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
-    """The same numbers renamed 0, 1, 2, ... in the order of their first appearance."""
+    """Relabel numbers as 0, 1, 2, ... in the order of their first appearance."""
     names: dict[int, int] = {}
     return tuple(tuple(names.setdefault(value, len(names)) for value in row) for row in values)
+
+
+class Switch:
+    """One switch with ``servers`` links of ``link_bytes_per_s`` in each direction; collectives use
+    a ring.
+
+    Raises:
+        ConfigError: No servers, or an impossible rate or latency.
+    """
+
+    anywhere = True
+
+    def __init__(self, servers: int = 32, *, link_bytes_per_s: float = 25e9, latency_s: float = 2e-6) -> None:
+        if servers < 1:
+            raise ConfigError(f"Switch: servers must be at least 1, got {servers!r}")
+        if not (link_bytes_per_s > 0 and latency_s >= 0):
+            raise ConfigError("Switch: link_bytes_per_s must be positive, latency_s 0 or more")
+        self.servers = servers
+        self.link_bytes_per_s = link_bytes_per_s
+        self.latency_s = latency_s
+
+    @property
+    def name(self) -> str:
+        """Servers, rate and latency."""
+        return f"Switch({self.servers}) ({self.link_bytes_per_s!r} B/s, {self.latency_s!r} s)"
+
+    @cached_property
+    def server_names(self) -> tuple[str, ...]:
+        """Their numbers."""
+        return tuple(map(str, range(self.servers)))
+
+    def blocks(self, size: int) -> tuple[Block, ...]:
+        """Consecutive servers; any others would be equivalent."""
+        return tuple(tuple(range(first, first + size)) for first in range(self.servers - size + 1))
+
+    def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
+        """Consecutive free servers."""
+        return (tuple(free[first : first + size]) for first in range(len(free) - size + 1))
+
+    def pair(self, source: int, target: int) -> Hashable:
+        """All pairs are equal, so they share one key."""
+        return None
+
+    def route(self, source: int, target: int) -> tuple[int, ...]:
+        """The link up from one server and the link down to the other."""
+        return source, self.servers + target
+
+    def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
+        """Latency, and the bytes at the rate of a link."""
+        return self.latency_s + size_bytes / self.link_bytes_per_s
+
+    def group(self, servers: frozenset[int]) -> int:
+        """Number of servers that take part."""
+        return len(servers)
+
+    def collective_s(self, group: Hashable, total_bytes: float) -> float:
+        """Reduce-scatter and all-gather around a ring."""
+        return 2 * ring_s(cast("int", group), total_bytes, self.link_bytes_per_s, self.latency_s)
+
+    def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
+        """Servers relabelled by first appearance."""
+        return relabelled(blocks)
+
+
+class Torus:
+    """``Torus((4, 4, 2))``. A block is a box; a collective runs dimension by dimension around its
+    rows.
+
+    Links work in both directions, so an open row carries a ring, too. Messages take the dimensions
+    in order, each along the shorter way around.
+
+    Raises:
+        ConfigError: No dimensions, a length below 1, or an impossible rate or latency.
+    """
+
+    anywhere = False
+
+    def __init__(
+        self, shape: tuple[int, ...] = (4, 4, 2), *, link_bytes_per_s: float = 25e9, hop_s: float = 1e-6
+    ) -> None:
+        if not shape or any(length < 1 for length in shape):
+            raise ConfigError(f"Torus: every length must be at least 1, got {shape!r}")
+        if not (link_bytes_per_s > 0 and hop_s >= 0):
+            raise ConfigError("Torus: link_bytes_per_s must be positive, hop_s 0 or more")
+        self.shape = tuple(shape)
+        self.link_bytes_per_s = link_bytes_per_s
+        self.hop_s = hop_s
+        self.places: tuple[tuple[int, ...], ...] = tuple(product(*map(range, self.shape)))
+        self._number = {place: number for number, place in enumerate(self.places)}
+        self._blocks: dict[int, tuple[Block, ...]] = {}
+
+    @property
+    def name(self) -> str:
+        """Shape, rate and latency."""
+        return f"Torus{self.shape} ({self.link_bytes_per_s!r} B/s, {self.hop_s!r} s a hop)"
+
+    @property
+    def servers(self) -> int:
+        """The product of all lengths."""
+        return prod(self.shape)
+
+    @cached_property
+    def server_names(self) -> tuple[str, ...]:
+        """``x-y-...`` each."""
+        return tuple("-".join(map(str, place)) for place in self.places)
+
+    def blocks(self, size: int) -> tuple[Block, ...]:
+        """Boxes of ``size`` servers at every origin, wrapping around the edges; the most compact
+        shapes first.
+        """
+        blocks = self._blocks.get(size)
+        if blocks is None:
+            by_servers: dict[frozenset[int], Block] = {}
+            for shape in sorted(self._shapes(size), key=lambda lengths: (sum(lengths), lengths)):
+                for origin in self.places:
+                    block = tuple(self._number[self._at(origin, step)] for step in product(*map(range, shape)))
+                    by_servers.setdefault(frozenset(block), block)
+            blocks = self._blocks[size] = tuple(by_servers.values())
+        return blocks
+
+    def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
+        """Boxes of free servers."""
+        open_ = set(free)
+        return (block for block in self.blocks(size) if open_.issuperset(block))
+
+    def pair(self, source: int, target: int) -> int:
+        """Number of hops between the servers."""
+        return sum(abs(step) for step in self._steps(source, target))
+
+    def route(self, source: int, target: int) -> tuple[int, ...]:
+        """Links along the way; each server has two per dimension."""
+        links = []
+        here = list(self.places[source])
+        for axis, step in enumerate(self._steps(source, target)):
+            for _ in range(abs(step)):
+                links.append((self._number[tuple(here)] * len(self.shape) + axis) * 2 + (step > 0))
+                here[axis] = (here[axis] + (1 if step > 0 else -1)) % self.shape[axis]
+        return tuple(links)
+
+    def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
+        """The latency of every hop, and the bytes at the rate of a link (cut-through)."""
+        return cast("int", pair) * self.hop_s + size_bytes / self.link_bytes_per_s
+
+    def group(self, servers: frozenset[int]) -> tuple[int, ...]:
+        """Number of servers that take part along each dimension; if they do not form a box, all in
+        one row.
+        """
+        places = [self.places[server] for server in servers]
+        counts = tuple(len({place[axis] for place in places}) for axis in range(len(self.shape)))
+        return counts if prod(counts) == len(servers) else (len(servers),)
+
+    def collective_s(self, group: Hashable, total_bytes: float) -> float:
+        """Reduce-scatter dimension by dimension, each on the remainder of the one before, and
+        all-gather back.
+        """
+        left, seconds = total_bytes, 0.0
+        for among in cast("tuple[int, ...]", group):
+            seconds += ring_s(among, left, self.link_bytes_per_s, self.hop_s)
+            left /= among
+        return 2 * seconds
+
+    def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
+        """Places relative to the first server."""
+        first = self.places[blocks[0][0]]
+        return tuple(
+            tuple(
+                tuple((at - by) % length for at, by, length in zip(self.places[server], first, self.shape, strict=True))
+                for server in block
+            )
+            for block in blocks
+        )
+
+    def _steps(self, source: int, target: int) -> Iterator[int]:
+        """Signed hops along each dimension the shorter way; forward if both are equal."""
+        for one, other, length in zip(self.places[source], self.places[target], self.shape, strict=True):
+            ahead = (other - one) % length
+            yield ahead if ahead * 2 <= length else ahead - length
+
+    def _at(self, origin: tuple[int, ...], step: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple((at + by) % length for at, by, length in zip(origin, step, self.shape, strict=True))
+
+    def _shapes(self, size: int) -> Iterator[tuple[int, ...]]:
+        for shape in product(*(range(1, length + 1) for length in self.shape)):
+            if prod(shape) == size:
+                yield shape
+
+
+class FatTree:
+    """``leaves`` switches of ``per_leaf`` servers; between leaves a server gets 1 /
+    ``oversubscription`` of its rate.
+
+    Collectives run within the leaves first, then among leaves on the remainder of each server.
+
+    Raises:
+        ConfigError: No leaves or servers, an impossible rate, or an oversubscription below 1.
+    """
+
+    anywhere = True
+
+    def __init__(
+        self,
+        leaves: int = 4,
+        per_leaf: int = 8,
+        *,
+        oversubscription: float = 1.0,
+        link_bytes_per_s: float = 25e9,
+        hop_s: float = 1e-6,
+    ) -> None:
+        if leaves < 1 or per_leaf < 1:
+            raise ConfigError(f"FatTree({leaves}, {per_leaf}): leaves and servers per leaf must be at least 1")
+        if not oversubscription >= 1:
+            raise ConfigError(f"FatTree: oversubscription must be at least 1, got {oversubscription!r}")
+        if not (link_bytes_per_s > 0 and hop_s >= 0):
+            raise ConfigError("FatTree: link_bytes_per_s must be positive, hop_s 0 or more")
+        self.leaves = leaves
+        self.per_leaf = per_leaf
+        self.oversubscription = oversubscription
+        self.link_bytes_per_s = link_bytes_per_s
+        self.hop_s = hop_s
+
+    @property
+    def name(self) -> str:
+        """Shape, rates and latency."""
+        costs = f"{self.oversubscription!r}:1, {self.link_bytes_per_s!r} B/s, {self.hop_s!r} s a hop"
+        return f"FatTree({self.leaves}, {self.per_leaf}) ({costs})"
+
+    @property
+    def servers(self) -> int:
+        """Leaves times servers per leaf."""
+        return self.leaves * self.per_leaf
+
+    @cached_property
+    def server_names(self) -> tuple[str, ...]:
+        """``leaf-number`` each."""
+        return tuple(f"{leaf}-{number}" for leaf in range(self.leaves) for number in range(self.per_leaf))
+
+    def blocks(self, size: int) -> tuple[Block, ...]:
+        """Consecutive servers, those on one leaf first."""
+        return tuple(self.free_blocks(size, list(range(self.servers))))
+
+    def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
+        """Free servers of the fullest leaf that has enough, then of the other leaves, then across
+        leaves.
+        """
+        by_leaf: dict[int, list[int]] = {}
+        for server in free:
+            by_leaf.setdefault(server // self.per_leaf, []).append(server)
+        for row in sorted(by_leaf.values(), key=len):
+            for first in range(len(row) - size + 1):
+                yield tuple(row[first : first + size])
+        emptiest_first = [server for row in sorted(by_leaf.values(), key=len, reverse=True) for server in row]
+        for first in range(len(emptiest_first) - size + 1):
+            yield tuple(sorted(emptiest_first[first : first + size]))
+
+    def pair(self, source: int, target: int) -> bool:
+        """True if both servers are on one leaf."""
+        return source // self.per_leaf == target // self.per_leaf
+
+    def route(self, source: int, target: int) -> tuple[int, ...]:
+        """Up from one server and down to the other; the spine has room for all at the reduced rate."""
+        return source, self.servers + target
+
+    def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
+        """Two hops on one leaf; else four, at the reduced rate."""
+        if pair:
+            return 2 * self.hop_s + size_bytes / self.link_bytes_per_s
+        return 4 * self.hop_s + size_bytes * self.oversubscription / self.link_bytes_per_s
+
+    def group(self, servers: frozenset[int]) -> tuple[int, int]:
+        """Number of leaves that take part, and the largest number of servers on one."""
+        counts: dict[int, int] = {}
+        for server in servers:
+            counts[server // self.per_leaf] = counts.get(server // self.per_leaf, 0) + 1
+        return len(counts), max(counts.values())
+
+    def collective_s(self, group: Hashable, total_bytes: float) -> float:
+        """Rings within the leaves, and rings among leaves over the remainder of each server."""
+        leaves, most = cast("tuple[int, int]", group)
+        within_s = ring_s(most, total_bytes, self.link_bytes_per_s, 2 * self.hop_s)
+        between_s = ring_s(leaves, total_bytes / most, self.link_bytes_per_s / self.oversubscription, 4 * self.hop_s)
+        return 2 * (within_s + between_s)
+
+    def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
+        """Leaves and servers relabelled by first appearance."""
+        leaves = tuple(tuple(server // self.per_leaf for server in block) for block in blocks)
+        return relabelled(leaves), relabelled(blocks)

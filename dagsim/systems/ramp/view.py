@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from dagsim.systems.ramp.decisions import Partition
-from dagsim.systems.ramp.job import RampJob
 from dagsim.systems.ramp.partition import PartitionedGraph
 from dagsim.systems.ramp.planner import Outlook
+from dagsim.systems.ramp.workload import RampJob
 
 if TYPE_CHECKING:
+    from dagsim.systems.ramp.decisions import Rules
     from dagsim.systems.ramp.fabric import Fabric
     from dagsim.systems.ramp.kernel import RampKernel
-    from dagsim.systems.ramp.rules import Rules
 
 __all__ = ["RampPolicy", "RampView"]
 
 
 class RampView:
-    """The job that waits for its decision, and the fabric as it is now. It is the kernel's own: do not keep it."""
+    """The waiting job and the fabric as it is now. The view belongs to the kernel: do not keep it."""
 
     __slots__ = ("_kernel",)
 
@@ -35,22 +35,24 @@ class RampView:
 
     @property
     def number(self) -> int:
-        """The number of the job that waits, which a ``Partition`` names."""
+        """Number of the waiting job, which a ``Partition`` names."""
         return self._kernel.queued_number
 
     @property
     def job(self) -> RampJob:
-        """The job that waits."""
+        """The waiting job."""
         return self._kernel.queued
 
     @property
     def degrees(self) -> tuple[int, ...]:
-        """The degrees that may be decided, in ascending order; 0, to turn the job away, is always one."""
+        """Degrees that may be chosen, in ascending order; 0, which turns the job away, is always
+        among them.
+        """
         return self._kernel.degrees()
 
     @property
     def free(self) -> int:
-        """The number of servers without a job."""
+        """Number of servers without a job."""
         return self._kernel.free
 
     @property
@@ -60,7 +62,7 @@ class RampView:
 
     @property
     def running(self) -> int:
-        """The number of jobs that run."""
+        """Number of running jobs."""
         return len(self._kernel.running)
 
     @property
@@ -75,47 +77,49 @@ class RampView:
 
     @property
     def remaining_s(self) -> tuple[float, ...]:
-        """Per server how long its job still runs; 0 where it has none."""
+        """Remaining seconds of the job on each server; 0 without a job."""
         return self._kernel.remaining_s()
 
     @property
     def ends(self) -> tuple[tuple[float, int], ...]:
-        """The ends of running jobs (s since the start), and their servers as bit masks. In no order."""
-        return tuple((each.end_s, each.servers) for each in self._kernel.running)
+        """Ends of running jobs (s since the start), and their servers as bit masks; unordered."""
+        return tuple((run.end_s, run.servers) for run in self._kernel.running)
 
     @property
     def gap_s(self) -> float:
-        """The mean time between the arrivals so far; 0 at the first."""
+        """Mean time between the arrivals so far; 0 at the first."""
         number = self._kernel.queued_number
         return (self._kernel.queued.arrival_s - self._kernel.jobs[0].arrival_s) / number if number else 0.0
 
     @property
     def examples(self) -> tuple[RampJob, ...]:
-        """Jobs of the kind to come, if any are known; not those that will come."""
+        """Examples of the kind of jobs to come (not those jobs themselves), if known."""
         return self._kernel.examples
 
     def outlook(self, degree: int, placer: str | None = None, servers: int | None = None) -> Outlook | None:
-        """The place where the job would run at this degree, and for how long; None where it cannot be placed now.
+        """Servers and time of the job at this degree; None if it cannot be placed now.
 
         With ``servers`` (a bit mask) it stays on these.
         """
         return self._kernel.outlook(degree, placer, servers)
 
     def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
-        """Seconds that the job would take within each set of free servers (bit masks); None where it has no place."""
+        """Seconds that the job would take within each set of free servers (bit masks); None if it
+        cannot be placed.
+        """
         return self._kernel.jct_on(degree, servers)
 
     def parts(self, degree: int) -> PartitionedGraph:
-        """The graph of the job in pieces."""
+        """Return the graph of the job in pieces."""
         return self._kernel.planner.parts(self.job.graph, degree)
 
     def stream(self, name: str) -> np.random.Generator:
-        """The random stream of that name in this simulation."""
+        """Named random stream of this simulation."""
         return self._kernel.stream(name)
 
 
 class RampPolicy(Protocol):
-    """A policy."""
+    """A policy: decides on each waiting job."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """One decision for the job that waits; none turns it away."""
+        """Return one decision for the waiting job; an empty answer turns it away."""

@@ -1,39 +1,69 @@
-"""Jobs to come: models in equal numbers and random order, arrivals, and how impatient each job is.
-
-The paper's protocol (PAC-ML, section 3): five models, one job every 1,000 s, 50 training steps, and one of four
-distributions of beta (``PAPER_BETAS``).
-"""
+"""Training jobs, and the workload that draws them: models, arrivals, and the time each job accepts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from math import sqrt
+from math import isfinite, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dagsim.errors import WorkloadError
+from dagsim.errors import ModelError, WorkloadError
 from dagsim.model.streams import stream
 from dagsim.registry import Entry, Registry
 from dagsim.systems.ramp.graph import ComputationGraph
-from dagsim.systems.ramp.job import RampJob
 
-__all__ = ["BETAS", "PAPER_BETAS", "Betas", "RampWorkload"]
+__all__ = ["BETAS", "PAPER_BETAS", "Betas", "RampJob", "RampWorkload"]
+
+
+@dataclass(frozen=True, slots=True)
+class RampJob:
+    """A job: ``steps`` training steps of one graph. ``beta`` is the acceptable fraction of the time
+    on one GPU.
+
+    Raises:
+        ModelError: A negative arrival, no steps, or a ``beta`` that is not positive.
+    """
+
+    id: str
+    graph: ComputationGraph
+    arrival_s: float = 0.0
+    beta: float = 1.0
+    steps: int = 50
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.arrival_s) and self.arrival_s >= 0):
+            raise ModelError(f"job {self.id!r}: arrival_s must be 0 or more, got {self.arrival_s!r}")
+        if self.steps < 1:
+            raise ModelError(f"job {self.id!r}: steps must be at least 1, got {self.steps!r}")
+        if not (isfinite(self.beta) and self.beta > 0):
+            raise ModelError(f"job {self.id!r}: beta must be above 0, got {self.beta!r}")
+
+    @property
+    def sequential_s(self) -> float:
+        """Time on one GPU of the profiled type, one operation after the other."""
+        return self.steps * self.graph.step_s
+
+    @property
+    def acceptable_s(self) -> float:
+        """Longest acceptable completion time."""
+        return self.beta * self.sequential_s
+
 
 Betas = Callable[[np.random.Generator, int], NDArray[np.float64]]
-"""From a generator and a number of jobs to their betas."""
+"""A function from a generator and a number of jobs to their betas."""
 
 _SHAPE_DRAWS = 50_000
 _SHAPE_BINS = 1000
 
 
 class FixedBeta:
-    """The same beta for all.
+    """The same beta for all jobs.
 
     Raises:
-        WorkloadError: It is not above 0.
+        WorkloadError: The value is not positive.
     """
 
     def __init__(self, value: float = 1.0) -> None:
@@ -42,15 +72,15 @@ class FixedBeta:
         self.value = value
 
     def __call__(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """``count`` times the value."""
+        """Return the value ``count`` times."""
         return np.full(count, self.value)
 
 
 class UniformBeta:
-    """Each value of a grid as likely: from ``least`` to ``most`` in steps of 10 ** -``decimals``.
+    """Uniform over a grid from ``least`` to ``most`` in steps of 10 ** -``decimals``.
 
     Raises:
-        WorkloadError: The limits are not above 0, or in the wrong order.
+        WorkloadError: The limits are not positive, or in the wrong order.
     """
 
     def __init__(self, least: float = 0.1, most: float = 1.0, decimals: int = 2) -> None:
@@ -58,17 +88,17 @@ class UniformBeta:
         self.least, self.most, self.decimals = least, most, decimals
 
     def __call__(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """``count`` values of the grid."""
+        """Draw ``count`` values of the grid."""
         scale = 10**self.decimals
         steps = rng.integers(round(self.least * scale), round(self.most * scale), count, endpoint=True)
         return np.asarray(steps / scale, np.float64)
 
 
 class ListedBeta:
-    """Values with their weights, as two tuples.
+    """Values and their weights, as two tuples.
 
     Raises:
-        WorkloadError: They are of different lengths, or none is above 0.
+        WorkloadError: The tuples differ in length, or no weight is positive.
     """
 
     def __init__(self, values: tuple[float, ...], weights: tuple[float, ...]) -> None:
@@ -79,20 +109,21 @@ class ListedBeta:
         self.values, self.weights = values, weights
 
     def __call__(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """``count`` of the values."""
+        """Draw ``count`` of the values."""
         weights = np.array(self.weights, np.float64)
         return rng.choice(np.array(self.values, np.float64), count, p=weights / weights.sum())
 
 
 class SkewedBeta:
-    """A skew normal distribution stretched to 0 .. ``most``; what falls below ``least`` becomes ``least``.
+    """A skew normal distribution stretched to 0 .. ``most``; values below ``least`` become
+    ``least``.
 
-    The stretch goes from the smallest to the largest of 50,000 draws, as in ddls; they are the same ones for every
-    seed of the jobs, so that all episodes have one distribution. ``shape`` picks others; the default comes closest to
-    the means of the streams that ddls drew.
+    As in ddls, the stretch uses the smallest and the largest of 50,000 draws. They are the same for
+    every seed of the jobs, so that all episodes share one distribution. ``shape`` selects other
+    draws; the default comes closest to the means of the streams that ddls drew.
 
     Raises:
-        WorkloadError: The limits are not above 0, or in the wrong order.
+        WorkloadError: The limits are not positive, or in the wrong order.
     """
 
     def __init__(
@@ -103,7 +134,7 @@ class SkewedBeta:
         self.values, self.weights = _skewed(skewness, least, most, shape)
 
     def __call__(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """``count`` values, rounded."""
+        """Draw ``count`` values, rounded."""
         return np.round(rng.choice(self.values, count, p=self.weights), self.decimals)
 
 
@@ -129,6 +160,7 @@ BETAS: Registry[Betas] = Registry(
         Entry("listed", f"{_HERE}:ListedBeta", "values with weights"),
         Entry("skewed", f"{_HERE}:SkewedBeta", "a skew normal distribution, stretched and cut off"),
     ),
+    method="__call__",
 )
 
 PAPER_BETAS: Mapping[str, str] = {
@@ -142,10 +174,11 @@ PAPER_BETAS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RampWorkload:
-    """``jobs`` jobs of the graphs in random order, each as often as the others but for one.
+    """Jobs of the graphs in random order; the counts of any two graphs differ by at most one.
 
-    One arrives every ``gap_s`` seconds, the first at 0; ``poisson=True`` draws the gaps from an exponential
-    distribution of that mean. ``beta`` is a distribution by name, or one of the letters of ``PAPER_BETAS``.
+    One job arrives every ``gap_s`` seconds, the first at 0. ``poisson=True`` draws the gaps from an
+    exponential distribution of that mean. ``beta`` is a distribution by name, or one of the letters
+    of ``PAPER_BETAS``.
 
     Raises:
         WorkloadError: No graphs, no jobs, or a gap that is not positive.
@@ -167,7 +200,7 @@ class RampWorkload:
             raise WorkloadError(f"gap_s must be positive, got {self.gap_s!r}")
 
     def draw(self, seed: int) -> tuple[RampJob, ...]:
-        """The jobs of one episode; models, arrivals and betas each have a stream of their own."""
+        """Draw the jobs of one episode; models, arrivals and betas each have a stream of their own."""
         rounds = -(-self.jobs // len(self.graphs))
         order = stream(seed, "ramp models").permutation(np.tile(np.arange(len(self.graphs)), rounds))[: self.jobs]
         gaps = np.full(self.jobs - 1, self.gap_s)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from dagsim.systems.spark.dump import Dump, read_dump, write_dump
 from dagsim.systems.spark.durations import DurationSource, PairedStreams, SharedStream
-from dagsim.systems.spark.episode import SparkEpisode
 from dagsim.systems.spark.executors import ExecutorType
-from dagsim.systems.spark.job import RecordedDurations, SparkJob
+from dagsim.systems.spark.job import RecordedDurations, SparkJob, Waves
 from dagsim.systems.spark.kernel import SparkKernel
 from dagsim.systems.spark.policies import SPARK_POLICIES
-from dagsim.systems.spark.profiles import read_profiles
 from dagsim.systems.spark.rewards import JobTime
-from dagsim.systems.spark.schedule import schedule_of
-from dagsim.systems.spark.sequences import ParitySequence, parity_sequence, sequence
+from dagsim.systems.spark.schedule import SparkEpisode, schedule_of
 from dagsim.systems.spark.state import Executor, SparkJobState, StageState
-from dagsim.systems.spark.synthetic import synthetic_profiles
-from dagsim.systems.spark.traces import trace_jobs
 from dagsim.systems.spark.view import Action, Commit, SparkPolicy, SparkView
-from dagsim.systems.spark.waves import Waves
+from dagsim.systems.spark.workload import (
+    Dump,
+    ParitySequence,
+    parity_sequence,
+    read_dump,
+    read_profiles,
+    sequence,
+    synthetic_profiles,
+    trace_jobs,
+    write_dump,
+)
 
 __all__ = [
     "SPARK_POLICIES",

@@ -7,8 +7,8 @@ from typing import Protocol
 import numpy as np
 
 from dagsim.model.streams import stream
+from dagsim.systems.spark.job import FRESH, NEW, SAME, Waves, bracket
 from dagsim.systems.spark.state import Executor, SparkJobState, StageState
-from dagsim.systems.spark.waves import FRESH, NEW, SAME, Waves, bracket
 
 __all__ = ["DurationSource", "PairedStreams", "SharedStream"]
 
@@ -17,18 +17,20 @@ class DurationSource(Protocol):
     """Draws the durations of tasks from the profiles of their stages."""
 
     def admit(self, job: SparkJobState) -> None:
-        """A job has arrived; called in order of arrival."""
+        """Take note of a new job; called in order of arrival."""
         ...
 
     def draw(self, stage: StageState, executor: Executor) -> float:
-        """The duration (ms) of the task that ``executor`` launches now; ``stage.remaining`` is still one more."""
+        """Duration (ms) of the task that ``executor`` launches now; ``stage.remaining`` still
+        counts it.
+        """
         ...
 
 
 class PairedStreams:
-    """Random numbers of its own for each task. Two policies on one seed meet the same luck.
+    """A random stream for each job, so that two policies on one seed meet the same luck.
 
-    The n-th task to be launched of a stage draws from the stream of its job whatever was launched before.
+    The n-th task of a stage to be launched gets the same draw, no matter what was launched before.
     """
 
     def __init__(self, seed: int) -> None:
@@ -55,11 +57,12 @@ class PairedStreams:
 
 
 class SharedStream:
-    """All durations from one generator in the order of the launches. They are spark-sched-sim's, bit for bit.
+    """All durations from one generator in launch order: those of spark-sched-sim, bit for bit.
 
-    Its choice between two numbers of executors is kept too: the nearer the upper one, the likelier the lower one.
-    The generator's raw words are fetched in bulk and turned into numbers as NumPy does it (PCG64; Lemire's method on
-    half words for bounded integers), which costs a fifth of a call of ``Generator.integers``.
+    This keeps its choice between two numbers of executors, too: the closer to the upper one, the
+    likelier the lower one. The raw words of the generator are fetched in bulk and turned into
+    numbers as NumPy does it (PCG64; Lemire's method on half words for bounded integers), which
+    costs 20 % of a call of ``Generator.integers``.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -87,7 +90,7 @@ class SharedStream:
         return samples[self._below(len(samples))]
 
     def _below(self, count: int) -> int:
-        """A whole number in 0..count-1 (Lemire 2019); one choice alone costs no random bits."""
+        """Draw a whole number in 0..count-1 (Lemire 2019); a single choice costs no random bits."""
         if count == 1:
             return 0
         product = self._half_word() * count
@@ -100,7 +103,7 @@ class SharedStream:
         return product >> 32
 
     def _half_word(self) -> int:
-        """32 bits: the lower half of a word, then its upper half."""
+        """Draw 32 bits: the lower half of a word, then its upper half."""
         half = self._half
         if half is None:
             word = self._word()

@@ -1,44 +1,135 @@
-"""Spark applications: DAGs of stages, each of many short tasks, and how long those tasks last."""
+"""Spark applications: DAGs of stages, each of many short tasks, and the durations of those tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeAlias
 
 from dagsim.errors import ModelError
 from dagsim.model import Edge, Job, Task, TaskGraph
-from dagsim.systems.spark.waves import Waves
+from dagsim.model.arithmetic import ordered_sum
 
-__all__ = ["Durations", "RecordedDurations", "SparkJob"]
+__all__ = ["FRESH", "LEVELS", "NEW", "SAME", "Durations", "RecordedDurations", "SparkJob", "Waves", "bracket"]
+
+
+LEVELS = (5, 10, 20, 40, 50, 60, 80, 100)
+"""Numbers of executors at which a profile is sampled; between two of them chance decides."""
+
+FRESH, NEW, SAME = 0, 1, 2
+"""State of an executor before a task: idle or moving, at another stage of the job, or at the same
+stage.
+"""
+
+Samples: TypeAlias = Mapping[int, Sequence[int]]
+"""Observed durations in ms, by number of executors."""
+
+
+def bracket(executors: int) -> tuple[int, int]:
+    """Levels below and above a number of executors; equal where the number is a level or lies
+    outside.
+    """
+    if executors <= LEVELS[0]:
+        return LEVELS[0], LEVELS[0]
+    if executors >= LEVELS[-1]:
+        return LEVELS[-1], LEVELS[-1]
+    above = bisect_left(LEVELS, executors)
+    return (LEVELS[above], LEVELS[above]) if LEVELS[above] == executors else (LEVELS[above - 1], LEVELS[above])
+
+
+@dataclass(frozen=True, slots=True)
+class Waves:
+    """A stage's profile. ``at[level]`` holds three lists of durations in ms: fresh, first wave, rest.
+
+    Raises:
+        ModelError: No tasks, or a level at which nothing was observed.
+    """
+
+    tasks: int
+    rough_ms: float
+    """Mean of all observations; policies see it until a task of the stage has been observed."""
+    at: Mapping[int, tuple[list[float], list[float], list[float]]] = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.tasks < 1:
+            raise ModelError(f"a stage needs at least one task, got {self.tasks!r}")
+        if missing := [level for level in LEVELS if not all(self.at.get(level, ((),)))]:
+            raise ModelError(f"a stage has no durations at {missing[0]} executors")
+
+    @classmethod
+    def of(cls, first: Samples, rest: Samples, fresh: Samples, *, warmup_ms: float = 1000.0) -> Waves:
+        """Build a profile from the samples of the three waves, by the rules of decima-sim and
+        spark-sched-sim.
+
+        - Fresh samples are removed from the first wave.
+        - An empty first wave inherits from the next smaller number of executors.
+        - A fresh executor without samples needs ``warmup_ms`` more than the first wave.
+        - Levels beyond the samples use the largest number of executors sampled.
+        """
+        clean = _without(first, fresh)
+        every = [ms for wave in (fresh, clean, rest) for samples in wave.values() for ms in samples]
+        if not every:
+            raise ModelError("a stage needs at least one observed duration")
+        at: dict[int, tuple[list[float], list[float], list[float]]] = {}
+        for level in LEVELS:
+            key = level if level in clean else max(clean)
+            new = clean[key] or fresh.get(key) or ()
+            cold: Sequence[float] = fresh.get(key) or [ms + warmup_ms for ms in clean[key]]
+            at[level] = (list(cold), list(new), list(rest.get(key) or new))
+        start = next(iter(first))
+        return cls(len(first[start]) + len(rest.get(start, ())), ordered_sum(every) / len(every), at)
+
+
+def _without(first: Samples, fresh: Samples) -> dict[int, list[int]]:
+    """First wave without the fresh samples, counted with multiplicity; gaps inherit from fewer
+    executors.
+    """
+    clean: dict[int, list[int]] = {}
+    for key, samples in first.items():
+        left = Counter(fresh.get(key, ()))
+        clean[key] = []
+        for ms in samples:
+            if left[ms]:
+                left[ms] -= 1
+            else:
+                clean[key].append(ms)
+    last: list[int] = []
+    for key in sorted(clean):
+        last = clean[key] = clean[key] or last
+    return clean
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedDurations:
-    """The k-th task of the stage to be launched lasts ``ms[k]``, whoever runs it."""
+    """Recorded durations: the k-th task of the stage to be launched lasts ``ms[k]`` on any
+    executor.
+    """
 
     ms: tuple[float, ...]
     rough_ms: float
-    """The estimate that policies see until a task of the stage has been seen."""
+    """Estimate that policies see until a task of the stage has been observed."""
 
     def __post_init__(self) -> None:
-        if not self.ms or not all(0 <= each < inf for each in self.ms):
+        if not self.ms or not all(0 <= duration < inf for duration in self.ms):
             raise ModelError("a stage needs at least one duration, each 0 ms or more")
 
     @property
     def tasks(self) -> int:
-        """The number of tasks of the stage."""
+        """Number of tasks of the stage."""
         return len(self.ms)
 
 
 Durations: TypeAlias = RecordedDurations | Waves
-"""How long the tasks of a stage last."""
+"""Durations of the tasks of a stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkJob:
-    """A DAG whose vertices are stages; ``durations[n]`` belongs to ``graph.tasks[n]``, whose instances are its tasks.
+    """A DAG of stages; ``durations[n]`` belongs to ``graph.tasks[n]``, whose instances are the
+    stage's tasks.
 
     Times are milliseconds, as in the profiles, so that sums of whole numbers stay exact.
 
@@ -54,7 +145,7 @@ class SparkJob:
     def __post_init__(self) -> None:
         if not 0 <= self.arrival_ms < inf:
             raise ModelError(f"job {self.id!r}: arrival_ms must be 0 or more, got {self.arrival_ms!r}")
-        if [task.instances for task in self.graph.tasks] != [each.tasks for each in self.durations]:
+        if [task.instances for task in self.graph.tasks] != [duration.tasks for duration in self.durations]:
             raise ModelError(f"job {self.id!r}: its durations do not fit the tasks of its stages")
 
     @classmethod
@@ -65,7 +156,7 @@ class SparkJob:
         edges: Iterable[tuple[int, int]] = (),
         arrival_ms: float = 0.0,
     ) -> SparkJob:
-        """A job from the durations of its stages and edges (parent, child) between their places."""
+        """Build a job from the durations of its stages and from edges (parent, child) by index."""
         tasks = tuple(
             Task(str(place), each.rough_ms / 1000, instances=each.tasks) for place, each in enumerate(durations)
         )
@@ -74,20 +165,22 @@ class SparkJob:
 
     @classmethod
     def of_job(cls, job: Job) -> SparkJob:
-        """A job of any other workload: tasks are stages and instances are tasks. They all last as recorded."""
+        """Convert a job of another workload: tasks become stages, instances become tasks of equal,
+        recorded length.
+        """
         stages = [RecordedDurations((task.work * 1000,) * task.instances, task.work * 1000) for task in job.graph.tasks]
         return cls(job.id, job.graph, tuple(stages), job.arrival_s * 1000)
 
     def at(self, arrival_ms: float, id: str | None = None) -> SparkJob:
-        """The same job, arriving at another time; shares its graph."""
+        """Return the same job with another arrival time; the graph is shared."""
         return replace(self, arrival_ms=arrival_ms, id=self.id if id is None else id)
 
     @property
     def tasks(self) -> int:
-        """Tasks of all stages."""
-        return sum(each.tasks for each in self.durations)
+        """Number of tasks of all stages."""
+        return sum(duration.tasks for duration in self.durations)
 
     @property
     def work_ms(self) -> float:
-        """Roughly the executor-milliseconds of all tasks."""
-        return sum(each.tasks * each.rough_ms for each in self.durations)
+        """Approximate executor-milliseconds of all tasks."""
+        return ordered_sum(duration.tasks * duration.rough_ms for duration in self.durations)

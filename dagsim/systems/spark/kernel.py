@@ -1,13 +1,15 @@
 """The Spark simulation: jobs of stages on executors that are committed to the next stage in rounds.
 
-An event loop of its own, for speed: an executor that ends a task of a stage with more to launch takes the next one,
-which is one swap at the top of a heap. All else (``_settle``) happens once per stage and executor. ``decisions()`` has
-the protocol of ``dagsim.systems.cluster``: a generator that yields a view and is sent a decision.
+The kernel has its own event loop, for speed. An executor that ends a task of a stage with more to
+launch takes the next one, which is a single swap at the top of a heap. Everything else
+(``_settle``) happens once per stage and executor. ``decisions()`` follows the protocol of
+``dagsim.systems.seam``: a generator that yields a view and is sent decisions.
 
-Two sets of rules. ``parity`` is spark-sched-sim's, bit for bit, quirks included: executors in the common pool are
-offered only when a job arrives; those sent ahead to a stage that is not ready are forgotten at its job; policies see
-how long a task lasts when it is launched. By default idle executors are offered after every change, those sent ahead
-wait for their stage, and what a task lasts is seen when it ends.
+There are two sets of rules. With ``parity`` they are those of spark-sched-sim, bit for bit, quirks
+included: executors in the common pool are offered only when a job arrives; executors sent ahead to
+a stage that is not ready are counted at its job and then lost track of; policies see the duration
+of a task when it is launched. Without it, idle executors are offered after every change, executors
+sent ahead wait for their stage, and durations are seen when tasks end.
 """
 
 from __future__ import annotations
@@ -24,14 +26,11 @@ from dagsim.model.log import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.seam import Conversation, decisions_of
 from dagsim.systems.spark.durations import DurationSource, PairedStreams
-from dagsim.systems.spark.episode import SparkEpisode
-from dagsim.systems.spark.executors import ExecutorType, executor_types
-from dagsim.systems.spark.graph import StageTable
+from dagsim.systems.spark.executors import ExecutorMove, ExecutorPools, ExecutorType, executor_types
 from dagsim.systems.spark.job import SparkJob
-from dagsim.systems.spark.pools import ExecutorMove, ExecutorPools
-from dagsim.systems.spark.schedule import schedule_of
+from dagsim.systems.spark.schedule import SparkEpisode, schedule_of
 from dagsim.systems.spark.state import Executor, ExecutorPool, SparkJobState, StageState
-from dagsim.systems.spark.view import Commit, SparkPolicy, SparkView
+from dagsim.systems.spark.view import Commit, SparkPolicy, SparkView, StageTable
 
 __all__ = ["SparkKernel"]
 
@@ -39,9 +38,9 @@ __all__ = ["SparkKernel"]
 class SparkKernel:
     """One cluster of executors and one sequence of jobs, read lazily, in order of arrival.
 
-    ``executors`` is their number, or types with speeds. An executor that changes its job is away for
-    ``moving_delay_ms``. ``draws`` gives the durations that are not recorded (default: numbers of its own for every
-    task, under ``seed``). ``record=True`` keeps every launch, for logs and pictures.
+    ``executors`` is a number, or types with speeds. An executor that changes its job is away for
+    ``moving_delay_ms``. ``draws`` gives the durations that are not recorded (by default a stream
+    for each job, from ``seed``). ``record=True`` keeps every launch, for logs and pictures.
     """
 
     def __init__(
@@ -63,7 +62,7 @@ class SparkKernel:
         self._next: SparkJob | None = None
         self._next_ms = inf
         self._offers: list[ExecutorPool] = []
-        """Pools with idle executors that are still to be offered at this instant (not in parity)."""
+        """Pools with idle executors that still have to be offered at this instant (not in parity)."""
         self._table: StageTable | None = None
         self._streams: dict[str, np.random.Generator] = {}
         self._fetch()
@@ -75,8 +74,9 @@ class SparkKernel:
 
     @property
     def schedule(self) -> Schedule:
-        """The one log of what happened so far, made when asked for: O(launches). Without ``record`` it holds arrivals
-        and completions only."""
+        """Log of everything so far, built when asked for: O(launches). Without ``record`` it holds
+        only arrivals and completions.
+        """
         self.episode.ended_ms = self.cluster.now_ms
         return schedule_of(self.episode)
 
@@ -84,15 +84,19 @@ class SparkKernel:
         """Drive the simulation with ``policy`` until every job is complete (or until ``until_s``).
 
         Raises:
-            IllegalDecision: The policy chose what cannot be chosen; the message names it.
-            Stalled: The policy leaves everything idle although no job is to come.
+            IllegalDecision: The policy chose a stage that cannot be chosen; the message names it.
+            Stalled: The policy leaves everything idle although no further job will arrive.
         """
         Conversation(self, until_s).follow(policy)
         return self.episode
 
     def decisions(self, until_s: float = inf) -> Generator[SparkView, Iterable[Commit] | None, None]:
-        """Yield a view whenever executors can be committed, take decisions for it (none: leave the rest idle), again
-        while executors and stages are left; then let time pass, and so on until the end."""
+        """Yield a view whenever executors can be committed, and carry out the decisions that are
+        sent back.
+
+        An empty answer leaves the remaining executors idle. The policy is asked again while
+        executors and stages are left; then time passes, until the end.
+        """
         cluster, episode, until_ms = self.cluster, self.episode, until_s * 1000
         view, check, commit = SparkView(self), self._checked, cluster.commit
         while self._next_ms <= 0:
@@ -118,20 +122,20 @@ class SparkKernel:
 
     @property
     def table(self) -> StageTable:
-        """The maker of ``SparkView.graph``; made when it is first asked for."""
+        """Maker of ``SparkView.graph``, built on first use."""
         if self._table is None:
             self._table = StageTable(self.cluster)
         return self._table
 
     def stream(self, name: str) -> np.random.Generator:
-        """The named random stream of this simulation; each name has its own, whoever else draws."""
-        known = self._streams.get(name)
-        if known is None:
-            known = self._streams[name] = stream(self.episode.seed, name)
-        return known
+        """Named random stream of this simulation; streams are independent of each other."""
+        generator = self._streams.get(name)
+        if generator is None:
+            generator = self._streams[name] = stream(self.episode.seed, name)
+        return generator
 
     def _advance(self, until_ms: float) -> bool:
-        """Let time pass until executors can be committed; false at the end."""
+        """Let time pass until executors can be committed; return False at the end."""
         cluster = self.cluster
         heap, parity, draw, launches = cluster.heap, cluster.parity, self.draws.draw, cluster.launches
         scaled = cluster.scaled
@@ -181,7 +185,7 @@ class SparkKernel:
                 return True
 
     def _opens(self) -> bool:
-        """A round opens: there is a source, and its executors can be committed somewhere."""
+        """Open a round if some source has executors that can be committed."""
         cluster = self.cluster
         while True:
             source = cluster.source
@@ -197,13 +201,15 @@ class SparkKernel:
             cluster.source = self._offers.pop()
 
     def _idle_pools(self) -> list[ExecutorPool]:
-        """Pools whose executors all are idle, the one to be offered first last: that of the oldest job."""
+        """Pools whose executors are all idle; the last one, that of the oldest job, is offered
+        first.
+        """
         cluster = self.cluster
         pools = [job.pool for job in reversed(cluster.jobs) if job.pool.executors]
         return [cluster.common, *pools] if cluster.common.executors else pools
 
     def _admit(self) -> None:
-        """The next job arrives."""
+        """Let the next job arrive."""
         cluster, job = self.cluster, self._next
         assert job is not None
         active = SparkJobState(len(self.episode.jobs), job)
@@ -216,7 +222,7 @@ class SparkKernel:
         self._fetch()
 
     def _finish(self, executor: Executor, stage: StageState, length: float) -> None:
-        """``executor`` has ended a task of ``stage``, which has none left to launch."""
+        """Release ``executor`` from ``stage``, which has no task left to launch."""
         cluster, job = self.cluster, stage.job
         executor.running = False
         stage.executing -= 1
@@ -238,7 +244,7 @@ class SparkKernel:
             cluster.source = stage.pool
 
     def _complete(self, stage: StageState) -> bool:
-        """All tasks of ``stage`` are done; true if a child has become ready."""
+        """Complete ``stage``; return True if a child has become ready."""
         cluster, job = self.cluster, stage.job
         job.active.remove(stage)
         unlocked = []
@@ -258,7 +264,7 @@ class SparkKernel:
         return bool(unlocked)
 
     def _fetch(self) -> None:
-        """Look up who comes next."""
+        """Read the next job to arrive."""
         last_ms = self._next_ms if self._next is not None else 0.0
         self._next = next(self._arrivals, None)
         self._next_ms = inf if self._next is None else self._next.arrival_ms
@@ -266,10 +272,10 @@ class SparkKernel:
             raise ModelError(f"job {self._next.id!r} arrives before the one that is listed before it")  # type: ignore[union-attr]
 
     def _checked(self, decision: object) -> tuple[StageState, int]:
-        """The stage and the number of executors of a decision that can be carried out; changes nothing.
+        """Return the stage and the number of executors of a legal decision, changing nothing.
 
         Raises:
-            IllegalDecision: It cannot.
+            IllegalDecision: The decision cannot be carried out.
         """
         if type(decision) is not Commit:
             raise IllegalDecision(f"{self._when}: {decision!r} is no decision; yield Commit(stage, executors)")

@@ -1,4 +1,6 @@
-"""The cost of waiting: the number of jobs in the system, integrated over time. Minus it is Decima's reward."""
+"""The cost of waiting: the number of jobs in the system, integrated over time. Decima's reward is
+its negative.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dagsim.registry import Entry, Registry
 from dagsim.systems.seam import RewardTerm
-from dagsim.systems.spark.episode import SparkEpisode
+from dagsim.systems.spark.schedule import SparkEpisode
 
 if TYPE_CHECKING:
     from dagsim.systems.spark.kernel import SparkKernel
@@ -18,8 +20,9 @@ __all__ = ["SPARK_TERMS", "JobTime", "job_seconds"]
 class JobTime:
     """Job-seconds between two looks at a running episode.
 
-    With ``beta`` (per second) what lies ``t`` seconds behind the last look is discounted by ``exp(-beta t)``. Without,
-    the sum over an episode is the sum of all completion times, so that least cost means the least mean (Little's law).
+    With ``beta`` (per second), job-seconds ``t`` seconds after the last look are discounted by
+    ``exp(-beta t)``. Without it, an episode sums to the sum of all completion times, so least cost
+    means least mean completion time (Little's law).
     """
 
     def __init__(self, episode: SparkEpisode, beta: float = 0.0) -> None:
@@ -30,7 +33,7 @@ class JobTime:
         self._last_s = 0.0
 
     def until(self, now_s: float) -> float:
-        """Job-seconds from the last call (or the start) to ``now_s``."""
+        """Return the job-seconds from the last call (or the start) to ``now_s``."""
         start_s, cost = self._last_s, 0.0
         population = self._episode.population
         while self._seen < len(population) and population[self._seen][0] / 1000 <= now_s:
@@ -45,7 +48,7 @@ class JobTime:
     cost = until
 
     def _span(self, from_s: float, to_s: float) -> float:
-        """Seconds between, each worth its discount."""
+        """Seconds of an interval, each weighted by its discount."""
         if not self._beta:
             return to_s - from_s
         since = self._last_s
@@ -53,7 +56,7 @@ class JobTime:
 
 
 def job_seconds(kernel: SparkKernel, beta: float = 0.0) -> JobTime:
-    """Job-seconds of a running kernel, each discounted by ``beta`` per second since the last look."""
+    """Job-seconds of a running kernel, discounted by ``beta`` per second since the last look."""
     return JobTime(kernel.episode, beta)
 
 
@@ -63,5 +66,6 @@ SPARK_TERMS: Registry[RewardTerm] = Registry(
     group="dagsim.spark_rewards",
     listing="dagsim list rewards",
     home="dagsim.systems.spark",
+    method="cost",
 )
-"""Every reward term of Spark executors by name, made with ``kernel``."""
+"""Reward terms of Spark executors, by name; each is made with ``kernel``."""

@@ -11,27 +11,23 @@ from typing import Any, Literal
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster
 from dagsim.registry import Registry
-from dagsim.systems.heard import Heard
-from dagsim.systems.seam import Kernel, RewardTerm
+from dagsim.systems.seam import Heard, Kernel, RewardTerm
 from dagsim.systems.spark.codecs import SPARK_CODECS
 from dagsim.systems.spark.durations import DurationSource
 from dagsim.systems.spark.executors import ExecutorType, executor_types
 from dagsim.systems.spark.job import SparkJob
 from dagsim.systems.spark.kernel import SparkKernel
 from dagsim.systems.spark.policies import SPARK_POLICIES
-from dagsim.systems.spark.profiles import read_profiles
 from dagsim.systems.spark.rewards import SPARK_TERMS
 from dagsim.systems.spark.schedule import cluster_of
-from dagsim.systems.spark.sequences import parity_sequence, sequence
-from dagsim.systems.spark.synthetic import synthetic_profiles
-from dagsim.systems.spark.traces import trace_jobs
 from dagsim.systems.spark.view import SparkPolicy
+from dagsim.systems.spark.workload import parity_sequence, read_profiles, sequence, synthetic_profiles, trace_jobs
 
 __all__ = ["SparkScenario"]
 
 
 class _Pool:
-    """The jobs to draw from, read when they are first asked for; other processes read them anew."""
+    """The pool of jobs to draw from, read on first use; other processes read it again."""
 
     def __init__(self, jobs: Sequence[SparkJob] | None = None) -> None:
         self._jobs = None if jobs is None else list(jobs)
@@ -47,22 +43,23 @@ class _Pool:
 
 @dataclass(frozen=True)
 class SparkScenario:
-    """Spark jobs on executors (Mao et al. 2019): which are drawn, how they arrive, and what runs them.
+    """Spark jobs on executors (Mao et al. 2019): the pool of jobs, their arrivals, and the
+    executors.
 
-    Jobs are drawn from ``profiles`` (a file or folder of TPC-H profiles), from ``trace`` (any trace of DAG jobs, those
-    of more than ``max_tasks`` tasks left out), or else from made-up queries.
+    Jobs are drawn from ``profiles`` (a file or folder of TPC-H profiles), from ``trace`` (any trace
+    of DAG jobs, without jobs of more than ``max_tasks`` tasks), or else from synthetic queries.
     """
 
     executors: int | tuple[ExecutorType, ...] = 50
-    """How many executors, or a list of types, each with name, count and speed."""
+    """Number of executors, or a list of types with name, count and speed."""
     jobs: int = 200
-    """Jobs of an episode."""
+    """Jobs per episode."""
     mean_gap_s: float = 25.0
     """Mean seconds between two arrivals."""
     batch: int = 1
-    """The first so many jobs arrive at once."""
+    """Number of jobs that arrive at once at the start."""
     moving_delay_s: float = 2.0
-    """Seconds that an executor is away when it changes its job."""
+    """Seconds for which an executor is away when it changes its job."""
     parity: bool = False
     """The rules and random numbers of spark-sched-sim, bit for bit (needs ``profiles``)."""
     profiles: str | None = None
@@ -123,16 +120,16 @@ class SparkScenario:
         """The jobs to draw from.
 
         Raises:
-            WorkloadError, TraceError: They cannot be read.
+            WorkloadError, TraceError: The jobs cannot be read.
         """
         jobs: list[SparkJob] = self._pool.get(self._read)
         return jobs
 
     def drawing_from(self, pool: Sequence[SparkJob]) -> SparkScenario:
-        """The same with other jobs to draw from."""
-        made = replace(self)
-        object.__setattr__(made, "_pool", _Pool(pool))
-        return made
+        """Return the same scenario with another pool of jobs."""
+        scenario = replace(self)
+        object.__setattr__(scenario, "_pool", _Pool(pool))
+        return scenario
 
     def kernel(
         self,
@@ -142,10 +139,10 @@ class SparkScenario:
         heard: Callable[[int], None] | None = None,
         jobs: int | Sequence[SparkJob] | None = None,
     ) -> SparkKernel:
-        """A new kernel: the same seed gives the same jobs and durations.
+        """Build a kernel; the same seed gives the same jobs and durations.
 
-        Without ``record`` the log holds arrivals and completions only. ``jobs`` plays the first so many jobs of the
-        episode, or these, in order of arrival, instead.
+        Without ``record`` the log holds only arrivals and completions. ``jobs`` is a number, to
+        play only the first jobs of the episode, or the jobs themselves, in order of arrival.
 
         Raises:
             WorkloadError, TraceError: The jobs cannot be read.
@@ -171,13 +168,13 @@ class SparkScenario:
         )
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Facts of the jobs that came: their number and span."""
+        """Facts of the jobs that arrived: their number and span."""
         assert isinstance(kernel, SparkKernel)
-        came = kernel.episode.jobs
-        span_s = (came[-1].arrival_ms - came[0].arrival_ms) / 1000 if came else 0.0
+        jobs = kernel.episode.jobs
+        span_s = (jobs[-1].arrival_ms - jobs[0].arrival_ms) / 1000 if jobs else 0.0
         return {
             "cluster": ", ".join(map(_counted, executor_types(self.executors))),
-            "jobs": len(came),
+            "jobs": len(jobs),
             "span_s": span_s,
             "gpu_load": None,
             "cpu_load": None,
@@ -185,10 +182,10 @@ class SparkScenario:
         }
 
     def check(self) -> None:
-        """Read the jobs that are drawn from.
+        """Read the jobs to draw from.
 
         Raises:
-            WorkloadError, TraceError: They cannot be read.
+            WorkloadError, TraceError: The jobs cannot be read.
         """
         if not self.pool:
             raise ConfigError("there are no jobs to draw from")
@@ -202,5 +199,5 @@ class SparkScenario:
 
 
 def _counted(kind: ExecutorType) -> str:
-    """``50 executors``, or where they have a type, ``8 executors fast``."""
+    """Describe the executors: ``50 executors``, or with types ``8 executors fast``."""
     return f"{kind.count} executors" + ("" if kind.name == "executor" else f" {kind.name}")

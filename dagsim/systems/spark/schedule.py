@@ -1,27 +1,67 @@
-"""From a recorded episode to a ``Schedule``, for the metrics and plots of all others."""
+"""The result of an episode, and its schedule for metrics and plots."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
+
+import numpy as np
 
 from dagsim.model import GPU_TYPES, Cluster, GpuType, JobFacts, Kind, Node
 from dagsim.model.gpu import canonical
 from dagsim.model.log import Row, Schedule
-from dagsim.systems.spark.episode import SparkEpisode
-from dagsim.systems.spark.executors import ExecutorType
-from dagsim.systems.spark.pools import ExecutorMove, Launch
+from dagsim.systems.spark.executors import ExecutorMove, ExecutorType, Launch
 from dagsim.systems.spark.state import SparkJobState, StageState
 
-__all__ = ["cluster_of", "schedule_of"]
+__all__ = ["SparkEpisode", "cluster_of", "schedule_of"]
+
+
+@dataclass(slots=True)
+class SparkEpisode:
+    """Jobs in order of arrival with their completion times; ``launches`` only if recorded."""
+
+    executors: tuple[ExecutorType, ...]
+    jobs: list[SparkJobState] = field(default_factory=list)
+    decisions: int = 0
+    ended_ms: float = 0.0
+    seed: int = 0
+    launches: list[Launch] | None = None
+    population: list[tuple[float, int]] = field(default_factory=list)
+    """Pairs of a time (ms) and the number of jobs in the system from then on; one per arrival and
+    completion.
+    """
+
+    @property
+    def jct_s(self) -> np.ndarray:
+        """Completion times of the completed jobs, in order of arrival, (completed jobs,) float64."""
+        done = [(job.completed_ms - job.arrival_ms) / 1000 for job in self.jobs if job.completed_ms is not None]
+        return np.array(done, float)
+
+    @property
+    def mean_jct_s(self) -> float:
+        """Mean completion time of the completed jobs."""
+        return float(self.jct_s.mean())
+
+    @property
+    def makespan_s(self) -> float:
+        """Completion time of the last job."""
+        return max((job.completed_ms or 0.0) for job in self.jobs) / 1000
+
+    @property
+    def tasks(self) -> int:
+        """Tasks launched."""
+        return sum(stage.tasks - stage.remaining for job in self.jobs for stage in job.stages)
+
 
 _BEFORE_STARTS = -1
 
 
 @dataclass(slots=True)
 class _Run:
-    """``tasks`` tasks of a stage, back to back on one executor; ``begun_ms`` is earlier by the journey to it."""
+    """``tasks`` tasks of a stage, back to back on one executor; ``begun_ms`` includes the journey
+    to the stage.
+    """
 
     order: int
     begun_ms: float
@@ -33,7 +73,9 @@ class _Run:
 
 
 def cluster_of(types: tuple[ExecutorType, ...]) -> Cluster:
-    """A node per executor: with one GPU where its type is called like one of the catalogue, else with one CPU."""
+    """Return a cluster of one node per executor: one GPU if its type is in the catalogue, else one
+    CPU.
+    """
     nodes = []
     for kind in types:
         gpu = _gpu(kind)
@@ -44,12 +86,12 @@ def cluster_of(types: tuple[ExecutorType, ...]) -> Cluster:
 
 
 def schedule_of(episode: SparkEpisode, *, merged: bool = True) -> Schedule:
-    """The schedule of an episode; of one that was not recorded only arrivals and completions.
+    """Build the schedule of an episode; without recorded launches it holds only arrivals and
+    completions.
 
-    A task is a stage, an instance one of its tasks.
-
-    ``merged=True`` makes one run of what an executor does back to back for one stage, some fifty times fewer bars; its
-    set-up is the journey to it. ``False`` makes a run of every task, and leaves journeys out.
+    A task is a stage, an instance one of its tasks. ``merged=True`` makes one run of all
+    consecutive tasks of a stage on an executor (about 50 times fewer bars); the set-up of such a
+    run is the journey. ``False`` makes a run of every task and leaves out journeys.
     """
     launches = episode.launches or []
     held = [float(kind.count > 0 and _gpu(kind) is not None) for kind in episode.executors for _ in range(kind.count)]
@@ -94,7 +136,7 @@ def _gpu(kind: ExecutorType) -> GpuType | None:
 
 
 def _end_order(run: _Run) -> int:
-    """Ends go before the starts of their instant, but not before their own."""
+    """Sort key: ends come before the starts of the same instant, but not before their own start."""
     return _BEFORE_STARTS if run.end_ms > run.begun_ms else run.order
 
 
@@ -105,7 +147,7 @@ def _single(launches: list[Launch]) -> Iterator[_Run]:
 
 
 def _merged(launches: list[Launch]) -> Iterator[_Run]:
-    """Runs in the order in which they began to compute."""
+    """Runs in the order in which they started to compute."""
     present: dict[int, _Run] = {}
     arrived: dict[int, tuple[float, float]] = {}
     ready_ms: dict[StageState, float] = {}
@@ -132,7 +174,7 @@ def _merged(launches: list[Launch]) -> Iterator[_Run]:
 
 
 def _facts(episode: SparkEpisode, on_gpus: bool) -> Iterator[JobFacts]:
-    """Facts of every job; the ideal is that of the durations it met, on the fastest executors."""
+    """Facts of every job; the ideal time uses the durations that it met, on the fastest executors."""
     fastest = max(kind.speed for kind in episode.executors)
     longest: dict[StageState, float] = {}
     total: dict[SparkJobState, float] = dict.fromkeys(episode.jobs, 0.0)

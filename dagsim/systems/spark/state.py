@@ -1,18 +1,31 @@
-"""State of a running episode: jobs, stages and executors, and the pools they wait in."""
+"""State of a running episode: jobs, stages, executors, and the work that a job has left."""
 
 from __future__ import annotations
 
-from dagsim.systems.spark.job import RecordedDurations, SparkJob
-from dagsim.systems.spark.waves import Waves
+from collections.abc import Iterable
 
-__all__ = ["Executor", "ExecutorPool", "SparkJobState", "StageState"]
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.systems.spark.job import RecordedDurations, SparkJob, Waves
+
+__all__ = [
+    "Executor",
+    "ExecutorPool",
+    "SparkJobState",
+    "StageState",
+    "critical_stage",
+    "first_stage",
+    "path_ms",
+    "total_work_ms",
+    "work_left_ms",
+]
 
 
 class ExecutorPool:
-    """Executors in one place, and where they are committed to go. In the order of the first commitment.
+    """Executors in one place, and their commitments, in the order of the first commitment.
 
-    The common pool has neither job nor stage; a job's pool holds its idle executors; a stage's pool those that run its
-    tasks or have just finished one. A commitment to ``None`` leads to the common pool.
+    The common pool has neither job nor stage. A job's pool holds its idle executors. A stage's pool
+    holds those that run its tasks or have just finished one. A commitment to ``None`` leads to the
+    common pool.
     """
 
     __slots__ = ("commitments", "committed", "executors", "job", "stage")
@@ -21,13 +34,16 @@ class ExecutorPool:
         self.job = job
         self.stage = stage
         self.executors: set[int] = set()
-        """By number: parity relies on the order that such a set has."""
+        """Executors by number: parity relies on the iteration order of such a set."""
         self.commitments: dict[StageState | None, int] = {}
         self.committed = 0
 
 
 class Executor:
-    """Runs one task at a time. ``last`` is the stage of the task it runs or ran last; ``None`` makes it fresh."""
+    """An executor, which runs one task at a time.
+
+    ``last`` is the stage of the task that it runs or ran last; ``None`` means that it is fresh.
+    """
 
     __slots__ = ("job", "last", "number", "pool", "running", "speed", "type")
 
@@ -44,8 +60,9 @@ class Executor:
 class StageState:
     """A stage of a job in the system.
 
-    ``remaining`` tasks are not launched, ``executing`` are running; ``inbound`` executors are committed or moving to
-    it. ``seen_ms`` is how long a task of it lasts, as far as policies may know.
+    ``remaining`` tasks are not launched, ``executing`` are running. ``inbound`` executors are
+    committed or moving to it. ``seen_ms`` is the duration of a task, as far as policies may know
+    it.
     """
 
     __slots__ = (
@@ -77,7 +94,7 @@ class StageState:
         """Parents that are not complete."""
         self.seen_ms = durations.rough_ms
         self.selected = False
-        """Chosen in this round already."""
+        """True if it was chosen in this round already."""
         self.parents: list[StageState] = []
         self.children: list[StageState] = []
         self.pool = ExecutorPool(job, self)
@@ -94,12 +111,12 @@ class StageState:
 
     @property
     def demand(self) -> int:
-        """Executors it could use beside those that run its tasks or are on their way."""
+        """Number of executors it could use beyond those that run its tasks or are on their way."""
         return self.remaining - self.inbound
 
     @property
     def is_ready(self) -> bool:
-        """Its parents are complete: a task can run at once."""
+        """True if its parents are complete: a task can run at once."""
         return not self.blockers
 
     @property
@@ -114,10 +131,11 @@ class StageState:
 
 
 class SparkJobState:
-    """A job in the system. ``stages`` are all of it, ``active`` those that are not complete, in order of index.
+    """A job in the system. ``stages`` holds all stages, ``active`` the incomplete ones, in order of
+    index.
 
-    ``supply`` counts its executors: at the job, moving to it, or committed to it from elsewhere; ``local`` only those
-    at the job.
+    ``supply`` counts its executors: at the job, moving to it, or committed to it from elsewhere.
+    ``local`` counts only those at the job.
     """
 
     __slots__ = ("active", "completed_ms", "job", "local", "number", "pool", "stages", "supply")
@@ -138,13 +156,65 @@ class SparkJobState:
 
     @property
     def arrival_ms(self) -> float:
-        """The time when it arrived."""
+        """Arrival time."""
         return self.job.arrival_ms
 
     @property
     def is_saturated(self) -> bool:
-        """All tasks of all stages have been launched."""
+        """True if all tasks of all stages have been launched."""
         for stage in self.active:  # noqa: SIM110
             if stage.remaining:
                 return False
         return True
+
+
+def work_left_ms(job: SparkJobState) -> float:
+    """Executor-milliseconds of the tasks that are not launched. O(incomplete stages)."""
+    return ordered_sum([stage.remaining * stage.seen_ms for stage in job.active])
+
+
+def total_work_ms(job: SparkJobState) -> float:
+    """Executor-milliseconds of the whole job, as estimated when it arrived."""
+    return job.job.work_ms
+
+
+def first_stage(choice: Iterable[StageState]) -> StageState | None:
+    """First stage of ``choice`` that can run at once, else the first of all; ``None`` if ``choice``
+    is empty.
+    """
+    first = None
+    for stage in choice:
+        if not stage.blockers:
+            return stage
+        if first is None:
+            first = stage
+    return first
+
+
+def critical_stage(choice: Iterable[StageState]) -> StageState | None:
+    """First stage on the path with the most work left, among the stages of one job that can run at
+    once.
+
+    If none can run at once, all stages are considered. Returns ``None`` without a choice.
+    """
+    stages = list(choice)
+    ready = [stage for stage in stages if not stage.blockers] or stages
+    if len(ready) < 2:
+        return ready[0] if ready else None
+    return max(ready, key=path_ms(ready[0].job).__getitem__)
+
+
+def path_ms(job: SparkJobState) -> dict[StageState, float]:
+    """Largest work left on a path from each incomplete stage, itself included, to the end of the
+    job. O(stages + edges).
+    """
+    longest: dict[StageState, float] = {}
+    for index in reversed(job.job.graph.order):
+        stage = job.stages[index]
+        if stage.remaining or stage.executing:
+            behind = 0.0
+            for child in stage.children:
+                if longest[child] > behind:
+                    behind = longest[child]
+            longest[stage] = behind + stage.remaining * stage.seen_ms
+    return longest

@@ -62,7 +62,7 @@ class Helios(Reader):
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {
-            "gpu type": f"the log has none: {options.reference_gpu or 'V100-16'} throughout (--reference-gpu)",
+            "gpu type": f"the log has none: {options.reference_gpu or 'V100-16'} throughout (--read reference_gpu=)",
             "gang": "the GPUs of a job start together, on any nodes; cores are shared out evenly among them",
             "cluster": "the GPUs of the last day, on nodes of 8; virtual clusters are tenants, no walls",
         }

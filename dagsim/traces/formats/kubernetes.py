@@ -72,7 +72,11 @@ class Kubernetes(Reader):
         return {
             "survivors": "pods that were deleted before this was printed are not in it",
             "work": "first start to last end of the containers; "
-            + ("pulling images counts (--count-pull)" if options.count_pull else "pulling images does not count"),
+            + (
+                "pulling images counts (--read count_pull=true)"
+                if options.count_pull
+                else "pulling images does not count"
+            ),
             "start": "observed when the last pod of a gang, or the first of others, was bound; Kueue: when admitted",
             "tenant": f"the {options.tenant or 'queue, else the namespace'} (tenant)",
         }

@@ -144,7 +144,7 @@ class Plain(Reader):
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         said = {"work": "duration_s, or end_s - start_s, measured on the job's gpu_type where it has exactly one"}
         if options.map or options.timezone:
-            said["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (--timezone)"
+            said["dates"] = f"those without an offset are of {options.timezone or 'UTC'} (--read timezone=)"
         return said
 
 

@@ -5,18 +5,19 @@ import gzip
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from runs import outcomes
 from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import evaluate_policies
+from dagsim.experiment.store import Store
 from dagsim.metrics import columns
 from dagsim.report.page.document import page, write_page
 
@@ -51,16 +52,16 @@ class Seen(HTMLParser):
             self.open = True
 
 
-def folder_of(root: Path, config: Config, policies: tuple[str, ...]) -> RunFolder:
-    folder = RunFolder.create(root, "eval", config, argv=["dagsim", "eval", EVIL], policies=policies)
-    for result in evaluate_policies(config, policies):
+def folder_of(root: Path, config: Config, policies: tuple[str, ...]) -> Store:
+    folder = Store.create(root, "eval", config, argv=["dagsim", "eval", EVIL], policies=policies)
+    for result in outcomes(config, policies):
         folder.add(result)
     folder.finish()
     return folder
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Store:
     config = Config.model_validate({"workload": {"kind": "synthetic", "count": 60, "load": 1.5}, "seeds": 5})
     return folder_of(tmp_path_factory.mktemp("results"), config, ("fifo", "sjf"))
 
@@ -75,14 +76,14 @@ def unpacked(text: str) -> tuple[dict, list[np.ndarray]]:
     return header["facts"], arrays
 
 
-def test_a_page_asks_for_nothing_outside_itself(folder: RunFolder) -> None:
+def test_a_page_asks_for_nothing_outside_itself(folder: Store) -> None:
     seen = Seen(page([folder]))
     assert {tag for tag, _ in seen.tags}.isdisjoint({"img", "link", "iframe", "object", "embed", "base", "form"})
     assert not [(tag, name) for tag, attributes in seen.tags for name in attributes if name in LOADING]
     assert not [(tag, name) for tag, attributes in seen.tags for name in attributes if name.startswith("on")]
 
 
-def test_the_policy_allows_these_scripts_and_styles_and_no_other(folder: RunFolder) -> None:
+def test_the_policy_allows_these_scripts_and_styles_and_no_other(folder: Store) -> None:
     seen = Seen(page([folder]))
     policy = next(of["content"] for tag, of in seen.tags if of.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'; base-uri 'none'; form-action 'none'")
@@ -94,13 +95,13 @@ def test_the_policy_allows_these_scripts_and_styles_and_no_other(folder: RunFold
         assert re.search(rf"{named} ([^;]*)", policy)[1].split() == hashes
 
 
-def test_markup_in_names_is_shown_as_text(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines, schedule = RunFolder.lines, RunFolder.schedule
+def test_markup_in_names_is_shown_as_text(folder: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, schedule = Store.lines, Store.schedule
     monkeypatch.setattr(
-        RunFolder,
+        Store,
         "lines",
         lambda self: [
-            line._replace(policy=line.policy + EVIL, workload=line.workload | {"warning": EVIL, "cluster": EVIL})
+            replace(line, policy=line.policy + EVIL, workload=line.workload | {"warning": EVIL, "cluster": EVIL})
             for line in lines(self)
         ],
     )
@@ -111,7 +112,7 @@ def test_markup_in_names_is_shown_as_text(folder: RunFolder, monkeypatch: pytest
         return made
 
     clean = Seen(page([folder]))
-    monkeypatch.setattr(RunFolder, "schedule", renamed)
+    monkeypatch.setattr(Store, "schedule", renamed)
     text = page([folder])
     assert "alert('x')" not in text
     assert "<img" not in text
@@ -121,7 +122,7 @@ def test_markup_in_names_is_shown_as_text(folder: RunFolder, monkeypatch: pytest
     assert all(name.endswith(EVIL) for name in unpacked(text)[0]["runs"][0]["jobs"]["ids"])
 
 
-def test_the_verdict_comes_first_and_in_words(folder: RunFolder) -> None:
+def test_the_verdict_comes_first_and_in_words(folder: Store) -> None:
     text = page([folder])
     said = re.search(r'<p class="verdict">(.*?)</p>', text)[1]
     assert re.fullmatch(r"sjf: mean JCT [\d.]+ times that of fifo( \(95 % interval .*\))?: .+ of 5 seeds.*\.", said)
@@ -129,7 +130,7 @@ def test_the_verdict_comes_first_and_in_words(folder: RunFolder) -> None:
     assert text.index('class="verdict"') < text.index("<table")
 
 
-def test_the_bars_and_distributions_are_those_of_the_schedule(folder: RunFolder) -> None:
+def test_the_bars_and_distributions_are_those_of_the_schedule(folder: Store) -> None:
     facts, arrays = unpacked(page([folder]))
     assert [run["name"] for run in facts["runs"]] == ["fifo, seed 0", "sjf, seed 0"]
     numbers = [[line.policy for line in folder.lines()].index(policy) for policy in ("fifo", "sjf")]
@@ -150,18 +151,18 @@ def test_the_bars_and_distributions_are_those_of_the_schedule(folder: RunFolder)
             assert arrays[at][-1] == 1.0
 
 
-def test_equal_folders_give_equal_pages(folder: RunFolder) -> None:
+def test_equal_folders_give_equal_pages(folder: Store) -> None:
     assert page([folder]) == page([folder])
 
 
-def test_how_to_repeat_it_is_on_the_page(folder: RunFolder) -> None:
+def test_how_to_repeat_it_is_on_the_page(folder: Store) -> None:
     text = page([folder])
     assert folder.manifest["config_sha256"] in text
     assert "dagsim eval" in text
 
 
 def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path) -> None:
-    empty = RunFolder.create(tmp_path, "eval", Config(), argv=["dagsim"])
+    empty = Store.create(tmp_path, "eval", Config(), argv=["dagsim"])
     with pytest.raises(InputError, match="no run is finished"):
         page([empty])
 
@@ -179,7 +180,7 @@ def test_every_system_has_a_page(system: str, tmp_path: Path) -> None:
     assert len(arrays[facts["runs"][0]["bars"]["start"]])
 
 
-def test_folders_of_different_jobs_are_shown_but_not_compared(folder: RunFolder, tmp_path: Path) -> None:
+def test_folders_of_different_jobs_are_shown_but_not_compared(folder: Store, tmp_path: Path) -> None:
     other = folder_of(tmp_path, Config.model_validate({"workload": {"kind": "synthetic", "count": 20}}), ("fifo",))
     text = write_page([folder, other], tmp_path / "page.html").read_text(encoding="utf-8")
     assert "not compared: " in text

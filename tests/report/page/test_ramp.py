@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from runs import outcomes
 
 from dagsim.config.schema import load_config
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import evaluate_policies
+from dagsim.experiment.store import Store
 from dagsim.report.page.blocking import ramp_grids
 from dagsim.report.page.chosen import choose_runs
 from dagsim.report.page.document import page
@@ -18,35 +18,42 @@ WORLD = "{kind: ramp, jobs: 12, gap_s: 0.02, max_degree: 4, topology: 'ramp[grou
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Store]:
     made = []
     for beta in ("A", "D"):
         config = load_config(None, [f"system={WORLD}", f"system.beta={beta}", "policy=max", "seeds=2"])
         root, policies = tmp_path_factory.mktemp(beta), ("max", "no")
-        folder = RunFolder.create(root, "baseline", config, argv=[], policies=policies)
-        for result in evaluate_policies(config, policies):
+        folder = Store.create(root, "baseline", config, argv=[], policies=policies)
+        for result in outcomes(config, policies):
             folder.add(result)
         folder.mark("done")
         made.append(folder)
     return made
 
 
-def test_every_agent_has_a_row_for_each_beta(folders: list[RunFolder]) -> None:
+def test_every_agent_has_a_row_for_each_beta(folders: list[Store]) -> None:
     blocked, speed = ramp_grids(choose_runs(folders).runs)
     assert {row[:3] for row in blocked.rows} == {(beta, name, "2") for beta in "AD" for name in ("max", "no")}
     assert [row[0] for row in speed.rows] == ["A", "A", "D", "D"]
 
 
-def test_causes_add_up_to_the_blocking_rate(folders: list[RunFolder]) -> None:
+def test_causes_add_up_to_the_blocking_rate(folders: list[Store], tmp_path: Path) -> None:
+    config = load_config(None, [f"system={WORLD}", "system.horizon_s=0.2", "policy=max", "seeds=2"])
+    cut_short = Store.create(tmp_path, "baseline", config, argv=[], policies=("max", "no"))
+    for result in outcomes(config, ("max", "no")):
+        cut_short.add(result)
+    cut_short.mark("done")
+    early, _ = ramp_grids(choose_runs([cut_short]).runs)
+    assert any(float(row[8]) > 0 for row in early.rows)
     blocked, _ = ramp_grids(choose_runs(folders[:1]).runs)
-    for row in blocked.rows:
-        rate, causes = float(row[3]), [float(cell) for cell in row[5:8]]
+    for row in [*blocked.rows, *early.rows]:
+        rate, causes = float(row[3]), [float(cell) for cell in row[5:9]]
         assert rate == pytest.approx(sum(causes), abs=0.002)
     too_slow = {row[1]: float(row[7]) for row in blocked.rows}
     assert too_slow["no"] > too_slow["max"]
 
 
-def test_times_are_those_of_the_jobs_that_completed(folders: list[RunFolder]) -> None:
+def test_times_are_those_of_the_jobs_that_completed(folders: list[Store]) -> None:
     folder = folders[0]
     _, speed = ramp_grids(choose_runs([folder]).runs)
     row = next(row for row in speed.rows if row[1] == "max")
@@ -55,13 +62,13 @@ def test_times_are_those_of_the_jobs_that_completed(folders: list[RunFolder]) ->
     assert 1 < float(row[6]) <= float(row[7]) <= 4
 
 
-def test_the_page_has_the_tables_only_for_ramp(folders: list[RunFolder], tmp_path: Path) -> None:
+def test_the_page_has_the_tables_only_for_ramp(folders: list[Store], tmp_path: Path) -> None:
     text = page(folders[:1])
     assert "Jobs blocked, by cause" in text
     assert "speed-up" in text
     assert "blocking_rate" in text
     spark = load_config(None, ["system={kind: spark, jobs: 2, executors: 3}", "seeds=1"])
-    folder = RunFolder.create(tmp_path, "eval", spark, argv=[], policies=("fifo",))
-    for result in evaluate_policies(spark, ("fifo",)):
+    folder = Store.create(tmp_path, "eval", spark, argv=[], policies=("fifo",))
+    for result in outcomes(spark, ("fifo",)):
         folder.add(result)
     assert "by cause" not in page([folder])

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.sweep.cells import cells_of
-from dagsim.experiment.sweep.described import read_sweep
-from dagsim.experiment.sweep.executors import Local
-from dagsim.experiment.sweep.folder import SweepFolder
-from dagsim.experiment.sweep.run import run_cells
+from dagsim.experiment.carry_out import carry_out
+from dagsim.experiment.executors import Local
+from dagsim.experiment.plan import Plan, read_grid
+from dagsim.experiment.store import Store
 from dagsim.report.page.charts import Packer
 from dagsim.report.page.document import page
 from dagsim.report.page.sweeping import SweepView
@@ -26,17 +24,16 @@ seeds: 2
 
 
 @pytest.fixture(scope="module")
-def swept(tmp_path_factory: pytest.TempPathFactory) -> SweepFolder:
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Store:
     root = tmp_path_factory.mktemp("sweep")
     (root / "grid.yaml").write_text(GRID)
-    sweep = read_sweep(root / "grid.yaml")
-    cells = cells_of(sweep)
-    folder = SweepFolder.claim(root / "results", sweep, cells, argv=["dagsim", "sweep"])
-    run_cells(folder, cells, Local("1"), limit=11)  # one cell is missing
+    plan = Plan.of_grid(read_grid(root / "grid.yaml"))
+    folder = Store.begin(root / "results", plan, argv=["dagsim", "sweep"])
+    carry_out(folder, plan, Local("1"), limit=11)  # one cell is missing
     return folder
 
 
-def test_points_are_means_over_the_seeds_in_the_order_of_the_grid(swept: SweepFolder) -> None:
+def test_points_are_means_over_the_seeds_in_the_order_of_the_grid(swept: Store) -> None:
     kept: dict[int, np.ndarray] = {}
 
     class Kept(Packer):
@@ -45,7 +42,7 @@ def test_points_are_means_over_the_seeds_in_the_order_of_the_grid(swept: SweepFo
             kept[place] = np.asarray(values)
             return place
 
-    view = SweepView(SweepFolder.of(RunFolder.read(swept.path)))
+    view = SweepView(Store.read(swept.path))
     facts = view.facts(Kept())
     assert [(axis["name"], axis["labels"], axis["values"]) for axis in facts["axes"]] == [
         ("policy", ["fifo", "sjf"], None),
@@ -64,14 +61,14 @@ def test_points_are_means_over_the_seeds_in_the_order_of_the_grid(swept: SweepFo
         assert [kept[first[name]][place] for name in ("mean", "low", "high")] == pytest.approx(folds)
 
 
-def test_the_page_of_a_sweep_says_what_is_best_and_how_much_is_done(swept: SweepFolder) -> None:
-    text = page([RunFolder.read(swept.path)])
+def test_the_page_of_a_sweep_says_what_is_best_and_how_much_is_done(swept: Store) -> None:
+    text = page([Store.read(swept.path)])
     said = re.search(r'<p class="verdict">(.*?)</p>', text)[1]
     assert re.fullmatch(r"(fifo|sjf) has the lowest mean JCT at [123] of 3 points\.", said)
     assert "11 of 12 cells are finished." in text
     assert "sweep grid" in text
 
 
-def test_two_sweeps_need_pages_of_their_own(swept: SweepFolder) -> None:
+def test_two_sweeps_need_pages_of_their_own(swept: Store) -> None:
     with pytest.raises(InputError, match="a page of its own"):
-        page([swept.run, swept.run])
+        page([swept, swept])

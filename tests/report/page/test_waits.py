@@ -65,7 +65,7 @@ def test_a_job_that_waits_beside_free_gpus_is_told_so(monkeypatch: pytest.Monkey
 
 def test_without_gpus_nothing_is_said_of_them() -> None:
     from dagsim.config.schema import load_config
-    from dagsim.experiment.run import run_policy
+    from dagsim.experiment.simulate import run_policy
 
     config = load_config(None, ["system.kind=spark", "system.jobs=5", "system.executors=2"])
     grid = worst_waits(columns(run_policy(config, "fifo", 1).schedule))

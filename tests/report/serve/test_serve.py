@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from hashlib import sha256
 from html import escape
 from pathlib import Path
 
@@ -19,12 +21,13 @@ from typer.testing import CliRunner
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
+from runs import outcomes
+
 from dagsim.cli import app as commands
 from dagsim.config.schema import Config
 from dagsim.errors import InputError
-from dagsim.experiment.folder import RunFolder
-from dagsim.experiment.run import evaluate_policies
-from dagsim.report.serve.app import application
+from dagsim.experiment.store import Store
+from dagsim.report.serve.app import Connection, application
 from dagsim.report.serve.results import Results
 from dagsim.report.serve.server import Guard, host_of
 
@@ -32,9 +35,9 @@ EVIL = "</script><img src=x onerror=alert(1)>"
 CONFIG = Config.model_validate({"workload": {"kind": "synthetic", "count": 12}, "seeds": 2})
 
 
-def make(root: Path, *, finished: int = 4, state: str | None = "done", policies=("fifo", "sjf")) -> RunFolder:
-    folder = RunFolder.create(root, "baseline", CONFIG, argv=["dagsim"], policies=policies)
-    for result in list(evaluate_policies(CONFIG, ("fifo", "sjf")))[:finished]:
+def make(root: Path, *, finished: int = 4, state: str | None = "done", policies=("fifo", "sjf")) -> Store:
+    folder = Store.create(root, "baseline", CONFIG, argv=["dagsim"], policies=policies)
+    for result in list(outcomes(CONFIG, ("fifo", "sjf")))[:finished]:
         folder.add(result)
     if state is not None:
         folder.finish(state)
@@ -176,6 +179,10 @@ def test_links_are_not_followed(results: Path, tmp_path: Path) -> None:
         ("evil.example", "0.0.0.0", 421),
         ("", "127.0.0.1", 421),
         ("[::1", "127.0.0.1", 421),
+        ("localhost:1, evil", "127.0.0.1", 421),
+        ("localhost,evil", "127.0.0.1", 421),
+        ("localhost:x", "127.0.0.1", 421),
+        ("localhost:", "127.0.0.1", 200),
     ],
 )
 def test_only_names_of_this_server_are_answered(results: Path, host: str, bound_to: str, status: int) -> None:
@@ -216,17 +223,17 @@ def test_runs_are_told_as_they_go_and_the_dead_as_dead(tmp_path: Path) -> None:
     running._lock.release()  # as the system does with a process that is killed
     results._looked_s = -1.0
     assert results.state(states["b"].id).state == "dead"
-    assert RunFolder.read(running.path).state == "running"  # looked at, and left as it was
+    assert Store.read(running.path).state == "running"  # looked at, and left as it was
     assert contents(running.path) == before
 
 
 def test_events_bring_all_runs_first_and_then_what_changes(tmp_path: Path) -> None:
     folder = make(tmp_path, finished=1, state=None)
-    extra = list(evaluate_policies(CONFIG, ("fifo", "sjf")))[1]
+    extra = list(outcomes(CONFIG, ("fifo", "sjf")))[1]
 
     def enough(answer: Answer) -> bool:
         told = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: ")]
-        if len(told) == 1 and folder.journal._count == 1:
+        if len(told) == 1 and folder._count == 1:
             folder.add(extra)
         return len(told) == 2
 
@@ -234,6 +241,66 @@ def test_events_bring_all_runs_first_and_then_what_changes(tmp_path: Path) -> No
     assert answer.headers["content-type"].startswith("text/event-stream")
     told = [json.loads(line[6:])["runs"] for line in answer.text.split("\n\n") if line.startswith("data: ")]
     assert [[run["done"] for run in runs] for runs in told] == [[1], [2]]
+
+
+def test_events_say_which_runs_are_gone(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    name = folder.path.name
+
+    def enough(answer: Answer) -> bool:
+        if answer.text.count("data: ") == 1 and folder.path.exists():
+            shutil.rmtree(folder.path)
+        return answer.text.count("data: ") == 2
+
+    answer = ask(served(tmp_path), f"/events?run={name}&run=never", enough=enough)
+    events = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: ")]
+    assert [event["gone"] for event in events] == [["never"], [name]]
+
+
+def test_times_in_the_list_are_plain_numbers(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    path = folder.path / "runs.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        row["metrics"]["jct_s.mean"] = 45_970.25
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert Results(tmp_path).states()[0].result == "fifo: mean JCT 45,970 s"
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: local", b"GET /x HTTP/1.1\r\nHost: a\r\n\r\nGET /"])
+def test_clients_that_send_half_a_request_lose_their_connection(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    import uvicorn
+    from uvicorn.server import ServerState
+
+    monkeypatch.setattr("dagsim.report.serve.app._REQUEST_S", 0.3)
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    async def drops(clients: int) -> int:
+        config, state = uvicorn.Config(app, http=Connection, lifespan="off", log_level="critical"), ServerState()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Connection(config, state, {}, loop), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        pairs = [await asyncio.open_connection("127.0.0.1", port) for _ in range(clients)]
+        for _, writer in pairs:
+            writer.write(sent)
+        ended = [asyncio.wait_for(_end_of(reader), 20) for reader, _ in pairs]
+        count = sum(await asyncio.gather(*ended))
+        for _, writer in pairs:
+            writer.close()
+        server.close()
+        assert not state.connections
+        return count
+
+    assert asyncio.run(drops(200)) == 200
+
+
+async def _end_of(reader: asyncio.StreamReader) -> bool:
+    with suppress(ConnectionResetError):
+        await reader.read()
+    return True
 
 
 def test_a_run_without_a_result_waits_for_its_first(tmp_path: Path) -> None:
@@ -305,23 +372,39 @@ def test_the_guard_answers_nothing_but_http() -> None:
 
 def test_trainings_count_iterations_and_sweeps_cells(tmp_path: Path) -> None:
     from dagsim.config.schema import load_config
-    from dagsim.experiment.sweep.cells import cells_of
-    from dagsim.experiment.sweep.described import read_sweep
-    from dagsim.experiment.sweep.executors import Local
-    from dagsim.experiment.sweep.folder import SweepFolder
-    from dagsim.experiment.sweep.run import run_cells
+    from dagsim.experiment.carry_out import carry_out
+    from dagsim.experiment.executors import Local
+    from dagsim.experiment.plan import Plan, read_grid
+    from dagsim.experiment.store import Store
     from dagsim.experiment.training.log import TrainingLog
 
-    training = RunFolder.create(tmp_path, "train", load_config(None, ["train.iterations=9"]), argv=["dagsim"])
+    training = Store.create(tmp_path, "train", load_config(None, ["train.iterations=9"]), argv=["dagsim"])
     log = TrainingLog(training.path)
     for number, ratio in ((1, 1.5), (2, 0.875)):
         log.add({"iteration": number, "samples": 10.0 * number, "ratio": ratio})
     (tmp_path / "grid.yaml").write_text("set: {workload.count: 5}\nover: {policy: [fifo, sjf]}\nseeds: 2\n")
-    sweep = read_sweep(tmp_path / "grid.yaml")
-    cells = cells_of(sweep)
-    run_cells(SweepFolder.claim(tmp_path, sweep, cells, argv=["dagsim"]), cells, Local("1"), limit=3)
+    plan = Plan.of_grid(read_grid(tmp_path / "grid.yaml"))
+    carry_out(Store.begin(tmp_path, plan, argv=["dagsim"]), plan, Local("1"), limit=3)
     told = {state.unit: (state.done, state.total, state.result) for state in Results(tmp_path).states()}
     assert told == {"iterations": (2, 9, "ratio 0.875"), "cells": (3, 4, "")}
     app = served(tmp_path)
     assert "3 of 4 cells are finished." in ask(app, "/runs/sweep-grid").text
     assert "0.875 times that of the reference" in ask(app, f"/runs/{training.path.name}").text
+
+
+def test_a_folder_that_names_code_of_others_is_shown_without_importing_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "evil_served.py").write_text("raise SystemExit('imported')\n", encoding="utf-8")
+    folder = make(tmp_path / "results")
+    config = folder.path / "config.yaml"
+    text = config.read_text(encoding="utf-8").replace("network: null", "network:\n  kind: evil_served:Net")
+    config.write_text(text, encoding="utf-8")
+    manifest = json.loads((folder.path / "manifest.json").read_text(encoding="utf-8"))
+    manifest["config_sha256"] = sha256(config.read_bytes()).hexdigest()
+    (folder.path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    app = served(tmp_path / "results")
+    assert [run["state"] for run in json.loads(ask(app, "/runs.json").text)["runs"]] == ["done"]
+    assert ask(app, f"/runs/{folder.path.name}").status == 200
+    assert "evil_served" not in sys.modules

@@ -14,8 +14,7 @@ from dagsim.errors import Stalled
 from dagsim.model import Cluster, Decision, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.systems.cluster.api import ClusterView, TaskState
 from dagsim.systems.cluster.codecs.candidates import Candidates
-from dagsim.systems.cluster.codecs.codec import Observation
-from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing.cases import random_case
 

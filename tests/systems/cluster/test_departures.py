@@ -11,7 +11,7 @@ import pytest
 from dagsim.errors import Stalled
 from dagsim.model import Cluster, Decision, Job, Kind, Node, Start, Task, TaskGraph, Wait, gpu_type
 from dagsim.model.log import Schedule
-from dagsim.systems.cluster import ClusterKernel, Maintenance, NodeFailures
+from dagsim.systems.cluster import ClusterKernel, Maintenance, MovingDelay, NodeFailures, Preemption
 from dagsim.systems.cluster.models.failures import FailureModel, Outages
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.view import ClusterView
@@ -107,9 +107,8 @@ def test_a_policy_that_could_start_something_is_told_so() -> None:
 
 
 def test_a_run_that_never_ends_is_named() -> None:
-    endless = Job.single("j", Task("t", 1e308, speeds={"A100-40": 1e-300}))
-    with pytest.raises(Stalled, match="nothing is due: run 0 of j/t never ends"):
-        ClusterKernel(gpus(1), [endless]).run(Greedy())
+    with pytest.raises(Stalled, match="nothing is due: run 0 of j/t0 never ends"):
+        ClusterKernel(gpus(1), [dag(1)], setup=MovingDelay(math.inf)).run(Greedy())
 
 
 @pytest.mark.parametrize("policy", ["easy-events", "committed", "rollout", "conservative"])
@@ -161,3 +160,37 @@ def test_a_policy_that_asks_to_be_woken_for_ever_has_stalled() -> None:
 
     with pytest.raises(Stalled, match=r"nothing that is pending helps: j/t0 asks .* \(n0\)"):
         ClusterKernel(gpus(1), [dag(5)], disturbances=(Maintenance((0,), 2, FOREVER),)).run(Patient())
+
+
+def downs_and_ups(cluster: Cluster, *disturbances: FailureModel) -> list[tuple[float, str, int]]:
+    rows = run(cluster, [dag(20)], *disturbances).log
+    return [(row.time_s, row.kind.name, row.node) for row in rows if row.kind in (Kind.DOWN, Kind.UP)]
+
+
+def test_maintenance_takes_nodes_by_number() -> None:
+    changes = downs_and_ups(gpus(*[1] * 40), Maintenance((33, 1, 2, 32, 8), 5, 6))
+    numbers = [1, 2, 8, 32, 33]
+    assert changes == [(5, "DOWN", node) for node in numbers] + [(6, "UP", node) for node in numbers]
+
+
+def test_nodes_return_before_others_leave_whichever_window_is_listed_first() -> None:
+    early, late = Maintenance((1,), 2, 4), Maintenance((0, 1), 4, 6)
+    outage = Outages(((2, 3.0, 4.0),))
+    expected = [(2, "DOWN", 1), (3, "DOWN", 2), (4, "UP", 1), (4, "UP", 2), (4, "DOWN", 0), (4, "DOWN", 1)]
+    expected += [(6, "UP", 0), (6, "UP", 1)]
+    assert downs_and_ups(gpus(1, 1, 1), early, outage, late) == expected
+    assert downs_and_ups(gpus(1, 1, 1), late, outage, early) == expected
+
+
+def test_a_task_that_fails_faster_than_it_can_finish_stops_the_simulation() -> None:
+    with pytest.raises(Stalled, match=r"j/t0 failed 1000 times in a row .* it takes 500 s there.*on_failure"):
+        run(gpus(1), [dag(500)], NodeFailures(1.0, 1.0))
+
+
+def test_failures_that_keep_work_are_never_too_many() -> None:
+    kernel = ClusterKernel(
+        gpus(1), [dag(1500)], disturbances=[NodeFailures(1.0, 1.0)], preemption=Preemption(on_failure="resume")
+    )
+    schedule = kernel.run(POLICIES.create("fifo"))
+    assert sum(row.kind == Kind.FAILED for row in schedule.log) > 1000
+    assert [*schedule.log][-1].kind == Kind.COMPLETED

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from runs import kept
 from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
 from dagsim.errors import ConfigError
-from dagsim.experiment.folder import RunFolder, engine_of
-from dagsim.experiment.run import check, run_policy
-from dagsim.experiment.runner import run_into
+from dagsim.experiment.simulate import check, run_policy
+from dagsim.experiment.store import Store, engine_of
+from dagsim.model import Cluster
 from dagsim.systems.cluster import choice
-from dagsim.systems.cluster.engine import EngineUse, pays
+from dagsim.systems.cluster.choice import EngineUse, offer, pays, why_not
 from dagsim.systems.cluster.lane import drive, jit
-from dagsim.systems.cluster.lane.scenario import PLACEMENTS, POLICIES
+from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces import reader
 
 SMALL = ("workload={preset: heterogeneous-dag, count: 12}", "seeds=2")
@@ -28,7 +31,7 @@ COMPARED = ("runs.jsonl", "summary.json", "jobs.csv.gz", "tasks.csv.gz")
 @pytest.fixture(autouse=True)
 def plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lane's functions as they are: nothing is compiled here."""
-    monkeypatch.setattr(drive, "compile_loops", lambda policies: [])
+    monkeypatch.setattr(drive, "compile_loop", lambda plan: False)
     for module in [each for name, each in sys.modules.items() if name.startswith("dagsim.systems.cluster.lane.")]:
         for name, function in list(vars(module).items()):
             if hasattr(function, "py_func"):
@@ -39,13 +42,13 @@ def config(*settings: str) -> Config:
     return load_config(None, [*SMALL, *settings])
 
 
-def folder_of(tmp_path: Path, chosen: Config, policies: tuple[str, ...] = ("sjf",)) -> RunFolder:
-    folder = RunFolder.create(tmp_path, "eval", chosen, argv=["dagsim"], policies=policies)
-    run_into(folder, chosen, policies)
+def folder_of(tmp_path: Path, chosen: Config, policies: tuple[str, ...] = ("sjf",)) -> Store:
+    folder = Store.create(tmp_path, "eval", chosen, argv=["dagsim"], policies=policies)
+    kept(folder, chosen, policies)
     return folder
 
 
-def manifest(folder: RunFolder) -> dict[str, str]:
+def manifest(folder: Store) -> dict[str, str]:
     return dict(json.loads((folder.path / "manifest.json").read_text())["engine"])
 
 
@@ -57,12 +60,12 @@ def test_run_folders_are_equal_whichever_engine_wrote_them(tmp_path: Path) -> No
     for file in files:
         assert (folders[0].path / file).read_bytes() == (folders[1].path / file).read_bytes(), file
     assert (
-        RunFolder.open(folders[1].path).schedule(1).log
+        Store.open(folders[1].path).schedule(1).log
         == run_policy(folders[1].config, "sjf", *seeds(folders[1])).schedule.log
     )
 
 
-def seeds(folder: RunFolder) -> list[int]:
+def seeds(folder: Store) -> list[int]:
     return [line.seed for line in folder.lines()][1:]
 
 
@@ -78,7 +81,7 @@ def test_a_small_run_stays_with_simpy_and_says_so(tmp_path: Path) -> None:
 def test_a_large_run_takes_what_was_compiled(
     monkeypatch: pytest.MonkeyPatch, warm: bool, used: str, reason: str
 ) -> None:
-    monkeypatch.setattr("dagsim.systems.cluster.engine.PAYS", 10)
+    monkeypatch.setattr("dagsim.systems.cluster.choice.PAYS", 10)
     monkeypatch.setattr(drive, "is_warm", lambda policy: warm)
     result = run_policy(config(), "sjf", 0)
     assert result.engine is not None
@@ -131,6 +134,18 @@ def test_the_command_refuses_with_2_and_leaves_no_folder(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_long_run_is_offered_the_compiled_engine() -> None:
+    scenario = ClusterScenario(Cluster.of({"V100": 1}), [])
+    slow = EngineUse("auto", "simpy", "fewer than 50,000 tasks")
+    advice = offer(scenario, "sjf[placement=worst-fit]", slow, 31.0)
+    assert advice.endswith("`--engine compiled`.")
+    assert "times as fast" in advice
+    assert offer(scenario, "sjf", slow, 29.0) == ""
+    assert offer(scenario, "heft", slow, 31.0) == ""
+    assert offer(scenario, "sjf", EngineUse("simpy", "simpy", "asked for"), 31.0) == ""
+    assert offer(replace(scenario, admission=True), "sjf", slow, 31.0) == ""
+
+
 def test_an_engine_describes_the_cluster_only() -> None:
     with pytest.raises(ConfigError, match="engine describes the system 'cluster'"):
         load_config(None, ["system={kind: spark}", "engine=simpy"])
@@ -163,7 +178,8 @@ def test_of_several_processes_one_compiles(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_warm_says_what_it_compiled_and_where(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "jitted", lambda: True)
-    monkeypatch.setattr(drive, "compile_loops", lambda policies: ["advance_easy"] if policies == ["easy"] else [])
+    compiled = iter([True, False])
+    monkeypatch.setattr(drive, "compile_loop", lambda plan: next(compiled))
     done = CliRunner().invoke(app, ["warm", "--algo", "easy", "--algo", "easy-sjf"])
     assert done.exit_code == 0, done.output
     assert done.output.startswith("compiled advance_easy (for easy and its like) in")
@@ -174,14 +190,18 @@ def test_warm_needs_numba_and_a_policy_that_the_lane_knows(monkeypatch: pytest.M
     monkeypatch.undo()
     done = CliRunner().invoke(app, ["warm", "--algo", "heft"])
     assert (done.exit_code, "does not know the policy 'heft'" in done.output) == (2, True)
-    monkeypatch.setattr("dagsim.systems.cluster.engine.find_spec", lambda name: None)
+    monkeypatch.setattr("dagsim.systems.cluster.choice.find_spec", lambda name: None)
     done = CliRunner().invoke(app, ["warm"])
     assert (done.exit_code, "pip install" in done.output) == (2, True)
 
 
 def test_the_page_lists_every_policy_and_placement_that_the_engine_knows() -> None:
     page = (Path(__file__).parents[3] / "docs" / "engines.md").read_text(encoding="utf-8")
-    for name in (*POLICIES, *PLACEMENTS):
+    plain = ClusterScenario(Cluster.of({"V100": 1}), [], engine="compiled")
+    policies = [name for name in POLICIES.names() if not why_not(plain, name)]
+    placements = [name for name in PLACEMENT_RULES.names() if not why_not(plain, f"sjf[placement={name}]")]
+    assert len(policies) > 20
+    for name in (*policies, *placements):
         assert f"`{name}`" in page or name in ("f2", "f3"), name
 
 

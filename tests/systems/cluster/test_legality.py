@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kernel_state import cluster_state
 
 from dagsim.errors import IllegalDecision
-from dagsim.experiment.run import Timed
+from dagsim.experiment.simulate import Timed
 from dagsim.model import (
     Admit,
     Cluster,

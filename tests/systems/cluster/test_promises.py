@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from cases import check_log, clusters, job_lists, models, simulation
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from recorded_policy import RecordedPolicy
 
 from dagsim.metrics import littles_law
 from dagsim.model import Cluster, Decision, Job, Preempt, Start, Task, TaskGraph
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.orders.static import by_arrival
-from dagsim.systems.cluster.policies.recorded import RecordedPolicy
+from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 
 

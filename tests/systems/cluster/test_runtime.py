@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import GPU_TYPES, GpuType, Task, gpu_type
-from dagsim.systems.cluster.models.runtime import Flops, Recorded, Throughput
-from dagsim.systems.cluster.models.throughput import shipped_throughputs
+from dagsim.systems.cluster.models.runtime import Flops, Recorded, Throughput, shipped_throughputs
 
 A100, V100, T4, P100, K80 = map(gpu_type, ("A100", "V100", "T4", "P100", "K80"))
 MACHINES = (A100, V100, T4, None)

@@ -33,6 +33,7 @@ from dagsim.model import (
 )
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel, Maintenance, MovingDelay, Preemption, UniformNetwork
+from dagsim.systems.cluster.lane.drive import run as lane_run
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.policies import POLICIES
@@ -324,3 +325,50 @@ def test_a_run_that_is_late_can_be_stopped_in_a_fork() -> None:
     kernel = ClusterKernel(cluster, [late], estimates=Estimates("predicted"))
     assert kernel.run(Deciding(decide)).ended_s == 100.0
     assert seen == [((0.0, inf), 0.0)]
+
+
+MIXED = Cluster((Node("t", T4, 1), Node("a", A100, 1)))
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fifo-fit", "sjf", "srtf", "eft-wait", "easy"])
+def test_a_task_does_not_start_on_a_type_on_which_its_speed_is_0(policy: str) -> None:
+    jobs = [single(f"j{number}", 10.0, speeds={"A100-40": 1.0, "T4": 0.0}) for number in range(2)]
+    schedule = ClusterKernel(MIXED, jobs).run(POLICIES.create(policy))
+    assert [(row.time_s, row.node) for row in schedule.log if row.kind == Kind.FINISHED] == [(10, 1), (20, 1)]
+
+
+def test_a_task_whose_speed_is_0_on_every_type_is_rejected() -> None:
+    jobs = [single("never", 10.0, speeds={"A100-40": 0.0, "T4": 0.0}), single("fine", 5.0)]
+    schedule = ClusterKernel(MIXED, jobs).run(POLICIES.create("fifo"))
+    assert [row.value for row in schedule.log if row.kind == Kind.REJECTED] == [float(RejectReason.NO_SUCH_GPU)]
+    assert schedule.ended_s == 5
+
+
+def test_both_engines_know_where_a_speed_of_0_leaves_a_task() -> None:
+    slow_on = [{"T4": 0.0}, {"A100-40": 0.0}, {"A100-40": 0.0, "T4": 0.0}, {"A100-40": 1e-300}, {}]
+    jobs = [single(f"j{n}", 1e200 if n % 5 == 3 else n % 4, n / 3, speeds=slow_on[n % 5]) for n in range(40)]
+    for policy in ("fifo", "sjf", "easy", "srtf"):
+        live = ClusterKernel(MIXED, [*jobs]).run(POLICIES.create(policy)).log
+        assert lane_run(MIXED, jobs, policy).log == live
+
+
+class Natural:
+    """The first loop that comes to mind, over everything that a view shows."""
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        for number in view.applicants:
+            yield Admit(number)
+        for run in view.running.values():
+            if view.now == 3 and run.started_s < 3:
+                yield Preempt(run.id)
+        for task in view.ready:
+            if placement := view.fit(task):
+                yield Start(task, placement)
+
+
+def test_a_policy_may_loop_over_what_its_decisions_change() -> None:
+    jobs = [single(f"j{number}", 4.0, number // 2) for number in range(8)]
+    cluster = Cluster((Node("n", A100, 4),))
+    schedule = ClusterKernel(cluster, jobs, admission=True).run(Natural())
+    assert sum(row.kind == Kind.COMPLETED for row in schedule.log) == 8
+    assert sum(row.kind == Kind.PREEMPTED for row in schedule.log) == 4

@@ -22,8 +22,7 @@ from dagsim.systems.ramp import (
     RampView,
     Rules,
 )
-from dagsim.systems.ramp.codecs.config import PartitionConfig
-from dagsim.systems.ramp.codecs.features import CONTEXT, JOB_FEATURES, ROW_FEATURES, TYPE_FEATURES
+from dagsim.systems.ramp.codecs import CONTEXT, JOB_FEATURES, ROW_FEATURES, TYPE_FEATURES, PartitionConfig
 
 
 def row() -> ComputationGraph:

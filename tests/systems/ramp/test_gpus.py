@@ -6,7 +6,7 @@ import pytest
 
 from dagsim.model import gpu_type
 from dagsim.systems.ramp import ComputationGraph, Fabric, Memo, Op, Planner, Ramp, Rules
-from dagsim.systems.ramp.gpus import bound, costed
+from dagsim.systems.ramp.graph import bound, costed
 
 A100, V100, T4 = gpu_type("A100-80"), gpu_type("V100-16"), gpu_type("T4")
 

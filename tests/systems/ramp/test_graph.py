@@ -30,6 +30,12 @@ def test_mirrors_are_numbered_backwards() -> None:
     assert [graph.pass_id(number) for number in range(8)] == ["2", "1", "3", "4", "7", "8", "6", "5"]
 
 
+def test_an_edge_carries_the_output_of_its_first_end_in_each_pass() -> None:
+    # Outputs of 1 and 3 bytes: forward 1, backward 3, and 3 where the passes join.
+    ops = [Op("1", 1.0, 1.0, 1.0, 0.0), Op("2", 1.0, 1.0, 3.0, 0.0)]
+    assert ComputationGraph.of("chain", ops, [("1", "2")]).dep_bytes == 1 + 3 + 3
+
+
 def test_mirrors_of_named_operations_have_a_prime() -> None:
     assert ComputationGraph("named", [op("conv")], []).pass_id(1) == "conv'"
 

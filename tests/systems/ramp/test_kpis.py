@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dagsim.metrics import summarize
 from dagsim.systems.ramp import (
     DDLS,
     ComputationGraph,
@@ -61,6 +62,13 @@ def test_rates_are_of_the_jobs_that_arrived() -> None:
     assert (
         found["blocking_rate_declined"] == found["blocking_rate_too_slow"] == found["blocking_rate_unfinished"] == 0.2
     )
+
+
+def test_the_summary_has_the_blocking_rate_of_the_kpis() -> None:
+    kernel = played((0.0, 1.0, 2), (1.0, 1.0, 0), (2.0, 0.4, 2), (8.0, 1.0, 1), (10.0, 1.0, 1))
+    summary = summarize(kernel.schedule)
+    assert summary.blocking_rate == kpis(kernel)["blocking_rate"] == 3 / 5
+    assert summary.jobs_unfinished == 2  # the one that runs, and the one that came at the end
 
 
 def test_times_and_utilisation_have_their_units() -> None:

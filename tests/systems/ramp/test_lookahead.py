@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from dagsim.model import gpu_type
 from dagsim.systems.ramp import DDLS, ComputationGraph, Fabric, Memo, Op, OpPlacement, Planner, Ramp, Rules
+from dagsim.systems.ramp.graph import branches, op_chain
 from dagsim.systems.ramp.lookahead import StepTime, look_ahead
-from dagsim.systems.ramp.made import branches, op_chain
 from dagsim.systems.ramp.partition import PartitionedGraph, partitioned
-from dagsim.systems.ramp.schedules import graph_order, srpt
-from dagsim.systems.ramp.timing import TimedGraph, timed
+from dagsim.systems.ramp.timing import TimedGraph, graph_order, srpt, timed
 
 PARALLEL = Rules(flows="parallel")
 RAMP = Ramp(2, 2, 1, node_bytes_per_s=2.0, propagation_s=1.0, io_s=0.0)

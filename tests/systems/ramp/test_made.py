@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dagsim.errors import WorkloadError
-from dagsim.systems.ramp.made import attention, branches, op_chain
+from dagsim.systems.ramp.graph import attention, branches, op_chain
 
 
 def test_a_chain_is_a_row() -> None:

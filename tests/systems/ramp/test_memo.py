@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dagsim.errors import RunFolderError
 from dagsim.systems.ramp import DDLS, Fabric, Memo, Planner, Ramp, Rules
-from dagsim.systems.ramp.made import branches
+from dagsim.systems.ramp.graph import branches
 
 
 @settings(deadline=None, max_examples=60)

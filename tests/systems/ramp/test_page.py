@@ -1,4 +1,4 @@
-"""What ``docs/ramp.md`` says is so."""
+"""The statements of ``docs/ramp.md`` and ``results/ramp/README.md`` hold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from dagsim.systems.ramp.placement import PLACERS
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "ramp.md").read_text(encoding="utf-8")
-COMMANDS = [line.removeprefix("$ ") for line in PAGE.splitlines() if line.startswith("$ ")]
+RESULTS = (ROOT / "results" / "ramp" / "README.md").read_text(encoding="utf-8")
+COMMANDS = [line.removeprefix("$ ") for line in (PAGE + RESULTS).splitlines() if line.startswith("$ ")]
 
 
 def test_the_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,7 +62,7 @@ def test_every_rule_that_ddls_has_otherwise_is_on_the_page() -> None:
 def test_the_figures_are_those_of_the_results() -> None:
     found = json.loads((ROOT / "results" / "ramp" / "ddls.json").read_text())
     rows = re.findall(
-        r"^\| ([A-D]) \| ([\d.]+) \| ([\d.]+) \((\d+) ways\) \| ([\d.]+) \| `([^`]+)` \|$", PAGE, re.MULTILINE
+        r"^\| ([A-D]) \| ([\d.]+) \| ([\d.]+) \((\d+) ways\) \| ([\d.]+) \| `([^`]+)` \|$", RESULTS, re.MULTILINE
     )
     assert len(rows) == 4
     for beta, most, constant, degree, best, policy in rows:
@@ -75,7 +76,7 @@ def test_the_figures_are_those_of_the_results() -> None:
 
 def test_the_figures_of_other_settings_are_those_of_the_results() -> None:
     row = r"^\| ([a-z]+) \| ([AC]) \| ([\d.]+) \| ([\d.]+) % \| ([\d.]+) \| ([\d.]+) \| `([^`]+)`, `([^`]+)` \|$"
-    rows = re.findall(row, PAGE, re.MULTILINE)
+    rows = re.findall(row, RESULTS, re.MULTILINE)
     assert len(rows) == 6
     for setting, beta, most, communication, constant, best, policy, placer in rows:
         of = json.loads((ROOT / "results" / "ramp" / f"{setting}.json").read_text())[beta]
@@ -90,7 +91,7 @@ def test_the_figures_of_agents_are_those_of_the_results() -> None:
     found = json.loads((ROOT / "results" / "ramp" / "agents.json").read_text())
     figure = r"([\d.]+)"
     row = r"^\| ([A-D]) \| " + rf"{figure} \| " * 5 + rf"{figure} \({figure} to {figure}\) \| ([^|]+) \|"
-    rows = re.findall(row, PAGE, re.MULTILINE)
+    rows = re.findall(row, RESULTS, re.MULTILINE)
     assert {beta for beta, *_ in rows} == set(found)
     for beta, _, _, constant, on_time, tuned, *agent in rows:
         policies = found[beta]["policies"]
@@ -113,7 +114,7 @@ def test_the_figures_of_agents_are_those_of_the_results() -> None:
 def test_the_figures_of_agents_elsewhere_are_those_of_the_results() -> None:
     figure = r"(-?[\d.]+)"
     row = r"^\| (plain|mixed) \| ([A-D]) \| " + rf"{figure} \| " * 3 + rf"{figure} \({figure} to {figure}\) \| " * 2
-    rows = re.findall(row.rstrip(), PAGE, re.MULTILINE)
+    rows = re.findall(row.rstrip(), RESULTS, re.MULTILINE)
     assert len(rows) == 8
     for setting, beta, *shown in rows:
         found = json.loads((ROOT / "results" / "ramp" / "judged" / f"{setting}-{beta}.json").read_text())

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagsim.systems.ramp import DDLS, ComputationGraph, Fabric, Op, OpPlacement, Ramp, Rules
-from dagsim.systems.ramp.made import branches
+from dagsim.systems.ramp.graph import branches
 from dagsim.systems.ramp.partition import PartitionedGraph, partitioned
 from dagsim.systems.ramp.placement import PLACERS, BestFitBlocks, FirstFitBlocks, Packed
 

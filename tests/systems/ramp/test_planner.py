@@ -1,4 +1,4 @@
-"""The planner: five decisions of one job, and what it refuses."""
+"""The planner: splits, places and orders of one job, and the errors it raises."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dagsim.systems.ramp import (
     RampKernel,
     Rules,
 )
-from dagsim.systems.ramp.made import branches
+from dagsim.systems.ramp.graph import branches
 from dagsim.systems.ramp.partition import PartitionedGraph
 from dagsim.systems.ramp.placement import PLACERS
 
@@ -34,22 +34,19 @@ def planner(rules: Rules = DDLS, **options: str) -> Planner:
     return Planner(Fabric(Ramp(2, 2, 1, ddls=True)), rules, memo=Memo(), **options)
 
 
-def test_a_plan_has_all_five_decisions_of_its_job() -> None:
+def test_a_job_is_split_placed_and_ordered() -> None:
     plans = planner(DDLS.but(quantum_s=0.001))
     parts = plans.parts(row(), 4)
     placement = plans.place(parts, 0)
     assert placement is not None
-    plan = plans.plan(7, parts, placement)
-    assert {decision.job for decision in plan} == {7}
-    assert plan.partition.splits == (4, 2)
-    assert plan.partition.degree == 4
-    assert plan.placement.block(0) == (0, 1, 2, 3)
-    assert plan.placement.block(1) == (0, 2)
-    assert plan.placement.servers == {0, 1, 2, 3}
+    assert parts.splits == (4, 2)
+    assert placement.block(0) == (0, 1, 2, 3)
+    assert placement.block(1) == (0, 2)
+    assert placement.servers == {0, 1, 2, 3}
     # pieces of 1, .001, .25 and 1 s: the shorter, the higher; of equal ones the one placed later
-    assert plan.schedule.ranks == ((0, 3, 2, 1),)
-    assert plan.channels.channels.bit_count() == 12  # every ordered pair of four servers
-    assert plan.flows.shortest_first
+    assert plans.schedule(parts).ranks == ((0, 3, 2, 1),)
+    assert plans.traffic(parts, placement).channels == 12  # every ordered pair of four servers
+    assert plans.shortest_first
 
 
 def test_channels_are_those_that_something_is_sent_over() -> None:
@@ -57,19 +54,14 @@ def test_channels_are_those_that_something_is_sent_over() -> None:
     parts = plans.parts(row(), 2)
     placement = plans.place(parts, 0)
     assert placement is not None
-    assert plans.plan(0, parts, placement).channels.channels == 1 << (0 * 4 + 2) | 1 << (2 * 4 + 0)
-    traffic = plans.traffic(parts, placement)
-    assert traffic.channels == 2
+    assert plans.traffic(parts, placement).channels == 2  # from server 0 to server 2 and back
 
 
-def test_a_fifo_plan_says_so() -> None:
+def test_fifo_orders_operations_as_the_graph_has_them() -> None:
     plans = planner(op_schedule="fifo", flow_schedule="fifo")
     parts = plans.parts(row(), 2)
-    placement = plans.place(parts, 0)
-    assert placement is not None
-    plan = plans.plan(0, parts, placement)
-    assert plan.schedule.ranks == ((3, 2, 0, 1),)
-    assert not plan.flows.shortest_first
+    assert plans.schedule(parts).ranks == ((3, 2, 0, 1),)
+    assert not plans.shortest_first
 
 
 def test_orders_are_part_of_the_key() -> None:

@@ -28,6 +28,12 @@ def test_even_degrees_up_to_16_that_can_be_placed() -> None:
     assert [size for size in range(2, 17, 2) if ramp.blocks(size)] == [2, 4, 6, 8, 16]
 
 
+def test_a_block_spans_no_more_groups_than_there_are_racks() -> None:
+    # ddls tries 3 x 1 x 2 only where 3 fits both ways
+    assert Ramp(4, 4, 2).blocks(6)
+    assert not Ramp(4, 2, 2).blocks(6)
+
+
 def test_cubes_come_first_and_origins_in_order() -> None:
     ramp = Ramp(4, 4, 2)
     first, second = ramp.blocks(4)[:2]

@@ -8,7 +8,7 @@ from math import log10
 
 import pytest
 
-from dagsim.envs.rewards import Reward, RewardConfig
+from dagsim.envs.episode import Reward, RewardConfig
 from dagsim.errors import ConfigError
 from dagsim.systems.ramp import (
     ComputationGraph,

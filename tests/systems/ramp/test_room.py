@@ -164,7 +164,7 @@ def test_roomy_blocks_less_than_the_best_fit_of_the_same_degrees() -> None:
 
 
 def test_tuned_weights_are_named_and_whole() -> None:
-    known = json.loads(files("dagsim.systems.ramp.policies").joinpath("roomy.json").read_text())
+    known = json.loads(files("dagsim.systems.ramp").joinpath("roomy.json").read_text())
     assert known
     for name in known:
         weights = RAMP_POLICIES.create(f"roomy[tuned={name}]").weights  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ import pytest
 
 from dagsim.errors import UnknownName, WorkloadError
 from dagsim.systems.ramp import RAMP_POLICIES, RampScenario, RampWorkload
-from dagsim.systems.ramp.made import op_chain
+from dagsim.systems.ramp.graph import op_chain
 from dagsim.systems.ramp.workload import BETAS, PAPER_BETAS
 
 GRAPHS = tuple(op_chain(length, rng=np.random.default_rng(length)) for length in (2, 3, 4))

@@ -9,11 +9,8 @@ from hypothesis import strategies as st
 
 from dagsim.errors import ConfigError
 from dagsim.systems.ramp import Fabric, Memo, Planner, Ramp, Rules
-from dagsim.systems.ramp.fat_tree import FatTree
-from dagsim.systems.ramp.made import branches
-from dagsim.systems.ramp.switch import Switch
-from dagsim.systems.ramp.topology import TOPOLOGIES, Topology, ring_s
-from dagsim.systems.ramp.torus import Torus
+from dagsim.systems.ramp.graph import branches
+from dagsim.systems.ramp.topology import TOPOLOGIES, FatTree, Switch, Topology, Torus, ring_s
 
 FABRICS = {
     "ramp": Ramp(4, 2, 2),
@@ -89,6 +86,8 @@ def test_a_switch_places_wherever_enough_are_free() -> None:
         ("switch[servers=0]", "servers must be at least 1, got 0"),
         ("switch[link_bytes_per_s=0]", "link_bytes_per_s must be positive"),
         ("fat_tree[leaves=0]", "must be at least 1"),
+        ("fat_tree[link_bytes_per_s=0]", "link_bytes_per_s must be positive"),
+        ("fat_tree[hop_s=-1]", "hop_s 0 or more"),
         ("fat_tree[oversubscription=0.5]", "oversubscription must be at least 1, got 0.5"),
         ("ramp[groups=2,racks=3]", "more racks than"),
     ],

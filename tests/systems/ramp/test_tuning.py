@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dagsim.systems.ramp import RampScenario
-from dagsim.systems.ramp.policies.roomy import RoomWeights, Roomy
+from dagsim.systems.ramp.policies import RoomWeights, Roomy
 
 
 @pytest.fixture(scope="module")

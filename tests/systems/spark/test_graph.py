@@ -5,7 +5,7 @@ import pytest
 from spark_cases import Anything, random_jobs
 
 from dagsim.systems.spark import SparkKernel, SparkView
-from dagsim.systems.spark.graph import StageGraph
+from dagsim.systems.spark.view import StageGraph
 
 
 def by_hand(view: SparkView) -> dict[str, list[object]]:

@@ -16,7 +16,7 @@ from dagsim.systems.spark import (
     read_dump,
     read_profiles,
 )
-from dagsim.systems.spark.policies.graphene import planned_order, span_ms
+from dagsim.systems.spark.policies import planned_order, span_ms
 
 RULES = pytest.mark.parametrize("parity", [True, False], ids=["parity", "default"])
 NAMES = (*SPARK_POLICIES.names(), "fair[counts=wanting]", "srpt-cp[cap=2]", "weighted-fair[alpha=-1,order=shortest]")

@@ -9,7 +9,7 @@ import pytest
 from spark_cases import Anything, random_jobs
 
 from dagsim.systems.spark import Commit, ExecutorType, SparkKernel, SparkView
-from dagsim.systems.spark.pools import ExecutorMove
+from dagsim.systems.spark.executors import ExecutorMove
 
 RULES = pytest.mark.parametrize("parity", [True, False], ids=["parity", "default"])
 SEEDS = pytest.mark.parametrize("seed", range(10))

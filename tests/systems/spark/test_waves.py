@@ -4,7 +4,7 @@ import pytest
 
 from dagsim.errors import ModelError
 from dagsim.systems.spark import Waves
-from dagsim.systems.spark.waves import bracket
+from dagsim.systems.spark.job import bracket
 
 
 def test_a_number_of_executors_lies_between_two_levels() -> None:

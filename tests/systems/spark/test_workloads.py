@@ -71,6 +71,23 @@ def test_same_seed_same_synthetic_queries(synthetic: list[SparkJob]) -> None:
     assert [job.graph for job in other] != [job.graph for job in synthetic]
 
 
+def test_the_synthetic_queries_are_those_of_the_published_tables(synthetic: list[SparkJob]) -> None:
+    # Tables in results/decima were made on them; a change of the draw would change what these say.
+    stages = [waves for job in synthetic for waves in job.durations]
+    assert (len(stages), sum(waves.tasks for waves in stages)) == (1_421, 189_424)
+    assert [waves.tasks for waves in synthetic[100].durations] == [60, 2, 2, 60, *[200] * 7, 6]
+    assert sum(waves.rough_ms for waves in stages) == pytest.approx(2_472_114.41609071, rel=1e-9)
+    sums_ms = {
+        level: [
+            sum(sum(waves.at[level][wave]) for waves in stages)  # type: ignore[union-attr]
+            for wave in range(3)
+        ]
+        for level in (5, 100)
+    }
+    assert sums_ms[5] == pytest.approx([67_457_385, 32_987_511, 27_674_928], rel=1e-6)
+    assert sums_ms[100] == pytest.approx([91_293_822, 49_218_892, 42_560_359], rel=1e-6)
+
+
 @pytest.mark.data
 def test_synthetic_loads_rank_policies_as_the_profiles_do(data: Path, synthetic: list[SparkJob]) -> None:
     """Overloaded (10 executors): SRPT before fair before FIFO, by about as much."""

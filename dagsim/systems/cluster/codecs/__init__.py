@@ -10,9 +10,10 @@ __all__ = ["CODECS"]
 
 CODECS: Registry[Any] = Registry(
     "codec",
-    [Entry("candidates", ".config:CandidatesConfig", "pairs of a ready task and a GPU type with room, or to wait")],
+    [Entry("candidates", ".codec:CandidatesConfig", "pairs of a ready task and a GPU type with room, or to wait")],
     group="dagsim.codecs",
     listing="dagsim list codecs",
     home="dagsim.systems.cluster.codecs",
+    method="build",
 )
 """Every codec of the GPU cluster by name."""

@@ -15,10 +15,9 @@ import numpy as np
 
 from dagsim.model import Decision, Start
 from dagsim.systems.cluster.api import NEVER_S, ClusterState, ClusterView, DemandClass, ExpectedFree, TaskState
-from dagsim.systems.cluster.codecs.codec import Observation
-from dagsim.systems.cluster.codecs.config import CandidatesConfig
+from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
 from dagsim.systems.cluster.codecs.pool import QUEUE, STATIC, UNITS, WIDTHS, Group, Pool, ReadyTask
-from dagsim.systems.cluster.policies.placement.rule import placing
+from dagsim.systems.cluster.policies.placement import placing
 
 __all__ = ["Candidates"]
 

@@ -11,8 +11,9 @@ from operator import add, sub
 from struct import Struct
 from typing import TypeAlias
 
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import DemandClass, JobState, Run, TaskState
-from dagsim.systems.cluster.policies.orders.static import width
+from dagsim.systems.cluster.policies.orders import width
 
 __all__ = ["QUEUE", "STATIC", "UNITS", "WIDTHS", "Group", "Pool", "ReadyTask", "WidthClass"]
 
@@ -116,7 +117,7 @@ class ReadyTask:
         job: JobState = self.task.job
         if job.tasks_left != self._tasks_left:
             self._tasks_left = job.tasks_left
-            self._job_left = log1p(sum([task.best_s for task in job.tasks if task.unfinished]) / 600) / 3
+            self._job_left = log1p(ordered_sum([task.best_s for task in job.tasks if task.unfinished]) / 600) / 3
         return self._job_left
 
 

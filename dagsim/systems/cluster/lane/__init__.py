@@ -2,7 +2,7 @@
 
 ARCHITECTURE describes the rules; the SimPy kernel is the definition, and this is a second execution of it. Both write
 the same log to the last byte (``scripts/check_lane.py`` compares them on random scenarios), or the lane steps aside and
-``applies`` says why.
+``choice`` says why.
 
 - Everything is an array of records (``state``): no objects, no references. ``columns`` are what comes in.
 - A policy is a column of keys (``orders``), smaller first.

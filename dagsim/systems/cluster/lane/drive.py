@@ -1,8 +1,9 @@
-"""From a scenario to its schedule: make the columns, call the compiled loop, give it space when it asks."""
+"""From a scenario to its schedule: choose the loop, call it, give it space when it asks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,103 +11,119 @@ from dagsim.errors import ConfigError, Stalled
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import ROW, Schedule, ScheduleLog
 from dagsim.systems.cluster.lane import jit
-from dagsim.systems.cluster.lane.easy import EASY, EasyState, advance_easy, grown_easy, new_easy
-from dagsim.systems.cluster.lane.job_orders import JOB_ORDERS, JobOrder, advance_jobs, new_job_order
-from dagsim.systems.cluster.lane.las import LAS, Las, advance_las, grown_las, new_las
-from dagsim.systems.cluster.lane.lists import advance_list
-from dagsim.systems.cluster.lane.orders import ORDERS, Columns
-from dagsim.systems.cluster.lane.preempt import grown_pieces
+from dagsim.systems.cluster.lane.easy import RANKS, advance_easy, grown_easy, new_easy
+from dagsim.systems.cluster.lane.job_orders import JOB_KEYS, advance_jobs, new_job_order
+from dagsim.systems.cluster.lane.las import advance_las, grown_las, new_las
+from dagsim.systems.cluster.lane.orders import KeyColumns, advance_list, key_columns, sample_columns
 from dagsim.systems.cluster.lane.reading import LaneScenario, read_scenario
-from dagsim.systems.cluster.lane.scenario import POLICIES, LanePolicy, planned, too_much
-from dagsim.systems.cluster.lane.srtf import SRTF, Srtf, advance_srtf, grown_srtf, new_srtf, srtf_state
-from dagsim.systems.cluster.lane.state import ROWS, STRICT, State, grown, new_state
+from dagsim.systems.cluster.lane.srtf import advance_srtf, grown_pieces, grown_srtf, new_srtf, with_pieces
+from dagsim.systems.cluster.lane.state import BEST, CONSOLIDATE, FIRST, ROWS, STRICT, WORST, State, grown, new_state
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.preemption import Preemption
-from dagsim.systems.cluster.models.runtime import Recorded, Runtime
+from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.systems.cluster.policies import placement
+from dagsim.systems.cluster.policies.attained import ByGpuSeconds, BySeconds
+from dagsim.systems.cluster.policies.backfilling import Easy
+from dagsim.systems.cluster.policies.job_orders import JobOrdered
+from dagsim.systems.cluster.policies.orders import Ordered, TypedOrdered, fifo
+from dagsim.systems.cluster.policies.preemption import LeastRemaining
+from dagsim.systems.cluster.policies.rounds import Rounds
 
-__all__ = ["compile_loops", "is_warm", "run", "scheduled", "whole_log"]
+__all__ = ["LanePlan", "compile_loop", "is_warm", "plan_of", "scheduled", "whole_log"]
 
-_KEYS = {"srtf": "sjf", "srsf": "saf"}
-"""Orders that pieces are ranked by, too."""
-_FAMILIES = {
-    "advance_jobs": tuple(JOB_ORDERS),
-    "advance_easy": tuple(EASY),
-    "advance_srtf": SRTF,
-    "advance_las": LAS,
+_PLACEMENTS: Mapping[type, int] = {
+    placement.BestFit: BEST,
+    placement.FirstFit: FIRST,
+    placement.WorstFit: WORST,
+    placement.Consolidate: CONSOLIDATE,
 }
-"""Compiled loops with the policies that need them; all others need ``advance_list``."""
+_LOOPS: Mapping[type, str] = {
+    Ordered: "advance_list",
+    TypedOrdered: "advance_list",
+    JobOrdered: "advance_jobs",
+    Easy: "advance_easy",
+    LeastRemaining: "advance_srtf",
+    Rounds: "advance_las",
+}
+"""The compiled loop of each class of policies. Subclasses may decide otherwise, so they are not played."""
 
 
-def run(
-    cluster: Cluster,
-    jobs: Iterable[Job],
-    policy: str,
-    *,
-    runtime: Runtime | None = None,
-    preemption: Preemption | None = None,
-    estimates: Estimates | None = None,
-    seed: int = 0,
-) -> Schedule:
-    """The schedule of the jobs, equal to that of ``ClusterKernel``: log byte for byte, jobs and all.
+class LanePlan(NamedTuple):
+    """A policy as the lane plays it."""
+
+    policy: Any
+    """An object of one of the classes in ``_LOOPS``; the lane asks it for its keys and settings."""
+    loop: str
+    placement: int
+    keeps: bool = True
+    """A preempted run keeps the work it has done."""
+
+
+def plan_of(policy: object, *, keeps: bool = True) -> LanePlan:
+    """The plan for a policy object.
 
     Raises:
-        ConfigError: The lane cannot carry this out; the message names what it does not know.
-        ModelError: Jobs that do not come in order of arrival, or a task without the estimate that is asked for.
+        ConfigError: The lane does not know the policy or its placement; the message completes a sentence about it.
     """
-    plan = planned(policy, preemption)
-    return scheduled(
-        cluster, read_scenario(cluster, jobs, runtime or Recorded(), estimates or Estimates(), seed), plan, seed
-    )
+    loop = _LOOPS.get(type(policy))
+    match policy:
+        case Ordered() | TypedOrdered() if loop:
+            key_columns(policy, sample_columns())
+        case LeastRemaining():
+            key_columns(policy.order, sample_columns())
+        case JobOrdered() if policy.make_key not in JOB_KEYS:
+            loop = None
+        case Easy() if policy.rank not in RANKS:
+            loop = None
+        case Rounds() if type(policy.rank) not in (BySeconds, ByGpuSeconds) or policy.lead:
+            loop = None
+        case _:
+            pass
+    if loop is None:
+        raise ConfigError("its decisions are not compiled")
+    rule: object = policy.order.placement if isinstance(policy, LeastRemaining) else policy.placement  # type: ignore[attr-defined]
+    if type(rule) not in _PLACEMENTS:
+        raise ConfigError(f"its placement {type(rule).__name__} is not compiled")
+    return LanePlan(policy, loop, _PLACEMENTS[type(rule)], keeps)
 
 
-def scheduled(cluster: Cluster, scene: LaneScenario, plan: LanePolicy, seed: int) -> Schedule:
-    """The schedule of a scene that was read before.
+def scheduled(cluster: Cluster, scene: LaneScenario, plan: LanePlan, seed: int) -> Schedule:
+    """The schedule of a scene, equal to that of ``ClusterKernel``: log byte for byte, jobs and all.
 
     Raises:
-        ConfigError: The lane cannot simulate these jobs.
+        ConfigError: The policy's key cannot be asked of these tasks.
+        Stalled: Jobs are not done, and nothing runs.
     """
     rows, ended_s = whole_log(scene, plan)
     return Schedule(cluster, scene.facts, ScheduleLog.of(rows), seed, ended_s=ended_s)
 
 
-def compile_loops(policies: Iterable[str] = POLICIES) -> list[str]:
-    """Compile what these policies need and was not compiled before, and keep it; returns the loops compiled.
+def compile_loop(plan: LanePlan) -> bool:
+    """Compile what a policy needs and was not compiled before, and keep it; True if there was anything to compile.
 
-    Of several processes one compiles, the others wait for it.
+    Of several processes one compiles, and the others wait for it.
     """
-    made = []
-    for family, policy in {_family(planned(policy).policy): policy for policy in policies}.items():
-        if jit.jitted() and not jit.is_kept(family):
-            with jit.alone():
-                if not jit.is_kept(family):
-                    run(Cluster.of({"V100": 1}), [Job.single("j", Task("t", 1.0))], planned(policy).policy)
-                    made.append(family)
-    return made
+    if not jit.jitted() or is_warm(plan):
+        return False
+    with jit.alone():
+        if is_warm(plan):
+            return False
+        cluster, job = Cluster.of({"V100": 1}), Job.single("j", Task("t", 1.0))
+        whole_log(read_scenario(cluster, [job], Recorded(), Estimates(), 0), plan)
+    return True
 
 
-def is_warm(policy: str) -> bool:
+def is_warm(plan: LanePlan) -> bool:
     """True if what a policy needs was compiled before."""
-    return jit.is_kept(_family(planned(policy).policy))
+    return jit.is_kept(plan.loop)
 
 
-def _family(policy: str) -> str:
-    return next((name for name, policies in _FAMILIES.items() if policy in policies), "advance_list")
-
-
-def whole_log(scene: LaneScenario, plan: LanePolicy) -> tuple[np.ndarray, float]:
-    """The whole log, and when it ended.
-
-    Raises:
-        ConfigError: The lane cannot simulate these jobs.
-    """
-    why = too_much(scene, plan)
-    if why:
-        raise ConfigError(why)
+def whole_log(scene: LaneScenario, plan: LanePlan) -> tuple[np.ndarray, float]:
+    """The whole log, and when it ended."""
     if not scene.facts:
         return np.empty(0, ROW), 0.0
     loop = _loop(scene, plan)
     log = np.empty(rows_at_first(scene), ROW)
-    while loop.advance(log.view(np.recarray)):
+    while loop.advance(loop.s, log.view(np.recarray), *loop.more):
         if len(log) - loop.s.n[ROWS] < len(loop.s.nodes) + 2:
             log.resize(len(log) * 3 // 2, refcheck=False)
         else:
@@ -117,95 +134,58 @@ def whole_log(scene: LaneScenario, plan: LanePolicy) -> tuple[np.ndarray, float]
 
 
 class Loop:
-    """The compiled loop of a family of policies, and what it works on."""
+    """The compiled loop of a policy, its state, and how both grow."""
 
-    def __init__(self, s: State) -> None:
+    def __init__(
+        self,
+        s: State,
+        advance: Callable[..., bool],
+        more: tuple[Any, ...] = (),
+        grow_state: Callable[[State], State] = grown,
+        grow_more: Callable[[State, Any], Any] | None = None,
+    ) -> None:
         self.s = s
-
-    def advance(self, log: np.recarray) -> bool:
-        """Go on; True if there is more to do but not enough space."""
-        return advance_list(self.s, log)
+        self.advance = advance
+        """Go on until everything is done (False) or more space is needed (True)."""
+        self.more = more
+        """The policy's own state, if it has any."""
+        self._grow_state, self._grow_more = grow_state, grow_more
 
     def grow(self) -> None:
         """Make more space in the state."""
-        self.s = grown(self.s)
+        self.s = self._grow_state(self.s)
+        if self._grow_more is not None:
+            self.more = (self._grow_more(self.s, *self.more),)
 
 
-class JobLoop(Loop):
-    """Orders over jobs as wholes."""
-
-    def __init__(self, s: State, order: JobOrder) -> None:
-        super().__init__(s)
-        self.order = order
-
-    def advance(self, log: np.recarray) -> bool:
-        return advance_jobs(self.s, log, self.order)
-
-
-class EasyLoop(Loop):
-    """EASY and its orders."""
-
-    def __init__(self, s: State, easy: EasyState) -> None:
-        super().__init__(s)
-        self.easy = easy
-
-    def advance(self, log: np.recarray) -> bool:
-        return advance_easy(self.s, log, self.easy)
-
-    def grow(self) -> None:
-        super().grow()
-        self.easy = grown_easy(self.s, self.easy)
-
-
-class SrtfLoop(Loop):
-    """Least remaining first, with preemption."""
-
-    def __init__(self, s: State, srtf: Srtf) -> None:
-        super().__init__(s)
-        self.srtf = srtf
-
-    def advance(self, log: np.recarray) -> bool:
-        return advance_srtf(self.s, log, self.srtf)
-
-    def grow(self) -> None:
-        self.s = grown_pieces(self.s)
-        self.srtf = grown_srtf(self.s, self.srtf)
-
-
-class LasLoop(Loop):
-    """Least attained service first, in rounds."""
-
-    def __init__(self, s: State, las: Las) -> None:
-        super().__init__(s)
-        self.las = las
-
-    def advance(self, log: np.recarray) -> bool:
-        return advance_las(self.s, log, self.las)
-
-    def grow(self) -> None:
-        self.s = grown_pieces(self.s)
-        self.las = grown_las(self.s, self.las)
-
-
-def _loop(scene: LaneScenario, plan: LanePolicy) -> Loop:
-    work, classes = scene.work, scene.classes
-    order = ORDERS[_KEYS.get(plan.policy, plan.policy if plan.policy in ORDERS else "fifo")]
-    with np.errstate(invalid="ignore"):  # inf - inf, of tasks that run nowhere: their jobs are rejected
-        key = order.keys(Columns(work, classes))
-    s = new_state(work, classes, scene.nodes, key, plan.placement)
-    if plan.policy in JOB_ORDERS:
-        return JobLoop(s, new_job_order(work, classes, plan.policy))
-    if plan.policy in EASY:
-        return EasyLoop(s, new_easy(s, work, classes, plan.policy))
-    if plan.policy in SRTF:
-        s = srtf_state(s)
-        return SrtfLoop(s, new_srtf(s, classes, plan.policy, plan.keeps))
-    if plan.policy in LAS:
-        s = srtf_state(s)
-        return LasLoop(s, new_las(s, plan.policy, float(plan.params.get("quantum_s", 60.0)), plan.keeps))  # type: ignore[arg-type]
-    s.n[STRICT] = order.strict
-    s.ageing[0] = plan.params.get("ageing", 0.0)
-    return Loop(s)
+def _loop(scene: LaneScenario, plan: LanePlan) -> Loop:
+    work, classes, policy = scene.work, scene.classes, plan.policy
+    columns = KeyColumns(work, classes)
+    match policy:
+        case Ordered() | TypedOrdered():
+            order = policy
+        case LeastRemaining():
+            order = policy.order
+        case _:  # these keep queues of their own; equal keys are first come, first served
+            order = fifo()
+    s = new_state(work, classes, scene.nodes, key_columns(order, columns), plan.placement)
+    match policy:
+        case JobOrdered():
+            return Loop(s, advance_jobs, (new_job_order(work, classes, JOB_KEYS[policy.make_key]),))
+        case Easy():
+            easy = new_easy(s, work, classes, RANKS[policy.rank])
+            return Loop(s, advance_easy, (easy,), grow_more=grown_easy)
+        case LeastRemaining():
+            s = with_pieces(s)
+            srtf = new_srtf(s, policy.weight, columns, plan.keeps)
+            return Loop(s, advance_srtf, (srtf,), grown_pieces, grown_srtf)
+        case Rounds():
+            s = with_pieces(s)
+            las = new_las(s, isinstance(policy.rank, ByGpuSeconds), float(policy.quantum_s), plan.keeps)
+            return Loop(s, advance_las, (las,), grown_pieces, grown_las)
+    if isinstance(policy, Ordered):
+        s.n[STRICT], s.ageing[0] = policy.strict, policy.ageing
+    return Loop(s, advance_list)
 
 
 def rows_at_first(scene: LaneScenario) -> int:

@@ -1,38 +1,453 @@
-"""EASY back-filling: the oldest task gets a reservation, others may go ahead of it if they do not delay it."""
+"""EASY backfilling, compiled: groups of waiting tasks, expected ends, and the loop."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.systems.cluster.lane.columns import Classes, Work
-from dagsim.systems.cluster.lane.easy_ends import Ends, amount, look, moved_ends, new_ends, reservation
-from dagsim.systems.cluster.lane.easy_groups import (
-    ACTIVE,
-    BY_LENGTH,
-    BY_ORDER,
-    BY_SLOWDOWN,
-    GROUPS,
-    STAMP,
-    Groups,
-    add,
-    before,
-    first_of,
-    new_groups,
-    remove,
-)
+from dagsim.systems.cluster.lane import state
 from dagsim.systems.cluster.lane.heap import pop, push
-from dagsim.systems.cluster.lane.index import fits_on
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
-from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, start, steps
-from dagsim.systems.cluster.lane.placement import choose, count_started, spot
-from dagsim.systems.cluster.lane.state import ENDED, FRESH, PHASE, State
+from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, alive, move_on, start, steps
+from dagsim.systems.cluster.lane.placement import choose, count_started, fits_on, spot
+from dagsim.systems.cluster.lane.state import (
+    ENDED,
+    ENTRY,
+    FRESH,
+    MICRO,
+    PHASE,
+    RUNS,
+    SLOTS,
+    STARTS,
+    Classes,
+    State,
+    Work,
+    record_type,
+    records,
+)
+from dagsim.systems.cluster.policies.backfilling import most_slowed_first, shortest_first
+from dagsim.systems.cluster.policies.task_groups import by_order, slowness
 
-__all__ = ["EASY", "EasyState", "advance_easy", "grown_easy", "new_easy"]
+__all__ = [
+    "ACTIVE",
+    "BY_LENGTH",
+    "BY_ORDER",
+    "BY_SLOWDOWN",
+    "GROUPS",
+    "RANKS",
+    "STAMP",
+    "EasyState",
+    "Ends",
+    "Groups",
+    "add",
+    "advance_easy",
+    "amount",
+    "before",
+    "first_of",
+    "grown_easy",
+    "look",
+    "moved_ends",
+    "new_easy",
+    "new_ends",
+    "new_groups",
+    "remove",
+    "reservation",
+]
 
-EASY = {"easy": BY_ORDER, "easy-sjf": BY_LENGTH, "easy-lxf": BY_SLOWDOWN}
-"""Ranks of candidates by the name of their policy."""
+
+BY_ORDER, BY_LENGTH, BY_SLOWDOWN = range(3)
+"""Who comes first in a group: the oldest, the shortest, the one with the largest slowdown."""
+
+GROUPS, ACTIVE, LOOSE, RANK, STAMP, COUNTERS = range(6)
+"""Places in ``Groups.n``: groups there are, groups with tasks, partly started tasks, the rank, searches so far."""
+
+GROUP = record_type(i8="profile waiting behind at width members held active stuck named")
+"""``behind``: the next group of the same profile, or -1. Its tree of ``width`` leaves begins ``at`` (-1: none), its
+tasks at ``members``. It holds ``held`` tasks and stands at ``active`` among those with any. ``stuck`` is the search in
+which it was given up; ``named`` is set once its ratios are known."""
+
+_RATIO_ERROR, _ROUNDING = 1e-8, 1e-15
+"""Bounds of relative errors: of a group's ratios, which are equal to 9 digits, and of a sum of two times."""
+
+
+@by_pointer
+class Groups(NamedTuple):
+    """The ready tasks as EASY groups them."""
+
+    n: np.ndarray  # (COUNTERS,) int64
+    best_s: np.ndarray  # (n,) float64
+    slowness: np.ndarray  # (n,) float64: 1 / seconds on the fastest type
+    ready_s: np.ndarray  # (n,) float64: when each became ready
+    group: np.ndarray  # (n,) int64: the group of each task
+    leaf: np.ndarray  # (n,) int64: its leaf there while all its instances wait
+    task: np.ndarray  # (n,) int64: tasks by group and leaf
+    trees: np.ndarray  # float64: seconds of the tasks in each group, inf for those that are not
+    first: np.ndarray  # (profiles,) int64: the first group of each profile
+    groups: np.recarray  # GROUP
+    ratios: np.ndarray  # (groups, types) float64: seconds over those on the fastest type
+    active: np.ndarray  # (groups,) int64: those with tasks
+    loose: np.ndarray  # (n,) int64: partly started tasks
+
+
+def new_groups(work: Work, rank: int) -> Groups:
+    """The groups before anything is ready: one per profile and number of instances."""
+    best_s, rows = work.best_s, work.rows
+    waiting = rows.instances.astype(np.int64)
+    profile = _profiles(work, best_s)
+    pairs, group = np.unique(np.stack([profile, waiting], axis=1), axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    sizes = np.bincount(group, minlength=len(pairs))
+    widths = np.array([1 << int(size - 1).bit_length() for size in sizes], np.int64)
+    members = np.cumsum(sizes) - sizes
+    task = np.argsort(group, kind="stable")
+    leaf = np.empty(len(group), np.int64)
+    leaf[task] = np.arange(len(group)) - np.repeat(members, sizes)
+    first, behind = _chains(pairs[:, 0])
+    room = len(pairs) + state.SPARE
+    groups = records(
+        GROUP,
+        room,
+        profile=pairs[:, 0],
+        waiting=pairs[:, 1],
+        behind=behind,
+        at=np.cumsum(2 * widths) - 2 * widths,
+        width=widths,
+        members=members,
+    )
+    n = np.zeros(COUNTERS, np.int64)
+    n[GROUPS], n[RANK] = len(pairs), rank
+    return Groups(
+        n=n,
+        best_s=best_s,
+        slowness=slowness(best_s),
+        ready_s=np.empty(len(best_s)),
+        group=group,
+        leaf=leaf,
+        task=task,
+        trees=np.full(int(2 * widths.sum()), np.inf),
+        first=first,
+        groups=groups,
+        ratios=np.empty((room, work.truth.shape[1])),
+        active=np.empty(room, np.int64),
+        loose=np.empty(len(best_s), np.int64),
+    )
+
+
+def _profiles(work: Work, best_s: np.ndarray) -> np.ndarray:
+    """(n,) int64: tasks of one demand class with the same ratios, to 9 digits; those of no length are alike."""
+    ratios = np.zeros_like(work.seconds)
+    long = best_s > 0
+    with np.errstate(invalid="ignore"):
+        ratios[long] = work.seconds[long] / best_s[long][:, None]
+    raw, which = np.unique(ratios, axis=0, return_inverse=True)
+    numbers: dict[tuple[float, ...], int] = {}
+    rounded = [tuple([round(ratio, 9) for ratio in row]) for row in raw.tolist()]
+    alike = np.array([numbers.setdefault(row, len(numbers)) for row in rounded], np.int64)[which.reshape(-1)]
+    keys = work.rows.kind.astype(np.int64) * (2 * len(numbers) + 2) + 2 * alike + long
+    _, profile = np.unique(keys, return_inverse=True)
+    return profile.reshape(-1)
+
+
+def _chains(profile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first group of each profile, and the next one behind each group; groups stand by profile."""
+    first = np.flatnonzero(np.diff(profile, prepend=-1))
+    behind = np.arange(1, len(profile) + 1)
+    behind[np.append(first[1:], len(profile)) - 1] = -1
+    return first, behind
+
+
+@inner
+def add(s: State, g: Groups, task: int) -> None:
+    """Take in a task that has become ready."""
+    g.ready_s[task] = s.now[0]
+    group = g.group[task]
+    _name(s, g, group, task)
+    _write(g, group, g.leaf[task], g.best_s[task])
+    _count(g, group, 1)
+
+
+@inner
+def remove(s: State, g: Groups, task: int) -> None:
+    """Note that instances of a task were started: it is gone, or in the group of those with as many waiting."""
+    group = g.group[task]
+    if g.leaf[task] >= 0:
+        _write(g, group, g.leaf[task], np.inf)
+        g.leaf[task] = -1
+    else:
+        for place in range(g.n[LOOSE]):
+            if g.loose[place] == task:
+                g.n[LOOSE] -= 1
+                g.loose[place] = g.loose[g.n[LOOSE]]
+                break
+    _count(g, group, -1)
+    waiting = int64(s.todo[task].waiting)
+    if waiting:
+        group = _group_of(g, g.groups[group].profile, waiting)
+        g.group[task] = group
+        _name(s, g, group, task)
+        g.loose[g.n[LOOSE]] = task
+        g.n[LOOSE] += 1
+        _count(g, group, 1)
+
+
+@inner
+def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int:
+    """Find the first task of a group of those that end by ``until_s`` if they start now on a type, or -1.
+
+    The twin of ``AlikeTasks.first``.
+    """
+    found = int64(-1)
+    at = g.groups[group].at
+    if at >= 0 and g.trees[at + 1] < np.inf:
+        limit_s, certain_s = np.inf, np.inf
+        if until_s < np.inf:
+            # The tree holds seconds on the fastest type. Dividing by the group's ratio leaves an error, so
+            # the walk goes a little beyond the limit, and compares each task that it meets by its own end.
+            span_s = until_s - s.now[0]
+            slack_s = _RATIO_ERROR * span_s + _ROUNDING * until_s
+            limit_s = (span_s + slack_s) / g.ratios[group, type_]
+            certain_s = (span_s - slack_s) / g.ratios[group, type_]
+        if g.n[RANK] == BY_LENGTH and g.trees[at + 1] <= certain_s:
+            limit_s = g.trees[at + 1]
+        found = _first_leaf(s, g, group, limit_s, type_, until_s)
+    for place in range(g.n[LOOSE]):
+        task = g.loose[place]
+        if g.group[task] == group and _ends_by(s, task, type_, until_s) and (found < 0 or before(s, g, task, found)):
+            found = task
+    return found
+
+
+@inner
+def _ends_by(s: State, task: int, type_: int, until_s: float) -> bool:
+    """True if a task that starts now on a type ends by ``until_s``: end times are compared, as in the kernel."""
+    return s.now[0] + s.seconds[task, type_] <= until_s
+
+
+@inner
+def before(s: State, g: Groups, one: int, other: int) -> bool:
+    """True if one task comes before another by the rank, then first come, first served."""
+    mine, its = _rank(s, g, one), _rank(s, g, other)
+    return mine < its or (mine == its and one < other)
+
+
+@inner
+def _rank(s: State, g: Groups, task: int) -> float:
+    if g.n[RANK] == BY_LENGTH:
+        return g.best_s[task]
+    if g.n[RANK] == BY_SLOWDOWN:
+        return (g.ready_s[task] - s.now[0]) * g.slowness[task]
+    return 0.0
+
+
+@inner
+def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, until_s: float) -> int:
+    """Find the first task by rank among leaves of at most ``limit_s`` that end by ``until_s``, or -1.
+
+    Walks from left to right over the subtrees that hold any such leaf; leaves stand by age.
+    """
+    at, width = g.groups[group].at, g.groups[group].width
+    found = int64(-1)
+    place = 1
+    while place:
+        if g.trees[at + place] <= limit_s and g.trees[at + place] < np.inf:
+            if place < width:
+                place *= 2
+                continue
+            task = g.task[g.groups[group].members + place - width]
+            if _ends_by(s, task, type_, until_s) and (found < 0 or before(s, g, task, found)):
+                found = task
+                if g.n[RANK] == BY_ORDER or (g.n[RANK] == BY_LENGTH and limit_s == g.trees[at + 1]):
+                    return found  # the others are younger, and none is shorter
+        while place & 1:
+            place >>= 1
+        if place:
+            place += 1
+    return found
+
+
+@inner
+def _write(g: Groups, group: int, leaf: int, seconds: float) -> None:
+    """Write a leaf of the group's tree, and what follows from it above."""
+    at = g.groups[group].at
+    place = g.groups[group].width + leaf
+    while place and g.trees[at + place] != seconds:
+        g.trees[at + place] = seconds
+        if place > 1:
+            seconds = min(seconds, g.trees[at + (place ^ 1)])
+        place >>= 1
+
+
+@inner
+def _count(g: Groups, group: int, change: int) -> None:
+    """Count the tasks of a group, and keep the list of groups with any."""
+    held = g.groups[group].held
+    g.groups[group].held = held + change
+    if held == 0:
+        g.groups[group].active = g.n[ACTIVE]
+        g.active[g.n[ACTIVE]] = group
+        g.n[ACTIVE] += 1
+    elif held + change == 0:
+        g.n[ACTIVE] -= 1
+        last = g.active[g.n[ACTIVE]]
+        place = g.groups[group].active
+        g.active[place] = last
+        g.groups[last].active = place
+
+
+@inner
+def _group_of(g: Groups, profile: int, waiting: int) -> int:
+    """Find the group of a profile with so many waiting instances, or make it."""
+    group = g.first[profile]
+    while g.groups[group].waiting != waiting:
+        if g.groups[group].behind < 0:
+            new = g.n[GROUPS]
+            g.n[GROUPS] += 1
+            g.groups[group].behind = new
+            g.groups[new].profile = profile
+            g.groups[new].waiting = waiting
+            g.groups[new].behind = -1
+            g.groups[new].at = -1
+            g.groups[new].width = 0
+            g.groups[new].held = 0
+            g.groups[new].stuck = 0
+            g.groups[new].named = 0
+            return new
+        group = g.groups[group].behind
+    return group
+
+
+@inner
+def _name(s: State, g: Groups, group: int, task: int) -> None:
+    """Take the ratios of the group from the first task it ever gets."""
+    if g.groups[group].named:
+        return
+    g.groups[group].named = 1
+    for type_ in range(len(s.types)):
+        seconds = s.seconds[task, type_]
+        if g.best_s[task]:
+            g.ratios[group, type_] = seconds / g.best_s[task]
+        else:
+            g.ratios[group, type_] = 1.0 if seconds == np.inf else 0.0
+
+
+_SPARE = 32
+
+
+@by_pointer
+class Ends(NamedTuple):
+    """Heaps of ``(expected end, run)``; those of runs that are over are dropped when they are seen."""
+
+    heaps: np.recarray  # (types * length,) ENTRY
+    held: np.ndarray  # (types,) int64
+    aside: np.recarray  # (length,) ENTRY: what is taken out for a question, to be put back
+    gpus: np.ndarray  # (K,) int64: millionths of a GPU that an instance takes
+
+
+def new_ends(types: int, runs: int, classes: Classes) -> Ends:
+    """No runs, and space for those of a state with ``runs`` slots."""
+    length = 2 * runs + _SPARE
+    gpus = np.array([round(gpus * MICRO) for gpus in classes.table.gpus.tolist()], np.int64)
+    return Ends(records(ENTRY, types * length), np.zeros(types, np.int64), records(ENTRY, length), gpus)
+
+
+def moved_ends(e: Ends, runs: int) -> Ends:
+    """The same with space for ``runs`` slots."""
+    types = len(e.held)
+    before, length = len(e.aside), 2 * runs + _SPARE
+    heaps = records(ENTRY, types * length)
+    for type_ in range(types):
+        heaps[type_ * length : type_ * length + before] = e.heaps[type_ * before : (type_ + 1) * before]
+    return e._replace(heaps=heaps, aside=records(ENTRY, length))
+
+
+@inner
+def look(s: State, e: Ends) -> None:
+    """Take in the runs started since the last look."""
+    for each in range(s.n[STARTS]):
+        entry = s.starts[each]
+        if alive(s, entry):
+            run = entry & ((1 << SLOTS) - 1)
+            task, type_ = s.runs[run].task, s.runs[run].type
+            if e.held[type_] > 2 * s.n[RUNS] + 16:
+                _tidy(s, e, type_)
+            end_s = max(s.runs[run].start_s + s.seconds[task, type_], s.now[0])
+            push(e.heaps, type_ * len(e.aside), e.held[type_], end_s, entry)
+            e.held[type_] += 1
+    s.n[STARTS] = 0
+
+
+@inner
+def amount(s: State, e: Ends, kind: int, head: int) -> int:
+    """Millionths of class ``head``'s unit (GPUs, or cores) that an instance of a class takes."""
+    return e.gpus[kind] if s.classes[head].gpus else s.classes[kind].cpus
+
+
+@inner
+def reservation(s: State, e: Ends, head: int) -> tuple[float, int, int]:
+    """Find the soonest time at which a task has room, its type and what is left over."""
+    kind = int64(s.tasks[head].kind)
+    soonest, on, extra = np.inf, -1, int64(0)
+    for type_ in range(len(s.types)):
+        if s.may[kind, type_]:
+            time_s, left = _shadow(s, e, kind, type_)
+            if on < 0 or time_s < soonest:
+                soonest, on, extra = time_s, type_, left
+    return soonest, on, extra
+
+
+@inner
+def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, int]:
+    """The time when a type has enough free for the class, and how much more.
+
+    GPUs are added up as numbers with fractions, cores in millionths, as the SimPy kernel does.
+    """
+    together = max(s.classes[kind].gang, 1)
+    on_gpus = s.classes[kind].gpus > 0
+    missing = s.classes[kind].gpus * together - s.types[type_].idle
+    if not on_gpus:
+        missing = float(s.classes[kind].cpus * together - s.types[type_].cpus)
+    at, aside = type_ * len(e.aside), 0
+    shadow_s = s.now[0] if missing <= 0 else np.inf
+    while e.held[type_]:
+        end_s, entry = e.heaps[at].key, e.heaps[at].what
+        if missing <= 0 and end_s > shadow_s:
+            break
+        pop(e.heaps, at, e.held[type_])
+        e.held[type_] -= 1
+        if not alive(s, entry):
+            continue
+        e.aside[aside].key = end_s
+        e.aside[aside].what = entry
+        aside += 1
+        if missing > 0:
+            shadow_s = max(end_s, s.now[0])
+        run = entry & ((1 << SLOTS) - 1)
+        other = s.tasks[s.runs[run].task].kind
+        missing -= (s.classes[other].gpus if on_gpus else float(s.classes[other].cpus)) * s.runs[run].count
+    for each in range(aside):
+        push(e.heaps, at, e.held[type_], e.aside[each].key, e.aside[each].what)
+        e.held[type_] += 1
+    if missing > 0:
+        return np.inf, int64(0)
+    return shadow_s, int64(np.rint(-missing * MICRO) if on_gpus else -missing)
+
+
+@inner
+def _tidy(s: State, e: Ends, type_: int) -> None:
+    """Drop the runs that are over."""
+    at, held = type_ * len(e.aside), e.held[type_]
+    e.held[type_] = 0
+    for each in range(held):
+        key, entry = e.heaps[at + each].key, e.heaps[at + each].what
+        if alive(s, entry):
+            push(e.heaps, at, e.held[type_], key, entry)
+            e.held[type_] += 1
+
+
+RANKS: Mapping[Any, int] = {by_order: BY_ORDER, shortest_first: BY_LENGTH, most_slowed_first: BY_SLOWDOWN}
+"""The ranks of candidates that are compiled (``_rank``), by their functions in ``policies.backfilling``."""
 
 
 @by_pointer
@@ -43,9 +458,9 @@ class EasyState(NamedTuple):
     e: Ends
 
 
-def new_easy(s: State, work: Work, classes: Classes, policy: str) -> EasyState:
+def new_easy(s: State, work: Work, classes: Classes, rank: int) -> EasyState:
     """EASY before anything has happened."""
-    return EasyState(new_groups(work, classes, EASY[policy]), new_ends(len(s.types), len(s.runs), classes))
+    return EasyState(new_groups(work, rank), new_ends(len(s.types), len(s.runs), classes))
 
 
 def grown_easy(s: State, b: EasyState) -> EasyState:
@@ -124,7 +539,7 @@ def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
             group = b.g.active[each]
             if b.g.groups[group].stuck == b.g.n[STAMP]:
                 continue
-            any_of = first_of(s, b.g, group, np.inf)
+            any_of = first_of(s, b.g, group, 0, np.inf)
             type_ = _fastest_with_room(s, b.g, group, s.tasks[any_of].kind)
             if type_ < 0:
                 b.g.groups[group].stuck = b.g.n[STAMP]
@@ -132,17 +547,16 @@ def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
             if not known:
                 shadow_s, shadow_type, extra = reservation(s, b.e, head)
                 known = True
-            most_s, ratio = np.inf, b.g.ratios[group, type_]
-            if ratio > 0 and type_ == shadow_type and _needed(s, b.e, any_of, head, type_) > extra:
-                most_s = (shadow_s - s.now[0]) / ratio
-            task = any_of if most_s == np.inf else first_of(s, b.g, group, most_s)
+            until_s, takes_time = np.inf, b.g.ratios[group, type_] > 0
+            if takes_time and type_ == shadow_type and _needed(s, b.e, any_of, head, type_) > extra:
+                until_s = shadow_s
+            task = any_of if until_s == np.inf else first_of(s, b.g, group, type_, until_s)
             if task >= 0 and (found < 0 or before(s, b.g, task, found)):
                 found = task
         if found < 0:
             return int64(-1), -1, -1
         on, node = choose(s, found, -1)
-        ends_in_time = s.now[0] + s.seconds[found, on] <= shadow_s
-        if on != shadow_type or ends_in_time or _takes(s, b.e, found, head, on, node) <= extra:
+        if on != shadow_type or _ends_by(s, found, on, shadow_s) or _takes(s, b.e, found, head, on, node) <= extra:
             return found, on, node
         b.g.groups[b.g.group[found]].stuck = b.g.n[STAMP]
 

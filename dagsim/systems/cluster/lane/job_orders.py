@@ -6,23 +6,23 @@ job has moved only ever moves up in its heap. The heaps know where each of their
 
 from __future__ import annotations
 
-import sys
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.systems.cluster.lane.columns import Classes, Work, record_type, records
-from dagsim.systems.cluster.lane.index import fits_on
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, start, steps
-from dagsim.systems.cluster.lane.placement import choose
-from dagsim.systems.cluster.lane.ranks import upward_rank
-from dagsim.systems.cluster.lane.state import ENDED, FRESH, PHASE, STARTS, State
+from dagsim.systems.cluster.lane.orders import upward_rank
+from dagsim.systems.cluster.lane.placement import choose, fits_on
+from dagsim.systems.cluster.lane.state import ENDED, FRESH, PHASE, STARTS, Classes, State, Work, record_type, records
+from dagsim.systems.cluster.policies.job_orders import PathLeft, WorkLeft, total_work
 
-__all__ = ["JOB_ORDERS", "JobOrder", "advance_jobs", "new_job_order"]
+__all__ = ["JOB_KEYS", "JobOrder", "advance_jobs", "new_job_order"]
 
-JOB_ORDERS = {"srpt-work": 0, "scpt": 1, "sjf-cp": 2}
-"""Keys by the name of their policy: the work left, the path left, all work."""
+WORK_LEFT, PATH_LEFT, TOTAL_WORK = range(3)
+JOB_KEYS: Mapping[Any, int] = {WorkLeft: WORK_LEFT, PathLeft: PATH_LEFT, total_work: TOTAL_WORK}
+"""The keys of jobs that are compiled (``_job_key``), by what makes them in ``policies.job_orders``."""
 
 PAIR = record_type(f8="key second", i8="task")
 
@@ -31,8 +31,7 @@ PAIR = record_type(f8="key second", i8="task")
 class JobOrder(NamedTuple):
     """State of these orders beside that of the lane."""
 
-    key_of: np.ndarray  # (1,) int64: one of JOB_ORDERS
-    compensated: np.ndarray  # (1,) bool: sums are made as Python 3.12 and later make them
+    key_of: np.ndarray  # (1,) int64: one of JOB_KEYS
     best_s: np.ndarray  # (n,) float64
     rank_s: np.ndarray  # (n,) float64
     factor: np.ndarray  # (K,) float64: GPUs of an instance, 1 where it asks for none
@@ -42,12 +41,11 @@ class JobOrder(NamedTuple):
     place: np.ndarray  # (n,) int64: where in its heap a task is, -1 if it is in none
 
 
-def new_job_order(work: Work, classes: Classes, policy: str) -> JobOrder:
-    """The order of a policy before anything has happened."""
+def new_job_order(work: Work, classes: Classes, key: int) -> JobOrder:
+    """The order before anything has happened."""
     best_s = work.best_s
     return JobOrder(
-        key_of=np.array([JOB_ORDERS[policy]], np.int64),
-        compensated=np.array([sys.version_info >= (3, 12)]),
+        key_of=np.array([key], np.int64),
         best_s=best_s,
         rank_s=upward_rank(work, best_s),
         factor=np.where(classes.table.gpus, classes.table.gpus, 1.0),
@@ -120,19 +118,14 @@ def _take_in(s: State, o: JobOrder) -> None:
 @inner
 def _job_key(s: State, o: JobOrder, job: int) -> float:
     """The work left of a job."""
-    total, lost, longest = 0.0, 0.0, 0.0
+    total, longest = 0.0, 0.0
     for task in range(s.jobs[job].first, s.jobs[job + 1].first):
         unfinished = int64(s.todo[task].unfinished)
         if unfinished:
             longest = max(longest, o.rank_s[task])
-        count = unfinished if o.key_of[0] == 0 else o.instances[task]
-        part = o.best_s[task] * count * o.factor[s.tasks[task].kind]
-        after = total + part
-        lost += (total - after) + part if total >= part else (part - after) + total
-        total = after
-    if o.key_of[0] == 1:
-        return longest
-    return total + lost if o.compensated[0] else total
+        count = unfinished if o.key_of[0] == WORK_LEFT else o.instances[task]
+        total += o.best_s[task] * count * o.factor[s.tasks[task].kind]  # from left to right, as ordered_sum
+    return longest if o.key_of[0] == PATH_LEFT else total
 
 
 @inner

@@ -10,9 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from dagsim.systems.cluster.lane.heap import pop, push
-from dagsim.systems.cluster.lane.index import pouring, sync, top, tree_of
 from dagsim.systems.cluster.lane.jit import inner, int64
-from dagsim.systems.cluster.lane.machines import give_back, room, take
+from dagsim.systems.cluster.lane.placement import SPREAD, give_back, pouring, room, sync, take, top, tree_of
 from dagsim.systems.cluster.lane.state import (
     ENDED,
     ENDS,
@@ -38,7 +37,6 @@ __all__ = [
     "FINISHED",
     "PREEMPTED",
     "REJECTED",
-    "SPREAD",
     "STARTED_ROW",
     "alive",
     "move_on",
@@ -52,8 +50,6 @@ ARRIVED, REJECTED, STARTED_ROW, FINISHED, PREEMPTED, COMPLETED = 0, 2, 3, 5, 6, 
 """Kinds of rows, the numbers of ``dagsim.model.Kind``."""
 MOVE, SETTLE, DECIDE = 0, 1, 2
 """Phases of an instant: let time pass, settle what is due, decide."""
-SPREAD = -2
-"""In place of a node: several."""
 
 
 @inner

@@ -1,8 +1,4 @@
-"""Least attained service: every quantum all jobs compete again, those who have had least go first.
-
-In a round, a ready task that does not fit takes the place of the runs that rank last, as long as each ranks behind it.
-Between rounds what fits is started in that order and nothing is preempted.
-"""
+"""LAS in rounds, compiled: attained service, the queue, and the loop."""
 
 from __future__ import annotations
 
@@ -10,29 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.systems.cluster.lane.index import fits_on
+from dagsim.systems.cluster.lane.heap import pop, push
 from dagsim.systems.cluster.lane.jit import by_pointer, inner, int64, outer
 from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, SETTLE, move_on, origin_of, start, steps
-from dagsim.systems.cluster.lane.las_queue import (
-    LasQueues,
-    drop_stale,
-    enough_queue,
-    grown_queue,
-    new_queue,
-    refresh,
-    take_in_jobs,
-    task_at,
-)
-from dagsim.systems.cluster.lane.las_service import (
-    LasService,
-    end_service,
-    grown_service,
-    new_service,
-    see_starts,
-    served,
-)
-from dagsim.systems.cluster.lane.placement import choose
-from dagsim.systems.cluster.lane.preempt import (
+from dagsim.systems.cluster.lane.placement import choose, fits_on
+from dagsim.systems.cluster.lane.srtf import (
     DOOMED,
     RoomSearch,
     consider,
@@ -43,12 +21,256 @@ from dagsim.systems.cluster.lane.preempt import (
     preempt,
     seek_room,
 )
-from dagsim.systems.cluster.lane.state import ENDED, ENDS, JOBS, PHASE, RUNS_TOP, State
+from dagsim.systems.cluster.lane.state import ENDED, ENDS, FRESH, JOBS, PHASE, RUNS_TOP, SLOTS, STARTS, State
 
-__all__ = ["LAS", "Las", "advance_las", "grown_las", "new_las"]
+__all__ = [
+    "Las",
+    "LasQueues",
+    "LasService",
+    "advance_las",
+    "drop_stale",
+    "end_service",
+    "enough_queue",
+    "grown_las",
+    "grown_queue",
+    "grown_service",
+    "new_las",
+    "new_queue",
+    "new_service",
+    "refresh",
+    "see_starts",
+    "served",
+    "take_in_jobs",
+    "task_at",
+]
 
-LAS = ("las", "2d-las")
-"""The policies: by seconds, by GPU-seconds."""
+
+_PIECE = 32
+"""Bits of an entry for the number of the piece, 0 for the task itself."""
+
+
+@by_pointer
+class LasQueues(NamedTuple):
+    """Queues of jobs and their tasks; the heaps are those of the state."""
+
+    ready: np.ndarray  # (1,) int64: tasks and pieces of which something waits
+    known: np.ndarray  # (J,) bool: the job has a key
+    key: np.ndarray  # (J,) float64
+    first: np.ndarray  # (J,) int64: the first of the job's tasks in the queue, -1: none
+    behind: np.ndarray  # (n + pieces,) int64: the next one
+    before: np.ndarray  # (n + pieces,) int64
+    inside: np.ndarray  # (n + pieces,) bool
+
+
+def new_queue(s: State) -> LasQueues:
+    """Nothing waits."""
+    jobs, tasks = len(s.jobs) - 1, len(s.fresh)
+    return LasQueues(
+        ready=np.zeros(1, np.int64),
+        known=np.zeros(jobs, np.bool_),
+        key=np.zeros(jobs),
+        first=np.full(jobs, -1, np.int64),
+        behind=np.empty(tasks, np.int64),
+        before=np.empty(tasks, np.int64),
+        inside=np.zeros(tasks, np.bool_),
+    )
+
+
+def grown_queue(s: State, q: LasQueues) -> LasQueues:
+    """The same with space for the pieces of a state that has grown."""
+    tasks = len(s.fresh)
+    behind, before = (np.resize(each, tasks) for each in (q.behind, q.before))
+    inside = np.zeros(tasks, np.bool_)
+    inside[: len(q.inside)] = q.inside
+    return q._replace(behind=behind, before=before, inside=inside)
+
+
+@inner
+def enough_queue(s: State, q: LasQueues) -> bool:
+    """True if the heaps have space for everything that waits, three times over."""
+    most = 3 * (q.ready[0] + s.n[FRESH])
+    for queue in range(len(s.queues)):  # noqa: SIM110 (a generator cannot be compiled)
+        if s.queues[queue].held + most > s.queues[queue].most:
+            return False
+    return True
+
+
+@inner
+def take_in_jobs(s: State, v: LasService, q: LasQueues) -> None:
+    """Take in what has become ready."""
+    for each in range(s.n[FRESH]):
+        task = s.fresh[each]
+        job = int64(s.tasks[task].job)
+        refresh(s, v, q, job)
+        if not q.known[job]:
+            q.known[job] = True
+            q.key[job] = served(s, v, job)
+        if not q.inside[task]:
+            q.inside[task] = True
+            q.behind[task] = q.first[job]
+            q.before[task] = -1
+            if q.first[job] >= 0:
+                q.before[q.first[job]] = task
+            q.first[job] = task
+        q.ready[0] += 1
+        _enter(s, task, q.key[job])
+        if task >= len(s.fresh) - len(s.origin):  # a piece: its job has had more since its key was computed
+            refresh(s, v, q, job)
+    s.n[FRESH] = 0
+
+
+@inner
+def refresh(s: State, v: LasService, q: LasQueues, job: int) -> None:
+    """Compute the key of a job again, if it has one and something waits."""
+    if not q.known[job]:
+        return
+    waits = False
+    task = q.first[job]
+    while task >= 0 and not waits:
+        waits = s.todo[task].waiting > 0
+        task = q.behind[task]
+    if not waits:
+        return
+    key = served(s, v, job)
+    if key == q.key[job]:
+        return
+    q.key[job] = key
+    task = q.first[job]
+    while task >= 0:
+        if s.todo[task].waiting:
+            _enter(s, task, key)
+        task = q.behind[task]
+
+
+@inner
+def drop_stale(s: State, q: LasQueues, queue: int) -> None:
+    """Drop from the top of a heap what waits no more or has another key."""
+    at = s.queues[queue].at
+    while s.queues[queue].held:
+        task = task_at(s, at)
+        job = s.tasks[task].job
+        if s.todo[task].waiting and q.known[job] and q.key[job] == s.ready[at].key:
+            return
+        pop(s.ready, at, s.queues[queue].held)
+        s.queues[queue].held -= 1
+        if not s.todo[task].waiting and q.inside[task]:
+            _forget(q, task, job)
+
+
+@inner
+def task_at(s: State, place: int) -> int:
+    """Find the task or piece of an entry."""
+    entry = s.ready[place].what
+    piece = entry & ((1 << _PIECE) - 1)
+    return len(s.fresh) - len(s.origin) + piece - 1 if piece else entry >> _PIECE
+
+
+@inner
+def _enter(s: State, task: int, key: float) -> None:
+    kind = int64(s.tasks[task].kind)
+    tasks = len(s.fresh) - len(s.origin)
+    entry = origin_of(s, task) << _PIECE | max(task - tasks + 1, 0)
+    push(s.ready, s.queues[kind].at, s.queues[kind].held, key, entry)
+    s.queues[kind].held += 1
+
+
+@inner
+def _forget(q: LasQueues, task: int, job: int) -> None:
+    """Take a task out, and forget its job's key with the last one."""
+    q.inside[task] = False
+    if q.before[task] < 0:
+        q.first[job] = q.behind[task]
+    else:
+        q.behind[q.before[task]] = q.behind[task]
+    if q.behind[task] >= 0:
+        q.before[q.behind[task]] = q.before[task]
+    if q.first[job] < 0:
+        q.known[job] = False
+
+
+@by_pointer
+class LasService(NamedTuple):
+    """Running runs in a list per job, -1 at its ends."""
+
+    now: np.ndarray  # (1,) float64: the time until which service counts
+    by_gpus: np.ndarray  # (1,) bool: GPU-seconds count
+    ended: np.ndarray  # (J,) float64: what ended runs have had
+    first: np.ndarray  # (J,) int64: slots of runs
+    last: np.ndarray  # (J,) int64
+    behind: np.ndarray  # (runs,) int64
+    before: np.ndarray  # (runs,) int64
+
+
+def new_service(s: State, by_gpus: bool) -> LasService:
+    """Nobody has had anything."""
+    jobs, runs = len(s.jobs) - 1, len(s.runs)
+    return LasService(
+        now=np.zeros(1),
+        by_gpus=np.array([by_gpus]),
+        ended=np.zeros(jobs),
+        first=np.full(jobs, -1, np.int64),
+        last=np.full(jobs, -1, np.int64),
+        behind=np.empty(runs, np.int64),
+        before=np.empty(runs, np.int64),
+    )
+
+
+def grown_service(s: State, v: LasService) -> LasService:
+    """The same with space for the runs of a state that has grown."""
+    behind, before = (np.resize(each, len(s.runs)) for each in (v.behind, v.before))
+    return v._replace(behind=behind, before=before)
+
+
+@inner
+def served(s: State, v: LasService, job: int) -> float:
+    """Add up what a job has had until now."""
+    total = v.ended[job]
+    run = v.first[job]
+    while run >= 0:
+        total += _weight(s, v, run) * (v.now[0] - s.runs[run].start_s)
+        run = v.behind[run]
+    return total
+
+
+@inner
+def see_starts(s: State, v: LasService) -> None:
+    """Note the runs that have started, the newest first."""
+    for each in range(s.n[STARTS] - 1, -1, -1):
+        run = s.starts[each] & ((1 << SLOTS) - 1)
+        job = s.tasks[s.runs[run].task].job
+        v.behind[run] = -1
+        v.before[run] = v.last[job]
+        if v.last[job] < 0:
+            v.first[job] = run
+        else:
+            v.behind[v.last[job]] = run
+        v.last[job] = run
+    s.n[STARTS] = 0
+
+
+@inner
+def end_service(s: State, v: LasService, run: int) -> None:
+    """Count a run as ended."""
+    job = s.tasks[s.runs[run].task].job
+    if v.by_gpus[0]:
+        v.ended[job] += _weight(s, v, run) * (v.now[0] - s.runs[run].start_s)
+    else:
+        v.ended[job] = v.ended[job] + v.now[0] - s.runs[run].start_s
+    if v.before[run] < 0:
+        v.first[job] = v.behind[run]
+    else:
+        v.behind[v.before[run]] = v.behind[run]
+    if v.behind[run] < 0:
+        v.last[job] = v.before[run]
+    else:
+        v.before[v.behind[run]] = v.before[run]
+
+
+@inner
+def _weight(s: State, v: LasService, run: int) -> float:
+    """The weight of a second of a run."""
+    return s.classes[s.tasks[s.runs[run].task].kind].gpus * s.runs[run].count if v.by_gpus[0] else 1.0
+
 
 ROUND, COMPETING, TASK, ANSWERED, RANKED, STAMP, COUNTERS = range(7)
 """Places in ``Las.n``: the next round; in a round, the task room is made for, or -1, whether anything was done, the
@@ -73,14 +295,14 @@ class Las(NamedTuple):
     standing: np.ndarray  # (runs,) float64: by slot, the service its job had had when the round began
 
 
-def new_las(s: State, policy: str, quantum_s: float, keeps: bool) -> Las:
+def new_las(s: State, by_gpus: bool, quantum_s: float, keeps: bool) -> Las:
     """Before anything has happened."""
     n = np.zeros(COUNTERS, np.int64)
     n[TASK] = -1
     runs = len(s.runs)
     return Las(
         r=new_room(s),
-        v=new_service(s, policy == "2d-las"),
+        v=new_service(s, by_gpus),
         q=new_queue(s),
         n=n,
         t=np.array([quantum_s, np.inf]),

@@ -1,109 +1,296 @@
-"""Policies as columns: one key per task, or one per task and GPU type.
-
-Each line is the policy's key function over all tasks at once, with the same operations in the same order, so that
-every key is equal to the last bit.
-"""
+"""List scheduling, compiled: keys, queues, and the loop."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from math import log10
-from typing import NamedTuple
+from functools import cached_property
+from math import inf
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
-from dagsim.systems.cluster.lane.columns import Classes, Work
-from dagsim.systems.cluster.lane.ranks import upward_rank
+from dagsim.errors import ConfigError
+from dagsim.systems.cluster.lane.heap import pop, push
+from dagsim.systems.cluster.lane.jit import inner, int64, outer
+from dagsim.systems.cluster.lane.kernel import DECIDE, MOVE, move_on, origin_of, start, steps
+from dagsim.systems.cluster.lane.placement import choose, fits_on
+from dagsim.systems.cluster.lane.state import (
+    CLASS,
+    ENDED,
+    FRESH,
+    PHASE,
+    STARTS,
+    STRICT,
+    TASK,
+    Classes,
+    Jobs,
+    State,
+    Work,
+    records,
+)
+from dagsim.systems.cluster.policies.orders import Ordered, TypedOrdered
 
-__all__ = ["ORDERS", "Columns", "Order"]
+__all__ = [
+    "AllTasks",
+    "KeyColumns",
+    "advance_list",
+    "first_task",
+    "ideal_s",
+    "job_gpu_seconds",
+    "key_columns",
+    "sample_columns",
+    "take_in",
+    "upward_rank",
+    "widths",
+]
 
 
-class Columns(NamedTuple):
-    """The columns that keys are made of, with the columns that several of them need."""
+class KeyColumns:
+    """The columns that keys are made of: n tasks."""
 
-    work: Work
-    classes: Classes
+    def __init__(self, work: Work, classes: Classes) -> None:
+        rows, jobs = work.rows, work.jobs
+        job, kind = rows.job, rows.kind
+        gpus, gang = classes.table.gpus, classes.table.gang
+        width = gpus * np.maximum(gang, 1)
+        self.kind = kind
+        self.seconds = work.seconds
+        self.best_s = work.best_s
+        self.order = job.astype(np.int64) << 32 | (np.arange(len(job)) - jobs.first[job])
+        self.gpus, self.gang = gpus[kind], gang[kind]
+        self.width = np.where(width, width, 1.0)[kind]
+        self.instances = rows.instances
+        self.arrival_s, self.priority = jobs.arrival_s[job], jobs.priority[job]
+        self.deadline_s, self.weight = jobs.deadline_s[job], jobs.weight[job]
+        self._work = work
 
-    @property
-    def job(self) -> np.ndarray:
-        """(n,) int32."""
-        job: np.ndarray = self.work.rows.job
-        return job
-
-    @property
-    def width(self) -> np.ndarray:
-        """(n,) float64: GPUs that start together for the task, 1 for what asks for no GPU."""
-        gpus = self.classes.table.gpus * np.maximum(self.classes.table.gang, 1)
-        width: np.ndarray = np.where(gpus, gpus, 1.0)[self.work.rows.kind]
-        return width
-
-    @property
+    @cached_property
     def rank_s(self) -> np.ndarray:
         """(n,) float64: the longest path from the task's start to the end of its job."""
-        return upward_rank(self.work, self.work.best_s)
+        return upward_rank(self._work, self.best_s)
+
+
+class AllTasks:
+    """All tasks at once, by the names of ``TaskState``: a key written for one task answers with a column.
+
+    It holds what never changes about a task. A key that asks for anything else (``ready_s``, the tenant) raises
+    ``AttributeError``, and one that branches on a value raises ``ValueError``. With ``place`` it is that one task.
+    """
+
+    def __init__(self, columns: KeyColumns, place: int | None = None) -> None:
+        def pick(column: np.ndarray) -> Any:
+            return column if place is None else column[place].item()
+
+        self._columns, self._pick = columns, pick
+        self.seconds = [pick(column) for column in columns.seconds.T]
+        self.best_s, self.order = pick(columns.best_s), pick(columns.order)
+        self.task = SimpleNamespace(gpus=pick(columns.gpus), instances=pick(columns.instances))
+        self.demand = SimpleNamespace(
+            width=pick(columns.width), gang=pick(columns.gang), demand=SimpleNamespace(gpus=self.task.gpus)
+        )
+        deadline_s = pick(columns.deadline_s)
+        job = SimpleNamespace(
+            arrival_s=pick(columns.arrival_s),
+            priority=pick(columns.priority),
+            weight=pick(columns.weight),
+            deadline_s=None if place is not None and deadline_s == inf else deadline_s,
+        )
+        self.job = SimpleNamespace(job=job)
 
     @property
-    def deadline_s(self) -> np.ndarray:
-        """(n,) float64."""
-        deadline_s: np.ndarray = self.work.jobs.deadline_s[self.job]
-        return deadline_s
-
-    @property
-    def log_arrival(self) -> np.ndarray:
-        """(n,) float64: the logarithm of the arrival, of at least 0.1 s."""
-        return _log10(self.work.jobs.arrival_s)[self.job]
+    def rank_s(self) -> Any:
+        return self._pick(self._columns.rank_s)
 
 
-class Order(NamedTuple):
-    """A static order: its column of keys; ``strict`` if its first task blocks all others."""
-
-    keys: Callable[[Columns], np.ndarray]
-    strict: bool = False
+_SAMPLE = 64
+"""Tasks whose keys are compared with those of all tasks at once."""
 
 
-def _column(values: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(values, np.float64).reshape(len(values), 1)
+def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarray:
+    """(n, 1 or types) float64: the keys of an order, smaller first.
+
+    Raises:
+        ConfigError: The key cannot be asked of all tasks at once, or answers otherwise than for one task.
+    """
+
+    def ask(task: Any) -> list[Any]:
+        if isinstance(order, TypedOrdered):
+            return [order.key(task, type_) for type_ in range(columns.seconds.shape[1])]
+        return [order.static_key(task)]
+
+    count = len(columns.best_s)
+    places = {*np.linspace(0, count - 1, min(count, _SAMPLE), dtype=int).tolist(), int(columns.deadline_s.argmax())}
+    try:
+        with np.errstate(all="ignore"):  # inf - inf, of tasks that run nowhere: their jobs are rejected
+            keys = ask(AllTasks(columns))
+            singly = {place: ask(AllTasks(columns, place)) for place in places}
+    except Exception as error:
+        raise ConfigError(f"its key cannot be asked of all tasks at once: {type(error).__name__}: {error}") from error
+    if not all(isinstance(key, np.ndarray) and key.shape == (count,) for key in keys):
+        raise ConfigError(f"its key must answer with a number per task, got {keys[0]!r} of {count} tasks")
+    for place, expected in singly.items():
+        answers = [float(key[place]) for key in keys]
+        if not np.array_equal(answers, np.array(expected, float), equal_nan=True):
+            raise ConfigError(f"its key is {expected} of a single task and {answers} of all at once")
+    return np.ascontiguousarray(np.stack(keys, axis=1), np.float64)
 
 
-def _log10(values: np.ndarray) -> np.ndarray:
-    """Logarithms as ``math`` computes them: NumPy's own differ in the last bit."""
-    return np.array([log10(value) for value in np.maximum(values, 0.1).tolist()])
+def sample_columns() -> KeyColumns:
+    """Two made-up tasks, to see whether a key can be asked of columns at all."""
+    jobs = Jobs(
+        arrival_s=np.array([0.0, 7.0]),
+        rejected=np.zeros(2),
+        first=np.arange(3),
+        priority=np.array([1.0, 0.0]),
+        deadline_s=np.array([inf, 30.0]),
+        weight=np.array([1.0, 2.0]),
+    )
+    seconds = np.array([[3.0, 4.0], [5.0, 0.5]])
+    rows = records(TASK, 3, job=[0, 1], kind=[0, 1], instances=[1, 2])
+    classes = Classes(records(CLASS, 2, gpus=[0.0, 2.0], gang=[0, 2]), np.ones((2, 2), np.uint8))
+    columns = KeyColumns(Work(jobs, rows, np.empty(0, np.int32), seconds, seconds, np.empty(0, np.int32)), classes)
+    columns.__dict__["rank_s"] = columns.best_s  # without compiling anything
+    return columns
 
 
-def _arrival(c: Columns) -> np.ndarray:
-    return np.zeros((len(c.work.truth), 1))  # equal keys go first come, first served
+def upward_rank(work: Work, best_s: np.ndarray) -> np.ndarray:
+    """(n,) float64: per task the longest path from its start to the end of its job, with ``best_s`` per task."""
+    rank = best_s.copy()
+    _add_longest(work.order, work.tasks, work.child, rank)
+    return rank
 
 
-def _f1(c: Columns) -> np.ndarray:
-    return _column(_log10(c.work.best_s) * c.width + 870 * c.log_arrival)
+def ideal_s(work: Work, rank: np.ndarray) -> np.ndarray:
+    """(J,) float64: the longest path through each job, from the ranks of its tasks."""
+    return np.maximum.reduceat(rank, work.jobs.first[:-1]) if len(rank) else np.zeros(0)
 
 
-def _f2(c: Columns) -> np.ndarray:
-    return _column(np.sqrt(c.work.best_s) * c.width + 25_600 * c.log_arrival)
+def job_gpu_seconds(work: Work, classes: Classes, best_s: np.ndarray) -> np.ndarray:
+    """(J,) float64: GPU-seconds of all instances of a job, each on its fastest type."""
+    rows = work.rows
+    gpus = classes.table.gpus[rows.kind] * rows.instances
+    sums = np.zeros(len(work.jobs.arrival_s))
+    _add_up(rows.job, gpus, best_s, sums)
+    return sums
 
 
-def _f3(c: Columns) -> np.ndarray:
-    return _column(c.work.best_s * c.width + 6_860_000 * c.log_arrival)
+def widths(work: Work, classes: Classes) -> np.ndarray:
+    """(J,) float64: the most GPUs that any one task of a job can hold at once."""
+    rows = work.rows
+    gpus = classes.table.gpus[rows.kind] * rows.instances
+    return np.maximum.reduceat(gpus, work.jobs.first[:-1]) if len(gpus) else np.zeros(0)
 
 
-def _f4(c: Columns) -> np.ndarray:
-    return _column(c.work.best_s * np.sqrt(c.width) + 530_000 * c.log_arrival)
+@outer
+def _add_longest(order: np.ndarray, tasks: np.recarray, child: np.ndarray, rank: np.ndarray) -> None:
+    """Add to every rank the longest of its children's."""
+    for place in range(len(rank) - 1, -1, -1):
+        task = int64(order[place]) if len(order) else place
+        longest = 0.0
+        for edge in range(tasks[task].children, tasks[task + 1].children):
+            longest = max(longest, rank[child[edge]])
+        rank[task] += longest
 
 
-ORDERS: Mapping[str, Order] = {
-    "fifo": Order(_arrival, strict=True),
-    "fifo-fit": Order(_arrival),
-    "sjf": Order(lambda c: c.work.seconds),
-    "ljf": Order(lambda c: _column(-c.work.best_s)),
-    "saf": Order(lambda c: c.width[:, None] * c.work.seconds),
-    "wspt": Order(lambda c: c.work.seconds / c.work.jobs.weight[c.job][:, None]),
-    "edf": Order(lambda c: _column(c.deadline_s)),
-    "llf": Order(lambda c: _column(c.deadline_s - c.rank_s)),
-    "priority": Order(lambda c: _column(-c.work.jobs.priority[c.job])),
-    "critical-path": Order(lambda c: _column(-c.rank_s)),
-    "f1": Order(_f1),
-    "f2": Order(_f2),
-    "f3": Order(_f3),
-    "f4": Order(_f4),
-}
-"""The static orders by the name of their policy. ``priority`` with ageing grows as its task waits to become ready."""
+@outer
+def _add_up(job: np.ndarray, gpus: np.ndarray, best_s: np.ndarray, sums: np.ndarray) -> None:
+    """Add every task's GPU-seconds to its job's."""
+    for task in range(len(job)):
+        if gpus[task]:
+            sums[job[task]] += gpus[task] * best_s[task]
+
+
+_PIECE = 32
+"""Bits of an entry for the number of the piece, 0 for the task itself."""
+
+
+@inner
+def take_in(s: State) -> None:
+    """Queue what has become ready."""
+    width, tasks = s.key.shape[1], len(s.fresh) - len(s.origin)
+    for each in range(s.n[FRESH]):
+        task = s.fresh[each]
+        kind = int64(s.tasks[task].kind)
+        entry = origin_of(s, task) << _PIECE | max(task - tasks + 1, 0)
+        for type_ in range(width):
+            if width == 1 or s.may[kind, type_]:
+                queue = kind * width + type_
+                key = s.ageing[0] * s.now[0] + s.key[task, type_]
+                push(s.ready, s.queues[queue].at, s.queues[queue].held, key, entry)
+                s.queues[queue].held += 1
+    s.n[FRESH] = 0
+
+
+@inner
+def first_task(s: State, that_fits: bool) -> tuple[int, int]:
+    """Find the first task by key (that fits), and its chosen type, or -1."""
+    width = s.key.shape[1]
+    found, on, least, first = int64(-1), int64(-1), 0.0, int64(0)
+    for queue in range(len(s.queues)):
+        task = _head(s, queue)
+        if task < 0:
+            continue
+        at = s.queues[queue].at
+        key, entry = s.ready[at].key, s.ready[at].what
+        if found >= 0 and (key > least or (key == least and entry >= first)):
+            continue
+        if not that_fits or _fits(s, queue, width):
+            found, least, first = task, key, entry
+            on = int64(queue % width if width > 1 else -1)
+    return found, on
+
+
+@inner
+def _fits(s: State, queue: int, width: int) -> bool:
+    """True if the tasks of a queue fit somewhere they may go."""
+    types = len(s.types)
+    for type_ in range(types):  # noqa: SIM110 (a generator cannot be compiled)
+        if (width == 1 or type_ == queue % width) and fits_on(s, queue // width, type_):
+            return True
+    return False
+
+
+@inner
+def _head(s: State, queue: int) -> int:
+    """Find the first task of a queue, or -1; drops those of which nothing waits any more."""
+    at, tasks = s.queues[queue].at, len(s.fresh) - len(s.origin)
+    while s.queues[queue].held:
+        entry = s.ready[at].what
+        piece = entry & ((1 << _PIECE) - 1)
+        task = tasks + piece - 1 if piece else entry >> _PIECE
+        if s.todo[task].waiting:
+            return task
+        pop(s.ready, at, s.queues[queue].held)
+        s.queues[queue].held -= 1
+    return int64(-1)
+
+
+@outer
+def advance_list(s: State, log: np.recarray) -> bool:
+    """Go on until everything is done (False) or more space is needed (True). The space is that of the log or the
+    state."""
+    left = steps(s, log)
+    while left > 0:
+        if s.n[PHASE] == DECIDE:
+            if not _decide(s, log):
+                s.n[PHASE] = MOVE
+        elif not move_on(s, log):
+            return False
+        left = left - 1 if left > 1 else steps(s, log)
+    return True
+
+
+@inner
+def _decide(s: State, log: np.recarray) -> bool:
+    """Start one task; False if none can."""
+    s.n[ENDED] = 0
+    s.n[STARTS] = 0
+    take_in(s)
+    task, only = first_task(s, s.n[STRICT] == 0)
+    if task < 0:
+        return False
+    type_, node = choose(s, task, only)
+    if node == -1:
+        return False
+    start(s, log, task, type_, node)
+    return True

@@ -1,14 +1,210 @@
-"""Placement of a chosen task: the type, and the node or several of them."""
+"""Machines, tournament trees over nodes, and the choice of a node."""
 
 from __future__ import annotations
 
-from dagsim.systems.cluster.lane.index import fits_on, pouring, set_leaf, top, tree_of
-from dagsim.systems.cluster.lane.jit import inner, int64
-from dagsim.systems.cluster.lane.kernel import SPREAD
-from dagsim.systems.cluster.lane.machines import room
-from dagsim.systems.cluster.lane.state import BEST, CONSOLIDATE, FIRST, NONE, PLACEMENT, WORST, State
+import numpy as np
 
-__all__ = ["choose", "count_started", "spot"]
+from dagsim.systems.cluster.lane.jit import inner, int64
+from dagsim.systems.cluster.lane.state import (
+    BEST,
+    CHANGES,
+    CONSOLIDATE,
+    FIRST,
+    HOLDS,
+    HOLDS_FREE,
+    HOLDS_TOP,
+    MICRO,
+    NAMED_GPUS,
+    NONE,
+    PLACEMENT,
+    RING,
+    WORST,
+    State,
+)
+
+__all__ = [
+    "SPREAD",
+    "choose",
+    "count_started",
+    "fits_on",
+    "free_cores",
+    "give_back",
+    "has_room",
+    "pouring",
+    "room",
+    "room_among",
+    "set_leaf",
+    "spot",
+    "sync",
+    "take",
+    "tightest",
+    "top",
+    "tree_of",
+]
+
+
+SPREAD = -2
+"""In place of a node: several."""
+_ENOUGH = 1 << 40
+"""Room for what asks for nothing."""
+
+
+@inner
+def room(s: State, kind: int, node: int) -> int:
+    """Count the instances of a demand class that could start on a node now."""
+    return room_among(s, s.nodes, s.left, kind, node)
+
+
+@inner
+def room_among(s: State, nodes: np.recarray, left: np.ndarray, kind: int, node: int) -> int:
+    """Count the instances that could start with nodes and shared GPUs in a given state."""
+    whole, share = s.classes[kind].whole, s.classes[kind].share
+    if whole:
+        count = nodes[node].idle if whole == 1 else nodes[node].idle // whole
+    elif share:
+        count = nodes[node].idle * (MICRO // share)
+        if nodes[node].partly:
+            for gpu in range(nodes[node].gpus):
+                if left[node, gpu] > 0:
+                    count += left[node, gpu] // share
+    else:
+        count = _ENOUGH
+    if s.classes[kind].cpus:
+        count = min(count, nodes[node].cpus // s.classes[kind].cpus)
+    if s.classes[kind].memory:
+        count = min(count, nodes[node].memory // s.classes[kind].memory)
+    return count
+
+
+@inner
+def free_cores(s: State, node: int) -> int:
+    """Whole free cores; those above 4,095 count as one level."""
+    return min(s.nodes[node].cpus // MICRO, 4095)
+
+
+@inner
+def tightest(s: State, node: int, share: int) -> int:
+    """Find the partly used GPU with the least free that has room for ``share``, or -1."""
+    found, least = -1, MICRO + 1
+    if s.nodes[node].partly:
+        for gpu in range(s.nodes[node].gpus):
+            if share <= s.left[node, gpu] < least:
+                found, least = gpu, s.left[node, gpu]
+    return found
+
+
+@inner
+def take(s: State, kind: int, node: int, count: int, run: int) -> int:
+    """Occupy a node with ``count`` instances, noted as held by ``run``; returns the bit mask of their GPUs."""
+    held = int64(0)
+    if s.classes[kind].share:
+        last = -1
+        for _ in range(count):
+            gpu = _take_share(s, node, s.classes[kind].share)
+            if gpu == last:
+                s.holds[s.runs[run].last].count += 1
+            else:
+                bit = int64(1) << gpu
+                _note(s, run, node, 1, bit, gpu)
+                held |= bit
+                last = gpu
+    else:
+        held = _take_whole(s, node, s.classes[kind].whole * count)
+        _note(s, run, node, count, held, -1)
+    s.nodes[node].cpus -= s.classes[kind].cpus * count
+    s.nodes[node].memory -= s.classes[kind].memory * count
+    s.types[s.nodes[node].type].cpus -= s.classes[kind].cpus * count
+    _changed(s, node)
+    return held
+
+
+@inner
+def give_back(s: State, kind: int, hold: int) -> None:
+    """Give back what a hold holds, and let its record be used again."""
+    node, count, held, gpu = s.holds[hold].node, s.holds[hold].count, s.holds[hold].mask, s.holds[hold].gpu
+    whole, share = s.classes[kind].whole * count, s.classes[kind].share * count
+    if whole:
+        s.nodes[node].free |= held
+        s.nodes[node].idle += whole
+        s.types[s.nodes[node].type].idle += whole
+    elif share:
+        s.left[node, gpu] += share
+        if s.left[node, gpu] == MICRO:
+            s.left[node, gpu] = -1
+            s.nodes[node].free |= held
+            s.nodes[node].partly -= 1
+            s.nodes[node].idle += 1
+            s.types[s.nodes[node].type].idle += 1
+    s.nodes[node].cpus += s.classes[kind].cpus * count
+    s.nodes[node].memory += s.classes[kind].memory * count
+    s.types[s.nodes[node].type].cpus += s.classes[kind].cpus * count
+    s.holds[hold].next = s.n[HOLDS_FREE]
+    s.n[HOLDS_FREE] = hold
+    s.n[HOLDS] -= 1
+    _changed(s, node)
+
+
+@inner
+def _take_whole(s: State, node: int, needed: int) -> int:
+    """Take so many idle GPUs, the lowest first; returns their bit mask."""
+    free = s.nodes[node].free
+    held = int64(0)
+    if needed == s.nodes[node].idle:
+        held = free
+    elif s.nodes[node].gpus <= NAMED_GPUS:
+        for _ in range(needed):
+            held |= (free ^ held) & -(free ^ held)
+    s.nodes[node].free = free ^ held
+    s.nodes[node].idle -= needed
+    s.types[s.nodes[node].type].idle -= needed
+    return held
+
+
+@inner
+def _take_share(s: State, node: int, share: int) -> int:
+    """Take a share of the tightest GPU, else of the first idle one; returns its number."""
+    gpu = tightest(s, node, share)
+    if gpu < 0:
+        gpu = 0
+        while not s.nodes[node].free >> gpu & 1:
+            gpu += 1
+        s.nodes[node].free ^= int64(1) << gpu
+        s.left[node, gpu] = MICRO
+        s.nodes[node].partly += 1
+        s.nodes[node].idle -= 1
+        s.types[s.nodes[node].type].idle -= 1
+    s.left[node, gpu] -= share
+    return gpu
+
+
+@inner
+def _note(s: State, run: int, node: int, count: int, held: int, gpu: int) -> None:
+    """Append a hold to those of a run."""
+    hold = s.n[HOLDS_FREE]
+    if hold < 0:
+        hold = s.n[HOLDS_TOP]
+        s.n[HOLDS_TOP] += 1
+    else:
+        s.n[HOLDS_FREE] = s.holds[hold].next
+    s.n[HOLDS] += 1
+    s.holds[hold].node = node
+    s.holds[hold].count = count
+    s.holds[hold].mask = held
+    s.holds[hold].gpu = gpu
+    s.holds[hold].next = -1
+    if s.runs[run].first < 0:
+        s.runs[run].first = hold
+    else:
+        s.holds[s.runs[run].last].next = hold
+    s.runs[run].last = hold
+
+
+@inner
+def _changed(s: State, node: int) -> None:
+    """Note for the trees that a node has changed."""
+    s.ring[s.n[CHANGES] & (RING - 1)] = node
+    s.n[CHANGES] += 1
+
 
 _TYPES = 1 << 32
 """Above any number of nodes."""
@@ -129,3 +325,117 @@ def _nodes_needed(s: State, task: int, type_: int) -> int:
     for each in range(nodes):
         set_leaf(s, wide, width + s.path[each], -room(s, kind, s.by_type[type_, s.path[each]]))
     return nodes
+
+
+@inner
+def tree_of(s: State, kind: int, type_: int) -> int:
+    """The tree of a demand class on a type."""
+    return kind * len(s.types) + type_
+
+
+@inner
+def fits_on(s: State, kind: int, type_: int) -> bool:
+    """True if an instance, or the whole gang, could start on a type now."""
+    if not s.may[kind, type_]:
+        return False
+    sync(s, kind, type_)
+    return has_room(s, kind, type_)
+
+
+@inner
+def has_room(s: State, kind: int, type_: int) -> bool:
+    """As ``fits_on``, of a tree that is up to date."""
+    tree = tree_of(s, kind, type_)
+    if s.classes[kind].gang:
+        return s.trees[tree].total >= s.classes[kind].gang
+    return s.leaves[s.trees[tree].at + 1] != NONE
+
+
+@inner
+def pouring(s: State, tree: int) -> int:
+    """The beginning of the tree whose order a start over several nodes goes by."""
+    by_room = s.n[PLACEMENT] in (BEST, CONSOLIDATE)
+    return s.trees[tree].wide if by_room else s.trees[tree].at
+
+
+@inner
+def top(s: State, at: int, width: int, last: bool) -> int:
+    """The place of the best leaf, the first (or the last) of equals; there must be one with room."""
+    best = s.leaves[at + 1]
+    place = 1
+    while place < width:
+        place *= 2
+        if last:
+            if s.leaves[at + place + 1] == best:
+                place += 1
+        elif s.leaves[at + place] != best:
+            place += 1
+    return place - width
+
+
+@inner
+def sync(s: State, kind: int, type_: int) -> None:
+    """Bring the tree of a class and type that may run it up to date."""
+    tree = tree_of(s, kind, type_)
+    changes, seen, count = s.n[CHANGES], s.trees[tree].seen, s.types[type_].count
+    if seen == changes:
+        return
+    anew = seen < 0 or changes - seen > min(RING, count)
+    if seen < 0:
+        for place in range(2 * s.trees[tree].width):
+            s.leaves[s.trees[tree].at + place] = NONE
+            if s.trees[tree].wide >= 0:
+                s.leaves[s.trees[tree].wide + place] = NONE
+    for each in range(0 if anew else seen, count if anew else changes):
+        node = s.by_type[type_, each] if anew else s.ring[each & (RING - 1)]
+        if s.nodes[node].type == type_:
+            _update(s, kind, tree, node)
+    s.trees[tree].seen = changes
+
+
+@inner
+def set_leaf(s: State, at: int, place: int, value: int) -> None:
+    """Write a leaf of the tree that begins at ``at``, and what follows from it above."""
+    while place and s.leaves[at + place] != value:
+        s.leaves[at + place] = value
+        if place > 1:
+            value = min(value, s.leaves[at + (place ^ 1)])
+        place >>= 1
+
+
+@inner
+def _update(s: State, kind: int, tree: int, node: int) -> None:
+    fits = room(s, kind, node)
+    leaf = s.trees[tree].width + s.nodes[node].place
+    wide = s.trees[tree].wide
+    if wide >= 0:
+        before = s.leaves[wide + leaf]
+        s.trees[tree].total += fits + (0 if before == NONE else before)
+        set_leaf(s, wide, leaf, -fits if fits else NONE)
+    set_leaf(s, s.trees[tree].at, leaf, _score(s, kind, node, fits))
+
+
+@inner
+def _score(s: State, kind: int, node: int, fits: int) -> int:
+    """The rank of a node that has room for ``fits`` instances."""
+    placement, gang = s.n[PLACEMENT], s.classes[kind].gang
+    if not fits:
+        return NONE
+    if placement == FIRST:
+        return 0
+    if placement == CONSOLIDATE:
+        return fits if fits >= gang else NONE
+    on_gpus = s.classes[kind].whole or s.classes[kind].share
+    level = s.nodes[node].idle if on_gpus else free_cores(s, node)
+    if placement == WORST:
+        return -level
+    if fits < gang:
+        return NONE
+    if not s.classes[kind].share:
+        return level
+    if not s.nodes[node].partly:
+        return MICRO + level
+    if gang:
+        return 0
+    gpu = tightest(s, node, s.classes[kind].share)
+    return MICRO if gpu < 0 else s.left[node, gpu]

@@ -14,9 +14,8 @@ from dagsim.errors import ModelError
 from dagsim.model import Cluster, Job, JobFacts
 from dagsim.model.facts import FactColumns
 from dagsim.model.streams import stream
-from dagsim.systems.cluster.lane.columns import CLASS, NODE, TASK, Classes, EmptyNodes, Jobs, Work, records
-from dagsim.systems.cluster.lane.ranks import ideal_s, job_gpu_seconds, upward_rank, widths
-from dagsim.systems.cluster.lane.state import NAMED_GPUS
+from dagsim.systems.cluster.lane.orders import ideal_s, job_gpu_seconds, upward_rank, widths
+from dagsim.systems.cluster.lane.state import CLASS, NAMED_GPUS, NODE, TASK, Classes, EmptyNodes, Jobs, Work, records
 from dagsim.systems.cluster.models.estimates import Estimates, as_claimed
 from dagsim.systems.cluster.models.runtime import Gpus, HasRates, Runtime
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
@@ -66,7 +65,7 @@ def read_arrays(cluster: Cluster, jobs: JobArrays, runtime: HasRates, estimates:
     machines = ClusterState(cluster)
     truth = seconds_of(jobs, runtime, machines.types)
     tasks, sizes = jobs.tasks, np.diff(jobs.first)
-    of_task, demands = _demands_of(jobs, machines)
+    of_task, demands = _demands_of(jobs, machines, truth)
     base = np.repeat(jobs.first[:-1], sizes)
     child = np.repeat(np.arange(tasks), np.diff(jobs.waits))
     parent = base[child] + jobs.parent
@@ -88,15 +87,21 @@ def read_arrays(cluster: Cluster, jobs: JobArrays, runtime: HasRates, estimates:
     return LaneScenario(_estimated(work, estimates, seed), classes, _nodes(machines), facts)
 
 
-def _demands_of(jobs: JobArrays, machines: ClusterState) -> tuple[np.ndarray, list[DemandClass]]:
-    """(n,) int32: the demand class of each task, and the classes by number."""
+def _demands_of(jobs: JobArrays, machines: ClusterState, seconds: np.ndarray) -> tuple[np.ndarray, list[DemandClass]]:
+    """(n,) int32: the demand class of each task, which takes (n, types) ``seconds``, and the classes by number."""
     together = np.array([kind.gang for kind in jobs.kinds])[jobs.kind]
     gang = np.where(together, jobs.instances, 0)
-    _, first, alike = np.unique(jobs.kind * (gang.max(initial=0) + 1) + gang, return_index=True, return_inverse=True)
+    keys = jobs.kind * (gang.max(initial=0) + 1) + gang
+    endless = np.isinf(seconds)
+    if endless.any():  # tasks of one kind differ in where they can run if their work over a low rate overflows
+        keys = np.unique(keys, return_inverse=True)[1].reshape(-1)
+        keys = np.unique(np.column_stack([keys, endless]), axis=0, return_inverse=True)[1].reshape(-1)
+    _, first, alike = np.unique(keys, return_index=True, return_inverse=True)
     numbers = np.empty(len(first), np.int32)
     for place in np.argsort(first).tolist():  # in the order of the tasks
         task = first[place]
-        numbers[place] = machines.compile(jobs.kinds[jobs.kind[task]].demand, int(gang[task])).number
+        demand = machines.compile(jobs.kinds[jobs.kind[task]].demand, int(gang[task]))
+        numbers[place] = machines.narrowed(demand, seconds[task].tolist()).number
     return numbers[alike.reshape(-1)], list(machines.classes.values())
 
 
@@ -162,7 +167,11 @@ def _check_order(jobs: list[Job]) -> None:
 def _work(jobs: list[Job], machines: ClusterState, runtime: Runtime) -> Work:
     types, seconds = machines.types, runtime.seconds
     tasks = [task for job in jobs for task in job.graph.tasks]
-    demands = [machines.compile(task.demand, task.instances if task.gang else 0) for task in tasks]
+    rows_s = [seconds(task, types) for task in tasks]
+    demands = [
+        machines.narrowed(machines.compile(task.demand, task.instances if task.gang else 0), row)
+        for task, row in zip(tasks, rows_s, strict=True)
+    ]
     sizes = np.array([len(job.graph.tasks) for job in jobs], np.int64)
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     bases = first[:-1].tolist()
@@ -172,7 +181,7 @@ def _work(jobs: list[Job], machines: ClusterState, runtime: Runtime) -> Work:
     order = np.array([base + each for base, graph in zip(bases, graphs, strict=True) for each in graph.order], np.int32)
     if (order[1:] > order[:-1]).all():
         order = order[:0].copy()
-    truth = np.array([*chain.from_iterable(seconds(task, types) for task in tasks)]).reshape(len(tasks), len(types))
+    truth = np.array([*chain.from_iterable(rows_s)]).reshape(len(tasks), len(types))
     rows = records(
         TASK,
         len(tasks) + 1,

@@ -18,15 +18,17 @@ RUNTIMES: Registry[Any] = Registry(
     group="dagsim.runtimes",
     listing="dagsim list runtimes",
     home="dagsim.systems.cluster.models",
+    method="seconds",
 )
 """What turns work into seconds."""
 
 SETUPS: Registry[Any] = Registry(
     "set-up",
-    [Entry("moving_delay", ".setup:MovingDelay", "a delay where a GPU served another job before")],
+    [Entry("moving_delay", ".overheads:MovingDelay", "a delay where a GPU served another job before")],
     group="dagsim.setups",
     listing="dagsim list setups",
     home="dagsim.systems.cluster.models",
+    method="seconds",
 )
 """What a run spends on its GPUs before it computes."""
 
@@ -39,5 +41,6 @@ FAILURE_MODELS: Registry[Any] = Registry(
     group="dagsim.failures",
     listing="dagsim list failures",
     home="dagsim.systems.cluster.models",
+    method="start",
 )
 """What takes nodes down and brings them back."""

@@ -50,11 +50,11 @@ class Estimates:
         factors = self._factors(active, seed)
         for task, factor in zip(active.tasks, factors, strict=True):
             if self.kind == "hidden":
-                task.seconds = tuple([s if s == inf else 1.0 for s in task.truth])
+                task.seconds = tuple([s if s == inf else 1.0 for s in task._truth])
             elif self.kind == "predicted":
                 task.seconds = seconds(as_claimed(task.task, active.job.id))
             else:
-                task.seconds = tuple([s * factor for s in task.truth])
+                task.seconds = tuple([s * factor for s in task._truth])
             task.best_s = task.rank_s = min(task.seconds)
         active.rank()
 

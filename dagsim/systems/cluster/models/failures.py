@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Collection, Generator, Iterable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, Protocol
@@ -14,7 +14,7 @@ from dagsim.errors import ModelError
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import DISTURBANCES, Clock, Timer
 
-__all__ = ["FailureModel", "Maintenance", "NodeFailures", "Nodes", "Outages"]
+__all__ = ["FailureModel", "Maintenance", "NodeFailures", "Nodes", "Outages", "start_all"]
 
 
 class Nodes(Protocol):
@@ -53,8 +53,8 @@ class FailureProcess(Protocol):
         """An equal state that goes on by itself."""
         ...
 
-    def returning(self) -> set[int]:
-        """The nodes it has down that it will bring back some day."""
+    def returning(self) -> Collection[int]:
+        """The nodes it has down that it will bring back some day; a node it has down twice stands there twice."""
         ...
 
 
@@ -129,7 +129,7 @@ class Maintenance:
         if not 0 <= self.start_s < self.end_s:
             raise ModelError(f"maintenance: needs 0 <= start_s < end_s, got {self.start_s!r} and {self.end_s!r}")
 
-    def start(self, nodes: int, seed: int) -> _Maintaining:
+    def start(self, nodes: int, seed: int) -> _Calendar:
         """Nothing has happened yet.
 
         Raises:
@@ -137,33 +137,7 @@ class Maintenance:
         """
         if any(not 0 <= node < nodes for node in self.nodes):
             raise ModelError(f"maintenance: nodes must lie in 0..{nodes - 1}, got {self.nodes}")
-        return _Maintaining(self)
-
-
-@dataclass(slots=True)
-class _Maintaining:
-    window: Maintenance
-    done: list[str] = field(default_factory=list)
-
-    def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
-        return [self._window(clock, nodes)]
-
-    def copy(self) -> _Maintaining:
-        return _Maintaining(self.window, list(self.done))
-
-    def returning(self) -> set[int]:
-        return set(self.window.nodes) if self.done == ["down"] and self.window.end_s < inf else set()
-
-    def _window(self, clock: Clock, nodes: Nodes) -> Generator[Event, object, None]:
-        for step, time_s, act in (
-            ("down", self.window.start_s, nodes.take_down),
-            ("up", self.window.end_s, nodes.bring_up),
-        ):
-            if step not in self.done:
-                yield Timer(clock, time_s, DISTURBANCES)
-                self.done.append(step)
-                for node in set(self.window.nodes):
-                    act(node)
+        return _Calendar(tuple((node, self.start_s, self.end_s) for node in sorted(set(self.nodes))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +153,7 @@ class Outages:
             if not 0 <= start_s < end_s:
                 raise ModelError(f"downtime of node {node}: needs 0 <= start_s < end_s, got {start_s!r} and {end_s!r}")
 
-    def start(self, nodes: int, seed: int) -> _Absent:
+    def start(self, nodes: int, seed: int) -> _Calendar:
         """Nothing has happened yet.
 
         Raises:
@@ -188,27 +162,34 @@ class Outages:
         wrong = next((node for node, _, _ in self.windows if not 0 <= node < nodes), None)
         if wrong is not None:
             raise ModelError(f"downtimes: nodes must lie in 0..{nodes - 1}, got {wrong}")
-        ends = [(end_s, False, node) for node, _, end_s in self.windows if end_s < inf]
-        return _Absent(sorted(ends + [(start_s, True, node) for node, start_s, _ in self.windows]))
+        return _Calendar(self.windows)
 
 
 @dataclass(slots=True)
-class _Absent:
-    """``(time_s, whether it goes down, node)`` in order, and how many happened. Returns come before departures."""
+class _Calendar:
+    """Windows ``(node, start_s, end_s)`` in which nodes are away, and the number of changes that have happened."""
 
-    changes: list[tuple[float, bool, int]]
+    windows: tuple[tuple[int, float, float], ...]
     done: int = 0
+    changes: list[tuple[float, bool, int]] = field(init=False)
+    """``(time_s, goes down, node)``, sorted: in one instant nodes return before others leave, each by number."""
+
+    def __post_init__(self) -> None:
+        ends = [(end_s, False, node) for node, _, end_s in self.windows if end_s < inf]
+        self.changes = sorted(ends + [(start_s, True, node) for node, start_s, _ in self.windows])
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
         return [self._carry_on(clock, nodes)]
 
-    def copy(self) -> _Absent:
-        return _Absent(self.changes, self.done)
+    def copy(self) -> _Calendar:
+        return _Calendar(self.windows, self.done)
 
-    def returning(self) -> set[int]:
-        """O(changes): asked only while nothing runs and nobody is to arrive."""
-        down = {node: away for _, away, node in self.changes[: self.done]}
-        return {node for _, away, node in self.changes[self.done :] if down.get(node) and not away}
+    def returning(self) -> list[int]:
+        """O(windows): asked only while nothing runs."""
+        if not self.done:
+            return []
+        now = self.changes[self.done - 1][0]
+        return [node for node, start_s, end_s in self.windows if start_s <= now < end_s < inf]
 
     def _carry_on(self, clock: Clock, nodes: Nodes) -> Generator[Event, object, None]:
         while self.done < len(self.changes):
@@ -221,3 +202,18 @@ class _Absent:
                     nodes.take_down(node)
                 else:
                     nodes.bring_up(node)
+
+
+def start_all(models: Iterable[FailureModel], nodes: int, seed: int) -> list[FailureProcess]:
+    """The state of all disturbances at time 0. All windows go into one calendar, so that the order of changes in one
+    instant does not depend on which model comes first.
+
+    Raises:
+        ModelError: A node that the cluster does not have.
+    """
+    processes = [model.start(nodes, seed) for model in models]
+    calendars = [process for process in processes if isinstance(process, _Calendar)]
+    if len(calendars) < 2:
+        return processes
+    everything = _Calendar(tuple(window for calendar in calendars for window in calendar.windows))
+    return [everything, *(process for process in processes if not isinstance(process, _Calendar))]

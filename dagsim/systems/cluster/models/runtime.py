@@ -7,24 +7,45 @@ One speed per GPU type is a simplification. Measured against a T4, a V100 and an
 fast but DeepSpeech2 1 : 2.3 : 1.5 (Sia, SOSP 2023, largest batch that all three ran). ``Flops`` and ``Recorded`` have
 one speed per type, ``Throughput`` one per model and type. A task's own ``speeds`` override every model on the types
 they name.
-"""
+
+Measured training throughputs: samples per second by model, GPU type and batch.
+
+The shipped table (``throughputs.csv``, one GPU, a source per row) joins two published sets of measurements:
+
+- Sia (Jayaram Subramanya et al., SOSP 2023; siasosp23/artifacts), ``placements-*.csv``: T4 (EC2 g4dn.12xlarge), V100
+  with 32 GB (Azure ND40rs_v2), A100 with 40 GB (DGX-A100), RTX 2080 Ti. Per model the largest batch that T4, V100 and
+  A100 all ran, and each type's own best. NCF's V100 rows are left out: bound by input, 9 times slower than a T4.
+- Gavel (Narayanan et al., OSDI 2020), ``simulation_throughputs.json``: V100, P100, K80; steps per second times batch.
+
+The two sets come from different software: compare speeds within one model name only."""
 
 from __future__ import annotations
 
+import csv
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cache
 from math import inf
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from dagsim.errors import ModelError
-from dagsim.model import GpuType, Task, gpu_type
-from dagsim.model.gpu import canonical
-from dagsim.systems.cluster.models.throughput import ThroughputTable, shipped_throughputs
+from dagsim.errors import ConfigError, ModelError
+from dagsim.model import Task, gpu_type
+from dagsim.model.gpu import GPU_TYPES, GpuType, canonical
 
-__all__ = ["Flops", "Gpus", "HasRates", "Recorded", "Runtime", "Throughput"]
+__all__ = [
+    "Flops",
+    "Gpus",
+    "HasRates",
+    "Measurement",
+    "Recorded",
+    "Runtime",
+    "Throughput",
+    "ThroughputTable",
+    "shipped_throughputs",
+]
+
 
 Gpus: TypeAlias = tuple[GpuType | None, ...]
 """GPU types in some order; ``None`` stands for a CPU machine."""
@@ -253,3 +274,105 @@ def _check(model: str, name: str, value: str, *allowed: str) -> None:
 @cache
 def _table(path: str) -> ThroughputTable:
     return ThroughputTable.read(Path(path))
+
+
+_SHIPPED = Path(__file__).with_name("throughputs.csv")
+
+
+class Measurement(NamedTuple):
+    """``model`` trains ``samples_per_s`` on one ``gpu`` with ``batch`` samples per step."""
+
+    model: str
+    gpu: str
+    batch: int
+    samples_per_s: float
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughputTable:
+    """Measurements, asked for ratios between GPU types.
+
+    A type that was not measured is answered for by a measured one of the same peak rates: the same chip with another
+    memory (V100-16 and V100-32, A100-40 and A100-80).
+    """
+
+    rows: tuple[Measurement, ...]
+    _found: dict[str, dict[str, dict[int, float]]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        found: dict[str, dict[str, dict[int, float]]] = {}
+        for row in self.rows:
+            found.setdefault(row.model, {}).setdefault(canonical(row.gpu), {})[row.batch] = row.samples_per_s
+        object.__setattr__(self, "_found", found)
+
+    @classmethod
+    def read(cls, path: Path) -> ThroughputTable:
+        """The table in a CSV file. Its columns are model, gpu, batch, samples_per_s and, if you like, source.
+
+        Raises:
+            ConfigError: The file cannot be read, lacks a column, or a row holds no such numbers; names ``file:line``.
+        """
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                return cls(tuple(_measurements(path, csv.DictReader(file))))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: cannot read the throughput table ({error})") from None
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of all measured models, in the order of the rows."""
+        return tuple(self._found)
+
+    def batches(self, model: str, gpu: GpuType) -> Mapping[int, float]:
+        """Samples per second by batch for ``model`` on ``gpu`` or another size of its chip; empty if never measured."""
+        by_gpu = self._found.get(model, {})
+        if gpu.name in by_gpu:
+            return by_gpu[gpu.name]
+        for name, batches in by_gpu.items():
+            if name in GPU_TYPES and _chip(GPU_TYPES[name]) == _chip(gpu):
+                return batches
+        return {}
+
+    def ratio(self, model: str, gpu: GpuType, reference: GpuType, batch: int | None = None) -> float | None:
+        """The factor by which ``model`` trains faster on ``gpu`` than on ``reference`` at ``batch``.
+
+        Without a batch at the largest one measured on both. ``None`` if there is none.
+        """
+        ours, theirs = self.batches(model, gpu), self.batches(model, reference)
+        common = ours.keys() & theirs.keys()
+        if batch is None:
+            batch = max(common, default=None)
+        return ours[batch] / theirs[batch] if batch is not None and batch in common else None
+
+    def best_ratio(self, model: str, gpu: GpuType, reference: GpuType) -> float | None:
+        """As ``ratio``, but each type at its own fastest batch: what tuning the batch to each GPU gives."""
+        ours, theirs = self.batches(model, gpu), self.batches(model, reference)
+        return max(ours.values()) / max(theirs.values()) if ours and theirs else None
+
+
+@cache
+def shipped_throughputs() -> ThroughputTable:
+    """The table that comes with dagsim."""
+    return ThroughputTable.read(_SHIPPED)
+
+
+def _chip(gpu: GpuType) -> tuple[float, float | None, float | None]:
+    return gpu.fp32_tflops, gpu.tf32_tflops, gpu.fp16_tflops
+
+
+def _measurements(path: Path, reader: csv.DictReader[str]) -> Iterable[Measurement]:
+    missing = {"model", "gpu", "batch", "samples_per_s"} - set(reader.fieldnames or ())
+    if missing:
+        raise ConfigError(f"{path}:1: the throughput table lacks the columns {', '.join(sorted(missing))}")
+    for row in reader:
+        try:
+            batch, rate = int(row["batch"]), float(row["samples_per_s"])
+        except (TypeError, ValueError):
+            batch, rate = 0, 0.0
+        if batch < 1 or not 0 < rate < inf:
+            raise ConfigError(
+                f"{path}:{reader.line_num}: batch must be a whole number above 0 and samples_per_s a number above 0, "
+                f"got {row['batch']!r} and {row['samples_per_s']!r}"
+            )
+        yield Measurement(row["model"], row["gpu"], batch, rate, row.get("source") or "")

@@ -14,5 +14,6 @@ NETWORKS: Registry[Any] = Registry(
     group="dagsim.networks",
     listing="dagsim list networks",
     home="dagsim.systems.cluster.network",
+    method="fetch",
 )
 """Every network by name."""

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
-from dagsim.systems.cluster import Estimates
+from dagsim.systems.cluster import Estimates, Preemption
+from dagsim.systems.cluster.choice import plan_for, too_much
 from dagsim.systems.cluster.lane import jit
-from dagsim.systems.cluster.lane.drive import compile_loops, whole_log
+from dagsim.systems.cluster.lane.drive import compile_loop, whole_log
 from dagsim.systems.cluster.lane.reading import read_scenario
-from dagsim.systems.cluster.lane.scenario import planned, too_much
 from dagsim.systems.cluster.models.runtime import Recorded
 
 SCRIPT = Path(__file__).parents[4] / "scripts" / "check_lane.py"
@@ -60,11 +60,12 @@ def test_counting_references_nowhere_it_takes_less_than_two_microseconds_per_tas
     tasks = 20_000
     works = np.random.default_rng(1).exponential(100.0, tasks).tolist()
     jobs = [Job.single(f"j{number}", Task("t", work), 3.0 * number) for number, work in enumerate(works)]
-    compile_loops(["sjf"])
+    sjf = plan_for("sjf", Preemption())
+    compile_loop(sjf)
     scene = read_scenario(Cluster.of({"V100": 64}), jobs, Recorded(), Estimates(), 0)
-    whole_log(scene, planned("sjf"))
+    whole_log(scene, sjf)
     begun = process_time()
-    whole_log(scene, planned("sjf"))
+    whole_log(scene, sjf)
     assert (process_time() - begun) / tasks < 2e-6
 
 
@@ -115,4 +116,4 @@ def test_shares_of_gpus_that_the_log_cannot_name_are_left_to_the_kernel(gpus: in
     # Which GPU a share went to decides where the next one goes, and the lane does not number these.
     cluster = Cluster((Node("big", gpu_type("V100"), gpus), Node("small", gpu_type("T4"), 1)))
     scene = read_scenario(cluster, [Job.single("j", Task("t", 1.0, gpus=asked))], Recorded(), Estimates(), 0)
-    assert ("nodes of more than 62 GPUs" in too_much(scene, planned("sjf"))) is refused
+    assert ("nodes of more than 62 GPUs" in too_much(scene, plan_for("sjf", Preemption()))) is refused

@@ -12,10 +12,8 @@ from dagsim.model import Cluster, Job, Start, Task
 from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel, Estimates
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.fair.gavel import by_rate, by_throughput, shares
-from dagsim.systems.cluster.policies.planning.allox import assign
-from dagsim.systems.cluster.policies.planning.plan_ahead import plan_slots
-from dagsim.systems.cluster.policies.support.profile import Profile
+from dagsim.systems.cluster.policies.gavel import by_rate, by_throughput, shares
+from dagsim.systems.cluster.policies.look_ahead import Profile, assign, plan_slots
 
 FIVE = ((0, 3, 2), (0, 1, 3), (0, 1, 4), (0, 3, 1), (0, 6, 1))
 """(arrival, seconds, GPUs) on 4 GPUs."""

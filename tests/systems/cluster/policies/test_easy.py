@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dagsim.model import Cluster, Job, Task
+import check_lane
+
+from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel, Estimates
 from dagsim.systems.cluster.policies import POLICIES
@@ -34,6 +36,30 @@ def test_candidates_go_by_their_rank(run, rows):
     assert starts(run("easy", rows(*jobs), 2)) == [0, 9, 0, 4]
     assert starts(run("easy-sjf", rows(*jobs), 2)) == [0, 9, 2, 0]
     assert starts(run("easy-lxf", rows(*jobs), 2)) == [0, 9, 0, 4]  # all slowdowns are 1 at 0
+
+
+def test_a_candidate_that_ends_in_the_instant_of_the_reservation_goes_ahead(run, rows):
+    # Job 1 ends at .6. Job 3 would, too: .5 + .1 is .6 to the last bit, although .6 - .5 is less than .1.
+    jobs = ((0, 0.6, 1), (0.5, 1, 2), (0.5, 0.1, 1))
+    for policy in ("easy", "easy-sjf", "easy-lxf"):
+        assert starts(run(policy, rows(*jobs), 2)) == [0, 0.6, 0.5]
+        assert starts(check_lane.run(Cluster.of({"V100": 2}, per_node=2), rows(*jobs), policy)) == [0, 0.6, 0.5]
+
+
+def test_an_end_on_a_slower_type_is_compared_to_the_last_bit(rows):
+    # The T4 takes three times as long. Job 3 ends there at .4 + .1 = .5, the instant of the reservation, although a
+    # third of .1 is more than a third of .5 - .4.
+    cluster = Cluster((Node("t", gpu_type("T4"), 2), Node("v", gpu_type("V100-16"), 1)))
+    slow, fast = {"T4": 1.0, "V100-16": 3.0}, ("V100-16",)
+    jobs = [
+        Job.single("0", Task("t", 9.0, gpu_types=fast)),
+        Job.single("1", Task("t", 0.5, gpu_types=("T4",))),
+        Job.single("2", Task("t", 1.0, gpus=2, gpu_types=("T4",)), 0.4),
+        Job.single("3", Task("t", 0.1, speeds=slow), 0.4),
+    ]
+    kernel = ClusterKernel(cluster, jobs).run(POLICIES.create("easy"))
+    assert starts(kernel)[1:] == [0, 0.5, 0.4]
+    assert check_lane.run(cluster, jobs, "easy").log == kernel.log
 
 
 def test_a_task_of_no_work_goes_ahead_whatever_it_needs(run):

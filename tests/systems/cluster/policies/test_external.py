@@ -15,8 +15,8 @@ import pytest
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, IllegalDecision, PolicyFailed, UnknownName
 from dagsim.experiment.agents import make_policy
-from dagsim.experiment.run import run_policy
 from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import run_policy
 from dagsim.model import Cluster, Job, Start, Task
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.api import ClusterView
@@ -180,6 +180,6 @@ def test_the_example_in_javascript_gives_the_log_of_the_same_in_python(monkeypat
     script = ROOT / "docs" / "examples" / "backfill.js"
     assert len([line for line in script.read_text().splitlines() if line.strip() and "//" not in line]) <= 30
     theirs = run_policy(config, f"exec:node {script}", 5).schedule
-    monkeypatch.setattr("dagsim.experiment.run.make_policy", lambda *_: SameInPython())
+    monkeypatch.setattr("dagsim.experiment.simulate.make_policy", lambda *_: SameInPython())
     assert theirs.log == run_policy(config, "same", 5).schedule.log
     assert len(theirs.log) > 75

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dagsim.systems.cluster.policies.preemptive.gittins import Gittins, gittins_index, gittins_indices
-from dagsim.systems.cluster.policies.support.service import Served
+from dagsim.systems.cluster.policies.attained import Gittins, gittins_index, gittins_indices
+from dagsim.systems.cluster.policies.rounds import Served
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from dagsim.model import Cluster, Job, Kind, Node, QueueNode, QueueTree, RejectR
 from dagsim.model.gpu import GpuType
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.production.kube_scoring import LEAST, MOST, allocation_score
-from dagsim.systems.cluster.policies.production.quotas import QuotaTree
+from dagsim.systems.cluster.policies.kube import LEAST, MOST, allocation_score
+from dagsim.systems.cluster.policies.kueue import QuotaTree
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import check_policy
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from dagsim.model import Task, TaskGraph
-from dagsim.systems.cluster.policies.orders.aging import _Columns
-from dagsim.systems.cluster.policies.support.progress import PathLeft, WorkLeft
+from dagsim.systems.cluster.policies.job_orders import PathLeft, WorkLeft
+from dagsim.systems.cluster.policies.orders import _Columns
 
 
 class Waiting(SimpleNamespace):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import ConfigError
-from dagsim.systems.cluster.policies.fair.multifactor import (
+from dagsim.systems.cluster.policies.shares import (
     Account,
     Factors,
     ShareTree,

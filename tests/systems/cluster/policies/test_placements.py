@@ -11,8 +11,8 @@ from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.nodes import ClusterState
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
-from dagsim.systems.cluster.policies.orders.static import fifo
-from dagsim.systems.cluster.policies.placement.fgd import Fgd, fragmentation
+from dagsim.systems.cluster.policies.orders import fifo
+from dagsim.systems.cluster.policies.placement import Fgd, fragmentation
 
 SLOW = GpuType("slow", 1.0, 16, 100, 100, 10)
 FAST = GpuType("fast", 4.0, 16, 100, 100, 10)

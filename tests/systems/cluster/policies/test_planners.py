@@ -7,8 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from dagsim.systems.cluster.policies.planning.planners import (
+from dagsim.systems.cluster.policies.planners import (
+    GAPS,
     Booking,
+    Calendar,
     Planner,
     Problem,
     plan_cpop,
@@ -18,7 +20,6 @@ from dagsim.systems.cluster.policies.planning.planners import (
     rank_down,
     rank_up,
 )
-from dagsim.systems.cluster.policies.support.calendar import GAPS, Calendar
 from dagsim.testing import heft_example
 
 

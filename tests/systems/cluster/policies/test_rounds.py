@@ -10,8 +10,7 @@ import pytest
 from dagsim.model import Cluster, Job, Task
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.preemptive.rounds import Rounds
-from dagsim.systems.cluster.policies.support.service import Service
+from dagsim.systems.cluster.policies.rounds import Rounds, Service
 
 SPECS = (
     "las[quantum_s=5]",

@@ -6,19 +6,18 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from recorded_policy import RecordedPolicy
 
 from dagsim.errors import ConfigError
 from dagsim.metrics import summarize
 from dagsim.model import Caps, Cluster, Job, Kind, Node, NodePartition, Qos, QueueNode, QueueTree, RejectReason, Task
 from dagsim.model.gpu import GpuType
 from dagsim.model.log import Schedule
-from dagsim.systems.cluster.models.preemption import Preemption
+from dagsim.systems.cluster.models.overheads import Preemption
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.fair.multifactor import Weights
-from dagsim.systems.cluster.policies.production.slurm_outlook import BackfillOutlook
-from dagsim.systems.cluster.policies.production.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
-from dagsim.systems.cluster.policies.production.slurm_ranks import RankColumns
-from dagsim.systems.cluster.policies.recorded import RecordedPolicy
+from dagsim.systems.cluster.policies.shares import Weights
+from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook
+from dagsim.systems.cluster.policies.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import check_policy
 

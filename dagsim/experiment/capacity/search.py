@@ -1,0 +1,297 @@
+"""The smallest cluster, or the cheapest mix of GPU types, that meets a target: bisection on the same windows.
+
+The target that a cluster is to meet: ``wait_s.p95<600``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite, nan
+
+from dagsim.config.schema import ClusterSection
+from dagsim.errors import ConfigError, InputError
+from dagsim.experiment.capacity.machines import Prices, proportional, with_nodes
+from dagsim.metrics import glossary
+from dagsim.metrics.standings import Mean, RunMetrics, lower_is_better, mean, not_done
+from dagsim.registry import nearest
+
+__all__ = ["Met", "Size", "SizeSearch", "Target", "gpus_of", "least_size"]
+
+
+_FORM = re.compile(r"\s*([A-Za-z_][\w.\[\]-]*)\s*(<=?|>=?)\s*([0-9.eE+-]+)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """The value of the target's metric on one cluster."""
+
+    value: Mean
+    """The mean over the windows, with its interval."""
+    lost: int
+    """Jobs of all windows that were turned away or not finished."""
+    meets: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A bound on the mean of a metric over the windows."""
+
+    metric: str
+    above: bool
+    """The metric must be above the bound, not below it."""
+    bound: float
+
+    @classmethod
+    def read(cls, text: str) -> Target:
+        """``wait_s.p95<600``, or with ``>`` where more is better.
+
+        Raises:
+            ConfigError: It is written otherwise, there is no such metric, or more machines lead away from it.
+        """
+        found = _FORM.fullmatch(text)
+        try:
+            bound = float(found[3]) if found else nan
+        except ValueError:
+            bound = nan
+        if found is None or not isfinite(bound):
+            raise ConfigError(f"--target {text!r}: expected a metric, < or >, and a number, as wait_s.p95<600")
+        metric, above = found[1], found[2].startswith(">")
+        names = [term.name for term in glossary()]
+        if metric not in names and "[" not in metric:
+            raise ConfigError(f"--target {text!r}: there is no metric {metric!r}{nearest(metric, names)}")
+        if above == lower_is_better(metric):
+            raise ConfigError(f"--target {text!r}: {metric} is better when it is {'lower' if above else 'higher'}")
+        return cls(metric, above, bound)
+
+    def __str__(self) -> str:
+        return f"{self.metric} {'>' if self.above else '<'} {self.bound:g}"
+
+    def of(self, lines: Sequence[RunMetrics], lost_today: int = 0) -> Met:
+        """The value of the runs, and if it meets the target: never where more than ``lost_today`` jobs are lost.
+
+        Raises:
+            InputError: The runs have no such metric.
+        """
+        if not any(self.metric in line.metrics for line in lines):
+            raise InputError(f"--target {self}: the runs have no metric {self.metric!r}")
+        value = mean(lines, self.metric)
+        lost = sum(map(not_done, lines))
+        within = value.value > self.bound if self.above else value.value < self.bound
+        return Met(value, lost, within and lost <= lost_today)
+
+    def is_sure(self, met: Met) -> bool:
+        """The whole interval lies on the right side of the bound."""
+        far = met.value.low if self.above else met.value.high
+        return met.meets and isfinite(far) and (far > self.bound if self.above else far < self.bound)
+
+
+_MOST_TRIED = 100
+"""Clusters simulated before the search for a cheaper mix ends."""
+_FLAT = 4
+"""From so many nodes on, twice as many that change nothing at all are the end of it."""
+
+_Trial = Callable[[str, ClusterSection], Met]
+"""Simulates a cluster, called so, and says how it did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A cluster that was tried."""
+
+    nodes: tuple[int, ...]
+    """Of each type that is asked about; or of the cluster in all."""
+    cluster: ClusterSection
+    gpus: int
+    cost: float
+    """What is to be kept low: the price a month, or the number of GPUs where there are none."""
+    met: Met
+
+
+@dataclass(slots=True)
+class SizeSearch:
+    """All clusters that were tried, and the best that meets the target."""
+
+    types: tuple[str, ...]
+    """Empty where the whole cluster grows and shrinks as it is."""
+    tried: dict[tuple[int, ...], Size] = field(default_factory=dict)
+    exhausted: bool = False
+    """The search was ended early: there may be a cheaper mix."""
+
+    @property
+    def best(self) -> Size | None:
+        """The cheapest that meets the target, of equals the one with the fewest GPUs."""
+        meeting = [size for size in self.tried.values() if size.met.meets]
+        return min(meeting, key=lambda size: (size.cost, size.gpus, size.nodes), default=None)
+
+
+def gpus_of(cluster: ClusterSection) -> int:
+    """All GPUs of the cluster."""
+    return sum(group.count * group.gpus for group in cluster.groups)
+
+
+def least_size(
+    cluster: ClusterSection,
+    types: Sequence[str],
+    most_gpus: int | None,
+    prices: Prices,
+    run: Callable[[str, ClusterSection], Sequence[RunMetrics]],
+    target: Target,
+) -> tuple[Size, SizeSearch]:
+    """Today's cluster, and the search for the smallest number of nodes in all, in today's proportions, or for the
+    cheapest numbers of nodes of ``types``, with all others as today.
+
+    No cluster of more than ``most_gpus`` GPUs (four times today's, unless given) is tried. ``run`` simulates a cluster
+    on the same windows. The search takes it that more machines do no harm, and that twice as many which change
+    nothing are enough. With several types it walks through the numbers of all but the last, and skips what could be
+    no cheaper.
+
+    Raises:
+        ConfigError: Not even one node fits below ``most_gpus``.
+        InputError: There is no such metric.
+    """
+    lines = run("today", cluster)
+    lost = sum(map(not_done, lines))
+    now = Size(
+        (sum(group.count for group in cluster.groups),),
+        cluster,
+        gpus_of(cluster),
+        _price(cluster, prices),
+        target.of(lines, lost),
+    )
+    most = 4 * max(now.gpus, 1) if most_gpus is None else most_gpus
+    search = _Search(cluster, tuple(types), most, prices, lambda label, made: target.of(run(label, made), lost))
+    if not types:
+        search.least((), now.nodes[0])
+    else:
+        for place in range(len(types)):
+            search.alone(place)
+        if len(types) > 1:
+            search.probed()
+            search.mixed(())
+    return now, search.found
+
+
+def _price(cluster: ClusterSection, prices: Prices) -> float:
+    return prices.a_month(cluster) if prices else float(gpus_of(cluster))
+
+
+class _Search:
+    def __init__(
+        self, cluster: ClusterSection, types: tuple[str, ...], most_gpus: int, prices: Prices, trial: _Trial
+    ) -> None:
+        self.cluster, self.types, self.most_gpus, self.prices, self.trial = cluster, types, most_gpus, prices, trial
+        self.found = SizeSearch(types)
+        if not self._allowed((1,) if not types else (1, *[0] * (len(types) - 1))):
+            raise ConfigError(f"--most {most_gpus}: not one node of them fits below so many GPUs")
+
+    def alone(self, place: int) -> None:
+        """The fewest nodes of one type, with none of the other types asked about."""
+        self._least(lambda nodes: self._only(place, nodes), 1)
+
+    def least(self, fixed: tuple[int, ...], start: int) -> None:
+        """The fewest nodes in the last place behind those that are fixed."""
+        self._least(lambda nodes: (*fixed, nodes), start)
+
+    def probed(self) -> None:
+        """As many of the last type as fit beside 1, 2, 4, 8 ... of each other, where no type alone is enough."""
+        for place in range(len(self.types) - 1):
+            nodes = 1
+            while self.found.best is None and self._allowed(counts := self._only(place, nodes)):
+                self._cheaper(counts[:-1])
+                nodes *= 2
+
+    def _only(self, place: int, nodes: int) -> tuple[int, ...]:
+        return tuple(nodes if at == place else 0 for at in range(len(self.types)))
+
+    def mixed(self, fixed: tuple[int, ...]) -> None:
+        """Numbers of nodes of all types but the last, each with the fewest of the last that are cheaper than the best
+        so far."""
+        if self.found.best is None:
+            return
+        if len(fixed) == len(self.types) - 1:
+            self._cheaper(fixed)
+            return
+        nodes = 0
+        while not self.found.exhausted:
+            counts = (*fixed, nodes, *[0] * (len(self.types) - len(fixed) - 1))
+            if not self._allowed(counts) or self._cost(counts) >= self._best_cost():
+                return
+            self.mixed((*fixed, nodes))
+            nodes += 1
+
+    def _cheaper(self, fixed: tuple[int, ...]) -> None:
+        high = 0
+        while self._allowed((*fixed, high + 1)) and self._cost((*fixed, high + 1)) < self._best_cost():
+            high += 1
+        if (
+            self._allowed((*fixed, high))
+            and self._cost((*fixed, high)) < self._best_cost()
+            and self._meets((*fixed, high))
+        ):
+            self._bisect(lambda nodes: (*fixed, nodes), -1, high)
+
+    def _least(self, at: Callable[[int], tuple[int, ...]], start: int) -> None:
+        """Double from ``start`` until the target is met, then halve."""
+        low, high = -1, max(start, 1)
+        while not self._allowed(at(high)):
+            high = high // 2
+        while not self._meets(at(high)):
+            if low >= _FLAT and self._value(at(low)) == self._value(at(high)):
+                return
+            low, wider = high, 2 * high
+            while wider > high and not self._allowed(at(wider)):
+                wider -= 1
+            if wider == high:
+                return
+            high = wider
+        self._bisect(at, low, high)
+
+    def _bisect(self, at: Callable[[int], tuple[int, ...]], low: int, high: int) -> None:
+        """The least number above ``low``, which is too few, up to ``high``, which is enough."""
+        while high - low > 1 and not self.found.exhausted:
+            middle = (low + high) // 2
+            if self._meets(at(middle)):
+                high = middle
+            else:
+                low = middle
+
+    def _value(self, nodes: tuple[int, ...]) -> tuple[float, int] | None:
+        """The metric, and jobs turned away."""
+        size = self.found.tried.get(nodes)
+        return None if size is None else (size.met.value.value, size.met.lost)
+
+    def _meets(self, nodes: tuple[int, ...]) -> bool:
+        if nodes not in self.found.tried:
+            made = self._made(nodes)
+            if made is None:
+                return False
+            if len(self.found.tried) >= _MOST_TRIED:
+                self.found.exhausted = True
+                return False
+            self.found.tried[nodes] = Size(
+                nodes, made, gpus_of(made), self._cost(nodes), self.trial(self._label(nodes), made)
+            )
+        return self.found.tried[nodes].met.meets
+
+    def _made(self, nodes: tuple[int, ...]) -> ClusterSection | None:
+        if not self.types:
+            return proportional(self.cluster, nodes[0]) if nodes[0] else None
+        return with_nodes(self.cluster, dict(zip(self.types, nodes, strict=True)))
+
+    def _label(self, nodes: tuple[int, ...]) -> str:
+        if not self.types:
+            return f"{nodes[0]} nodes"
+        return " ".join(f"{count} {type_} nodes" for count, type_ in zip(nodes, self.types, strict=True))
+
+    def _allowed(self, nodes: tuple[int, ...]) -> bool:
+        made = self._made(nodes)
+        return made is None or gpus_of(made) <= self.most_gpus
+
+    def _cost(self, nodes: tuple[int, ...]) -> float:
+        made = self._made(nodes)
+        return 0.0 if made is None else _price(made, self.prices)
+
+    def _best_cost(self) -> float:
+        best = self.found.best
+        return inf if best is None else best.cost

@@ -1,0 +1,181 @@
+"""Carrying out a plan: an executor runs the cells that the store lacks, to the end or until it is stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dagsim.errors import SimulationError
+from dagsim.experiment.executors import CellExecutor, CellWork, Wanted
+from dagsim.experiment.kept_files import CLOCKED, CellRun
+from dagsim.experiment.plan import Cell, Plan
+from dagsim.experiment.scenario import metric_of, sample_of
+from dagsim.experiment.simulate import check
+from dagsim.experiment.stopping import Stops
+from dagsim.experiment.store import Store
+from dagsim.files import write_text
+from dagsim.metrics import to_csv
+from dagsim.metrics.standings import PolicyResult, standings
+
+__all__ = ["RunProgress", "Watch", "carry_out", "check_plan", "raise_failures", "write_comparison"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """The progress of a plan."""
+
+    policy: str
+    seed: int
+    done: int
+    """Cells finished."""
+    runs: int
+    """Cells in all."""
+    jobs: int
+    """Jobs that arrived in the run under way."""
+
+
+Watch = Callable[[RunProgress], None]
+
+
+def check_plan(plan: Plan) -> None:
+    """Make everything that the cells need, and throw it away: every policy once.
+
+    Raises:
+        InputError: Something cannot be made.
+        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised something; of several policies
+            that are not of a grid, each may fail.
+    """
+    several = plan.grid is None and len(plan.policies) > 1
+    if plan.grid is None:
+        check(plan.config, plan.policies, keep_going=several)
+        return
+    for cell in {cell.policy: cell for cell in reversed(plan.cells)}.values():
+        check(cell.config, [cell.policy])
+
+
+def carry_out(
+    store: Store, plan: Plan, executor: CellExecutor, watch: Watch | None = None, limit: int | None = None
+) -> dict[Cell, CellRun]:
+    """Run the cells that ``store`` lacks, at most ``limit`` of them, and keep each as soon as it is there.
+
+    Neither the executor nor an interruption changes what is written in the end, apart from times. Of a grid, a cell
+    that fails is noted and the others go on. Of several policies, one that fails is left out from then on. The state
+    of the store is ``failed`` in both cases. The error of a single policy is raised.
+
+    Returns the cells that are finished (of policies that failed, none) and those that failed, which have an ``error``.
+
+    Raises:
+        KeyboardInterrupt: The user stopped it; finished cells are kept.
+        DagsimError: No cell could be finished, or the executor was lost; finished cells are kept.
+    """
+    try:
+        done, failed, left = _run(store, plan, executor, watch, limit)
+        if plan.grid is None:
+            broken = {run.policy for run in store.failures()}
+            done = {cell: run for cell, run in done.items() if cell.label not in broken}
+        what = "policy" if plan.grid is None else "cell"
+        if failed and not done:
+            raise SimulationError(f"every {what} failed; the first with {next(iter(failed.values())).error}")
+        if plan.grid is None and len({run.policy for run in done.values()}) > 1:
+            ranked = standings(done.values(), metric_of(plan.config), sample=sample_of(plan.config))
+            write_comparison(ranked, store.path / "comparison.csv")
+        if failed and plan.grid is None:
+            names = ", ".join(dict.fromkeys(cell.label for cell in failed))
+            store.finish("failed", f"{len(failed)} of the policies failed: {names}", plan)
+        elif failed:
+            first = next(iter(failed.values())).error
+            store.finish("failed", f"{len(failed)} cells failed, the first with {first}", plan)
+        elif left:
+            store.finish("interrupted", f"{left} cells are left to be run", plan)
+        else:
+            store.finish("done", None, plan)
+    except KeyboardInterrupt:
+        store.finish("interrupted", None, plan)
+        raise
+    except Exception as error:
+        store.finish("failed", f"{type(error).__name__}: {error}", plan)
+        raise
+    return done | failed
+
+
+def _run(
+    store: Store, plan: Plan, executor: CellExecutor, watch: Watch | None, limit: int | None
+) -> tuple[dict[Cell, CellRun], dict[Cell, CellRun], int]:
+    """The cells that are finished, those that failed, and the number of those left out by ``limit``."""
+    done, failed = store.done(plan.cells), dict[Cell, CellRun]()
+    todo = [cell for cell in plan.cells if cell not in done]
+    cells = todo[:limit]
+    before = len(done)
+
+    def heard(index: int, count: int, jobs: int) -> None:
+        assert watch is not None
+        total = len(plan.cells) if plan.grid is not None else before + len(cells)
+        watch(RunProgress(cells[index].label, cells[index].seed, before + count, total, jobs))
+
+    broken = {run.policy for run in store.failures()}
+    store.started(len(plan.cells), before, len(cells))
+    with Stops() as stops:
+        work = CellWork(
+            "log" if plan.grid is None else plan.grid.keep,
+            raises=plan.grid is None and len(plan.policies) == 1,
+            named=plan.grid is not None,
+        )
+        wanted: Wanted = lambda cell: cell.label not in broken  # noqa: E731
+        runs = executor.run(work, cells, None if watch is None else heard, wanted)
+        for cell, run in _paired(cells, runs) if plan.grid is not None else _in_turn(cells, runs, wanted):
+            stops.hold()
+            if run.error:
+                failed[cell] = run
+                if plan.grid is None:
+                    broken.add(cell.label)
+                store.fail(cell, run)
+            else:
+                done[cell] = run
+                store.keep(cell, run)
+            stops.release()
+    return store.done(plan.cells), failed, len(todo) - len(cells)
+
+
+def _paired(cells: Sequence[Cell], runs: Iterator[CellRun]) -> Iterator[tuple[Cell, CellRun]]:
+    """Each run of a grid with its cell, as they come."""
+    by_id = {cell.id: cell for cell in cells}
+    return ((by_id[run.id], run) for run in runs)
+
+
+def _in_turn(cells: Sequence[Cell], runs: Iterator[CellRun], wanted: Wanted) -> Iterator[tuple[Cell, CellRun]]:
+    """Each run with its cell, in the order of the cells: the tables have it, too. Others wait for their turn."""
+    early: dict[tuple[str, int], CellRun] = {}
+    turn = 0
+    for run in runs:
+        early[run.policy, run.seed] = run
+        while turn < len(cells):
+            cell = cells[turn]
+            mine = early.pop((cell.policy, cell.seed), None)
+            if mine is None and wanted(cell):
+                break
+            turn += 1
+            if mine is not None and wanted(cell):
+                yield cell, mine
+
+
+def raise_failures(runs: Mapping[Cell, CellRun]) -> None:
+    """Do nothing if every cell could be run.
+
+    Raises:
+        SimulationError: A cell failed.
+    """
+    errors = [run.error for run in runs.values() if run.error]
+    if errors:
+        raise SimulationError(f"{len(errors)} runs failed; the first with {errors[0]}")
+
+
+def write_comparison(ranked: Sequence[PolicyResult], path: Path) -> None:
+    """Write the standings as CSV, whole or not at all, without the times of a clock: equal runs give equal bytes.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    rows = [standing.to_dict() for standing in ranked]
+    heads = [head for head in (rows[0] if rows else ()) if not head.startswith(CLOCKED)]
+    write_text(path, to_csv({head: [row[head] for row in rows] for head in heads}))

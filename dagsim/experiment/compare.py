@@ -1,0 +1,371 @@
+"""Finished runs compared: paired by seed, in groups, over blocks of jobs, until intervals are narrow enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import nan
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dagsim.config.schema import Config, plain
+from dagsim.errors import InputError
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.plan import Axis, short_names
+from dagsim.experiment.scenario import cluster_scenario_of, replicate_seeds
+from dagsim.experiment.store import Store
+from dagsim.metrics import OverTime, columns, jct, over_time
+from dagsim.metrics.columns import Floats
+from dagsim.metrics.compare import holm
+from dagsim.metrics.precision import Ending, Look, Precision
+from dagsim.metrics.standings import PolicyResult, RunMetrics, Sample, standings
+from dagsim.model.log import Schedule
+from dagsim.seeds import WINDOWS, seeds_of
+from dagsim.systems.cluster.waits import Stretch, binding_causes
+from dagsim.traces.trace_file import TraceFile
+
+__all__ = [
+    "CellGroup",
+    "Pairing",
+    "Precise",
+    "block_ratios",
+    "compared_axis",
+    "explained_wait",
+    "grouped_standings",
+    "looks_at",
+    "paired_lines",
+    "rule_for",
+    "run_until_precise",
+    "seeds_for",
+]
+
+
+_NOT_THE_JOBS = {"policy", "precision", "seeds"}
+"""Keys of the configuration that change neither the jobs nor the machines."""
+_KEYS_SHOWN = 2
+"""More differing keys than these make labels that nobody reads."""
+
+
+class Pairing(NamedTuple):
+    """Lines to compare, and in what the folders they come from differ besides the policy."""
+
+    lines: list[CellRun]
+    differences: list[str]
+
+
+def paired_lines(folders: Sequence[Store]) -> Pairing:
+    """The lines of all folders on the seeds that all of them ran.
+
+    A policy that ran in several folders is labelled with the keys in which these differ, or else with their names.
+
+    Raises:
+        InputError: There is no seed in common, or the folders differ in their workload.
+        StoreError: A folder cannot be read.
+    """
+    by_folder = {folder.path: folder.lines() for folder in folders}
+    differences = [text for one, other in combinations(folders, 2) for text in _apart(one, other)]
+    labels = _labels(folders)
+    seeds = set.intersection(*({line.seed for line in lines} for lines in by_folder.values()))
+    if not seeds:
+        raise InputError(f"compare: {', '.join(map(str, by_folder))} have no seed in common")
+    where: dict[str, int] = {}
+    for lines in by_folder.values():
+        for policy in {line.policy for line in lines}:
+            where[policy] = where.get(policy, 0) + 1
+    return Pairing(
+        [
+            replace(line, policy=line.policy if where[line.policy] == 1 else f"{line.policy} @ {labels[path]}")
+            for path, lines in by_folder.items()
+            for line in lines
+            if line.seed in seeds
+        ],
+        list(dict.fromkeys(differences)),
+    )
+
+
+def _labels(folders: Sequence[Store]) -> dict[Path, str]:
+    """By folder a text that no other has: its given name, the values of one or two keys, or where it lies."""
+    configs = {folder.path: dict(_flat(plain(folder.config))) for folder in folders}
+    keys = [
+        key
+        for key in dict.fromkeys(key for config in configs.values() for key in config)
+        if key.partition(".")[0] not in _NOT_THE_JOBS and len({str(of.get(key)) for of in configs.values()}) > 1
+    ]
+    by_key = {path: ",".join(f"{key}={of.get(key, 'none')}" for key in keys) for path, of in configs.items()}
+    by_name = {path: path.name for path in configs}
+    given = {folder.path: folder.name or "" for folder in folders}
+    for labels in [given, *([by_key] if 0 < len(keys) <= _KEYS_SHOWN else []), by_name]:
+        if len(set(labels.values())) == len(folders) and all(labels.values()):
+            return labels
+    return {path: str(path) for path in configs}
+
+
+def _apart(one: Store, other: Store) -> Iterator[str]:
+    """The keys in which two configurations differ, with both values.
+
+    Raises:
+        InputError: The workloads differ: nothing would be paired.
+    """
+    mine, theirs = dict(_flat(plain(one.config))), dict(_flat(plain(other.config)))
+    for key in dict.fromkeys((*mine, *theirs)):
+        if key.partition(".")[0] in _NOT_THE_JOBS or mine.get(key) == theirs.get(key):
+            continue
+        text = f"{key}: {mine.get(key, 'none')} in {one.path.name}, {theirs.get(key, 'none')} in {other.path.name}"
+        if key.startswith("workload") or key == "seed":
+            raise InputError(f"compare: the runs are not of the same jobs; {text}")
+        yield text
+
+
+def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from _flat(part, f"{key}.{name}" if key else name)
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _flat(part, f"{key}.{index}")
+    else:
+        yield key, value
+
+
+@dataclass(frozen=True, slots=True)
+class CellGroup:
+    """Cells that differ in the compared axis and the seed alone."""
+
+    at: Mapping[str, str]
+    """The labels that they have in common, by short names of the other axes."""
+    standings: tuple[PolicyResult, ...]
+    """A row for each value of the compared axis, best first; empty where not all of them are finished on a seed."""
+    metrics: Mapping[str, Mapping[str, float]]
+    """By label the means of all metrics."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, safe for JSON."""
+        return {"at": dict(self.at), "standings": [each.to_dict() for each in self.standings]}
+
+
+def compared_axis(axes: Sequence[Axis]) -> Axis:
+    """The axis whose values are put side by side: the policies, or else the first that has several values."""
+    several = [axis for axis in axes if len(axis.values) > 1] or list(axes)
+    return next((axis for axis in several if axis.key == "policy"), several[0])
+
+
+def grouped_standings(
+    lines: Sequence[CellRun],
+    axes: Sequence[Axis],
+    metric: str,
+    sample: Sample = Sample.SEED,
+    reference: str | None = None,
+) -> list[CellGroup]:
+    """The groups of the finished cells, in the order of the grid; each is compared with its first label, or with
+    ``reference``.
+
+    Raises:
+        InputError: There is no such metric or reference.
+    """
+    axis = compared_axis(axes)
+    others = [each for each in axes if each is not axis]
+    names = short_names([each.key for each in others])
+    by_group: dict[tuple[str, ...], list[CellRun]] = {}
+    for line in lines:
+        key = tuple(line.at[each.key] for each in others)
+        by_group.setdefault(key, []).append(CellRun(line.at[axis.key], line.seed, metrics=line.metrics))
+    ordered = sorted(by_group, key=lambda key: [each.labels.index(at) for each, at in zip(others, key, strict=True)])
+    groups = []
+    for key in ordered:
+        rows = _paired_only(by_group[key], axis)
+        ranked = standings(rows, metric, reference or axis.labels[0], sample) if rows else []
+        at = {names[each.key]: label for each, label in zip(others, key, strict=True)}
+        groups.append(CellGroup(at, tuple(ranked), _means(by_group[key])))
+    return _with_holm(groups)
+
+
+def _paired_only(rows: Sequence[CellRun], axis: Axis) -> list[CellRun]:
+    """The rows on the seeds that every label has, in the order of the labels."""
+    seeds = [{row.seed for row in rows if row.policy == label} for label in axis.labels]
+    common = set.intersection(*seeds)
+    ordered = sorted(rows, key=lambda row: axis.labels.index(row.policy))
+    return [row for row in ordered if row.seed in common]
+
+
+def _with_holm(groups: Sequence[CellGroup]) -> list[CellGroup]:
+    """The groups with Holm's p over all of them: they are one table."""
+    tests: dict[tuple[int, frozenset[str]], float] = {}
+    for place, group in enumerate(groups):
+        for each in group.standings:
+            if not each.is_reference and each.pair is not None:
+                tests.setdefault((place, frozenset({each.policy, *each.alike})), each.pair.p)  # alike: one comparison
+    p = dict(zip(tests, holm(list(tests.values())), strict=True))
+    return [
+        replace(
+            group,
+            standings=tuple(
+                replace(each, p=p.get((place, frozenset({each.policy, *each.alike})), each.p))
+                for each in group.standings
+            ),
+        )
+        for place, group in enumerate(groups)
+    ]
+
+
+def _means(rows: Sequence[CellRun]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for label in dict.fromkeys(row.policy for row in rows):
+        mine = [row.metrics for row in rows if row.policy == label]
+        names = [name for name, value in mine[0].items() if not isinstance(value, str)]
+        found[label] = {name: _mean([each.get(name) for each in mine]) for name in names}
+    return found
+
+
+def _mean(values: Sequence[Any]) -> float:
+    return nan if any(value is None for value in values) else sum(values) / len(values)
+
+
+def block_ratios(folder: Store, policy: str, reference: str, blocks: int) -> OverTime:
+    """The ratio of completion times over ``blocks`` blocks of jobs by arrival. The first run of each policy counts.
+
+    Raises:
+        InputError: A job did not complete under one of them, or what ``over_time`` refuses.
+    """
+    return over_time(_jcts(folder, policy), _jcts(folder, reference), blocks)
+
+
+def _jcts(folder: Store, policy: str) -> Floats:
+    """Completion times of the jobs that were let in, in order of arrival."""
+    number = next(place for place, line in enumerate(folder.lines()) if line.policy == policy)
+    made = columns(folder.schedule(number))
+    if made.jobs.unfinished.any():
+        raise InputError(f"blocks: {policy} left {int(made.jobs.unfinished.sum())} jobs unfinished")
+    let_in = made.jobs.accepted
+    order = np.argsort(made.jobs.arrival_s[let_in], kind="stable")
+    found: Floats = jct(made)[let_in][order]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Precise:
+    """The lines of all seeds that were run, and the last look at each comparison."""
+
+    lines: list[CellRun]
+    looks: Mapping[str, Look]
+    within: float
+
+    def notes(self) -> Iterator[str]:
+        """Sentences for people: how many comparisons are precise enough, and what the others would need."""
+        enough = [name for name, look in self.looks.items() if look.ending in (Ending.ENOUGH, Ending.IDENTICAL)]
+        n = max((look.n for look in self.looks.values()), default=0)
+        of = f"{len(enough)} of {len(self.looks)} within" if len(self.looks) > 1 else "asked for within"
+        yield f"precision: {of} {100 * self.within:g} % after {n} seeds"
+        for name, look in self.looks.items():
+            if len(self.looks) == 1 or name not in enough:
+                yield f"precision of {name}: {look}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; what nobody can forecast is ``None``."""
+        return {
+            name: {
+                "ending": str(look.ending),
+                "n": look.n,
+                "half_width": look.half_width if np.isfinite(look.half_width) else None,
+                "needs": look.needs if np.isfinite(look.needs) else None,
+            }
+            for name, look in self.looks.items()
+        }
+
+
+def rule_for(config: Config) -> Precision:
+    """The rule that ``config.precision`` asks for; on a trace it ends when its disjoint windows are used up.
+
+    Raises:
+        InputError: All of a trace is one sample, or there are too few windows to begin with.
+    """
+    if config.precision is None:
+        raise InputError("precision: the configuration asks for none")
+    workload = config.workload if config.system.kind == "cluster" else None
+    if not isinstance(workload, TraceFile):
+        return Precision(config.precision)
+    if workload.window is None:
+        raise InputError("precision: all of a trace is one sample; --window-jobs N makes windows of it")
+    if workload.windows is not None:
+        raise InputError("precision: finds the number of windows itself; leave --windows out")
+    return Precision(config.precision, cap=min(500, workload.most_windows()))
+
+
+def seeds_for(config: Config, count: int) -> tuple[int, ...]:
+    """The first ``count`` seeds of the experiment; more begin with the same ones."""
+    on_windows = config.system.kind == "cluster" and isinstance(config.workload, TraceFile)
+    return seeds_of(WINDOWS, count) if on_windows else replicate_seeds(config.seed, count)
+
+
+def run_until_precise(
+    folder: Store,
+    config: Config,
+    run: Callable[[Sequence[int]], list[CellRun]],
+    metric: str = "jct_s.mean",
+) -> Precise:
+    """Add seeds until every comparison with the first policy is precise enough or cannot become so.
+
+    ``run`` runs all policies on further seeds into ``folder`` and returns all lines so far. One policy alone is
+    compared with nothing: the interval is that of its geometric mean.
+
+    Raises:
+        InputError: As ``rule_for``, or what ``run`` raises.
+    """
+    rule = rule_for(config)
+    seeds = seeds_for(config, rule.cap)
+    lines: list[CellRun] = []
+    looks: dict[str, Look] = {}
+    done, more = 0, rule.start
+    while more:
+        folder.mark("running")
+        lines = run(seeds[done : done + more])
+        done += more
+        looks = looks_at(lines, rule, metric)
+        more = max((look.more for look in looks.values()), default=0)
+    folder.note_seeds(seeds[:done])
+    return Precise(lines, looks, rule.within)
+
+
+def looks_at(
+    lines: Sequence[RunMetrics], rule: Precision, metric: str = "jct_s.mean", reference: str | None = None
+) -> dict[str, Look]:
+    """A look at every policy against the reference, by default the first; those without a ratio are left out."""
+    values: dict[str, dict[int, float]] = {}
+    for line in lines:
+        value = line.metrics.get(metric)
+        values.setdefault(line.policy, {})[line.seed] = np.nan if value is None else float(value)
+    logs = {policy: _logs(list(by_seed.values())) for policy, by_seed in values.items()}
+    first = reference or next(iter(logs))
+    if len(logs) == 1:
+        return {first: rule.look(logs[first])} if np.isfinite(logs[first]).all() else {}
+    return {
+        policy: rule.look(mine - logs[first])
+        for policy, mine in logs.items()
+        if policy != first and np.isfinite(mine - logs[first]).all()
+    }
+
+
+def _logs(values: Sequence[float]) -> Floats:
+    known = np.asarray(values, float)
+    return np.log(np.where(known > 0, known, np.nan))
+
+
+def explained_wait(
+    folder: Store, schedule: Schedule, policy: str, job: int, periods: Sequence[tuple[float, float]]
+) -> tuple[Stretch, ...]:
+    """The causes of the waits ``periods`` of a job in a run of the folder.
+
+    Raises:
+        InputError: It is of another system, or its jobs cannot be made again: its trace is gone or has changed.
+    """
+    if folder.config.system.kind != "cluster":
+        raise InputError(f"{folder.path}: CPUs, memory and limits are known on the GPU cluster alone")
+    try:
+        folder.check_trace()
+    except InputError:
+        raise InputError(f"{folder.path}: its trace is gone or has changed, so that its jobs are not known") from None
+    scenario = cluster_scenario_of(folder.config)
+    jobs = scenario.jobs(schedule.seed)
+    return binding_causes(schedule, jobs, job, periods, policy, scenario.queues)

@@ -1,0 +1,316 @@
+"""Where cells are run: processes of this machine (``--on local:4``), or another executor by its name.
+
+An executor only runs cells. The process that asks for them is the only one that writes.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from multiprocessing import active_children, get_context
+from time import process_time
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from dagsim.config.schema import Config
+from dagsim.errors import ConfigError, DagsimError, PluginError, RunFolderError, SimulationError
+from dagsim.experiment.kept_files import CellRun, Keep, run_of
+from dagsim.experiment.plan import Cell, code_digest
+from dagsim.experiment.simulate import run_policy
+from dagsim.processes import end_with_parent, starting
+from dagsim.registry import Entry, Registry
+from dagsim.traces.trace_file import TraceFile
+
+__all__ = ["EXECUTORS", "CellExecutor", "CellWork", "Heard", "Local", "Wanted", "cores", "executor_for", "in_order"]
+
+Heard: TypeAlias = Callable[[int, int, int], None]
+"""Called with the index of an item at work, the number of items done, and a count of the item's own (its jobs)."""
+Wanted: TypeAlias = Callable[[Cell], bool]
+"""False for a cell that need not be run any more."""
+
+_KILLS = 3
+"""Workers killed in a row, with no cell finished between, that are taken for more than an accident."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellWork:
+    """Runs cells. It is sent to workers as a whole; the traces must be there, at the paths that it gives."""
+
+    keep: Keep = "log"
+    raises: bool = False
+    """A policy that fails raises its error, instead of making a failed run."""
+    named: bool = False
+    """Runs carry the ids of their cells."""
+    code: str | None = None
+    """If given: the digest of the code that simulates, which must be the same here."""
+    trace: str | None = None
+    """Path of the trace on this machine, if it is not where the configuration says."""
+
+    def __call__(self, cell: Cell, tell: Callable[[int], None]) -> CellRun:
+        """Simulate ``cell``; ``tell`` is called with the number of jobs that arrived, now and then.
+
+        Raises:
+            RunFolderError: The code here is not the code of the process that asks.
+            InputError: As ``run_policy``.
+        """
+        if self.code is not None and self.code != code_digest():
+            raise RunFolderError("this worker has another version of dagsim than the machine that asks it")
+        try:
+            run = run_of(run_policy(self._config(cell), cell.policy, cell.seed, tell), self.keep)
+        except (SimulationError, PluginError) as error:
+            if self.raises:
+                raise
+            run = CellRun(cell.policy, cell.seed, error=f"{type(error).__name__}: {error}")
+        return replace(run, at=cell.at, id=cell.id) if self.named else run
+
+    def _config(self, cell: Cell) -> Config:
+        config = cell.config
+        if self.trace is None or not isinstance(config.workload, TraceFile):
+            return config
+        member = config.workload.path.removeprefix(str(config.workload.source.path))
+        workload = replace(config.workload, path=self.trace + member)
+        return config.model_copy(update={"workload": workload})
+
+
+class CellExecutor(Protocol):
+    """Runs cells somewhere. It writes nothing: runs come back to the process that asks, in any order."""
+
+    def run(
+        self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
+    ) -> Iterator[CellRun]:
+        """The runs of all cells, each once, lazily. ``heard`` may be called for those under way. Cells that are not
+        ``wanted`` any more may be left out.
+
+        Raises:
+            DagsimError: An error that ``work`` raised, or the workers are gone for good.
+        """
+        ...
+
+
+EXECUTORS: Registry[Any] = Registry(
+    "executor",
+    [
+        Entry("local", ".executors:Local", "processes of this machine: local, or local:4 for four of them"),
+        Entry("ray", ".on_ray:OnRay", "a Ray cluster: ray, or ray://HOST:10001 (pip install 'dagsim[ray]')"),
+    ],
+    group="dagsim.executors",
+    home="dagsim.experiment",
+    listing="dagsim list executors",
+    method="run",
+)
+"""Every executor by name; each is made of the text after its name and colon."""
+
+
+def executor_for(text: str) -> CellExecutor:
+    """The executor that ``--on`` names.
+
+    Raises:
+        UnknownName: There is no such executor.
+        ConfigError: The text after its name is wrong.
+    """
+    name, _, address = text.partition(":")
+    make: Any = EXECUTORS.get(name)
+    executor: CellExecutor = make(address)
+    return executor
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Local:
+    """Processes of this machine, as many as it has cores unless ``address`` is a number.
+
+    Raises:
+        ConfigError: ``address`` is not a number of processes.
+    """
+
+    def __init__(self, address: str = "") -> None:
+        if address and not (address.isdecimal() and 1 <= int(address) <= 4096):
+            raise ConfigError(f"--on local:{address}: expected a number of processes from 1 to 4096")
+        self.workers = int(address) if address else cores()
+
+    def run(
+        self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
+    ) -> Iterator[CellRun]:
+        """The runs in the order of the cells."""
+        return in_order(work, cells, self.workers, heard, wanted or _always)
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_WORTH_S = 3.0
+"""Less work than this is done before workers are ready."""
+_WARM_UP_S = 0.5
+"""CPU time that the first item may have spent on imports."""
+_LISTEN_S = 0.05
+"""Time between two looks at the counts of workers."""
+_HELD_BYTES = 1 << 28
+"""Bytes of pickled results that may wait for their turn; beyond that, workers get no further items."""
+
+
+def in_order(
+    work: Callable[[Item, Callable[[int], None]], Result],
+    items: Sequence[Item],
+    workers: int = 1,
+    heard: Heard | None = None,
+    wanted: Callable[[Item], bool] = lambda item: True,
+) -> Iterator[Result]:
+    """The results of all items that are still ``wanted`` at their turn, in their order, lazily.
+
+    This process begins by itself, and starts workers once it is clear that they pay. They end with the iterator, and
+    with this process, however it ends. If a worker is killed, new ones go on with the items that are left.
+
+    Raises:
+        Exception: An error of ``work``, at the turn of its item.
+        SimulationError: Workers are killed again and again.
+    """
+    index, kills, began = 0, 0, process_time()
+    pool: _Pool[Item, Result] | None = None
+    tell = heard or (lambda index, done, count: None)
+    try:
+        while index < len(items):
+            left = len(items) - index
+            spent_s = max(process_time() - began - _WARM_UP_S, 0.0)  # by the clock, busy cores would ask for workers
+            if pool is None and min(workers, left) > 1 and spent_s * left > _WORTH_S * max(index, 1):
+                pool = _Pool(work, min(workers, left), telling=heard is not None)
+            if pool is not None and pool.is_ready():
+                try:
+                    for following, result in pool.run(items, index, tell, wanted):
+                        index, kills = following, 0
+                        yield result
+                    return
+                except BrokenProcessPool:
+                    error = pool.killed()
+                    pool.end()
+                    if (kills := kills + 1) == _KILLS:
+                        raise error from None
+                    # Not in this process meanwhile: an item that takes all memory would end it, too.
+                    pool = _Pool(work, min(workers, left), telling=heard is not None)
+                    pool.wait()
+                    continue
+            if wanted(items[index]):
+                yield work(items[index], lambda count, at=index: tell(at, at, count))  # type: ignore[misc]
+            index += 1
+    finally:
+        if pool is not None:
+            pool.end()
+
+
+class _Pool(Generic[Item, Result]):
+    """Processes that take one item each."""
+
+    def __init__(self, work: Callable[[Item, Callable[[int], None]], Result], count: int, *, telling: bool) -> None:
+        context = get_context("spawn")
+        self._count = count
+        self._counts = context.SimpleQueue()
+        others = set(active_children())
+        with starting():
+            self._executor = ProcessPoolExecutor(
+                count, context, _begin, (pickle.dumps(work), self._counts if telling else None)
+            )
+            self._first = [self._executor.submit(_nothing) for _ in range(count)]  # each starts a process
+        self._processes = set(active_children()) - others
+
+    def is_ready(self) -> bool:
+        """True once a worker has started up."""
+        return any(future.done() for future in self._first)
+
+    def wait(self) -> None:
+        """Wait until a worker has started up, or failed to."""
+        wait(self._first, return_when=FIRST_COMPLETED)
+
+    def run(
+        self, items: Sequence[Item], first: int, tell: Heard, wanted: Callable[[Item], bool]
+    ) -> Iterator[tuple[int, Result]]:
+        """The results of the items from ``first`` on, each with the index of the item after it.
+
+        Raises:
+            BrokenProcessPool: A worker was killed.
+        """
+        following = first
+        futures: dict[int, Future[bytes]] = {}
+        for turn in range(first, len(items)):
+            while turn == following or (turn in futures and not futures[turn].done()):
+                while following < len(items) and self._has_room(futures.values()):
+                    if wanted(items[following]):
+                        futures[following] = self._executor.submit(_made, following, items[following])
+                    following += 1
+                if turn in futures:
+                    wait([future for future in futures.values() if not future.done()], _LISTEN_S, FIRST_COMPLETED)
+                self._pass_on(tell, turn)
+            self._pass_on(tell, turn)
+            if turn in futures:
+                result: Result = pickle.loads(futures.pop(turn).result())
+                if wanted(items[turn]):
+                    yield turn + 1, result
+
+    def _pass_on(self, tell: Heard, turn: int) -> None:
+        while not self._counts.empty():
+            index, count = self._counts.get()
+            tell(index, turn, count)
+
+    def killed(self) -> SimulationError:
+        """The error for a worker that was killed."""
+        for process in self._processes:
+            process.join(5)
+        codes = [process.exitcode for process in self._processes if process.exitcode]
+        code = next((code for code in codes if code != -signal.SIGTERM), None)  # the others were ended for it
+        how = "" if code is None else f"signal {-code}; " if code < 0 else f"exit code {code}; "
+        return SimulationError(f"a worker process was killed ({how}is there enough memory? one worker takes the least)")
+
+    def end(self) -> None:
+        """Kill every worker: none holds anything that is not here."""
+        for process in self._processes:
+            process.kill()
+        self._executor.shutdown(cancel_futures=True)
+
+    def _has_room(self, futures: Collection[Future[bytes]]) -> bool:
+        """A worker is idle, and results that wait for their turn leave memory for more."""
+        done = [future for future in futures if future.done()]
+        held = sum(len(future.result()) for future in done if future.exception() is None)
+        return len(futures) - len(done) < self._count and held < _HELD_BYTES
+
+
+_work: Callable[[Any, Callable[[int], None]], Any]
+"""The work of this worker process."""
+_counts: Any
+"""The queue for counts, if the parent listens."""
+
+
+def _begin(pickled: bytes, counts: Any) -> None:
+    global _work, _counts
+    end_with_parent()
+    _work, _counts = pickle.loads(pickled), counts  # imports everything that it needs
+
+
+def _nothing() -> None:
+    """Work for a worker to start up for."""
+
+
+def _made(index: int, item: Any) -> bytes:
+    try:
+        return pickle.dumps(_work(item, lambda count: None if _counts is None else _counts.put((index, count))))
+    except Exception as error:
+        raise _portable(error) from None
+
+
+def _portable(error: Exception) -> Exception:
+    """The error, or one like it, that can be sent to another process."""
+    try:
+        sent: Exception = pickle.loads(pickle.dumps(error))
+    except Exception:
+        kind = type(error) if isinstance(error, DagsimError) else SimulationError
+        sent = kind(f"{type(error).__name__}: {error}")
+    sent.__cause__ = None
+    return sent
+
+
+def _always(_: Cell) -> bool:
+    return True

@@ -1,0 +1,246 @@
+"""A finished run as files: its tables and its schedule as bytes, and back."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from dagsim.errors import RunFolderError
+from dagsim.experiment.simulate import Outcome
+from dagsim.metrics import jobs_table, runs_table, to_csv
+from dagsim.model import Cluster, JobFacts
+from dagsim.model.facts import NUMBERS, FactColumns
+from dagsim.model.log import ROW, Schedule, ScheduleLog
+
+__all__ = [
+    "CLOCKED",
+    "FACTS",
+    "LARGE_ROWS",
+    "TABLES",
+    "CellRun",
+    "Keep",
+    "jobs_from",
+    "jobs_text",
+    "packed_schedule",
+    "run_of",
+    "unpacked_schedule",
+]
+
+
+CLOCKED = "scheduler_us"
+"""The one metric that a clock says, so that it is never the same twice; it is kept apart from the others."""
+
+Keep: TypeAlias = Literal["summary", "jobs", "log"]
+"""Kept of each run beside its metrics: nothing, its table of jobs, or both tables and its schedule."""
+
+TABLES = ("jobs.csv.gz", "tasks.csv.gz")
+"""The tables that hold the rows of all runs, each run a piece of its own. Those of large runs are left out: they are
+made of its schedule when somebody asks (``metrics.jobs_table``, ``metrics.runs_table``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellRun:
+    """One cell, finished or failed: what its line in the store says and, until it is written, its files.
+
+    It is made in any process and written by one.
+    """
+
+    policy: str
+    """What tables call it; of a grid's cell before it is listed, the policy itself."""
+    seed: int
+    workload: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+    at: Mapping[str, str] = field(default_factory=dict)
+    """The label of its value on each axis of a grid."""
+    id: str = ""
+    """The id of its cell in a grid."""
+    error: str = ""
+    """Why it failed; empty if it did not."""
+    timing: Mapping[str, Any] = field(default_factory=dict)
+    """Its line of ``timing.jsonl``."""
+    tables: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict)
+    """The first line and the rows of each of ``TABLES``, compressed apart."""
+    schedule: Mapping[str, bytes] = field(default_factory=dict)
+    """The files of its schedule by their endings."""
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """Policy, seed, workload and metrics, as in ``runs.jsonl``."""
+        return {"policy": self.policy, "seed": self.seed, "workload": self.workload, "metrics": self.metrics}
+
+    def named_files(self) -> Iterator[tuple[str, bytes]]:
+        """Its tables and its schedule, each as a file of its own."""
+        for name, (head, rows) in self.tables.items():
+            yield name, head + rows
+        yield from self.schedule.items()
+
+
+def run_of(outcome: Outcome, keep: Keep = "log") -> CellRun:
+    """The run of an outcome with the files that ``keep`` asks for. Equal outcomes give equal bytes, times aside."""
+    schedule, who = outcome.schedule, {"policy": outcome.policy, "seed": outcome.seed}
+    metrics = outcome.summary.to_dict()
+    timing = {
+        **who,
+        "wall_s": outcome.wall_s,
+        "decision_s": schedule.decision_s,
+        "decisions": schedule.decisions,
+        **({} if outcome.engine is None else {"engine": outcome.engine._asdict()}),
+        CLOCKED: metrics.pop(CLOCKED),
+    }
+    tables, files = {}, {}
+    if keep != "summary":
+        large = len(schedule.log) >= LARGE_ROWS
+        shown = Schedule(schedule.cluster) if large else schedule
+        makers = (jobs_table, runs_table) if keep == "log" else (jobs_table,)
+        tables = {name: _packed_table(who, make(shown)) for name, make in zip(TABLES, makers, strict=False)}
+        if keep == "log":
+            files = {"npz": packed_schedule(schedule)} if large else _small_files(schedule)
+    run = CellRun(outcome.policy, outcome.seed, dict(outcome.workload), metrics)
+    return replace(run, timing=timing, tables=tables, schedule=files)
+
+
+def _packed_table(who: dict[str, Any], table: dict[str, Any]) -> tuple[bytes, bytes]:
+    """The first line of the table as CSV, and its rows, compressed apart."""
+    rows = len(next(iter(table.values())))
+    head, _, rest = to_csv({key: [value] * rows for key, value in who.items()} | table).partition("\n")
+    return _packed(f"{head}\n"), _packed(rest)
+
+
+def _small_files(schedule: Schedule) -> dict[str, bytes]:
+    log = io.BytesIO()
+    schedule.log.write(log)
+    return {"npy": log.getvalue(), "json.gz": _packed(jobs_text(schedule))}
+
+
+def _packed(text: str) -> bytes:
+    """A gzip member without name and time, so that equal texts give equal bytes."""
+    return gzip.compress(text.encode(), compresslevel=6, mtime=0)
+
+
+FACTS = tuple(name for name in JobFacts._fields if name != "parents")
+"""The facts of each job, in order."""
+
+_ALONE: tuple[tuple[int, ...], ...] = ((),)
+
+
+def jobs_text(schedule: Schedule) -> str:
+    """Seed, end and jobs; distinct graphs once, and only where a job has several tasks."""
+    known = {
+        "fields": FACTS,
+        "seed": schedule.seed,
+        "ended_s": schedule.ended_s,
+        "jobs": [job[: len(FACTS)] for job in schedule.jobs],
+    }
+    if any(len(job.parents) > 1 for job in schedule.jobs):
+        places: dict[tuple[tuple[int, ...], ...], int] = {}
+        shape = [places.setdefault(job.parents, len(places)) for job in schedule.jobs]
+        known["graphs"] = {"parents": list(places), "of": shape}
+    return json.dumps(known)
+
+
+def jobs_from(known: dict[str, Any]) -> list[JobFacts]:
+    """The jobs again. Of those of several tasks that an older dagsim wrote, the parents are not known.
+
+    Raises:
+        KeyError, TypeError, ValueError, IndexError: It is something else.
+    """
+    graphs = known.get("graphs")
+    if graphs is None:
+        parents = [_ALONE if len(fact[-1]) == 1 else () for fact in known["jobs"]]
+    else:
+        shapes = [tuple(map(tuple, each)) for each in graphs["parents"]]
+        parents = [shapes[place] for place in graphs["of"]]
+    facts = zip(known["jobs"], parents, strict=True)
+    return [JobFacts._make((*fact[:-1], tuple(fact[-1]), each)) for fact, each in facts]
+
+
+LARGE_ROWS = 500_000
+"""Rows of a log from which a run is large."""
+
+_LEVEL = 1
+"""The default, 6, takes four times as long and saves a fifth."""
+_WHEN = (1980, 1, 1, 0, 0, 0)
+"""The time of every file, so that equal schedules give equal bytes."""
+
+
+def packed_schedule(schedule: Schedule) -> bytes:
+    """The log, the jobs, the seed and the end of a schedule."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, column in _columns(schedule):
+            file = io.BytesIO()
+            np.lib.format.write_array(file, np.ascontiguousarray(column), allow_pickle=False)
+            info = zipfile.ZipInfo(f"{name}.npy", _WHEN)
+            # ZipFile's own level is for names; for a ZipInfo it has to be said each time.
+            archive.writestr(info, file.getbuffer(), zipfile.ZIP_DEFLATED, _LEVEL)
+    return buffer.getvalue()
+
+
+def unpacked_schedule(path: Path, cluster: Cluster) -> Schedule:
+    """The schedule that ``packed_schedule`` packed.
+
+    Raises:
+        RunFolderError: ``path`` is missing, damaged, or of another version.
+    """
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            rows = np.empty(len(file["kind"]), ROW)
+            for name in ROW.names or ():
+                rows[name] = file[name]
+            jobs = _fact_columns(file)
+            seed, ended_s = int(file["seed"].item()), float(file["ended_s"].item())
+    except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise RunFolderError(f"{path}: not a readable schedule ({error})") from None
+    return Schedule(cluster, jobs, ScheduleLog.of(rows), seed, ended_s=ended_s)
+
+
+def _columns(schedule: Schedule) -> Iterator[tuple[str, np.ndarray]]:
+    rows, jobs = schedule.log.rows(), FactColumns.of(schedule.jobs)
+    yield "seed", np.array(schedule.seed)
+    yield "ended_s", np.array(schedule.ended_s)
+    for name in ROW.names or ():
+        yield name, rows[name]
+    for name in NUMBERS:
+        yield f"job_{name}", jobs.numbers[name]
+    yield "job_id", _text(jobs.id.tolist())
+    yield "tenant", jobs.tenant.astype(np.int32)
+    yield "tenants", _text(jobs.tenants)
+    yield "task_name", jobs.name.astype(np.int32)
+    yield "names", _text(jobs.names)
+    yield "graph", jobs.graph.astype(np.int32)
+    yield "graphs", _text(jobs.graphs)
+    yield "job_tasks", np.diff(jobs.first)
+
+
+def _text(texts: Sequence[object]) -> np.ndarray:
+    return np.frombuffer(json.dumps(texts).encode(), np.uint8)
+
+
+def _texts(column: np.ndarray) -> list[Any]:
+    return list(json.loads(column.tobytes()))
+
+
+def _fact_columns(file: Any) -> FactColumns:
+    listed = _texts(file["job_id"])
+    ids = np.empty(len(listed), object)
+    ids[:] = listed
+    return FactColumns(
+        ids,
+        {name: file[f"job_{name}"] for name in NUMBERS},
+        file["tenant"],
+        tuple(_texts(file["tenants"])),
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(file["job_tasks"])]),
+        file["task_name"],
+        tuple(_texts(file["names"])),
+        file["graph"],
+        tuple([tuple(map(tuple, parents)) for parents in _texts(file["graphs"])]),
+    )

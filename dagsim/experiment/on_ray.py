@@ -1,0 +1,140 @@
+"""Cells on a Ray cluster, of one machine or of many that share no disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from dagsim.errors import ConfigError, SimulationError
+from dagsim.experiment.executors import CellWork, Heard, Wanted
+from dagsim.experiment.kept_files import CellRun
+from dagsim.experiment.plan import Cell, code_digest
+
+__all__ = ["OnRay"]
+
+
+_TRIES = 10
+"""Times that a cell is tried again where its worker or machine is lost."""
+_AHEAD = 4
+"""Cells given out for each core of the cluster."""
+_MOST_BYTES = 2_000_000_000
+"""Larger traces are not sent around."""
+
+
+class OnRay:
+    """A Ray cluster: the one that runs here or that ``RAY_ADDRESS`` names, else a new one on this machine; or, by
+    ``address``, one elsewhere (``ray://HOST:10001``).
+
+    Every machine needs the same version of dagsim. Traces are sent to them; results come back over the wire. The
+    statistics of use that Ray sends to its makers are switched off.
+
+    Raises:
+        ConfigError: Ray is not installed.
+    """
+
+    def __init__(self, address: str = "") -> None:
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # before it is imported: nothing is sent anywhere
+        try:
+            import ray
+        except ImportError:
+            raise ConfigError("--on ray: Ray is not installed: pip install 'dagsim[ray]'") from None
+        self._ray: Any = ray
+        self.address = f"ray:{address}" if address else None
+
+    def run(
+        self, work: CellWork, cells: Sequence[Cell], heard: Heard | None = None, wanted: Wanted | None = None
+    ) -> Iterator[CellRun]:
+        """The runs as they come. Cells whose worker or machine is lost are run again.
+
+        Raises:
+            SimulationError: The cluster cannot be reached, or was lost.
+        """
+        ray = self._ray
+        ours = self._joined()
+        try:
+            traces = dict(trace for cell in cells if (trace := cell.trace()) is not None)
+            ship = {sha: ray.put(_bytes(path)) for sha, path in traces.items()}
+            run = ray.remote(_run_remotely).options(num_cpus=1, max_retries=_TRIES)
+            most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+            packed = ray.put(replace(work, code=code_digest()))
+            left, done = iter(enumerate(cells)), 0
+            pending: dict[Any, int] = {}
+            while True:
+                while len(pending) < most and (following := next(left, None)) is not None:
+                    index, cell = following
+                    if wanted is None or wanted(cell):
+                        trace = cell.trace()
+                        pending[run.remote(packed, cell, trace and trace[0], ship)] = index
+                if not pending:
+                    return
+                (ready, *_), _ = ray.wait(list(pending), num_returns=1)
+                index, done = pending.pop(ready), done + 1
+                if heard is not None:
+                    heard(index, done, 0)
+                yield _result(ray, ready)
+        except ray.exceptions.RayError as error:
+            raise SimulationError(f"--on ray: {' '.join(str(error).split())[:300]}") from None
+        finally:
+            if ours:
+                with suppress(Exception):
+                    ray.shutdown()
+
+    def _joined(self) -> bool:
+        """Join the cluster; true if that is to be left again."""
+        if self._ray.is_initialized():
+            return False
+        try:
+            self._ray.init(address=self.address, include_dashboard=None if self.address else False, log_to_driver=False)
+        except Exception as error:
+            raise SimulationError(f"--on ray: no cluster: {' '.join(str(error).split())[:300]}") from None
+        return True
+
+
+def _result(ray: Any, ready: Any) -> CellRun:
+    try:
+        run: CellRun = ray.get(ready)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause if isinstance(error.cause, Exception) else SimulationError(str(error)) from None
+    return run
+
+
+def _run_remotely(work: CellWork, cell: Cell, trace: str | None, ship: Mapping[str, Any]) -> CellRun:
+    """The run of a cell, on a worker, which fetches the trace (its SHA-256) first if it does not have it yet."""
+    if trace is not None:
+        work = replace(work, trace=str(_placed(trace, ship[trace])))
+    return work(cell, lambda count: None)
+
+
+_PLACED: dict[str, Path] = {}
+"""Traces that this worker has, by their SHA-256."""
+
+
+def _placed(sha: str, shipped: Any) -> Path:
+    """The trace as a file of this worker."""
+    import ray
+
+    if sha not in _PLACED:
+        name, content = ray.get(shipped)
+        if sha256(content).hexdigest() != sha:
+            raise SimulationError(f"--on ray: the trace {name!r} changed while it was sent")
+        path = Path(mkdtemp(prefix="dagsim-")) / Path(name).name
+        path.write_bytes(content)
+        _PLACED[sha] = path
+    return _PLACED[sha]
+
+
+def _bytes(file: Path) -> tuple[str, bytes]:
+    """The name and the content of a trace.
+
+    Raises:
+        ConfigError: It is a folder, or too large.
+    """
+    if not file.is_file() or file.stat().st_size > _MOST_BYTES:
+        raise ConfigError(f"--on ray: the trace {file} must be one file of at most {_MOST_BYTES:,} bytes")
+    return file.name, file.read_bytes()

@@ -1,0 +1,495 @@
+"""What is to be run: a plan of cells, from a command or a YAML file. A cell is a configuration, a policy and a seed."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache, wraps
+from hashlib import sha256
+from itertools import product
+from math import floor, isfinite, prod
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import dagsim
+from dagsim.config import yaml
+from dagsim.config.bundled import find_config
+from dagsim.config.schema import Config, Setting, load_config, plain
+from dagsim.errors import ConfigError
+from dagsim.experiment.kept_files import Keep
+from dagsim.experiment.provenance import digest, sources_of
+from dagsim.experiment.scenario import experiment_seeds
+from dagsim.metrics import glossary
+from dagsim.registry import nearest
+from dagsim.traces.trace_file import TraceFile
+
+__all__ = [
+    "Axis",
+    "Cell",
+    "Plan",
+    "SweepGrid",
+    "axis_of",
+    "code_digest",
+    "read_grid",
+    "short_names",
+]
+
+
+Made = TypeVar("Made")
+
+_MOST_VALUES = 100_000
+_LABEL = 40
+"""More letters of a value that is no plain word make no label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One key of the configuration and its values, each with a label that tables show."""
+
+    key: str
+    labels: tuple[str, ...]
+    values: tuple[Any, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Labels to values, as ``axis_of`` reads them."""
+        return dict(zip(self.labels, self.values, strict=True))
+
+
+def short_names(keys: Sequence[str]) -> dict[str, str]:
+    """The last word of each key, ``count`` of ``cluster.groups.0.count``, where it tells the keys apart."""
+    last = {key: next((word for word in reversed(key.split(".")) if not word.isdigit()), key) for key in keys}
+    words = list(last.values())
+    return {key: word if words.count(word) == 1 else key for key, word in last.items()}
+
+
+def axis_of(key: str, given: Any, place: str) -> Axis:
+    """The axis that a sweep file describes: a list, ``{from, to, step}``, or labels with their values.
+
+    Raises:
+        ConfigError: There is no value, one stands there twice, or it is none of these; the message begins with
+            ``place``.
+    """
+    match given:
+        case {"from": first, "to": last, **rest} if set(rest) <= {"step"}:
+            values = _steps(first, last, rest.get("step", 1), place)
+            labels = tuple(map(_label, values))
+        case Mapping() if given and not {"from", "to", "step", "file"} & set(given):
+            labels, values = tuple(map(str, given)), tuple(map(_value, given.values()))
+        case list() if given:
+            labels, values = tuple(map(_label, given)), tuple(map(_value, given))
+        case _:
+            raise ConfigError(
+                f"{place}: expected a list of values, {{from: 4, to: 16, step: 2}} or labels with values, got {given!r}"
+            )
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise ConfigError(f"{place}: {twice!r} stands there twice")
+    return Axis(key, labels, values)
+
+
+def _steps(first: Any, last: Any, step: Any, place: str) -> tuple[float, ...]:
+    numbers = (first, last, step)
+    if not all(isinstance(each, int | float) and not isinstance(each, bool) and isfinite(each) for each in numbers):
+        raise ConfigError(f"{place}: from, to and step must be numbers, got {first!r}, {last!r}, {step!r}")
+    if not step > 0 or last < first:
+        raise ConfigError(f"{place}: step must be above 0 and to not below from, got {first!r}, {last!r}, {step!r}")
+    count = floor((last - first) / step + 1e-9) + 1
+    if count > _MOST_VALUES:
+        raise ConfigError(f"{place}: {count:,} values; at most {_MOST_VALUES:,} are allowed")
+    exact = [first + index * step for index in range(count)]
+    return tuple(each if isinstance(each, int) else round(each, 12) for each in exact)
+
+
+def _value(given: Any) -> Any:
+    """A value of the configuration; ``{file: best.pt}`` is the agent in that checkpoint."""
+    match given:
+        case {"file": str(path), **rest} if not rest:
+            from dagsim.agents.checkpoint import read_plain
+
+            return f'{read_plain(Path(path))["algorithm"]}[checkpoint="{path}"]'
+    return given
+
+
+def _label(given: Any) -> str:
+    match given:
+        case {"file": str(path), **rest} if not rest:
+            return Path(path).stem
+        case bool() | None:
+            return json.dumps(given)
+        case float():
+            return f"{given:g}"
+        case str() | int():
+            return str(given)
+    text = json.dumps(given, separators=(",", ":"))
+    return text if len(text) <= _LABEL else f"{text[: _LABEL - 3]}..."
+
+
+_KEYS = ("base", "set", "over", "seeds", "keep", "metrics")
+_METRICS = ("jct_s.mean", "jct_s.p95", "wait_s.mean", "utilization", "energy_kwh")
+_MOST_CELLS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SweepGrid:
+    """A base configuration and the axes along which it is changed."""
+
+    name: str
+    base: Path | None
+    """A file; ``None`` stands for the defaults."""
+    axes: tuple[Axis, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Keys that are the same in all cells, beside the base."""
+    seeds: int | range | None = None
+    """Number of replicates of each point, or their seeds; ``None``: as the configuration says."""
+    keep: Keep = "summary"
+    metrics: tuple[str, ...] = _METRICS
+    """Columns of the table; the first is what policies are compared by."""
+
+    def config(self) -> Config:
+        """The base configuration with what is set for all cells.
+
+        Raises:
+            ConfigError: Something is wrong with it.
+        """
+        return load_config(self.base, self._common())
+
+    def cells(self) -> list[Cell]:
+        """All cells in the order of the grid, whose last axis changes fastest.
+
+        Raises:
+            InputError: A value does not fit its key, a file cannot be read, or two points are the same experiment.
+        """
+        cells: dict[str, Cell] = {}
+        for cell in self._points():
+            other = cells.setdefault(cell.id, cell)
+            if other.label != cell.label:
+                raise ConfigError(f"sweep: {other.label!r} and {cell.label!r} are the same experiment; keep one")
+        return list(cells.values())
+
+    def _points(self) -> Iterator[Cell]:
+        common = self._common()
+        names = short_names([axis.key for axis in self.axes if axis.key != "policy"])
+        for places in product(*(range(len(axis.values)) for axis in self.axes)):
+            at = {axis.key: axis.labels[place] for axis, place in zip(self.axes, places, strict=True)}
+            changes = [
+                Setting(f"over.{axis.key} = {axis.labels[place]}", axis.key, axis.values[place])
+                for axis, place in zip(self.axes, places, strict=True)
+            ]
+            config = load_config(self.base, [*common, *changes])
+            _check_cluster(config)
+            policy = at.get("policy", config.policy)
+            others = ",".join(f"{name}={at[key]}" for key, name in names.items())
+            label = f"{policy} @ {others}" if others else policy
+            for seed in self.seeds if isinstance(self.seeds, range) else experiment_seeds(config):
+                yield Cell(config, config.policy, seed, label, at)
+
+    def count(self) -> int:
+        """The points of the grid."""
+        return prod(len(axis.values) for axis in self.axes)
+
+    def to_dict(self, base: str) -> dict[str, Any]:
+        """The sweep as ``read_grid`` reads it. ``base`` holds the base configuration and all that is set."""
+        return {
+            "base": base,
+            "over": {axis.key: axis.to_dict() for axis in self.axes},
+            **({} if self.seeds is None else {"seeds": _seeds_as_read(self.seeds)}),
+            "keep": self.keep,
+            "metrics": list(self.metrics),
+        }
+
+    def _common(self) -> list[Setting]:
+        count = len(self.seeds) if isinstance(self.seeds, range) else self.seeds
+        settings = dict(self.settings) | ({} if count is None else {"seeds": count})
+        return [Setting(f"set.{key}", key, value) for key, value in settings.items()]
+
+
+def read_grid(path: Path, name: str | None = None) -> SweepGrid:
+    """The sweep that a YAML file describes, called ``name`` or as the file.
+
+    Raises:
+        ConfigError: The file cannot be read, or a key or value of it is wrong.
+    """
+    document = yaml.read_yaml(path)
+    given = document.value if document.value is not None else {}
+    if not isinstance(given, dict):
+        raise ConfigError(f"{document.place(())}: expected keys and values ({', '.join(_KEYS)}), got {given!r}")
+    for key in given:
+        if key not in _KEYS:
+            at = document.key_place((key,))
+            raise ConfigError(f"{at}: unknown key {key!r}{nearest(key, _KEYS)}; allowed: {', '.join(_KEYS)}")
+    over = given.get("over")
+    if not isinstance(over, dict) or not over:
+        raise ConfigError(f"{document.place(('over',))}: over: expected keys of the configuration with their values")
+    axes = tuple(axis_of(key, values, f"{document.place(('over', key))}: over.{key}") for key, values in over.items())
+    grid = SweepGrid(
+        name or path.stem,
+        _base(given.get("base"), path, document.place(("base",))),
+        axes,
+        _mapping(given.get("set"), document.place(("set",))),
+        _seeds(given.get("seeds"), document.place(("seeds",))),
+        _keep(given.get("keep", "summary"), document.place(("keep",))),
+        _metrics(given.get("metrics", list(_METRICS)), document.place(("metrics",))),
+    )
+    seeds = grid.seeds or 1
+    cells = grid.count() * (len(seeds) if isinstance(seeds, range) else seeds)
+    if cells > _MOST_CELLS:
+        raise ConfigError(f"{document.place(('over',))}: {cells:,} cells; at most {_MOST_CELLS:,} are allowed")
+    return grid
+
+
+def _base(given: Any, path: Path, place: str) -> Path | None:
+    """A file beside the sweep's own or below the current folder, or a configuration by name."""
+    if given is None:
+        return None
+    if not isinstance(given, str):
+        raise ConfigError(f"{place}: base: expected a file or a name of `dagsim list configs`, got {given!r}")
+    beside = path.parent / given
+    return beside if beside.is_file() else find_config(given)
+
+
+def _mapping(given: Any, place: str) -> Mapping[str, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise ConfigError(f"{place}: set: expected keys of the configuration with values, got {given!r}")
+    return given
+
+
+def _seeds(given: Any, place: str) -> int | range | None:
+    """How many seeds, or with ``{first, count}`` which."""
+    match given:
+        case None:
+            return None
+        case int(count) if not isinstance(count, bool) and count >= 1:
+            return count
+        case {"first": int(first), "count": int(count), **rest} if not (
+            rest or isinstance(first, bool) or isinstance(count, bool) or first < 0 or count < 1
+        ):
+            return range(first, first + count)
+    raise ConfigError(
+        f"{place}: seeds: expected a whole number of 1 or more, or the first seed and their number as "
+        f"{{first: 100, count: 5}}, got {given!r}"
+    )
+
+
+def _seeds_as_read(seeds: int | range) -> int | dict[str, int]:
+    return {"first": seeds.start, "count": len(seeds)} if isinstance(seeds, range) else seeds
+
+
+def _keep(given: Any, place: str) -> Keep:
+    if given not in get_args(Keep):
+        raise ConfigError(f"{place}: keep: allowed are {', '.join(get_args(Keep))}, got {given!r}")
+    found: Keep = given
+    return found
+
+
+def _metrics(given: Any, place: str) -> tuple[str, ...]:
+    if not isinstance(given, list) or not given:
+        raise ConfigError(f"{place}: metrics: expected a list of names, got {given!r}")
+    known = [term.name for term in glossary()]
+    return tuple(map(str, _checked(given, known, place)))
+
+
+def _checked(given: Sequence[Any], known: Sequence[str], place: str) -> Sequence[Any]:
+    for name in given:
+        if name not in known and "[" not in str(name):
+            raise ConfigError(f"{place}: metrics: there is no metric {name!r}{nearest(str(name), known)}")
+    return given
+
+
+_SIMULATES = (
+    "model",
+    "workload",
+    "traces",
+    "systems",
+    "metrics",
+    "seeds.py",
+    "experiment/simulate.py",
+    "experiment/kept_files.py",
+)
+"""The parts of dagsim that the numbers of a cell come from."""
+_NOT_THE_CELL = ("engine", "policy", "precision", "seed", "seeds", "train")
+"""Keys of the configuration that do not change what one cell gives, or stand in it apart."""
+_ID = 16
+"""Hexadecimal digits of an id: among a million cells two are alike once in 10^7 sweeps."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One simulation of a plan: a configuration, a policy and a seed. It can be sent to another process or machine."""
+
+    config: Config
+    policy: str
+    seed: int
+    label: str
+    """Its name in tables: the policy, and after ``@`` its values on the other axes of a grid."""
+    at: Mapping[str, str] = field(default_factory=dict)
+    """The label of its value on each axis of a grid."""
+
+    @cached_property
+    def id(self) -> str:
+        """The hash of everything that its numbers depend on, in hexadecimal digits.
+
+        Raises:
+            ConfigError: A file that it depends on is missing.
+        """
+        return sha256(f"{_content(self.config, self.policy)} {self.seed}".encode()).hexdigest()[:_ID]
+
+    def trace(self) -> tuple[str, Path] | None:
+        """SHA-256 and path of the trace that its jobs come from.
+
+        Raises:
+            ConfigError: There is no such file.
+        """
+        path = self.config.trace_path()
+        return None if path is None else (digest(path), path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _cell, (_pickled(self.config), self.policy, self.seed, self.label, self.at, self.__dict__.get("id"))
+
+
+def _cell(config: bytes, policy: str, seed: int, label: str, at: Mapping[str, str], id_: str | None) -> Cell:
+    """A cell that was sent; cells of one configuration share it, and what it remembers, in each process."""
+    cell = Cell(_unpickled(config), policy, seed, label, at)
+    if id_ is not None:
+        cell.__dict__["id"] = id_
+    return cell
+
+
+@lru_cache(maxsize=8)
+def _unpickled(config: bytes) -> Config:
+    loaded: Config = pickle.loads(config)
+    return loaded
+
+
+def _last_config(make: Callable[..., Made]) -> Callable[..., Made]:
+    """Remember what ``make`` made of the last configuration: cells of one configuration follow each other."""
+    last: tuple[Config, tuple[Any, ...], Made] | None = None
+
+    @wraps(make)
+    def remembered(config: Config, *more: Any) -> Made:
+        nonlocal last
+        if last is None or last[0] is not config or last[1] != more:
+            last = config, more, make(config, *more)
+        return last[2]
+
+    return remembered
+
+
+@_last_config
+def _pickled(config: Config) -> bytes:
+    return pickle.dumps(config)
+
+
+@_last_config
+def _content(config: Config, policy: str) -> str:
+    """Everything that the numbers of a cell depend on, apart from its seed."""
+    described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
+    trace = config.trace_path()
+    if trace is not None:  # what the trace holds counts, not where it lies
+        part, key = ("workload", "path") if "workload" in described else ("system", "trace")
+        described = {**described, part: {**described[part], key: digest(trace)}}
+    files = [digest(path) for _, _, path in sources_of(config, policy)]
+    content = {"code": code_digest(), "config": described, "policy": policy, "files": files}
+    return json.dumps(_whole_numbers(content), sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a command is to run: its cells, in order, and what its folder must remember."""
+
+    command: str
+    config: Config
+    """The configuration that all cells have in common."""
+    cells: tuple[Cell, ...]
+    grid: SweepGrid | None = None
+    """The grid that the cells come from; None for policies on seeds."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What else the command needs to go on with it."""
+    label: str | None = None
+    """A few words for the name of the folder (default: the policy)."""
+    name: str | None = None
+    """The user's name for the run."""
+
+    @classmethod
+    def of(
+        cls,
+        command: str,
+        config: Config,
+        policies: Sequence[str] = (),
+        seeds: Sequence[int] | None = None,
+        *,
+        about: Mapping[str, Any] | None = None,
+        label: str | None = None,
+        name: str | None = None,
+    ) -> Plan:
+        """A plan of each policy (default: the configured one) on each seed (default: those of the configuration).
+
+        Cells go seed by seed, so that a plan that was stopped has all policies on its first seeds.
+        """
+        policies = tuple(policies) or (config.policy,)
+        cells = [
+            Cell(config, policy, seed, policy)
+            for seed in (experiment_seeds(config) if seeds is None else seeds)
+            for policy in policies
+        ]
+        label = label or (policies[0] if len(policies) == 1 else f"{len(policies)}-policies")
+        return cls(command, config, tuple(cells), None, about or {}, label, name)
+
+    @classmethod
+    def of_grid(cls, grid: SweepGrid, command: str = "sweep") -> Plan:
+        """A plan of all points of a grid, on all seeds.
+
+        Raises:
+            InputError: A configuration of the grid is wrong, or a file of it cannot be read.
+        """
+        return cls(command, grid.config(), tuple(grid.cells()), grid)
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """What tables call the policies (of a grid: its points), each once."""
+        return tuple(dict.fromkeys(cell.label for cell in self.cells))
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds, each once; those of a grid sorted."""
+        seeds = dict.fromkeys(cell.seed for cell in self.cells)
+        return tuple(seeds if self.grid is None else sorted(seeds))
+
+
+def _check_cluster(config: Config) -> None:
+    """Raise where a trace would run on the default cluster, which nobody asked for."""
+    given = {"cluster", "gpu_types"} & config.model_fields_set
+    if config.system.kind == "cluster" and isinstance(config.workload, TraceFile) and not given:
+        raise ConfigError(
+            "sweep: the jobs come from a trace, and no cluster is given: add one to base or set (of dagsim cluster "
+            "import; or cluster: {name: trace, from_trace: true}, the machines that the trace lists)"
+        )
+
+
+def _whole_numbers(value: Any) -> Any:
+    """The same, with 20.0 as 20: it is the same setting."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case dict():
+            return {key: _whole_numbers(part) for key, part in value.items()}
+        case list():
+            return [_whole_numbers(part) for part in value]
+    return value
+
+
+@cache
+def code_digest() -> str:
+    """SHA-256 of the code that simulates: another version of it makes other cells."""
+    total, root = sha256(dagsim.__version__.encode()), Path(dagsim.__file__).parent
+    for path in sorted(_sources(root)):
+        total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return total.hexdigest()
+
+
+def _sources(root: Path) -> Iterable[Path]:
+    for part in _SIMULATES:
+        yield from (root / part).rglob("*.py") if (root / part).is_dir() else [root / part]

@@ -1,0 +1,191 @@
+"""What decided a run: the user's own code, checkpoints and traces, each with the SHA-256 of its file.
+
+The manifest of a run folder keeps them, so that a repetition can tell when one of them has changed.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from dagsim.config.schema import Config, config_hash, plain
+from dagsim.errors import ConfigError
+from dagsim.experiment.agents import external_command, is_agent, shipped_agent
+from dagsim.experiment.scenario import scenario_of
+from dagsim.files import file_hash
+from dagsim.own_code import own_names, source_file
+from dagsim.registry import Spec
+
+__all__ = ["SCHEMA", "changes", "code_commit", "digest", "manifest", "provenance", "sources_of"]
+
+_KINDS = {"code": "the source of", "checkpoints": "the checkpoint of", "traces": "the trace"}
+_PACKAGE = Path(__file__).parents[1]
+
+Sources = dict[str, dict[str, Any]]
+
+
+def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
+    """The files that ``policies`` and ``config`` consist of, as ``code``, ``checkpoints`` and ``traces``: by name
+    ``{"file": path, "sha256": hex digits}``.
+
+    Raises:
+        ConfigError: One of them is missing.
+    """
+    files: dict[str, Sources] = {kind: {} for kind in _KINDS}
+    for policy in policies:
+        for kind, name, path in sources_of(config, policy):
+            files[kind][name] = {"file": str(path.absolute()), "sha256": digest(path)}
+    for name in _names_in(plain(config)):
+        for path in _source(name):
+            files["code"][name] = {"file": str(path.absolute()), "sha256": digest(path)}
+    trace = config.trace_path()
+    if trace is not None:
+        files["traces"][str(trace)] = {"file": str(trace), "sha256": digest(trace)}
+    return files
+
+
+def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
+    """The files of a policy: the checkpoint of an agent, the user's own module, or the files of an ``exec:`` command.
+    Each comes with its kind (``code`` or ``checkpoints``) and the name to keep it under."""
+    if (command := external_command(policy)) is not None:
+        for word in command[0].split():
+            if Path(word).is_file():
+                yield "code", f"exec:{word}", Path(word)
+        return
+    for name in own_names(policy):
+        for path in _source(name):
+            yield "code", name, path
+    name, params = Spec.parse(policy)
+    if is_agent(scenario := scenario_of(config), policy):
+        yield "checkpoints", policy, Path(str(params.get("checkpoint") or shipped_agent(name, scenario.system)))
+
+
+def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> list[str]:
+    """Sentences on the files in a manifest that differ from those of ``now`` (``provenance``); without ``now``, from
+    what lies in their places today. Names that ``now`` lacks are not compared."""
+    sentences = []
+    for kind, noun in _KINDS.items():
+        for name, fact in (recorded.get(kind) or {}).items():
+            path = Path(fact["file"])
+            if now is not None:
+                if name not in now[kind]:
+                    continue
+                path, sha = Path(now[kind][name]["file"]), now[kind][name]["sha256"]
+            else:
+                sha = digest(path) if path.exists() else None
+            if sha is None:
+                sentences.append(f"{noun} {name} is gone: {path}")
+            elif sha != fact["sha256"]:
+                sentences.append(
+                    f"{noun} {name} has changed: {path} (SHA-256 {fact['sha256'][:12]}..., now {sha[:12]}...)"
+                )
+    return sentences
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file or folder. A second call reads it again only if its size or time has changed.
+
+    Raises:
+        ConfigError: It does not exist.
+    """
+    if not path.exists():
+        raise ConfigError(f"{path}: no such file")
+    facts = path.stat()
+    return _digest(path, facts.st_mtime_ns, facts.st_size)
+
+
+@lru_cache(maxsize=64)
+def _digest(path: Path, _time_ns: int, _size: int) -> str:
+    return file_hash(path)
+
+
+def _source(name: str) -> Iterator[Path]:
+    """The file of the module in ``module:attr``; none for dagsim's own and for modules without a file."""
+    path = source_file(name)
+    if path is not None and not path.absolute().is_relative_to(_PACKAGE):
+        yield path
+
+
+def _names_in(value: Any) -> Iterator[str]:
+    """Every ``module:attr`` in a configuration but its policy: values, and keys such as those of ``reward``."""
+    if isinstance(value, str):
+        name = value.partition("[")[0].strip()
+        if own_names(name) == [name]:
+            yield from own_names(value)
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            if key != "policy":
+                yield from _names_in(key)
+                yield from _names_in(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _names_in(part)
+
+
+SCHEMA = 2
+"""The layout of run folders; 2 says where the rows of each run end, and which policies were to run."""
+
+_PACKAGES = ("dagsim", "numpy", "pandas", "pydantic", "scipy", "simpy", "torch", "gymnasium")
+
+
+def manifest(
+    command: str, created: datetime, config: Config, seeds: tuple[int, ...], policies: Iterable[str]
+) -> dict[str, Any]:
+    """The manifest of a run, as plain values for JSON.
+
+    Raises:
+        ConfigError: A file that decides the run is missing.
+    """
+    files = provenance(config, policies)
+    trace = next(iter(files["traces"].values()), None)
+    return {
+        "schema": SCHEMA,
+        "command": command,
+        "created": created.isoformat(timespec="seconds"),
+        "seeds": list(seeds),
+        "config_sha256": config_hash(config),
+        "trace": None if trace is None else {"path": trace["file"], "sha256": trace["sha256"]},
+        **files,
+        "git_commit": _commit(Path(__file__).parents[2]),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {name: number for name in _PACKAGES if (number := _version(name))},
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit(checkout: Path) -> str | None:
+    """The commit that dagsim runs from, ``-dirty`` if files differ from it; ``None`` if it is no checkout."""
+    return _git(checkout, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
+
+
+def code_commit(checkout: Path) -> str | None:
+    """The same, but ``-dirty`` only if the code differs: a script that makes a table writes into ``results/``."""
+    commit = _git(checkout, "rev-parse", "HEAD")
+    changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", "dagsim", "scripts", "configs")
+    return commit and f"{commit}{'-dirty' if changed else ''}"
+
+
+def _git(checkout: Path, *arguments: str) -> str | None:
+    """The answer of git; ``None`` where it has none."""
+    if not (checkout / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,168 @@
+"""Running experiments: policies over paired seeds, one result at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter, process_time
+from traceback import extract_tb
+from typing import Any
+
+from dagsim.config.schema import Config
+from dagsim.errors import DagsimError, PluginError, PolicyFailed, UnknownName
+from dagsim.experiment.agents import make_policy
+from dagsim.experiment.scenario import cluster_scenario_of, scenario_of
+from dagsim.metrics import Summary, summarize
+from dagsim.model.log import Schedule
+from dagsim.systems.cluster.choice import EngineUse
+from dagsim.systems.seam import Conversation, Kernel, Policy, Scenario, View, decisions_of
+
+__all__ = ["Outcome", "Timed", "check", "run_policy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of one simulation: the schedule, and every metric of it."""
+
+    schedule: Schedule
+    summary: Summary
+    policy: str = ""
+    seed: int = 0
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    """Facts of the jobs: their number, load, and of a trace what was read and dropped."""
+    wall_s: float = 0.0
+    """Seconds that the simulation took, by the clock."""
+    engine: EngineUse | None = None
+    """The engine of the GPU cluster that was used; other systems have one each."""
+
+
+def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None) -> Outcome:
+    """One run of ``policy``; ``tell`` is called with the number of jobs that arrived, now and then.
+
+    Raises:
+        InputError: The cluster, the workload or the policy cannot be made.
+        SimulationError: The policy decided what cannot be, waits for nothing, or raised something.
+    """
+    scenario = scenario_of(config)
+    kernel, engine = _engaged(config, scenario, policy, seed, tell)
+    with _blamed(policy):
+        made = make_policy(scenario, policy, seed)
+    timed = Timed(made, policy)
+    began = perf_counter()
+    Conversation(kernel).follow(timed)
+    wall_s = perf_counter() - began
+    schedule = kernel.schedule
+    schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
+    measured = config.workload.measure if config.system.kind == "cluster" else None
+    summary = summarize(schedule, measured=measured)
+    return Outcome(schedule, summary, policy, seed, scenario.facts(kernel), wall_s, engine)
+
+
+def _engaged(
+    config: Config, scenario: Scenario, policy: str, seed: int, tell: Callable[[int], None] | None
+) -> tuple[Kernel[Any, Any], EngineUse | None]:
+    """The kernel for a policy, and which engine it is, where the system has several."""
+    if config.system.kind != "cluster":
+        return scenario.kernel(seed, heard=tell), None
+    return cluster_scenario_of(config).engaged(policy, seed, heard=tell)
+
+
+def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) -> None:
+    """Make everything that an experiment needs, and throw it away; ``keep_going`` passes over policies that fail.
+
+    Raises:
+        InputError: Something cannot be made.
+        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised something.
+    """
+    scenario = scenario_of(config)
+    scenario.check()
+    for policy in policies:
+        try:
+            with _blamed(policy):
+                made = make_policy(scenario, policy)
+                if config.system.kind == "cluster":
+                    cluster_scenario_of(config).check_engine(policy)
+        except (PluginError, PolicyFailed):
+            if keep_going:
+                continue
+            raise
+        if not callable(getattr(made, "decide", None)):
+            raise UnknownName(f"policy {policy!r}: {made!r} has no method decide(view)")
+
+
+@contextmanager
+def _blamed(policy: str) -> Iterator[None]:
+    """Say of an exception that the policy's own code raised whose it is."""
+    try:
+        yield
+    except DagsimError:
+        raise
+    except Exception as error:
+        raise _blame(policy, error) from error
+
+
+def _blame(policy: str, error: Exception) -> PolicyFailed:
+    at = extract_tb(error.__traceback__)[-1]
+    text = " ".join(str(error).split())[:300]
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return PolicyFailed(f"policy {policy!r} raised {what} ({at.filename}:{at.lineno} in {at.name})")
+
+
+class Timed:
+    """A policy with a stopwatch: the CPU time of its decisions, without what the kernel does between them.
+
+    Reading that clock costs more than many a decision, so that of long runs every 17th call is timed, and stands for
+    the others. (An odd number: calls that decide and calls that say "no more" take turns.)
+    """
+
+    def __init__(self, policy: Policy[Any, Any], name: str = "") -> None:
+        self.policy = policy
+        self.name = name or type(policy).__name__
+        """For messages."""
+        self.decisions = 0
+        self._calls = 0
+        self._first_s = 0.0
+        """CPU seconds of the first calls, each of which is timed."""
+        self._later_s = 0.0
+        """Those of every 17th of the others."""
+
+    @property
+    def decision_s(self) -> float:
+        """CPU seconds of all decisions."""
+        later = self._calls - _ALL
+        return self._first_s + (self._later_s * later / (later // _EVERY) if later >= _EVERY else 0.0)
+
+    def decide(self, view: View) -> Iterator[Any]:
+        """The decisions of the policy, as they come.
+
+        Raises:
+            PolicyFailed: The policy raised something that is no error of dagsim.
+        """
+        self._calls += 1
+        later = self._calls - _ALL
+        try:
+            if later > 0 and later % _EVERY:
+                for decision in decisions_of(self.policy.decide(view), view.now):
+                    self.decisions += 1
+                    yield decision
+                return
+            spent_s, before = 0.0, process_time()
+            for decision in decisions_of(self.policy.decide(view), view.now):
+                spent_s += process_time() - before
+                self.decisions += 1
+                yield decision
+                before = process_time()
+            spent_s += process_time() - before
+        except DagsimError:
+            raise
+        except Exception as error:
+            raise _blame(self.name, error) from error
+        if later > 0:
+            self._later_s += spent_s
+        else:
+            self._first_s += spent_s
+
+
+_ALL, _EVERY = 100, 17
+"""Calls that are all timed, and which of the later ones are."""

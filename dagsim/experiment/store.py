@@ -1,0 +1,924 @@
+"""The store: one folder that holds what a plan is, which of its cells are finished, and what came of them.
+
+    results/20261120T193000Z-eval-sjf-s0-3fa9c1/
+    ├── config.yaml       the whole configuration; `dagsim eval --config` of it writes the same tables, byte for byte
+    ├── command.txt       the command
+    ├── manifest.json     versions, commit, platform, seeds, engine; hashes of configuration, own code, agents, traces
+    ├── status.json       running, done, failed or interrupted; replaced as a whole, never half written
+    ├── lock              held by the process that writes
+    ├── runs.jsonl        one line per policy and seed: every metric, and where its rows in the tables end
+    ├── timing.jsonl      the same lines with everything that depends on a clock
+    ├── summary.json      per policy the mean of every metric over the seeds
+    ├── comparison.csv    of several policies: ratios to the first, intervals, verdicts
+    ├── failures.jsonl    of several policies: those that failed, and why
+    ├── jobs.csv.gz       one row per policy, seed and job
+    ├── tasks.csv.gz      one row per policy, seed and run of a task
+    ├── schedules/        the schedule of each policy and seed: NNN.npy (its log), NNN.json.gz (its jobs);
+    │                     of a large run NNN.npz (both, in columns), and it has no rows in the two tables
+    └── plots/
+
+The cells of a grid end in any order, so the folder of a sweep (`whatif` and `plan` make sweeps, too) differs:
+
+    results/sweep-NAME/
+    ├── sweep.yaml        the grid, with every value and its label; `dagsim sweep` of the folder goes on with it
+    ├── cells/ID.json     a finished cell: its place on each axis, policy, seed, workload, every metric
+    ├── cells/ID.*        with `keep: jobs` also jobs.csv.gz; with `keep: log` also tasks.csv.gz and the schedule
+    ├── progress.jsonl    a line for each event, for whoever watches; only here and in timing.jsonl are times of a clock
+    ├── results.csv       once it ended: a row for each cell, sorted by ID
+    └── runs.jsonl, timing.jsonl, summary.json           once it ended: the cells as the runs of a run folder
+
+Only one process writes. A cell is there whole or not at all: the line in ``runs.jsonl``, or ``cells/ID.json``, is
+written last. ``runs.jsonl`` says how long each table is with the rows of the run (``ends``), so a later writer can cut
+off whatever a killed process left behind. A plan that was stopped in any way therefore ends with the same bytes as one
+that was not, apart from the times of a clock.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+import re
+import shlex
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Literal, TypeAlias, get_args
+
+from dagsim.config import yaml
+from dagsim.config.registered import Foreign
+from dagsim.config.schema import Config, config_hash, dump_config, load_config
+from dagsim.errors import CodeNotAllowed, ConfigError, RunFolderError
+from dagsim.experiment.kept_files import CLOCKED, FACTS, TABLES, CellRun, jobs_from, run_of, unpacked_schedule
+from dagsim.experiment.plan import Cell, Plan, SweepGrid, read_grid
+from dagsim.experiment.provenance import SCHEMA, changes, manifest
+from dagsim.experiment.scenario import experiment_seeds, scenario_of, workload_label
+from dagsim.experiment.simulate import Outcome
+from dagsim.files import Lock, append, cut, file_hash, replaced
+from dagsim.metrics import to_csv
+from dagsim.model.cluster import Cluster
+from dagsim.model.log import Schedule, ScheduleLog
+from dagsim.own_code import allowed
+from dagsim.systems.cluster.choice import EngineUse
+
+__all__ = ["State", "Store", "is_sweep", "recorded_code"]
+
+State: TypeAlias = Literal["running", "done", "failed", "interrupted"]
+
+_READABLE = (1, SCHEMA)
+"""Layouts that can be read."""
+_LONGEST_NAME = 80
+_GRID, _CELLS = "sweep.yaml", "cells"
+_RUNS, _TIMING, _FAILURES, _PROGRESS = "runs.jsonl", "timing.jsonl", "failures.jsonl", "progress.jsonl"
+
+
+def is_sweep(path: Path) -> bool:
+    """True if the run folder at ``path`` holds the cells of a grid."""
+    return (path / _GRID).is_file() and (path / "manifest.json").is_file()
+
+
+def recorded_code(path: Path) -> dict[str, str]:
+    """SHA-256 of the source of each name of code outside dagsim that the run folder ``path`` used; see
+    ``own_code.Allowed``.
+
+    Raises:
+        RunFolderError: Its manifest cannot be read.
+    """
+    facts = _read_json(path / "manifest.json")
+    return _recorded_code(facts if isinstance(facts, dict) else {})
+
+
+def _recorded_code(facts: Mapping[str, Any]) -> dict[str, str]:
+    code = facts.get("code")
+    if not isinstance(code, dict):
+        return {}
+    return {name: str(fact.get("sha256")) for name, fact in code.items() if isinstance(fact, dict)}
+
+
+class Store:
+    """One folder; make it with ``create`` or ``begin``, read it with ``open`` or ``read``."""
+
+    def __init__(self, path: Path, config: Config, manifest: dict[str, Any]) -> None:
+        self.path = path
+        self.config = config
+        self.manifest = manifest
+        self._lock = Lock(path / "lock")
+        self._ends: dict[str, int] | None = None
+        """The length of each table with the last finished run, once it is known."""
+        self._count = 0
+        """Finished runs, as ``_ends`` is known."""
+
+    # Making and opening
+
+    @classmethod
+    def begin(cls, root: Path, plan: Plan, *, argv: Sequence[str]) -> Store:
+        """The folder of a plan below ``root``, to write to. That of a grid is called ``COMMAND-NAME``, and is new or
+        as it was left; any other is always new.
+
+        Raises:
+            RunFolderError: Another process writes to it, it belongs to something else, or it cannot be written.
+        """
+        if plan.grid is None:
+            return cls.create(
+                root,
+                plan.command,
+                plan.config,
+                argv=argv,
+                label=plan.label,
+                seeds=plan.seeds,
+                policies=plan.policies,
+                plan=plan.about,
+                name=plan.name,
+            )
+        path = root / f"{_slug(f'{plan.command}-{plan.grid.name}', _LONGEST_NAME)}"
+        created = datetime.now(UTC)
+        specs = list(dict.fromkeys(cell.policy for cell in plan.cells))
+        facts = manifest(plan.command, created, plan.config, plan.seeds, specs)
+        facts |= {
+            "policies": list(plan.policies),
+            "plan": {"sweep": {"name": plan.grid.name, "cells": len(plan.cells)}},
+        }
+        try:
+            if not path.exists() or not any(path.iterdir()):
+                store = cls._made(path, plan.config, facts, argv, plan.grid, numbered=False)
+                if store is not None:
+                    return store
+            return cls._taken(path, plan, facts, argv)
+        except OSError as error:
+            raise _unwritable(root, error) from None
+
+    @classmethod
+    def create(
+        cls,
+        root: Path,
+        command: str,
+        config: Config,
+        *,
+        argv: Sequence[str],
+        label: str | None = None,
+        seeds: Sequence[int] | None = None,
+        policies: Sequence[str] = (),
+        plan: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        now: datetime | None = None,
+    ) -> Store:
+        """A new folder below ``root``, its state ``running``; never one that is there already.
+
+        ``label`` says what ran (default: the policy), ``name`` is the user's name for it; ``seeds`` are those of the
+        configuration unless given. ``policies`` and ``plan`` (what else the command must know) are kept for
+        ``--resume``.
+
+        Raises:
+            RunFolderError: ``root`` cannot be written to, or ``name`` is not a line of text.
+        """
+        if name is not None and not (name.strip() and name.isprintable() and len(name) <= _LONGEST_NAME):
+            raise RunFolderError(f"--name {name!r}: expected a line of text of at most {_LONGEST_NAME} letters")
+        created = now or datetime.now(UTC)
+        what = "-".join(map(_slug, filter(None, (label or config.policy, name))))
+        called = f"{created:%Y%m%dT%H%M%SZ}-{command}-{what}-s{config.seed}-{config_hash(config)[:6]}"
+        facts = manifest(command, created, config, tuple(seeds or experiment_seeds(config)), policies)
+        facts |= {"policies": list(policies), "plan": dict(plan or {})}
+        if name is not None:
+            facts["name"] = name
+        try:
+            store = cls._made(root / called, config, facts, argv, None, numbered=True)
+        except OSError as error:
+            raise RunFolderError(f"{root}: cannot be written to: {error.strerror}") from None
+        assert store is not None
+        return store
+
+    @classmethod
+    def _made(
+        cls,
+        path: Path,
+        config: Config,
+        facts: dict[str, Any],
+        argv: Sequence[str],
+        grid: SweepGrid | None,
+        *,
+        numbered: bool,
+    ) -> Store | None:
+        """A new folder, complete before it gets its name. If that is taken: a numbered name, or None."""
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+        store = cls(unfinished, config, facts)
+        try:
+            (unfinished / ("schedules" if grid is None else _CELLS)).mkdir(parents=True)
+            store.claim()
+            store._describe(argv, grid)
+            store.mark("running")
+            renamed = _renamed(unfinished, path, numbered=numbered)
+        except OSError:
+            with suppress(OSError):
+                rmtree(unfinished)
+            raise
+        if renamed is None:
+            store._lock.release()
+            rmtree(unfinished)
+            return None
+        store.path, store._lock.path = renamed, renamed / "lock"
+        return store
+
+    @classmethod
+    def _taken(cls, path: Path, plan: Plan, facts: dict[str, Any], argv: Sequence[str]) -> Store:
+        """The folder of a grid that is there already, without the summaries of the previous start."""
+        before = _read_json(path / "manifest.json") if (path / "manifest.json").exists() else None
+        if before is None and not (path / "lock").exists():
+            raise RunFolderError(f"{path}: exists and is not a run folder; --out or --name gives another place")
+        if before is not None and before.get("command") != plan.command:
+            raise RunFolderError(f"{path}: belongs to dagsim {before.get('command')}; --name or --out: another place")
+        facts["created"] = facts["created"] if before is None else before["created"]
+        store = cls(path, plan.config, facts)
+        store.claim()
+        for summary in (_RUNS, _TIMING, "summary.json"):
+            (path / summary).unlink(missing_ok=True)
+        store.mark("running")
+        (path / _CELLS).mkdir(exist_ok=True)
+        for part in (path / _CELLS).glob(".*.part"):
+            part.unlink()
+        store._describe(argv, plan.grid)
+        progress = path / _PROGRESS
+        if progress.exists():  # a process that was killed may have left half a line
+            append(progress, b"", sum(map(len, _whole_lines(progress))))
+        return store
+
+    def _describe(self, argv: Sequence[str], grid: SweepGrid | None) -> None:
+        """Write the files that say what is to be run; the manifest last, as it makes a folder a run folder."""
+        _write(self.path / "config.yaml", dump_config(self.config))
+        _write(self.path / "command.txt", shlex.join(argv) + "\n")
+        if grid is not None:
+            _write(self.path / _GRID, yaml.dump(grid.to_dict("config.yaml")))
+        _write(self.path / "manifest.json", _json(self.manifest))
+
+    @classmethod
+    def open(cls, path: Path, *, own: bool = False) -> Store:
+        """The run folder at ``path``. If its process was killed, its unfinished rows are cut off.
+
+        The folder is data: code outside dagsim that its configuration names is imported only with ``own=True``, which
+        it takes to run the experiment again.
+
+        Raises:
+            RunFolderError: It is missing, damaged, of another version, or its configuration was changed afterwards.
+            CodeNotAllowed: It names code that this process may not import.
+        """
+        store = cls.read(path, own=own)
+        with suppress(OSError, RunFolderError):  # a folder that is damaged or read-only stays as it is
+            if store.manifest["schema"] == SCHEMA and store.state == "running" and store._lock.claim():
+                pid = _read_json(path / "status.json").get("pid")
+                store._mend()
+                store.mark("interrupted", f"its process ({pid}) ended without a word")
+        store._lock.release()
+        return store
+
+    @classmethod
+    def read(cls, path: Path, *, own: bool = False) -> Store:
+        """The run folder at ``path`` as it stands: nothing is written, and others can write.
+
+        Raises:
+            RunFolderError: As ``open``.
+        """
+        if not path.is_dir():
+            raise RunFolderError(f"{path}: no such run folder")
+        facts = _read_json(path / "manifest.json")
+        if not isinstance(facts, dict) or facts.get("schema") not in _READABLE:
+            raise RunFolderError(
+                f"{path / 'manifest.json'}: not of a run folder that this version reads (schema "
+                f"{' or '.join(map(str, _READABLE))}); run it again: its command is in command.txt"
+            )
+        if own and (names := allowed()) is not None:
+            names.trust_recorded(path, _recorded_code(facts))
+        file = path / "config.yaml"
+        if file.is_file() and file_hash(file) != facts.get("config_sha256"):  # before any name in it is looked up
+            raise RunFolderError(f"{file}: was changed after the run (its hash is not the manifest's)")
+        try:
+            config = load_config(file, own=own)
+        except ConfigError as error:
+            raise RunFolderError(f"{path}: its configuration cannot be read:\n{error}") from None
+        return cls(path, config, facts)
+
+    # Its plan and its state
+
+    @property
+    def name(self) -> str | None:
+        """The user's name for it."""
+        return self.manifest.get("name")
+
+    @property
+    def label(self) -> str:
+        """The user's name for it, if any, and its workload."""
+        workload = workload_label(self.config)
+        return workload if self.name is None else f"{self.name}: {workload}"
+
+    @cached_property
+    def grid(self) -> SweepGrid | None:
+        """The grid of a sweep; None for any other command.
+
+        Raises:
+            ConfigError: Its ``sweep.yaml`` cannot be read.
+        """
+        return read_grid(self.path / _GRID, self.manifest["plan"]["sweep"]["name"]) if is_sweep(self.path) else None
+
+    @property
+    def sweep(self) -> SweepGrid:
+        """The grid of a sweep.
+
+        Raises:
+            RunFolderError: It is the folder of another command.
+            ConfigError: Its ``sweep.yaml`` cannot be read.
+        """
+        if self.grid is None:
+            raise RunFolderError(f"{self.path}: not the folder of a sweep: there is no {_GRID} in it")
+        return self.grid
+
+    def plan(self) -> Plan:
+        """The plan that it was made for.
+
+        Raises:
+            InputError: A file that the plan needs cannot be read.
+        """
+        command, grid = self.manifest["command"], self.grid
+        if grid is not None:
+            return Plan.of_grid(grid, command)
+        about = self.manifest["plan"] or {}
+        return Plan.of(command, self.config, self.manifest["policies"], self.manifest["seeds"], about=about)
+
+    @property
+    def state(self) -> State:
+        """The state of the run, by ``status.json``."""
+        status = _read_json(self.path / "status.json")
+        if not isinstance(status, dict) or status.get("state") not in get_args(State):
+            raise RunFolderError(f"{self.path / 'status.json'}: its state is none of {', '.join(get_args(State))}")
+        state: State = status["state"]
+        return state
+
+    @property
+    def dead(self) -> bool:
+        """It says that it runs, but nobody holds its lock: its process was killed."""
+        return self.state == "running" and self._lock.is_free()
+
+    def claim(self) -> None:
+        """Become the only writer of the folder, until it is marked as ended or this process is gone.
+
+        Raises:
+            RunFolderError: Another process writes to it.
+            OSError: It cannot be written to.
+        """
+        if not self._lock.claim():
+            pid = None
+            with suppress(RunFolderError, AttributeError):
+                pid = _read_json(self.path / "status.json").get("pid")
+            raise RunFolderError(f"{self.path}: another process ({pid}) is writing to it; wait until it has ended")
+
+    def resume(self) -> None:
+        """Become its writer again, and cut off what the last one left unfinished.
+
+        Raises:
+            RunFolderError: Another process writes to it, it is of an older dagsim, a file that decided it has changed
+                since, or it cannot be written to.
+        """
+        if self.manifest["schema"] != SCHEMA or not self.manifest.get("policies"):
+            raise RunFolderError(
+                f"{self.path}: cannot be resumed: its manifest does not say which policies were to run (made by an "
+                "older dagsim, or by a command that has no --resume); run it again: its command is in command.txt"
+            )
+        if changed := changes(self.manifest):
+            raise RunFolderError(
+                f"{self.path}: cannot be resumed: {'; '.join(changed)}. Bring the old file back, or start a new run"
+            )
+        self.check_trace()
+        try:
+            self.claim()
+            self._mend()
+            (self.path / _FAILURES).unlink(missing_ok=True)  # every policy may try again
+            self.mark("running")
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+
+    def check_trace(self) -> None:
+        """Refuse to go on with other jobs.
+
+        Raises:
+            RunFolderError: Its trace is gone or has changed since it was begun.
+        """
+        trace = self.manifest["trace"]
+        if trace is not None and (
+            not Path(trace["path"]).exists() or file_hash(Path(trace["path"])) != trace["sha256"]
+        ):
+            raise RunFolderError(f"{self.path}: cannot be resumed: its trace {trace['path']} is gone or has changed")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Be its writer for as long as the block runs; if the block is stopped or fails, the state says so.
+
+        Raises:
+            RunFolderError: Another process writes to it, or it cannot be written to.
+        """
+        try:
+            self.mark("running")
+            yield
+        except KeyboardInterrupt:
+            self._give_up("interrupted")
+            raise
+        except OSError as error:
+            failure = _unwritable(self.path, error)
+            self._give_up("failed", str(failure))
+            raise failure from None
+        except Exception as error:
+            if self._lock.held:
+                self._give_up("failed", f"{type(error).__name__}: {error}")
+            raise
+
+    def _give_up(self, state: State, error: str | None = None) -> None:
+        with suppress(OSError):
+            self.mark(state, error)
+        self._lock.release()
+
+    def mark(self, state: State, error: str | None = None) -> None:
+        """Replace ``status.json``; ``running`` claims the folder, any other state gives it back.
+
+        Raises:
+            RunFolderError: Another process writes to it.
+            OSError: It cannot be written.
+        """
+        if state == "running":
+            self.claim()
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        text = _json({"state": state, "pid": os.getpid(), "updated": now, "error": error})
+        path = self.path / "status.json"
+        try:
+            _write(path, text)
+        except OSError:
+            if not path.exists():
+                raise
+            _overwrite(path, text)
+        if state != "running":
+            self._lock.release()
+
+    def note_seeds(self, seeds: Sequence[int]) -> None:
+        """Change the seeds in the manifest, where a precision decided how many there are.
+
+        Raises:
+            RunFolderError: It cannot be written.
+        """
+        self.manifest["seeds"] = list(seeds)
+        try:
+            _write(self.path / "manifest.json", _json(self.manifest))
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+
+    # Finished cells
+
+    def done(self, cells: Iterable[Cell]) -> dict[Cell, CellRun]:
+        """The finished ones of the cells.
+
+        Raises:
+            RunFolderError: One of them cannot be read.
+        """
+        if self.grid is not None:
+            return {cell: run for cell in cells if (run := self._cell(cell.id)) is not None}
+        runs = {(run.policy, run.seed): run for run in self.lines()}
+        return {cell: runs[key] for cell in cells if (key := (cell.label, cell.seed)) in runs}
+
+    def keep(self, cell: Cell, run: CellRun) -> None:
+        """Keep a finished cell: all of it, or nothing.
+
+        Raises:
+            RunFolderError: It cannot be written.
+        """
+        if self.grid is None:
+            self.add(run)
+            return
+        line = {"id": cell.id, "at": dict(cell.at), **run.line}
+        try:
+            for ending, content in run.named_files():
+                with replaced(self.path / _CELLS / f"{cell.id}.{ending}", durable=True) as temporary:
+                    temporary.write_bytes(content)
+            _write(self.path / _CELLS / f"{cell.id}.json", json.dumps(line) + "\n", durable=True)
+            times = {"wall_s": round(run.timing["wall_s"], 6), CLOCKED: run.timing[CLOCKED]}
+            self._tell("done", id=cell.id, label=cell.label, seed=cell.seed, **times)
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+
+    def add(self, run: CellRun | Outcome) -> None:
+        """Append a finished run to the tables and keep its schedule: all of it, or nothing.
+
+        Raises:
+            RunFolderError: It cannot be written.
+        """
+        run = run_of(run) if isinstance(run, Outcome) else run
+        try:
+            self._append(run)
+        except BaseException as error:
+            with suppress(OSError, RunFolderError):
+                self._mend()
+            if isinstance(error, OSError):
+                raise _unwritable(self.path, error) from None
+            raise
+
+    def _append(self, run: CellRun) -> None:
+        ends, first = self._written(), self._count == 0
+        stem = self.path / "schedules" / f"{self._count:03d}"
+        after = dict(ends)
+        for ending, content in run.schedule.items():
+            stem.with_suffix(f".{ending}").write_bytes(content)
+        for name, (head, rows) in run.tables.items():
+            after[name] = append(self.path / name, head + rows if first else rows, ends[name])
+        after[_TIMING] = append(self.path / _TIMING, _line(run.timing), ends[_TIMING])
+        line = _line(run.line | {"ends": {name: after[name] for name in TABLES}})
+        after[_RUNS] = append(self.path / _RUNS, line, ends[_RUNS])
+        self._ends, self._count = after, self._count + 1
+
+    def fail(self, cell: Cell, run: CellRun) -> None:
+        """Note that the policy of a cell failed. Of a grid the cell is tried again by the next start; of any other
+        plan, further runs of the policy are left out.
+
+        Raises:
+            RunFolderError: It cannot be written.
+        """
+        try:
+            if self.grid is not None:
+                self._tell("failed", id=cell.id, label=cell.label, seed=cell.seed, error=run.error)
+                return
+            path = self.path / _FAILURES
+            line = {"policy": cell.label, "seed": cell.seed, "error": run.error}
+            append(path, _line(line), path.stat().st_size if path.exists() else 0)
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+
+    def started(self, cells: int, done: int, to_run: int) -> None:
+        """Note in ``progress.jsonl`` of a grid that a start has begun.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        if self.grid is not None:
+            self._tell("started", cells=cells, done=done, to_run=to_run)
+
+    def finish(self, state: State = "done", error: str | None = None, plan: Plan | None = None) -> None:
+        """Write the summary of all runs, and how the run ended; of a grid, ``plan`` says which cells to list. After a
+        failure, write as much as is possible.
+
+        Raises:
+            RunFolderError: ``state`` is ``done``, and the summary cannot be written.
+        """
+        try:
+            if plan is not None and self.grid is not None:
+                self._list_cells(plan, state)
+            _write(self.path / "summary.json", _json(summary_of(self.lines())))
+            if used := self._engines():
+                self.manifest["engine"] = engine_of(used)
+                _write(self.path / "manifest.json", _json(self.manifest))
+            self.mark(state, error)
+        except (OSError, RunFolderError) as failure:
+            if state == "done":
+                text = f"{self.path}: cannot be written: {getattr(failure, 'strerror', None) or failure}"
+                self.finish("failed", text)
+                raise RunFolderError(text) from None
+            self._give_up(state, error)
+
+    def _list_cells(self, plan: Plan, state: str) -> None:
+        """Write the finished cells of a grid as runs, called as their labels, and as a table."""
+        done = self.done(plan.cells)
+        times = {event["id"]: event for event in self.progress() if event.get("event") == "done"}
+        ends = dict.fromkeys(TABLES, 0)  # it has no tables: nothing of them is to be cut off
+        runs, timing = bytearray(), bytearray()
+        for cell, run in done.items():
+            who, clock = {"policy": cell.label, "seed": cell.seed}, times.get(cell.id, {})
+            runs += _line(who | {"workload": run.workload, "metrics": run.metrics, "ends": ends})
+            timing += _line(who | {name: clock.get(name) for name in ("wall_s", CLOCKED)})
+        _write(self.path / "results.csv", _table(list(done.values())))
+        _write(self.path / _TIMING, timing.decode())
+        _write(self.path / _RUNS, runs.decode())
+        self._tell("ended", state=state, done=len(done), cells=len(plan.cells))
+
+    # Reading
+
+    def lines(self) -> list[CellRun]:
+        """The finished runs, in order; half a line at the end is not counted.
+
+        Raises:
+            RunFolderError: They cannot be read.
+        """
+        return [
+            CellRun(
+                _value(run, "policy", _RUNS),
+                _value(run, "seed", _RUNS),
+                _value(run, "workload", _RUNS),
+                _value(run, "metrics", _RUNS) | {CLOCKED: _value(time, CLOCKED, _TIMING)},
+            )
+            for run, time in zip(self._read(_RUNS), self._read(_TIMING), strict=False)  # the last may lack its time
+        ]
+
+    def cells(self) -> list[CellRun]:
+        """All finished cells in the folder of a grid, by id; also those that the grid no longer names.
+
+        Raises:
+            RunFolderError: One of them cannot be read.
+        """
+        ids = sorted(path.stem for path in (self.path / _CELLS).glob("*.json"))
+        return [run for id_ in ids if (run := self._cell(id_)) is not None]
+
+    def failures(self) -> list[CellRun]:
+        """The policies that failed, each with its error.
+
+        Raises:
+            RunFolderError: They cannot be read.
+        """
+        return [
+            CellRun(
+                _value(line, "policy", _FAILURES),
+                _value(line, "seed", _FAILURES),
+                error=_value(line, "error", _FAILURES),
+            )
+            for line in self._read(_FAILURES)
+        ]
+
+    def whole(self) -> list[CellRun]:
+        """The finished runs of the policies that did not fail: those that can be compared.
+
+        Raises:
+            RunFolderError: They cannot be read.
+        """
+        failed = {failure.policy for failure in self.failures()}
+        return [run for run in self.lines() if run.policy not in failed]
+
+    def missing(self) -> str | None:
+        """A sentence if the folder holds fewer runs than it was finished with: ``3 of 8 runs are there``.
+
+        Raises:
+            RunFolderError: The runs cannot be read.
+        """
+        policies, seeds = self.manifest.get("policies") or (), self.manifest.get("seeds") or ()
+        if self.state != "done" or not policies or self.manifest["command"] == "train":
+            return None
+        due = self.manifest["plan"]["sweep"]["cells"] if is_sweep(self.path) else len(policies) * len(seeds)
+        count = len(self.lines())
+        if count >= due:
+            return None
+        command = f"dagsim sweep {self.path}" if is_sweep(self.path) else None
+        command = command or f"dagsim {self.manifest['command']} --resume {self.path}"
+        return (
+            f"{self.path}: {count} of {due} runs are there, though it says that it is done; {command} runs the others"
+        )
+
+    def progress(self) -> list[dict[str, Any]]:
+        """The events in ``progress.jsonl`` of a grid; half a line at the end is not counted.
+
+        Raises:
+            RunFolderError: They cannot be read.
+        """
+        return self._read(_PROGRESS)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its state, summary and runs as plain values, safe for JSON."""
+        lines, failures = self.lines(), self.failures()
+        failed = [{"policy": run.policy, "seed": run.seed, "error": run.error} for run in failures]
+        return {
+            "run": str(self.path),
+            "state": self.state,
+            "summary": summary_of(lines),
+            **({"failures": failed} if failed else {}),
+            "runs": [run.line for run in lines],
+        }
+
+    def schedule(self, number: int) -> Schedule:
+        """The schedule of finished run ``number``.
+
+        Raises:
+            RunFolderError: It is missing or damaged.
+        """
+        path = self.path / "schedules" / f"{number:03d}.json.gz"
+        if (columns := path.with_name(f"{number:03d}.npz")).exists():
+            return unpacked_schedule(columns, self._cluster())
+        try:
+            facts = json.loads(gzip.decompress(path.read_bytes()))
+            if tuple(facts["fields"]) != FACTS:
+                raise RunFolderError(f"{path}: of another version (its fields are {', '.join(facts['fields'])})")
+            jobs = jobs_from(facts)
+            seed, ended_s = facts["seed"], facts["ended_s"]
+        except RunFolderError:
+            raise
+        except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError) as error:
+            raise RunFolderError(f"{path}: not a readable list of jobs ({error})") from None
+        log = ScheduleLog.load(path.with_name(f"{number:03d}.npy"))
+        return Schedule(self._cluster(), jobs, log, seed, ended_s=ended_s)
+
+    def _cluster(self) -> Cluster:
+        """The machines of the experiment.
+
+        Raises:
+            CodeNotAllowed: Its system is code outside dagsim, which was not imported.
+        """
+        if isinstance(self.config.system, Foreign):
+            raise CodeNotAllowed(
+                f"{self.path}: its system {self.config.system.kind!r} is code outside dagsim, which was not imported; "
+                "--allow-code imports it (docs/security.md)"
+            )
+        return scenario_of(self.config).cluster
+
+    def _engines(self) -> dict[str, EngineUse]:
+        """The engine of each policy's first run; nothing for systems that have only one."""
+        used: dict[str, EngineUse] = {}
+        for line in self._read(_TIMING):
+            if "engine" in line:
+                used.setdefault(line["policy"], EngineUse(**line["engine"]))
+        return used
+
+    def _cell(self, id_: str) -> CellRun | None:
+        path = self.path / _CELLS / f"{id_}.json"
+        try:
+            cell = json.loads(path.read_text(encoding="utf-8"))
+            return CellRun(
+                cell["policy"], cell["seed"], cell["workload"], cell["metrics"], at=cell["at"], id=cell["id"]
+            )
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise RunFolderError(f"{path}: not readable as a cell ({error}); delete it to run it again") from None
+
+    def _read(self, name: str) -> list[dict[str, Any]]:
+        """The lines of a file.
+
+        Raises:
+            RunFolderError: One of them is not a JSON object; the message has its number.
+        """
+        values = []
+        for number, line in enumerate(_whole_lines(self.path / name), 1):
+            try:
+                value = json.loads(line)
+                if not isinstance(value, dict):
+                    raise ValueError(f"expected an object, got {value!r:.60}")
+            except ValueError as error:  # UnicodeDecodeError is one, too
+                raise RunFolderError(
+                    f"{self.path / name}:{number}: damaged: not a line of JSON ({error}); restore the file, or run "
+                    "the command in command.txt again"
+                ) from None
+            values.append(value)
+        return values
+
+    # Writing
+
+    def _tell(self, event: str, **facts: Any) -> None:
+        """Append a line to ``progress.jsonl``."""
+        path = self.path / _PROGRESS
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        append(path, _line({"event": event, "time": time, **facts}), path.stat().st_size if path.exists() else 0)
+
+    def _mend(self) -> None:
+        """Cut off everything after the last finished run.
+
+        Raises:
+            RunFolderError: Something before it is missing.
+            OSError: It cannot be written.
+        """
+        self._ends = None
+        ends = self._written()
+        try:
+            for name, size in ends.items():
+                cut(self.path / name, size)
+        except OSError as error:
+            raise RunFolderError(f"{error.filename}: {error.strerror}; the run folder is damaged") from None
+        for file in self.path.glob(".*.part"):
+            file.unlink(missing_ok=True)
+        for file in (self.path / "schedules").glob("*"):
+            number = file.name.partition(".")[0]
+            if number.isdigit() and int(number) >= self._count:
+                file.unlink(missing_ok=True)
+
+    def _written(self) -> dict[str, int]:
+        """The length of each file with the last finished run."""
+        if self._ends is None:
+            runs, timing = (_whole_lines(self.path / name) for name in (_RUNS, _TIMING))
+            count = min(len(runs), len(timing))
+            lines = self._read(_RUNS)[:count]
+            ends = lines[-1].get("ends") if lines else dict.fromkeys(TABLES, 0)
+            if not isinstance(ends, dict) or set(ends) != set(TABLES):
+                raise RunFolderError(f"{self.path / _RUNS}: of an older dagsim; nothing can be added to it")
+            self._count = count
+            self._ends = ends | {_TIMING: sum(map(len, timing[:count])), _RUNS: sum(map(len, runs[:count]))}
+        return self._ends
+
+
+def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
+    """The engines by policy as one entry of a manifest: which was asked for, which was used, and why."""
+    asked = next(iter(used.values())).asked
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for policy, use in used.items():
+        reasons.setdefault((use.used, use.reason), []).append(policy)
+    if len(reasons) == 1:
+        ((engine, reason),) = reasons
+        return {"asked": asked, "used": engine, "reason": reason}
+    by_policy = [f"{engine} for {', '.join(policies)}: {reason}" for (engine, reason), policies in reasons.items()]
+    engines = ", ".join(dict.fromkeys(use.used for use in used.values()))
+    return {"asked": asked, "used": engines, "reason": "; ".join(by_policy)}
+
+
+def summary_of(runs: Iterable[CellRun]) -> dict[str, dict[str, Any]]:
+    """Per policy the number of seeds and the mean of every number. The mean is None if any seed has no value."""
+    by_policy: dict[str, list[Mapping[str, Any]]] = {}
+    for run in runs:
+        by_policy.setdefault(run.policy, []).append(run.metrics)
+    return {policy: {"seeds": len(rows), **_means(rows)} for policy, rows in by_policy.items()}
+
+
+def _means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    means: dict[str, float | None] = {}
+    for name in names:
+        values = [row.get(name) for row in rows]
+        if name == CLOCKED or any(isinstance(value, str) for value in values):
+            continue
+        numbers = [value for value in values if isinstance(value, int | float)]
+        means[name] = sum(numbers) / len(numbers) if len(numbers) == len(values) else None
+    return means
+
+
+def _table(runs: Sequence[CellRun]) -> str:
+    """A row for each cell, sorted by id; a metric that a cell lacks is empty."""
+    ordered = sorted(runs, key=lambda run: run.id)
+    keys = list(dict.fromkeys(key for run in ordered for key in run.at))
+    names = list(dict.fromkeys(name for run in ordered for name in run.metrics))
+    table: dict[str, list[Any]] = {"id": [run.id for run in ordered]}
+    table |= {key: [run.at.get(key) for run in ordered] for key in keys}
+    table |= {"policy": [run.policy for run in ordered], "seed": [run.seed for run in ordered]}
+    return to_csv(table | {name: [run.metrics.get(name) for run in ordered] for name in names})
+
+
+def _renamed(folder: Path, wanted: Path, *, numbered: bool) -> Path | None:
+    """Give the folder the name that is ``wanted``; returns its new path. If another has that name: None, or with
+    ``numbered`` the first name ``wanted-N`` that is free."""
+    number = 1
+    while True:
+        path = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+        try:
+            if not path.exists() or not numbered:
+                folder.rename(path)
+                return path
+        except OSError as error:  # made by another process meanwhile
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            if not numbered:
+                return None
+        number += 1
+
+
+def _slug(text: str, most: int = 40) -> str:
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[:most] or "run"
+
+
+def _value(line: Mapping[str, Any], key: str, file: str) -> Any:
+    """The value in a line of a run folder's file.
+
+    Raises:
+        RunFolderError: The line lacks it.
+    """
+    if key not in line:
+        raise RunFolderError(f"{file}: not of this version: a line has no {key!r}")
+    return line[key]
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    """The lines with their ends, without a last one that has none: its writer was stopped."""
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from None
+    return lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2) + "\n"
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"{path}: not readable as JSON ({error})") from None
+
+
+def _write(path: Path, text: str, *, durable: bool = False) -> None:
+    """Replace the file as a whole: a reader sees the old text or the new."""
+    with replaced(path, durable=durable) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _overwrite(path: Path, text: str) -> None:
+    """Write over the old text: a full disk has no room for a second file."""
+    with path.open("r+b") as file:
+        file.write(text.encode())
+        file.truncate()
+
+
+def _unwritable(path: Path, error: OSError) -> RunFolderError:
+    return RunFolderError(f"{error.filename or path}: cannot be written: {error.strerror or error}")

@@ -1,0 +1,189 @@
+"""Code of the user's own: how a name finds it, which file it stands in, and when it may be imported.
+
+A name with a colon, ``module:attr`` or ``path/to/file.py:attr``, is code from outside dagsim. Importing it runs it, so
+the commands say with ``allow`` which names they accept: those on the command line and in a file given to ``--config``,
+and those of a run folder whose source file still has the SHA-256 that the folder recorded. Python programs are not
+restricted: they run code anyway. See docs/security.md.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from hashlib import sha256
+from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from dagsim.errors import CodeNotAllowed, UnknownName
+
+__all__ = ["Allowed", "allow", "allowed", "attribute", "is_own", "name_of", "own_names", "source_file", "source_sha256"]
+
+
+class Allowed:
+    """The names that a command may import. A new one allows none; ``command_line`` holds the arguments of the command.
+
+    A name is allowed if it stands in a text of the user's: the command line, or a file given to ``--config``.
+    """
+
+    def __init__(self, command_line: Iterable[str] = ()) -> None:
+        self._command_line = tuple(command_line)
+        self._texts: list[str] = []
+        self._recorded: list[tuple[Path, Mapping[str, str]]] = []
+        self._everything = False
+
+    def trust_command_line(self) -> None:
+        """Allow the names on the command line: for commands that run what they are given."""
+        self._texts += self._command_line
+
+    def trust_values(self, value: object) -> None:
+        """Allow every name in ``value``, as read from a YAML file of the user's: in its keys and in its values."""
+        if isinstance(value, Mapping):
+            for key, part in value.items():
+                self.trust_values(key)
+                self.trust_values(part)
+        elif isinstance(value, list | tuple):
+            for part in value:
+                self.trust_values(part)
+        elif isinstance(value, str):
+            self._texts.append(value)
+
+    def trust_recorded(self, folder: Path, hashes: Mapping[str, str]) -> None:
+        """Allow the names of a run folder whose source files have the SHA-256 in ``hashes`` (by name)."""
+        self._recorded.append((folder, hashes))
+
+    def trust_everything(self) -> None:
+        """Allow every name, as ``--allow-code`` does."""
+        self._everything = True
+
+    def check(self, kind: str, name: str) -> None:
+        """Check that code called ``name`` may be imported, or run if it is ``exec:COMMAND``.
+
+        Raises:
+            CodeNotAllowed: It may not.
+        """
+        whole_name = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.:])")
+        if self._everything or any(whole_name.search(text) for text in self._texts):
+            return
+        reason = "only read: names of code outside dagsim are not imported"
+        for folder, hashes in self._recorded:
+            recorded = hashes.get(name)
+            if recorded is not None and recorded == source_sha256(name):
+                return
+            reason = f"named by {folder}, which " + (
+                "did not record the SHA-256 of its source" if recorded is None else "recorded another SHA-256 for it"
+            )
+            reason += "; look at the code, then repeat the command with --allow-code"
+        raise CodeNotAllowed(f"{kind} {name!r} is {reason} (docs/security.md)")
+
+
+_allowed: Allowed | None = None
+
+
+def allowed() -> Allowed | None:
+    """The names that this process may import; ``None`` if it may import all, as Python programs may."""
+    return _allowed
+
+
+@contextmanager
+def allow(names: Allowed) -> Iterator[Allowed]:
+    """Restrict imports to ``names`` while the block runs."""
+    global _allowed  # not a context variable: it has to hold in threads that the block starts, too
+    before, _allowed = _allowed, names
+    try:
+        yield names
+    finally:
+        _allowed = before
+
+
+def is_own(name: str) -> bool:
+    """True if ``name`` is code from outside dagsim: ``module:attr`` or ``file.py:attr``."""
+    return ":" in name
+
+
+def own_names(text: str) -> list[str]:
+    """The names of code outside dagsim in ``text``, which is a name or a name with parameters in brackets."""
+    return _NAME.findall(text)
+
+
+_NAME = re.compile(r"(?:[^\s\[\]=,:'\"]*\.py|[A-Za-z_][\w.]*):[A-Za-z_][\w.]*")
+_BY_PATH: dict[Path, str] = {}
+"""Modules that were imported from a path, by file: the name in ``sys.modules``."""
+
+
+def attribute(name: str) -> Any:
+    """The object at ``module:attr`` or ``file.py:attr`` (``attr`` may have dots).
+
+    Raises:
+        ModuleNotFoundError, AttributeError: There is none.
+        UnknownName: There is no such file.
+    """
+    module, _, attributes = name.rpartition(":") if _is_path(name) else name.partition(":")
+    value: object = _module_at(Path(module)) if _is_path(name) else import_module(module)
+    for part in attributes.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _is_path(name: str) -> bool:
+    return name.rpartition(":")[0].endswith(".py")
+
+
+def _module_at(path: Path) -> object:
+    """The module in the file ``path``, imported once.
+
+    It is known by the name of the file, so that worker processes can import it again; its folder joins the search path.
+    """
+    file = path.expanduser().resolve()
+    if file in _BY_PATH:
+        return sys.modules[_BY_PATH[file]]
+    if not file.is_file():
+        raise UnknownName(f"{path}: there is no such file")
+    found = PathFinder.find_spec(file.stem)
+    is_free = file.stem not in sys.modules and (found is None or found.origin == str(file))
+    name = file.stem if is_free else f"{file.stem}_{sha256(str(file).encode()).hexdigest()[:8]}"
+    spec = spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    _BY_PATH[file] = name
+    if str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))
+    return module
+
+
+def name_of(cls: type) -> str:
+    """The name that finds a class again: ``file.py:Class`` if it was imported from a path, else ``module:Class``."""
+    by_name = {name: str(file) for file, name in _BY_PATH.items()}
+    return f"{by_name.get(cls.__module__, cls.__module__)}:{cls.__qualname__}"
+
+
+def source_file(name: str) -> Path | None:
+    """The file that ``name`` is in; ``None`` if there is none, as for compiled code. Nothing is imported."""
+    if _is_path(name):
+        file = Path(name.rpartition(":")[0]).expanduser()
+        return file if file.is_file() else None
+    spec: ModuleSpec | None = None
+    parts = name.partition(":")[0].split(".")
+    for count in range(1, len(parts) + 1):  # importlib.util.find_spec would import the packages on the way
+        folders = None if spec is None else list(spec.submodule_search_locations or ())
+        spec = PathFinder.find_spec(".".join(parts[:count]), folders)
+        if spec is None:
+            return None
+    return Path(spec.origin) if spec is not None and spec.origin and Path(spec.origin).is_file() else None
+
+
+def source_sha256(name: str) -> str | None:
+    """SHA-256 of the file that ``name`` is in, as hex digits; ``None`` if there is no such file."""
+    file = source_file(name)
+    return None if file is None else sha256(file.read_bytes()).hexdigest()

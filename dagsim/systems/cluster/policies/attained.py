@@ -1,0 +1,285 @@
+"""Preemption by attained service: LAS, Tiresias and the Gittins index."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from heapq import heappop, heappush
+from math import inf
+
+import numpy as np
+
+from dagsim.errors import ConfigError
+from dagsim.systems.cluster.api import JobState
+from dagsim.systems.cluster.policies.placement import PlacementRule
+from dagsim.systems.cluster.policies.rounds import Rounds, Served, ServiceColumns
+
+__all__ = [
+    "ByGpuSeconds",
+    "BySeconds",
+    "Gittins",
+    "QueueLevels",
+    "gittins_2d",
+    "gittins_index",
+    "gittins_indices",
+    "las",
+    "las_2d",
+    "tiresias",
+]
+
+
+_NOTHING = Served()
+
+
+def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
+    """Least attained service first: the job that has run for the fewest seconds, every ``quantum_s`` anew. Not
+    clairvoyant, preemptive. Cost: ``Rounds`` (Nuyens and Wierman 2008, as foreground-background)."""
+    return Rounds(BySeconds(), quantum_s, placement, lead)
+
+
+def las_2d(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
+    """Two-dimensional LAS: the job that has had the fewest GPU-seconds, every ``quantum_s`` anew. Not clairvoyant,
+    preemptive. Cost: ``Rounds`` (Tiresias, Gu et al., NSDI 2019)."""
+    return Rounds(ByGpuSeconds(), quantum_s, placement, lead)
+
+
+def tiresias(
+    thresholds: float | tuple[float, ...] = (3600.0,),
+    promote: float = inf,
+    quantum_s: float = 60.0,
+    placement: str | PlacementRule = "best-fit",
+) -> Rounds:
+    """Discretised 2D-LAS: a job moves down a level as its GPU-seconds pass each of ``thresholds``; within a level first
+    come, first served. A job that has waited ``promote`` times as long as it has run goes back to the top. Not
+    clairvoyant, preemptive. Cost: ``Rounds`` (Tiresias, Gu et al., NSDI 2019)."""
+    levels = thresholds if isinstance(thresholds, tuple) else (thresholds,)
+    return Rounds(QueueLevels(levels, promote), quantum_s, placement)
+
+
+class BySeconds:
+    """By seconds of service."""
+
+    def key(self, job: int, served: Served) -> float:
+        return served.seconds
+
+    def keys(self, service: ServiceColumns) -> np.ndarray:
+        return service.seconds
+
+    def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
+        return np.asarray((key - service.seconds) / service.runs)
+
+    def stopped(self, job: int, served: Served, now: float) -> None:
+        pass
+
+    def left(self, job: int, served: Served) -> None:
+        pass
+
+    def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
+        return ()
+
+
+class ByGpuSeconds(BySeconds):
+    """By GPU-seconds of service."""
+
+    def key(self, job: int, served: Served) -> float:
+        return served.gpu_s
+
+    def keys(self, service: ServiceColumns) -> np.ndarray:
+        return service.gpu_s
+
+    def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):  # what holds no GPU stays where it is
+            return np.where(service.gpus > 0, (key - service.gpu_s) / service.gpus, inf)
+
+
+class QueueLevels:
+    """By level: how many ``thresholds`` of GPU-seconds the job has passed since it was last promoted."""
+
+    def __init__(self, thresholds: tuple[float, ...], promote: float = inf) -> None:
+        if list(thresholds) != sorted(thresholds) or not all(each > 0 for each in thresholds):
+            raise ConfigError(f"tiresias: thresholds must be positive and rise, got {thresholds!r}")
+        if not promote > 0:
+            raise ConfigError(f"tiresias: promote must be positive, got {promote!r}")
+        self.thresholds = thresholds
+        self.promote = promote
+        self._forgiven: dict[int, Served] = {}
+        """What a promoted job had had by then, which counts no more."""
+        self._due: list[tuple[float, int, Served]] = []
+        """A heap of when a stopped job is to be promoted, if it has had no more than that until then."""
+        self._had: dict[int, Served] = {}
+
+    def key(self, job: int, served: Served) -> float:
+        self._had[job] = served
+        return bisect_right(self.thresholds, served.gpu_s - self._forgiven.get(job, _NOTHING).gpu_s)
+
+    def keys(self, service: ServiceColumns) -> np.ndarray:
+        if self.promote < inf:
+            for job, *served in zip(*[each.tolist() for each in service[2:5]], strict=True):
+                self._had[job] = Served(*served)
+        return np.searchsorted(self.thresholds, self._counted(service), side="right").astype(float)
+
+    def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
+        if self.promote < inf:  # a promotion depends on whether a job had run by the last round
+            return np.zeros(len(service.run))
+        counted = self._counted(service)
+        reached = np.searchsorted(self.thresholds, counted, side="right")
+        with np.errstate(divide="ignore"):
+            return np.asarray((np.append(self.thresholds, inf)[reached] - counted) / service.gpus)
+
+    def _counted(self, service: ServiceColumns) -> np.ndarray:
+        """(runs,) float64: GPU-seconds since the last promotion."""
+        if not self._forgiven:
+            return service.gpu_s
+        return service.gpu_s - [self._forgiven.get(job, _NOTHING).gpu_s for job in service.job.tolist()]
+
+    def stopped(self, job: int, served: Served, now: float) -> None:
+        if self.promote < inf:
+            ran_s = served.seconds - self._forgiven.get(job, _NOTHING).seconds
+            heappush(self._due, (now + self.promote * ran_s, job, served))
+
+    def left(self, job: int, served: Served) -> None:
+        self._had.pop(job, None)
+        self._forgiven.pop(job, None)
+
+    def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
+        moved = []
+        while self._due and self._due[0][0] <= now:
+            _, job, served = heappop(self._due)
+            if job in jobs and self._had.get(job) == served:
+                self._forgiven[job] = served
+                moved.append(job)
+        return moved
+
+
+_SIZES = 1024
+"""Sizes that the index goes by; of more, this many quantiles."""
+_AT_ONCE = 64
+"""Jobs whose index is computed at once."""
+
+
+def gittins_2d(
+    history: tuple[float, ...] = (), quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit"
+) -> Rounds:
+    """Highest Gittins index first, every ``quantum_s`` anew: with ``a`` GPU-seconds had and sizes ``S`` of jobs past,
+    the most over ``d`` of ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``.
+
+    ``history`` are sizes in GPU-seconds known beforehand; every job done adds its own. Until then, and among equals,
+    first come, first served; a job larger than all past ones comes last. It knows the distribution of sizes, not the
+    job's own: not clairvoyant. Preemptive. From 2,048 sizes on it goes by 1,024 quantiles of them. Cost: ``Rounds``,
+    plus O(sizes) per job ranked (Gittins 1979; with GPU-time, Tiresias, Gu et al., NSDI 2019).
+    """
+    return Rounds(Gittins(history), quantum_s, placement)
+
+
+class Gittins:
+    """By how far the index lies below that of a job without service, so that whoever only waited stays at 0 and need
+    not be ranked anew; the sizes it goes by are renewed each time their number has doubled."""
+
+    def __init__(self, history: Iterable[float] = ()) -> None:
+        self._past = sorted(history)
+        self._served: set[int] = set()
+        """Jobs in the system that have had some service."""
+        self._moved = False
+        self._peaks: np.ndarray | None = None
+        """Keys of jobs that have just had each of the sizes, computed when first asked for."""
+        self._renew()
+
+    def key(self, job: int, served: Served) -> float:
+        if not served.gpu_s:
+            return 0.0
+        self._served.add(job)
+        return self._key(served.gpu_s)
+
+    def keys(self, service: ServiceColumns) -> np.ndarray:
+        served = np.flatnonzero(service.gpu_s)
+        had, keys = service.gpu_s[served], np.zeros(len(service.gpu_s))
+        keys[served] = found = self._unserved - gittins_indices(self._sizes, had)
+        self._served.update(service.job[served].tolist())
+        self._known.update(zip(had.tolist(), found.tolist(), strict=True))
+        return keys
+
+    def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
+        """Between two sizes the index rises and the key falls: only as it passes a size may a job exceed ``key``."""
+        if self._peaks is None:
+            self._peaks = self._unserved - gittins_indices(self._sizes, self._sizes)
+        sizes = np.append(self._sizes[self._peaks >= key], inf)
+        next_ = sizes[np.searchsorted(sizes, service.gpu_s, side="right")]
+        with np.errstate(divide="ignore"):
+            return np.asarray((next_ - service.gpu_s) / service.gpus)
+
+    def stopped(self, job: int, served: Served, now: float) -> None:
+        pass
+
+    def left(self, job: int, served: Served) -> None:
+        self._served.discard(job)
+        insort(self._past, served.gpu_s)
+        if len(self._past) >= 2 * self._renewed:
+            self._renew()
+            self._moved = True
+
+    def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
+        if not self._moved:
+            return ()
+        self._moved = False
+        return sorted(self._served)
+
+    def _key(self, had: float) -> float:
+        key = self._known.get(had)
+        if key is None:
+            key = self._known[had] = self._unserved - gittins_index(self._sizes, had)
+        return key
+
+    def _renew(self) -> None:
+        self._renewed = len(self._past)
+        self._sizes = np.array(self._past, float)
+        if self._renewed > _SIZES:
+            self._sizes = self._sizes[np.linspace(0, self._renewed - 1, _SIZES).round().astype(int)]
+        self._known: dict[float, float] = {}
+        """Keys by service had."""
+        self._unserved = gittins_index(self._sizes, 0.0)
+        self._peaks = None
+
+
+def gittins_index(sizes: np.ndarray, had: float) -> float:
+    """The Gittins index of a job that has had ``had``, for past ``sizes`` in rising order (float64): the best ratio of
+    the chance to end within some further service to the service that this is expected to take. 0 if none was larger."""
+    if not len(sizes) or had >= sizes[-1]:
+        return 0.0
+    place = sizes.searchsorted(had, "right")
+    left = sizes[place:] - had
+    ends, others = _counts(len(sizes))
+    service = left.cumsum()
+    left *= others[place:]
+    service += left
+    return float((ends[: len(left)] / service).max())
+
+
+def gittins_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
+    """(jobs,) float64: the Gittins index of jobs that have had ``had``, to the same bits as ``gittins_index``."""
+    found = np.zeros(len(had))
+    rows = np.flatnonzero(had < sizes[-1]) if len(sizes) else np.empty(0, int)
+    for start in range(0, len(rows), _AT_ONCE):
+        some = rows[start : start + _AT_ONCE]
+        found[some] = _some_indices(sizes, had[some])
+    return found
+
+
+def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
+    """Those of jobs that all have had less than the largest size, at the cost of a table (jobs, sizes)."""
+    places = sizes.searchsorted(had, "right")
+    first = places.min()
+    ends, others = _counts(len(sizes))
+    left = np.maximum(sizes[first:] - had[:, None], 0.0)  # 0: a job that has had the size already
+    service = left.cumsum(axis=1)
+    left *= others[first:]
+    service += left
+    ended = ends[first:] - places[:, None]
+    return np.asarray(np.divide(ended, service, out=np.zeros_like(service), where=service > 0).max(axis=1))
+
+
+@lru_cache(maxsize=2)
+def _counts(sizes: int) -> tuple[np.ndarray, np.ndarray]:
+    """(sizes,) float64 each: the jobs that end by each size, counted from 1, and the others."""
+    ends = np.arange(1.0, sizes + 1.0)
+    return ends, sizes - ends

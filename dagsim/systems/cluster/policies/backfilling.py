@@ -1,0 +1,507 @@
+"""Backfilling: the oldest task holds a reservation, and others may go ahead of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import ceil, inf, log10
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from dagsim.errors import ConfigError
+from dagsim.model import Decision, Placement, Start
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.systems.cluster.api import (
+    MICRO,
+    ClusterState,
+    ClusterView,
+    DemandClass,
+    ExpectedFree,
+    Queue,
+    Run,
+    TaskState,
+)
+from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, free, held, size
+from dagsim.systems.cluster.policies.look_ahead import Profile
+from dagsim.systems.cluster.policies.orders import by_arrival, by_rank, width
+from dagsim.systems.cluster.policies.placement import PlacementRule, placing
+from dagsim.systems.cluster.policies.task_groups import AlikeTasks, Backlog, RankColumn, by_order
+
+__all__ = ["SCORES", "Committed", "Conservative", "Easy", "EasyEvents", "easy", "easy_lxf", "easy_sjf"]
+
+
+def _fcfs(task: TaskState) -> float:
+    return task.job.job.arrival_s
+
+
+def _sjf(task: TaskState) -> float:
+    return task.best_s
+
+
+def _f1(task: TaskState) -> float:
+    return log10(max(task.best_s, 1e-9)) * size(task) + 870 * log10(max(task.job.job.arrival_s, 1e-9))
+
+
+SCORES: dict[str, Callable[[TaskState], float]] = {"fcfs": _fcfs, "sjf": _sjf, "f1": _f1}
+"""Smaller first; ties go first come, first served. F1 takes absolute times of arrival."""
+
+
+class Committed:
+    """The environment of RLScheduler (Zhang et al., SC 2020) as a wrapper of a score: as soon as a task has started,
+    the next is picked from the queue and waits until it fits, whoever comes meanwhile. A task that comes enters the
+    queue only while somebody waits so, or when the queue is empty.
+
+    With ``backfill``, tasks of the queue that fit start meanwhile, oldest first, if by their estimates they end before
+    (not at) the *shadow time*: when enough is expected to be free for the one that waits, as it was when it was picked.
+    Clairvoyant, not preemptive. O(queue) per decision.
+
+    Raises:
+        ConfigError: Another score than fcfs, sjf or f1.
+    """
+
+    def __init__(
+        self, score: str = "fcfs", backfill: bool = False, placement: str | PlacementRule = "best-fit"
+    ) -> None:
+        if score not in SCORES:
+            raise ConfigError(f"committed: score must be one of {', '.join(SCORES)}, got {score!r}")
+        self.score = score
+        self.backfill = backfill
+        self._place = placing(placement).place
+        self._queued: dict[Key, None] = {}
+        """The tasks in the queue; others are ready, but have not entered it."""
+        self._picked: Key | None = None
+        self._shadow_s = 0.0
+        self._ended: list[tuple[int, float]] = []
+        """Runs that ended since the last decision: id and size."""
+
+    def ended(self, run: Run, now: float) -> None:
+        """Note what a run held that has just ended."""
+        self._ended.append((run.id, held(run)))
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        view.follow(self)
+        ready = view.index(Committed, Ready).tasks
+        # Of what happened at this instant arrivals count first, then one end after the other.
+        ended = [amount for _, amount in sorted(self._ended)]
+        self._ended.clear()
+        arrived = sorted(key for key in ready if key not in self._queued)
+        while True:
+            if self._picked is None or self._picked not in ready:
+                if not self._queued and arrived:
+                    self._queued[arrived.pop(0)] = None
+                if not self._queued:
+                    return
+                self._pick(view, ready, ended)
+            picked = ready[self._picked]  # type: ignore[index]
+            placement = self._room(view, picked, ended)
+            if placement is not None:
+                yield Start(picked, placement)
+                self._leave(picked, ready)
+                continue
+            yield from self._fill(view, ready, ended)
+            if arrived:
+                self._queued[arrived.pop(0)] = None
+            elif ended:
+                ended.pop(0)
+            else:
+                return
+
+    def _pick(self, view: ClusterView, ready: dict[Key, TaskState], ended: list[float]) -> None:
+        score = SCORES[self.score]
+        picked = min((ready[key] for key in self._queued), key=lambda task: (score(task), task.order, task.piece))
+        self._picked = (picked.order, picked.piece)
+        idle, wanted = free(view, picked) - ordered_sum(ended), size(picked)
+        self._shadow_s = view.now
+        for amount in ended:
+            idle += amount if idle + NEARLY < wanted else 0.0
+        for end_s, id_ in sorted((run.estimated_end_s(view.now), run.id) for run in view.running.values()):
+            if idle + NEARLY >= wanted:
+                break
+            idle += held(view.running[id_])
+            self._shadow_s = end_s
+
+    def _fill(self, view: ClusterView, ready: dict[Key, TaskState], ended: list[float]) -> Iterator[Decision]:
+        """Start what may go ahead of the picked task."""
+        if not self.backfill:
+            return
+        for key in sorted(key for key in self._queued if key != self._picked):
+            task = ready[key]
+            if view.now + task.best_s < self._shadow_s:
+                placement = self._room(view, task, ended)
+                if placement is not None:
+                    yield Start(task, placement)
+                    self._leave(task, ready)
+
+    def _room(self, view: ClusterView, task: TaskState, ended: list[float]) -> Placement | None:
+        """The placement for the task while what ``ended`` holds is not free yet."""
+        if ended and free(view, task) - ordered_sum(ended) + NEARLY < size(task):
+            return None
+        return self._place(view, task)
+
+    def _leave(self, task: TaskState, ready: dict[Key, TaskState]) -> None:
+        """Take a task that was started out of the queue, if nothing of it waits."""
+        if not task.waiting:
+            key = (task.order, task.piece)
+            del self._queued[key], ready[key]
+            if self._picked == key:
+                self._picked = None
+
+
+_EARLY_S = 1e-6
+_Key: TypeAlias = tuple[int, int]
+"""Order of a task, and which piece of it."""
+
+
+class Conservative:
+    """Every ready task gets the earliest start among the reservations there are. It is on the type where it would
+    finish first, and the task starts then. When a run ends before it was expected to, or a node goes or comes, all
+    reservations are made anew in the order of arrival, so that everybody moves up (compression).
+
+    Reservations count the GPUs of a type, whatever their nodes; tasks that ask for none start where they fit.
+    Clairvoyant, not preemptive. Costly by definition: O(reservations) per task that becomes ready, its square when they
+    are made anew (Mu'alem and Feitelson 2001).
+    """
+
+    def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
+        self._place = placing(placement).place
+        self._profiles: list[Profile] = []
+        self._starts: dict[_Key, tuple[float, int]] = {}
+        """Reservations of the tasks that wait: when and on which type."""
+        self._expected: dict[int, float] = {}
+        """Expected ends of the runs that reservations were made around."""
+        self._new: dict[int, float] = {}
+        """Those of runs that started since: they count from the next reserved start on."""
+        self._early = False
+        """A run has ended before it was expected to."""
+        self._up = -1
+
+    def started(self, run: Run, now: float) -> None:
+        """Take in a run."""
+        if run.id not in self._expected:
+            self._new[run.id] = run.estimated_end_s(now)
+
+    def ended(self, run: Run, now: float) -> None:
+        """Note if a run ended early."""
+        self._new.pop(run.id, None)
+        if self._expected.pop(run.id, now) > now + _EARLY_S:
+            self._early = True
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        view.follow(self)
+        waiting = view.index(Conservative, lambda: _Waiting(view.machines))
+        self._look(view, waiting)
+        for key in sorted(waiting.tasks.keys() - self._starts.keys()):
+            self._reserve(view, key, waiting.tasks[key])
+        yield from self._start_due(view, waiting)
+        task = waiting.without_gpus.first_fit()
+        placement = None if task is None else self._place(view, task)
+        if task is not None and placement is not None:
+            yield Start(task, placement)
+        elif not view.running and self._starts:
+            self._renew(view, waiting)
+            yield from self._start_due(view, waiting)
+
+    def _start_due(self, view: ClusterView, waiting: _Waiting) -> Iterator[Decision]:
+        due = [key for key, (start_s, _) in self._starts.items() if start_s <= view.now + _EARLY_S]
+        for key in sorted(due):
+            task, (_, type_) = waiting.tasks[key], self._starts[key]
+            placement = self._place(view, task, type_)
+            if placement is not None:
+                yield Start(task, placement)
+                self._expected |= self._new
+                self._new.clear()
+                if not task.waiting:
+                    del self._starts[key], waiting.tasks[key]
+
+    def _look(self, view: ClusterView, waiting: _Waiting) -> None:
+        """Make everything anew if something has gone otherwise than expected."""
+        up = sum(machine.up for machine in view.machines.list)
+        late = any(end_s < view.now - _EARLY_S for end_s in self._expected.values())
+        if self._early or late or up != self._up or not self._profiles:
+            self._up, self._early = up, False
+            self._renew(view, waiting)
+        for profile in self._profiles:
+            profile.forget(view.now)
+
+    def _renew(self, view: ClusterView, waiting: _Waiting) -> None:
+        now, machines = view.now, view.machines
+        self._profiles = [Profile(now, machines.idle_gpus(type_)) for type_ in range(len(machines.types))]
+        self._expected, self._new = {run.id: run.estimated_end_s(now) for run in view.running.values()}, {}
+        for run in view.running.values():
+            self._profiles[run.type].release(self._expected[run.id], run.gpus)
+        self._starts = {}
+        for key in sorted(waiting.tasks):
+            self._reserve(view, key, waiting.tasks[key])
+
+    def _reserve(self, view: ClusterView, key: _Key, task: TaskState) -> None:
+        best = (inf, inf, -1, 0.0, 0.0)
+        asked = width(task) * (1 if task.demand.gang else task.waiting)
+        for type_ in task.demand.types:
+            capacity = sum(machine.gpus for machine in view.machines.list if machine.type == type_ and machine.up)
+            if not capacity or view.machines.capacity(task.demand, type_) < (task.demand.gang or 1):
+                continue
+            gpus = min(asked, capacity)
+            seconds = task.seconds[type_] * ceil(asked / capacity)
+            start_s = self._profiles[type_].earliest(gpus, seconds)
+            best = min(best, (start_s + seconds, start_s, type_, gpus, seconds))
+        end_s, start_s, type_, gpus, _ = best
+        self._starts[key] = start_s, type_
+        if end_s < inf:
+            self._profiles[type_].take(start_s, end_s, gpus)
+
+
+class _Waiting:
+    """The ready tasks by arrival, and those that ask for no GPU."""
+
+    def __init__(self, machines: ClusterState) -> None:
+        self.tasks: dict[_Key, TaskState] = {}
+        self.without_gpus = Queue(by_rank, machines)
+
+    def push(self, task: TaskState) -> None:
+        if task.demand.demand.gpus:
+            self.tasks[task.order, task.piece] = task
+        else:
+            self.without_gpus.push(task)
+
+
+class Shadow(NamedTuple):
+    """The reservation of the oldest task: its time, its type, and what is left over there then."""
+
+    time_s: float
+    type: int
+    extra: int
+
+
+class Easy:
+    """Start the oldest task; when it does not fit, start others, by ``rank``, that end before its *shadow time*, when
+    enough is expected to be free for it, or that need no more than is *extra* then.
+
+    Shadow and extra count the GPUs (cores, if the oldest asks for no GPU) of one type, whatever their nodes: where
+    tasks share a node the oldest is never delayed by a candidate whose estimate holds. Clairvoyant, not preemptive.
+    Cost per decision: O(running log running), and a pass of numpy over the waiting tasks of each demand that has room
+    but not among what is extra (Lifka 1995; Mu'alem and Feitelson 2001).
+    """
+
+    def __init__(self, rank: RankColumn, placement: str | PlacementRule = "best-fit") -> None:
+        self.rank = rank
+        self.placement = placing(placement)
+        self._place = self.placement.place
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        head = view.queue(by_arrival).first()
+        if head is None:
+            return
+        backlog = view.index(self, Backlog)
+        task = head
+        placement = self._place(view, head)
+        if placement is None:
+            if not backlog.fits(view.machines):
+                return
+            shadow = min([_reservation(view, view.expected_free, head, type_) for type_ in head.demand.types])
+            filler = self._filler(view, backlog, head, shadow)
+            if filler is None:
+                return
+            task, placement = filler
+        yield Start(task, placement)
+
+    def _filler(
+        self, view: ClusterView, backlog: Backlog, head: TaskState, shadow: Shadow
+    ) -> tuple[TaskState, Placement] | None:
+        """The first task by rank that fits and does not delay ``head``."""
+        machines, now = view.machines, view.now
+        stuck: set[AlikeTasks] = set()
+        room: dict[DemandClass, list[int]] = {}
+        while True:
+            best: tuple[float, int, TaskState] | None = None
+            chosen: AlikeTasks | None = None
+            for group in backlog.groups():
+                demand = group.demand
+                types = room.get(demand)
+                if types is None:
+                    types = room[demand] = [type_ for type_ in demand.types if machines.fits_on(demand, type_)]
+                if not types or group in stuck:
+                    continue
+                type_ = types[0] if len(types) == 1 else min(types, key=group.ratios.__getitem__)
+                until_s = inf
+                takes_time = group.ratios[type_] > 0  # tasks of no work end at once
+                if takes_time and type_ == shadow.type and self._needed(view, group, head, type_) > shadow.extra:
+                    until_s = shadow.time_s
+                first = group.first(self.rank, now, type_, until_s)
+                if first is not None and (best is None or first[:2] < best[:2]):
+                    best, chosen = first, group
+            if best is None or chosen is None:
+                return None
+            task = best[2]
+            placement = self._place(view, task)
+            if placement is not None and task is not head and not self._delays(view, task, head, placement, shadow):
+                return task, placement
+            stuck.add(chosen)
+
+    def _needed(self, view: ClusterView, group: AlikeTasks, head: TaskState, type_: int) -> int:
+        """The amount of what ``head`` waits for that a task of the group would take now."""
+        count = group.waiting
+        if not group.demand.gang and count > 1:
+            placement = self._place(view, group.tasks[0], type_)
+            count = 0 if placement is None else sum(share.instances for share in placement)
+        return _amount(group.demand, head.demand) * count
+
+    def _delays(
+        self, view: ClusterView, task: TaskState, head: TaskState, placement: Placement, shadow: Shadow
+    ) -> bool:
+        type_ = view.machines.list[placement[0].node].type
+        if type_ != shadow.type or view.now + task.seconds[type_] <= shadow.time_s:
+            return False
+        return _amount(task.demand, head.demand) * sum(share.instances for share in placement) > shadow.extra
+
+
+def easy(placement: str | PlacementRule = "best-fit") -> Easy:
+    """EASY: candidates by arrival. Clairvoyant. Cost: ``Easy`` (Lifka 1995)."""
+    return Easy(by_order, placement)
+
+
+def easy_sjf(placement: str | PlacementRule = "best-fit") -> Easy:
+    """EASY with the shortest candidate first. Clairvoyant. Cost: ``Easy`` (Tsafrir, Etsion and Feitelson 2007)."""
+    return Easy(shortest_first, placement)
+
+
+def easy_lxf(placement: str | PlacementRule = "best-fit") -> Easy:
+    """EASY with the candidate of the largest slowdown first. Clairvoyant. Cost: ``Easy``."""
+    return Easy(most_slowed_first, placement)
+
+
+def shortest_first(group: AlikeTasks, _: float) -> np.ndarray:
+    return group.best_s
+
+
+def most_slowed_first(group: AlikeTasks, now: float) -> np.ndarray:
+    ranks: np.ndarray = (group.ready_s - now) * group.per_second
+    return ranks
+
+
+def _amount(demand: DemandClass, head: DemandClass) -> int:
+    """Millionths of what ``head`` is counted in (GPUs, or cores) that one instance of ``demand`` takes."""
+    return round(demand.demand.gpus * MICRO) if head.demand.gpus else demand.cpus
+
+
+def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, type_: int) -> Shadow:
+    """The time when ``type_`` should have room for ``head``, and what is left over."""
+    demand = head.demand
+    if demand.demand.gpus:
+        time_s, extra = expected.shadow(demand.demand.gpus * (demand.gang or 1), type_)
+        return Shadow(time_s, type_, round(extra * MICRO))
+    missing = demand.cpus * (demand.gang or 1)
+    missing -= sum(machine.cpus for machine in view.machines.list if machine.type == type_ and machine.up)
+    now, running = view.now, view.running
+    shadow_s = now if missing <= 0 else inf
+    for end_s, id_, _ in expected.ends(type_):
+        if missing > 0:
+            shadow_s = max(end_s, now)
+        elif end_s > shadow_s:
+            break
+        run = running[id_]
+        missing -= _amount(run.task.demand, demand) * run.instances
+    return Shadow(shadow_s, type_, -missing) if missing <= 0 else Shadow(inf, type_, 0)
+
+
+class _Holding(NamedTuple):
+    """A run under way: when it is expected to end, and what it holds."""
+
+    end_s: float
+    size: float
+
+
+class EasyEvents:
+    """EASY with a pass for every event: inside an instant one for each task that comes, while the runs that end there
+    ahead of their estimates still hold what they have, and then one for each of those ends. So do PYSS and simulators
+    like it; ``easy`` decides once per instant, on what is free when all events of it have happened.
+
+    A node that comes back is an event too.
+
+    A pass starts tasks by age until one does not fit; others go ahead of it that end by its *shadow time*, when enough
+    is expected to be free for it, or need no more than is *extra* then. It counts GPUs (cores, of what asks for none)
+    on all types together: for clusters of one. Clairvoyant, not preemptive. O(running log running + queue) per event
+    (Lifka 1995; Tsafrir, Etsion and Feitelson 2007, section 2).
+    """
+
+    def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
+        self._place = placing(placement).place
+        self._queue: dict[Key, None] = {}
+        self._holding: dict[int, _Holding] = {}
+        """By run id."""
+        self._up = -1
+        self._ended: dict[int, _Holding] = {}
+        """Those that ended since the last decision."""
+
+    def started(self, run: Run, now: float) -> None:
+        """Take in a run."""
+        self._holding.setdefault(run.id, _Holding(run.estimated_end_s(now), held(run)))
+
+    def ended(self, run: Run, now: float) -> None:
+        """Keep what a run held until the next decision."""
+        self._ended[run.id] = self._holding.pop(run.id)
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        view.follow(self)
+        ready = view.index(EasyEvents, Ready).tasks
+        ended = [holding for _, holding in sorted(self._ended.items())]
+        self._ended.clear()
+        for key in sorted(ready.keys() - self._queue.keys()):
+            self._queue[key] = None
+            yield from self._pass(view, ready, _late(ended, view.now))
+        for place in range(1, len(ended) + 1):
+            yield from self._pass(view, ready, _late(ended[place:], view.now))
+        up = sum(machine.bit for machine in view.machines.list if machine.up)
+        if up & ~self._up:  # a node has come back
+            yield from self._pass(view, ready, [])
+        self._up = up
+
+    def _pass(self, view: ClusterView, ready: dict[Key, TaskState], late: list[_Holding]) -> Iterator[Decision]:
+        """Start what may start while the runs in ``late`` still hold what they have."""
+        keys = iter(list(self._queue))
+        head = None
+        for key in keys:
+            task = ready[key]
+            placement = self._room(view, task, late)
+            if placement is None:
+                head = task
+                break
+            yield Start(task, placement)
+            self._leave(key, ready)
+        if head is None:
+            return
+        shadow_s, extra = self._shadow(view, head, late)
+        for key in keys:
+            task = ready[key]
+            in_time = view.now + task.best_s <= shadow_s
+            if in_time or size(task) <= extra + NEARLY:
+                placement = self._room(view, task, late)
+                if placement is not None:
+                    yield Start(task, placement)
+                    self._leave(key, ready)
+                    extra -= 0.0 if in_time else size(task)
+
+    def _shadow(self, view: ClusterView, head: TaskState, late: list[_Holding]) -> tuple[float, float]:
+        """The time when enough should be free for ``head``, and what is left over."""
+        idle = free(view, head) - ordered_sum(run.size for run in late)
+        shadow_s = view.now
+        for end_s, amount in sorted([*self._holding.values(), *late]):
+            if idle + NEARLY >= size(head) and end_s > shadow_s:
+                break
+            idle += amount
+            shadow_s = max(end_s, view.now)
+        return shadow_s, idle - size(head)
+
+    def _room(self, view: ClusterView, task: TaskState, late: list[_Holding]) -> Placement | None:
+        if late and free(view, task) - ordered_sum(run.size for run in late) + NEARLY < size(task):
+            return None
+        return self._place(view, task)
+
+    def _leave(self, key: Key, ready: dict[Key, TaskState]) -> None:
+        """Take a task that was started out of the queue, if nothing of it waits."""
+        if not ready[key].waiting:
+            del self._queue[key], ready[key]
+
+
+def _late(ended: list[_Holding], now: float) -> list[_Holding]:
+    """Those that ended ahead of their estimates."""
+    return [run for run in ended if run.end_s > now]

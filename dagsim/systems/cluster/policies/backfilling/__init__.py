@@ -1,1 +1,0 @@
-"""Back-filling and batch-system policies."""

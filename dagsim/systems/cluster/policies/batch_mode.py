@@ -1,0 +1,242 @@
+"""Batch-mode mapping: before anything starts, the ready tasks are mapped one after the other."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from math import inf
+from typing import Literal, NamedTuple, TypeAlias
+
+from dagsim.model import Decision, Placement, Start
+from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, Run, TaskState
+from dagsim.systems.cluster.policies.orders import width
+from dagsim.systems.cluster.policies.placement import PlacementRule, placing
+
+__all__ = [
+    "NEARLY",
+    "BatchMode",
+    "Key",
+    "Ready",
+    "free",
+    "free_times",
+    "held",
+    "max_min",
+    "min_min",
+    "size",
+    "start_those",
+    "sufferage",
+]
+
+
+Key: TypeAlias = tuple[int, int]
+"""Order and piece of a task."""
+
+NEARLY = 1e-9
+"""Amounts nearer to each other are equal."""
+
+
+class Ready:
+    """The ready tasks by arrival."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[Key, TaskState] = {}
+
+    def push(self, task: TaskState) -> None:
+        """Take in a task that has become ready."""
+        self.tasks[task.order, task.piece] = task
+
+
+def size(task: TaskState) -> float:
+    """GPUs, or of what asks for none cores, that start together."""
+    return width(task) if task.demand.demand.gpus else task.demand.cpus / MICRO * (task.demand.gang or 1)
+
+
+def held(run: Run) -> float:
+    """GPUs, or of what has none cores, that the run holds."""
+    return run.gpus or run.task.demand.cpus / MICRO * run.instances
+
+
+def free(view: ClusterView, task: TaskState) -> float:
+    """GPUs, or cores, that are free on the types that may run the task."""
+    machines, types = view.machines, set(task.demand.types)
+    if task.demand.demand.gpus:
+        return float(sum(machines.idle_gpus(type_) for type_ in types))
+    return sum(machine.cpus for machine in machines.list if machine.type in types and machine.up) / MICRO
+
+
+Rule: TypeAlias = Literal["min-min", "max-min", "sufferage"]
+
+_AHEAD = 24
+"""Tasks that are mapped at most before one must start, so that a decision has a bounded cost."""
+
+
+class BatchMode:
+    """Map ready tasks one by one, by their earliest completion times over the GPU types. Next is the one whose time is
+    least (``min-min``) or largest (``max-min``), or the one that would suffer most from its second best type
+    (``sufferage``: second least - least). A task that completes first on a type with room starts; others wait for
+    theirs, their time counting as taken.
+
+    Tasks with the same demand and ratios of speed form a group, of which only the shortest and the longest can be next.
+    A GPU type's queue is the times at which its GPUs are expected to be free; after 24 mapped tasks the rest of the
+    queue is left for the next decision. Clairvoyant, not preemptive. O(24 x groups x types) per decision.
+    """
+
+    def __init__(self, rule: Rule, placement: str | PlacementRule = "best-fit") -> None:
+        self.rule = rule
+        self._place = placing(placement).place
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        groups = view.index(self, _Groups)
+        if not any(view.fits(task) for task in groups.heads()):
+            return
+        lanes = free_times(view)
+        passed: set[TaskState] = set()
+        for _ in range(_AHEAD):
+            best: _Choice | None = None
+            for task in groups.heads(passed):
+                choice = self._choice(view, task, lanes)
+                if choice is not None and (best is None or choice.key < best.key):
+                    best = choice
+            if best is None:
+                break
+            task = best.task
+            placement = self._place(view, task, best.type) if view.machines.fits_on(task.demand, best.type) else None
+            if placement is not None:
+                yield Start(task, placement)
+                return
+            passed.add(task)
+            _take(lanes[best.type], _lanes_of(task), best.completion_s)
+        for task in groups.heads():  # nothing starts by the map: as long as something runs, that is to wait
+            if not view.running and (placement := self._place(view, task)) is not None:
+                yield Start(task, placement)
+                return
+
+    def _choice(self, view: ClusterView, task: TaskState, lanes: list[list[float]]) -> _Choice | None:
+        completions = sorted(
+            (_free_at(view, task.demand, lanes[type_], type_, _lanes_of(task)) + task.seconds[type_], type_)
+            for type_ in task.demand.types
+        )
+        if not completions or completions[0][0] == inf:
+            return None
+        first, type_ = completions[0]
+        second = completions[1][0] if len(completions) > 1 else first
+        match self.rule:
+            case "min-min":
+                key = first
+            case "max-min":
+                key = -first
+            case "sufferage":
+                key = first - second
+        return _Choice((key, task.order, task.piece), task, type_, first)
+
+
+class _Choice(NamedTuple):
+    key: tuple[float, int, int]
+    task: TaskState
+    type: int
+    completion_s: float
+
+
+_Heap: TypeAlias = list[tuple[float, int, int, TaskState]]
+
+
+class _Groups:
+    """The ready tasks in groups that are alike, shortest and longest first."""
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[DemandClass, tuple[float, ...]], tuple[_Heap, _Heap]] = {}
+
+    def push(self, task: TaskState) -> None:
+        best_s = task.best_s
+        profile = tuple([round(seconds / best_s, 6) for seconds in task.seconds]) if best_s else ()
+        short, long = self._groups.setdefault((task.demand, profile), ([], []))
+        heappush(short, (best_s, task.order, task.piece, task))
+        heappush(long, (-best_s, task.order, task.piece, task))
+
+    def heads(self, passed: set[TaskState] | None = None) -> Iterator[TaskState]:
+        """The shortest and the longest of each group but for those ``passed`` over, which are few."""
+        for heaps in self._groups.values():
+            first: TaskState | None = None
+            for heap in heaps:
+                while heap and not heap[0][3].waiting:
+                    heappop(heap)
+                task = _first(heap, passed) if passed else heap[0][3] if heap else None
+                if task is not None and task is not first:
+                    first = task
+                    yield task
+
+
+def _first(heap: _Heap, passed: set[TaskState]) -> TaskState | None:
+    """The least entry of the heap whose task waits and was not passed over: a walk down the heap, best first."""
+    if not heap:
+        return None
+    edge = [(heap[0], 0)]
+    while edge:
+        entry, place = heappop(edge)
+        task = entry[3]
+        if task.waiting and task not in passed:
+            return task
+        for child in (2 * place + 1, 2 * place + 2):
+            if child < len(heap):
+                heappush(edge, (heap[child], child))
+    return None
+
+
+def start_those(
+    view: ClusterView, chosen: Iterable[tuple[TaskState, int]], place: Callable[..., Placement | None]
+) -> Iterator[Decision]:
+    """Start the chosen pairs of task and type that have room; where none has and nothing runs, any task that fits."""
+    started = False
+    for task, type_ in chosen:
+        placement = place(view, task, type_) if view.machines.fits_on(task.demand, type_) else None
+        if placement is not None:
+            started = True
+            yield Start(task, placement)
+    if not started and not view.running:
+        task = next(task for task in view.ready if view.fits(task))
+        placement = place(view, task)
+        if placement is not None:
+            yield Start(task, placement)
+
+
+def free_times(view: ClusterView) -> list[list[float]]:
+    """Per GPU type the times at which its GPUs are expected to be free, soonest first."""
+    expected = view.expected_free
+    return [expected.times(type_) for type_ in range(len(view.gpu_types))]
+
+
+def _lanes_of(task: TaskState) -> int:
+    return max(round(width(task)), 1) if task.demand.demand.gpus else 0
+
+
+def _free_at(view: ClusterView, demand: DemandClass, lanes: list[float], type_: int, width: int) -> float:
+    """The time when ``width`` GPUs of the type are free."""
+    if not width:
+        return view.now
+    return lanes[width - 1] if width <= len(lanes) else inf
+
+
+def _take(lanes: list[float], width: int, until: float) -> None:
+    """The first ``width`` GPUs to be free are taken until then."""
+    del lanes[:width]
+    for _ in range(width):
+        insort(lanes, until)
+
+
+def min_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
+    """Min-Min: the ready task that can complete first is mapped first. Clairvoyant. Cost: ``BatchMode`` (Ibarra and Kim
+    1977; Maheswaran et al. 1999)."""
+    return BatchMode("min-min", placement)
+
+
+def max_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
+    """Max-Min: the ready task whose earliest completion is the latest is mapped first, so that long tasks do not come
+    last. Clairvoyant. Cost: ``BatchMode`` (Ibarra and Kim 1977; Maheswaran et al. 1999)."""
+    return BatchMode("max-min", placement)
+
+
+def sufferage(placement: str | PlacementRule = "best-fit") -> BatchMode:
+    """Sufferage: the ready task that would lose most on its second best type is mapped first. Clairvoyant. Cost:
+    ``BatchMode`` (Maheswaran et al. 1999)."""
+    return BatchMode("sufferage", placement)

@@ -1,1 +1,0 @@
-"""Fair sharing between jobs and tenants."""

@@ -1,0 +1,373 @@
+"""Gavel: how much of its time each task should spend on each GPU type, by a linear program, and rounds that see to
+it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
+from math import inf
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from dagsim.errors import ConfigError
+from dagsim.model import Decision, Preempt, Start, Wait
+from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, Queue, Run, TaskState
+from dagsim.systems.cluster.policies.orders import by_rank, width
+from dagsim.systems.cluster.policies.placement import PlacementRule, placing
+
+__all__ = ["Gavel", "Objective", "by_rate", "by_throughput", "shares"]
+
+
+Objective: TypeAlias = Literal["max-min", "makespan", "cost"]
+_Key: TypeAlias = int
+"""``TaskState.order``: the job and the task, the same for all pieces."""
+_Kind: TypeAlias = tuple[float, ...]
+"""Of tasks that are alike: GPUs asked for at once, then the progress on each type, 0 where they may not run."""
+_Pair: TypeAlias = tuple[float, _Key, int, float]
+"""Task and type: how far the task is ahead of its share there, its key, the type, the GPUs it asks for."""
+_Had: TypeAlias = list[float]
+"""Seconds by type."""
+_Shared: TypeAlias = tuple[tuple[int, float], ...]
+"""Types, and the share of its time that a task is to have there."""
+_USED = 1e-6
+"""Shares up to this are rounding."""
+
+PRICE_PER_HOUR = {"A100-80": 5.0, "A100-40": 3.7, "V100-32": 2.5, "V100-16": 2.5, "P100": 1.5, "K80": 0.5, "T4": 0.35}
+"""Dollars per GPU and hour, as public clouds asked in 2023; other types cost as much as a V100."""
+
+
+class Gavel:
+    """Rounds in which tasks get their shares of time on each type, by a linear program. It makes the least normalised
+    throughput greatest (``max-min``), lets all end soonest (``makespan``), or buys most throughput with dollars
+    (``cost``). In rounds of ``round_s`` those run that lag most behind their share: highest share / share of its time
+    had there so far. Between rounds what fits is started in that order.
+
+    The program has the running tasks and the ``window`` oldest ready ones, each asking for its GPUs at once; the others
+    wait. Alike tasks share a row of it, and a program seen before is not solved again. Clairvoyant, preemptive. Costly
+    by definition: a program of kinds x types variables, some ms (Narayanan et al., OSDI 2020, sections 3 and 4).
+
+    Raises:
+        ConfigError: Another objective, or a round that takes no time.
+    """
+
+    def __init__(
+        self,
+        objective: Objective = "max-min",
+        round_s: float = 360.0,
+        window: int = 40,
+        placement: str | PlacementRule = "best-fit",
+    ) -> None:
+        if objective not in ("max-min", "makespan", "cost"):
+            raise ConfigError(f"gavel: objective must be max-min, makespan or cost, got {objective!r}")
+        if not round_s > 0:
+            raise ConfigError(f"gavel: round_s must be positive, got {round_s!r}")
+        self.objective: Objective = objective
+        self.round_s = round_s
+        self.window = window
+        self._place = placing(placement).place
+        self._next_s = 0.0
+        self._had: dict[_Key, _Had] = {}
+        """Seconds each task has had on each type."""
+        self._since: dict[_Key, float] = {}
+        """When each task was first thought of."""
+        self._remembered = 0
+        """Tasks in these two when those of jobs that have left were last forgotten."""
+        self._rivals: dict[TaskState, _Rival] = {}
+        """The tasks that compete, and some that did."""
+        self._counted: dict[int, tuple[_Had, int]] = {}
+        """Of the runs under way whose time is counted, what their tasks have had, and their types."""
+        self._counted_s = 0.0
+        """Until when it is."""
+        self._new: dict[int, tuple[_Key, int]] = {}
+        """Task and type of the runs that started since: they count from the next decision on."""
+        self._gone: list[int] = []
+        """Runs that ended since: they count until the next decision."""
+
+    def started(self, run: Run, now: float) -> None:
+        """Take in a run."""
+        if run.id not in self._counted:
+            self._new[run.id] = run.task.order, run.type
+
+    def ended(self, run: Run, now: float) -> None:
+        """Let go of a run."""
+        if self._new.pop(run.id, None) is None:
+            self._gone.append(run.id)
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        view.follow(self)
+        waiting = view.index(Gavel, lambda: _Waiting(view.machines))
+        self._count(view)
+        task = waiting.without_gpus.first_fit()
+        placement = None if task is None else self._place(view, task)
+        if task is not None and placement is not None:
+            yield Start(task, placement)
+            return
+        ready = waiting.oldest(self.window)
+        competing = view.now >= self._next_s
+        if competing:
+            self._next_s = view.now + self.round_s
+            self._forget(view)
+        if not ready:
+            return
+        if competing or any(map(view.machines.fits, {each.demand: None for each in ready})):
+            chosen = self._chosen(view, ready) if competing else self._chosen(view, ready, waiting)
+            if competing:
+                yield from self._make_way(view, chosen)
+            started = False
+            full: set[tuple[DemandClass, int]] = set()
+            for _, key, type_, _ in chosen:
+                again = waiting.get(key)
+                if again is None or (again.demand, type_) in full:
+                    continue
+                placement = self._place(view, again, type_)
+                if placement is None:
+                    full.add((again.demand, type_))
+                else:
+                    started = True
+                    yield Start(again, placement)
+            if not started and not view.running:
+                some = next((each for each in waiting.oldest() if view.fits(each)), None)
+                placement = None if some is None else self._place(view, some)
+                if some is not None and placement is not None:
+                    yield Start(some, placement)
+        if waiting.oldest(1):
+            yield Wait(self._next_s)
+
+    def _make_way(self, view: ClusterView, chosen: list[_Pair]) -> Iterator[Decision]:
+        """Stop the runs that are not to run on their type in this round."""
+        kept, free = set(), [float(view.machines.idle_gpus(type_)) for type_ in range(len(view.gpu_types))]
+        for run in view.running.values():
+            free[run.type] += run.gpus
+        for _, key, type_, gpus in chosen:
+            if gpus <= free[type_] + 1e-9:
+                free[type_] -= gpus
+                kept.add((key, type_))
+        for run in list(view.running.values()):
+            asks = run.task.demand.demand.gpus
+            if asks and (run.task.order, run.type) not in kept and run.started_s < view.now:
+                yield Preempt(run.id)
+
+    def _chosen(self, view: ClusterView, ready: list[TaskState], waiting: _Waiting | None = None) -> list[_Pair]:
+        """The pair of each task that lags most behind, who lags most first; if ``waiting`` is given, of those alone
+        that wait in it and would fit."""
+        now, since = view.now, self._since
+        runs = {run.task: run for run in view.running.values() if run.task.demand.demand.gpus}
+        tasks = list(dict.fromkeys(chain(runs, ready)))
+        rivals = self._compete(tasks)
+        for rival in rivals:
+            since.setdefault(rival.key, now)
+        pairs: dict[_Key, _Pair] = {}
+        parts = None if waiting is None else waiting.fitting(rivals, view.machines)
+        if parts is not None and not parts:
+            return []
+        for rival, shared in zip(rivals, self._shares(view, tasks, runs), strict=True):
+            key = rival.key
+            if parts is not None and key not in parts:
+                continue
+            total_s = now - since[key] or 1.0
+            had, known = self._had.get(key), pairs.get(key)
+            for type_, share in shared:
+                if type_ in rival.types:
+                    lag = share / ((had[type_] if had else 0.0) / total_s + 1e-3)
+                    pair = (-lag, key, type_, rival.gpus)
+                    if known is None or pair < known:
+                        known = pairs[key] = pair
+        return sorted(pairs.values())
+
+    def _compete(self, tasks: list[TaskState]) -> list[_Rival]:
+        """The rivals that the tasks are, one each."""
+        if len(self._rivals) > 4 * len(tasks):  # pieces of preempted tasks, for the most part
+            self._rivals = {task: self._rivals[task] for task in tasks if task in self._rivals}
+        known, rivals = self._rivals, []
+        for task in tasks:
+            rival = known.get(task)
+            if rival is None:
+                gpus = width(task)
+                kind = by_throughput(task.seconds, gpus)
+                rival = known[task] = _Rival(task.order, task.demand.types, gpus, kind)
+            rivals.append(rival)
+        return rivals
+
+    def _shares(self, view: ClusterView, tasks: list[TaskState], runs: dict[TaskState, Run]) -> list[_Shared]:
+        """The shares of each task, on the machines that are up."""
+        types = view.gpu_types
+        capacity = [0.0] * len(types)
+        for machine in view.machines.list:
+            if machine.up:
+                capacity[machine.type] += machine.gpus
+        if self.objective == "makespan":
+            left_s = np.array([task.seconds for task in tasks])
+            left_s *= np.array([_left(runs.get(task), view.now) for task in tasks])[:, None]
+            kinds = by_rate(left_s, [width(task) for task in tasks])
+        else:
+            kinds = [self._rivals[task].kind for task in tasks]
+        price = [PRICE_PER_HOUR.get(gpu.name, 2.5) if gpu else 0.0 for gpu in types]
+        return _used_shares(kinds, capacity, price if self.objective == "cost" else None)
+
+    def _count(self, view: ClusterView) -> None:
+        """Add up what the tasks have had until now."""
+        now, until_s = view.now, self._counted_s
+        for had, type_ in self._counted.values():
+            had[type_] = had[type_] + now - until_s
+        for id_ in self._gone:
+            del self._counted[id_]
+        for id_, (key, type_) in self._new.items():
+            self._counted[id_] = self._had.setdefault(key, [0.0] * len(view.gpu_types)), type_
+        self._counted_s = now
+        self._new.clear()
+        self._gone.clear()
+
+    def _forget(self, view: ClusterView) -> None:
+        """Let go of the tasks of jobs that have left, once they may be as many as the others."""
+        if len(self._had) + len(self._since) > 2 * self._remembered:
+            for known in (self._had, self._since):
+                for key in [key for key in known if key >> 32 not in view.jobs]:
+                    del known[key]
+            self._remembered = len(self._had) + len(self._since)
+
+
+class _Rival(NamedTuple):
+    """A task as it competes: all of this stays as it is."""
+
+    key: _Key
+    types: tuple[int, ...]
+    gpus: float
+    kind: _Kind
+
+
+class _Waiting:
+    """Ready tasks, and those that ask for no GPU. A task that was preempted has several pieces."""
+
+    def __init__(self, machines: ClusterState) -> None:
+        self._tasks: dict[_Key, list[TaskState]] = {}
+        self._sorted: list[_Key] = []
+        """The keys of these, less than 0 and last first, so that those that go stand at the end."""
+        self.without_gpus = Queue(by_rank, machines)
+
+    def push(self, task: TaskState) -> None:
+        if not task.demand.demand.gpus:
+            self.without_gpus.push(task)
+            return
+        pieces = self._tasks.get(task.order)
+        if pieces is None:
+            self._tasks[task.order] = [task]
+            insort(self._sorted, -task.order)
+        else:
+            pieces.append(task)
+
+    def started(self, run: Run, now: float) -> None:
+        task, key = run.task, run.task.order
+        pieces = self._tasks.get(key)
+        if pieces is None or task.waiting or task not in pieces:
+            return
+        pieces.remove(task)
+        if not pieces:
+            del self._tasks[key], self._sorted[bisect_left(self._sorted, -key)]
+
+    def get(self, key: _Key) -> TaskState | None:
+        """A piece of that task that waits."""
+        pieces = self._tasks.get(key)
+        return None if pieces is None else pieces[0]
+
+    def oldest(self, count: int = 0) -> list[TaskState]:
+        """The first ``count`` by arrival, one piece of each; or all."""
+        tasks = self._tasks
+        return [tasks[-key][0] for key in reversed(self._sorted[-count:])]
+
+    def fitting(self, rivals: list[_Rival], machines: ClusterState) -> set[_Key]:
+        """The ``rivals`` of which a piece waits and would fit."""
+        get, fits = self._tasks.get, machines.fits
+        return {rival.key for rival in rivals if (pieces := get(rival.key)) is not None and fits(pieces[0].demand)}
+
+
+def by_throughput(seconds: tuple[float, ...], gpus: float) -> _Kind:
+    """The kind of a task by throughput over that on its fastest type, to 9 decimals: the same however much is left."""
+    left_s = [max(each_s, 1e-9) for each_s in seconds]
+    best_s = min(left_s)
+    return (gpus, *[round(best_s / each_s * 1e9) / 1e9 for each_s in left_s])
+
+
+def by_rate(left_s: np.ndarray, gpus: Sequence[float]) -> list[_Kind]:
+    """The kinds of tasks by how soon they end, over the soonest of all. ``left_s``: (tasks, types), inf: not there."""
+    rate = 1.0 / np.maximum(left_s, 1e-9)
+    progress = rate / max(rate.max(), 1e-300)
+    return [(asked, *row) for asked, row in zip(gpus, progress.tolist(), strict=True)]
+
+
+def shares(
+    kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None = None
+) -> list[tuple[float, ...]]:
+    """By task and type, the share of its time that each should run there, for tasks of these ``kinds``.
+
+    ``capacity`` are the GPUs of each type, ``price`` what one costs. Shares of a task add up to at most 1, the GPUs
+    they take to at most the capacity. Tasks of a kind get the same shares: the program has a row for each kind.
+    """
+    share = _by_kind(kinds, capacity, price)
+    return [share[kind] for kind in kinds]
+
+
+def _used_shares(kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None) -> list[_Shared]:
+    """The same by task, of the types alone that it is to use."""
+    share = {kind: _used(found) for kind, found in _by_kind(kinds, capacity, price).items()}
+    return [share[kind] for kind in kinds]
+
+
+@lru_cache(maxsize=4096)
+def _used(shares: tuple[float, ...]) -> _Shared:
+    return tuple([(type_, share) for type_, share in enumerate(shares) if share > _USED])
+
+
+def _by_kind(
+    kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None
+) -> dict[_Kind, tuple[float, ...]]:
+    count = Counter(kinds)
+    rows = sorted(count)
+    dear = None if price is None else tuple(price)
+    found = _solved(tuple(rows), tuple([count[kind] for kind in rows]), tuple(capacity), dear)
+    return dict(zip(rows, found, strict=True))
+
+
+@lru_cache(maxsize=4096)
+def _solved(
+    kinds: tuple[_Kind, ...],
+    count: tuple[int, ...],
+    capacity: tuple[float, ...],
+    price: tuple[float, ...] | None,
+) -> tuple[tuple[float, ...], ...]:
+    """The shares of a task of each kind, of which there are ``count``: the least progress at its highest, or with a
+    ``price`` the most progress for money."""
+    from scipy.optimize import milp  # linprog gives the same, and takes longer to check what it is given
+
+    table = np.array(kinds)
+    gpus, progress = table[:, 0], table[:, 1:]
+    rows, types = len(kinds), len(capacity)
+    times = np.array(count, float)[:, None]
+    one_each = np.kron(np.eye(rows), np.ones(types))
+    room = np.tile(np.eye(types), rows) * np.repeat(gpus * times[:, 0], types)
+    upper, bound = np.concatenate([one_each, room]), np.concatenate([np.ones(rows), capacity])
+    most = (progress.ravel() > 0).astype(float)
+    if price is not None:
+        goal = -(times * progress / np.maximum(gpus[:, None] * np.array(price), 1e-9)).ravel()
+    else:
+        upper = np.block([[upper, np.zeros((len(upper), 1))], [-one_each * progress.ravel(), np.ones((rows, 1))]])
+        bound = np.concatenate([bound, np.zeros(rows)])
+        most = np.append(most, inf)
+        # The least level first; what is left over goes to whoever can use it, so that nothing idles.
+        total = times * progress
+        goal = np.append(-1e-4 * total.ravel() / max(total.sum(), 1e-9), -1.0)
+    found = milp(goal, constraints=(upper, -inf, bound), bounds=(0.0, most))
+    if found.x is None:
+        return ((0.0,) * types,) * rows
+    flat: list[float] = found.x.tolist()
+    return tuple(tuple(flat[row * types : (row + 1) * types]) for row in range(rows))
+
+
+def _left(run: Run | None, now: float) -> float:
+    """The fraction of a task's work that is left, by the estimates."""
+    if run is None:
+        return 1.0
+    return min(max(run.estimated_end_s(now) - now, 1e-6) / max(run.estimate_s, 1e-6), 1.0)

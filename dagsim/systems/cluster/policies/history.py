@@ -1,0 +1,150 @@
+"""Policies that know a log: the schedule it shows, and orders by what similar tasks took before."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from heapq import heappop, heappush
+
+from dagsim.model import Decision, Placement, Share, Start, Wait
+from dagsim.systems.cluster.api import ClusterView, Queue, Run, TaskState
+from dagsim.systems.cluster.policies.orders import width
+from dagsim.systems.cluster.policies.placement import PlacementRule, placing
+
+__all__ = ["AsObserved", "Qssf"]
+
+
+class AsObserved:
+    """Start every job when and where the trace says that it started. The time is ``Job.observed_start_s``; the nodes
+    are those that it names, where the cluster has nodes of that name with room, else wherever ``placement`` finds room.
+    Tasks of which nothing was observed start at once. What finds no room starts late, oldest first. Not clairvoyant.
+    Cost: O(log tasks)."""
+
+    def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
+        self._place = placing(placement).place
+        self._nodes: dict[str, list[int]] = {}
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        due = view.index(self, lambda: _Due(Queue(_due_s, view.machines)))
+        while (task := due.next(view.now)) is not None:
+            due.late.push(task)  # of several instances some may have to wait; it drops what does not wait
+            placement = self._observed(view, task) or self._place(view, task)
+            if placement is not None:
+                yield Start(task, placement)
+                return
+        late = due.late.first_fit()
+        placement = None if late is None else self._place(view, late)
+        if late is not None and placement is not None:
+            yield Start(late, placement)
+        elif due.later:
+            yield Wait(due.later[0][0])
+
+    def _observed(self, view: ClusterView, task: TaskState) -> Placement | None:
+        """A placement on the nodes that the log names; nothing where they are not there or have no room."""
+        names = task.job.job.observed_nodes
+        if not names:
+            return None
+        if not self._nodes:
+            for index, node in enumerate(view.cluster.nodes):
+                self._nodes.setdefault(node.name.partition(":")[0], []).append(index)
+        machines = [view.machines.list[index] for name in names for index in self._nodes.get(name, ())]
+        for type_ in dict.fromkeys([machine.type for machine in machines if machine.type in task.demand.types]):
+            room = [(each.index, each.room(task.demand)) for each in machines if each.type == type_]
+            room = [each for each in room if each[1]]
+            if sum(count for _, count in room) >= (task.waiting if task.demand.gang else 1):
+                return _spread(room, task.waiting)
+        return None
+
+
+class _Due:
+    """Ready tasks by when they are due, and those that are due and found no room."""
+
+    def __init__(self, late: Queue) -> None:
+        self.later: list[tuple[float, int, int, TaskState]] = []
+        self.late = late
+
+    def push(self, task: TaskState) -> None:
+        heappush(self.later, (_due_s(task), task.order, task.piece, task))
+
+    def next(self, now: float) -> TaskState | None:
+        """The next task that is due by ``now`` and still waits."""
+        while self.later and (self.later[0][0] <= now or not self.later[0][3].waiting):
+            task = heappop(self.later)[3]
+            if task.waiting:
+                return task
+        return None
+
+
+def _due_s(task: TaskState) -> float:
+    observed_s = task.job.job.observed_start_s
+    return task.ready_s if observed_s is None else max(task.ready_s, observed_s)
+
+
+def _spread(room: list[tuple[int, int]], waiting: int) -> Placement:
+    """The waiting instances over the nodes: evenly if that fits, as a batch system does, else filling one by one."""
+    each, rest = divmod(waiting, len(room))
+    even = [each + (place < rest) for place in range(len(room))]
+    if all(count <= free for count, (_, free) in zip(even, room, strict=True)):
+        return tuple([Share(index, count) for count, (index, _) in zip(even, room, strict=True) if count])
+    shares = []
+    for index, free in room:
+        count = min(free, waiting)
+        waiting -= count
+        if count:
+            shares.append(Share(index, count))
+    return tuple(shares)
+
+
+class Qssf:
+    """The least predicted GPU time first. A task is predicted to take what those of the same tenant, model and GPUs
+    took lately (their mean, fading by ``memory`` each), else what everybody's did; before anything has ended all are
+    alike, first come, first served. It never looks at estimates: not clairvoyant, not preemptive. O(log n) (Helios, Hu
+    et al., SC 2021, section 4.2; its model is gradient boosting on more columns than traces share)."""
+
+    def __init__(self, memory: float = 0.8, placement: str | PlacementRule = "best-fit") -> None:
+        self.memory = memory
+        self._place = placing(placement).place
+        self._known: dict[Hashable, float] = {}
+        self._running: set[int] = set()
+        self._new: set[int] = set()
+        """Runs that started since the last decision."""
+        self._ended: list[tuple[int, Hashable, float]] = []
+        """Runs that ended since the last decision: id, kind and seconds."""
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        view.follow(self)
+        queue = view.index(Qssf, lambda: Queue(self._service, view.machines))
+        for _, kind, seconds in sorted(self._ended, key=lambda run: run[0]):
+            self._learn(kind, seconds)
+            self._learn(None, seconds)
+        self._ended.clear()
+        self._running |= self._new
+        self._new.clear()
+        task = queue.first_fit()
+        placement = None if task is None else self._place(view, task)
+        if task is not None and placement is not None:
+            yield Start(task, placement)
+
+    def started(self, run: Run, now: float) -> None:
+        """Take in a run."""
+        if run.id not in self._running:
+            self._new.add(run.id)
+
+    def ended(self, run: Run, now: float) -> None:
+        """Note what a run took, to be learnt at the next decision."""
+        self._new.discard(run.id)
+        if run.id in self._running:
+            self._running.remove(run.id)
+            self._ended.append((run.id, _kind(run.task), now - run.started_s))
+
+    def _service(self, task: TaskState) -> float:
+        """Predicted GPU-seconds, as known when the task became ready."""
+        seconds = self._known.get(_kind(task), self._known.get(None, 0.0))
+        return seconds * width(task)
+
+    def _learn(self, kind: Hashable, seconds: float) -> None:
+        known = self._known.get(kind)
+        self._known[kind] = seconds if known is None else self.memory * known + (1 - self.memory) * seconds
+
+
+def _kind(task: TaskState) -> Hashable:
+    return task.job.job.tenant, task.task.model, width(task)

@@ -1,0 +1,354 @@
+"""Orders over whole jobs, the critical path first inside a job. Not preemptive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Set
+from heapq import heappop, heappush
+from itertools import islice
+from typing import TypeAlias
+
+import numpy as np
+
+from dagsim.model import Decision, Placement, Start
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Key, NodeState, Run, TaskState
+from dagsim.systems.cluster.policies.orders import by_rank
+from dagsim.systems.cluster.policies.placement import PlacementRule, alignment, fill, placing
+
+__all__ = [
+    "Head",
+    "JobKey",
+    "JobOrdered",
+    "JobQueue",
+    "PathLeft",
+    "Tetris",
+    "WorkLeft",
+    "scpt",
+    "sjf_cp",
+    "srpt_work",
+    "total_work",
+]
+
+
+JobKey: TypeAlias = Callable[[JobState], float]
+"""Ranks a job, smaller first."""
+
+_Task: TypeAlias = tuple[float, int, int, TaskState]
+"""Key of the task, order, piece, task."""
+_Entry: TypeAlias = tuple[float, float, int, int, int]
+"""Key of the job, then of its first task as they were: key, order, piece; and the job's number."""
+
+Head: TypeAlias = tuple[_Entry, TaskState]
+"""A task, and before it what it sorts by."""
+
+
+class JobQueue:
+    """Ready tasks by ``(job_key, task_key, order)`` within each demand class; a job's key is asked for again when a
+    task of it becomes ready, by ``rank_again`` after a run of it has ended, and by ``refresh``; never if it is
+    ``fixed``.
+
+    A heap of jobs by key and first task for each demand class, and a heap of tasks for each of its jobs. Cost: O(log n)
+    per task that comes or goes, O(demand classes + log n) per job that is refreshed, whatever its width, O(demand
+    classes) per question.
+    """
+
+    def __init__(self, job_key: JobKey, task_key: Key, *, fixed: bool = False) -> None:
+        self.job_key = job_key
+        self._tell_key = getattr(job_key, "ended", None)
+        """A key that keeps what it goes by is told of ends, and of jobs to forget."""
+        self._forget = getattr(job_key, "forget", None)
+        self._task_key = task_key
+        self._fixed = fixed
+        self._tasks: dict[DemandClass, dict[int, list[_Task]]] = {}
+        self._heaps: dict[DemandClass, list[_Entry]] = {}
+        self._classes: dict[int, dict[DemandClass, None]] = {}
+        """Per job the demand classes in which it may wait."""
+        self._keys: dict[int, float] = {}
+        self.pushed = 0
+        """Counts the tasks that were taken in."""
+        self._moved: dict[JobState, None] = {}
+        """Jobs of which a run has ended and that are not ranked again yet."""
+
+    def push(self, task: TaskState) -> None:
+        """Take in a task that became ready."""
+        self.pushed += 1
+        self.refresh(task.job)
+        number = task.job.number
+        if number not in self._keys:
+            self._keys[number] = self.job_key(task.job)
+        tasks = self._tasks.setdefault(task.demand, {}).setdefault(number, [])
+        self._classes.setdefault(number, {})[task.demand] = None
+        entry = (self._task_key(task), task.order, task.piece, task)
+        heappush(tasks, entry)
+        if tasks[0] is entry:
+            self._enter(task.demand, number)
+
+    def ended(self, run: Run, now: float) -> None:
+        """The key of the run's job may have moved; what follows from the end is yet to happen."""
+        self._moved[run.job] = None
+        if self._tell_key is not None:
+            self._tell_key(run)
+
+    def rank_again(self) -> None:
+        """Rank the jobs of which a run has ended, and forget those that have left."""
+        for job in self._moved:
+            if job.tasks_left:
+                self.refresh(job)
+            else:
+                self._keys.pop(job.number, None)
+                if self._forget is not None:
+                    self._forget(job)
+        self._moved.clear()
+
+    def refresh(self, job: JobState) -> bool:
+        """The job's key may have moved. Returns whether it waits; a job that is ``fixed`` is not looked at."""
+        number = job.number
+        known = self._keys.get(number)
+        classes = self._classes.get(number)
+        if known is None or self._fixed or not classes:
+            return False
+        demands = [demand for demand in tuple(classes) if self._first(demand, number) is not None]
+        if demands and (key := self.job_key(job)) != known:
+            self._keys[number] = key
+            for demand in demands:
+                self._enter(demand, number)
+        return bool(demands)
+
+    def heads(self, fits: Callable[[DemandClass], bool]) -> list[TaskState]:
+        """The first task of each demand class that ``fits``, first of all first."""
+        first = [
+            head
+            for demand, heap in self._heaps.items()
+            if heap and fits(demand) and (head := self.head(demand)) is not None
+        ]
+        first.sort()
+        return [task for _, task in first]
+
+    def head(self, demand: DemandClass) -> Head | None:
+        """The first task of a demand class, with what it sorts by among those of others."""
+        heap = self._heaps[demand]
+        while heap:
+            entry = heap[0]
+            key, _, order, piece, number = entry
+            task = self._first(demand, number)
+            current = task is not None and self._keys[number] == key
+            if task is not None and current and (task[1], task[2]) == (order, piece):
+                return entry, task[3]
+            heappop(heap)
+            if current:  # its first task of then has been started
+                self._enter(demand, number)
+        return None
+
+    def classes(self, job: int | None = None) -> Iterable[DemandClass]:
+        """The demand classes in which the job waits, and perhaps some in which it did; or those in which any did."""
+        return tuple(self._heaps) if job is None else tuple(self._classes.get(job, ()))
+
+    def waiting(self) -> Set[int]:
+        """The jobs that wait, and perhaps some that did."""
+        return self._classes.keys()
+
+    def _enter(self, demand: DemandClass, number: int) -> None:
+        """Put the job with its first task among those of the class."""
+        key, order, piece, _ = self._tasks[demand][number][0]
+        heappush(self._heaps.setdefault(demand, []), (self._keys[number], key, order, piece, number))
+
+    def _first(self, demand: DemandClass, number: int) -> _Task | None:
+        """The job's first task of the class that waits."""
+        tasks = self._tasks[demand].get(number)
+        if tasks is None:
+            return None
+        while tasks and not tasks[0][3].waiting:
+            heappop(tasks)
+        if not tasks:
+            del self._tasks[demand][number]
+            self._leave(demand, number)
+            return None
+        return tasks[0]
+
+    def _leave(self, demand: DemandClass, number: int) -> None:
+        classes = self._classes[number]
+        del classes[demand]
+        if not classes:
+            del self._classes[number]
+
+
+_WIDE = 64
+"""Jobs of so many tasks have their sum kept; that of others is added up each time."""
+
+
+class PathLeft:
+    """The longest path from a task that is not done to the job's end, seconds. O(1) once a job is known."""
+
+    def __init__(self) -> None:
+        self._longest_last: dict[int, list[TaskState]] = {}
+
+    def __call__(self, job: JobState) -> float:
+        tasks = self._longest_last.get(job.number)
+        if tasks is None:
+            tasks = self._longest_last[job.number] = sorted(job.tasks, key=_rank)
+        while not tasks[-1].unfinished:
+            tasks.pop()
+        return tasks[-1].rank_s
+
+    def ended(self, run: Run) -> None:
+        """Nothing to do: a task that is done is passed over when it comes last."""
+
+    def forget(self, job: JobState) -> None:
+        """The job has left."""
+        self._longest_last.pop(job.number, None)
+
+
+class WorkLeft:
+    """The estimated GPU-seconds of a job's instances that are not done; what asks for no GPU counts as one.
+
+    They are added up in the order of the graph. Of wide jobs the running totals are kept, so that an end costs one pass
+    of NumPy over the tasks behind it.
+    """
+
+    def __init__(self) -> None:
+        self._terms: dict[int, np.ndarray] = {}
+        self._totals: dict[int, np.ndarray] = {}
+        self._moved: dict[int, set[int]] = {}
+        """Per wide job the tasks of which a run has ended since it was last asked for."""
+
+    def __call__(self, job: JobState) -> float:
+        if len(job.tasks) < _WIDE:
+            return ordered_sum([_work(task) for task in job.tasks])
+        number = job.number
+        terms = self._terms.get(number)
+        if terms is None:
+            terms = self._terms[number] = np.array([_work(task) for task in job.tasks])
+            self._totals[number] = np.add.accumulate(terms)
+            self._moved[number] = set()
+        totals, moved = self._totals[number], self._moved[number]
+        if moved:
+            for index in moved:
+                terms[index] = _work(job.tasks[index])
+            first = min(moved)
+            moved.clear()
+            behind = terms[first:].copy()
+            if first:
+                behind[0] += totals[first - 1]
+            np.add.accumulate(behind, out=totals[first:])  # from left to right, as ordered_sum: the same bits
+        return float(totals[-1])
+
+    def ended(self, run: Run) -> None:
+        """A run of a task has ended, which may be done now."""
+        moved = self._moved.get(run.job.number)
+        if moved is not None:
+            moved.add(run.task.index)
+
+    def forget(self, job: JobState) -> None:
+        """The job has left."""
+        for known in (self._terms, self._totals, self._moved):
+            known.pop(job.number, None)
+
+
+def _rank(task: TaskState) -> float:
+    return task.rank_s
+
+
+def _work(task: TaskState) -> float:
+    return task.best_s * task.unfinished * (task.task.gpus or 1.0)
+
+
+class JobOrdered:
+    """Start the first task by ``(job key, longest path to the end)`` that fits, until none does. ``make_key`` makes the
+    key for one simulation. Jobs of which a run ended are ranked again, unless the key is ``fixed``. Cost per decision:
+    O(demand classes + log tasks)."""
+
+    def __init__(
+        self, make_key: Callable[[], JobKey], placement: str | PlacementRule = "best-fit", *, fixed: bool = False
+    ) -> None:
+        self.make_key = make_key
+        self._fixed = fixed
+        self.placement = placing(placement)
+        self._place = self.placement.place
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        queue = view.index(self.make_key, lambda: JobQueue(self.make_key(), by_rank, fixed=self._fixed))
+        queue.rank_again()
+        for task in queue.heads(view.machines.fits):
+            placement = self._place(view, task)
+            if placement is not None:
+                yield Start(task, placement)
+                return
+
+
+def scpt(placement: str | PlacementRule = "best-fit") -> JobOrdered:
+    """Shortest critical path first: the job with the shortest path left to its end. Clairvoyant. Cost:
+    ``JobOrdered``."""
+    return JobOrdered(PathLeft, placement)
+
+
+def srpt_work(placement: str | PlacementRule = "best-fit") -> JobOrdered:
+    """Shortest remaining work first: the job with the fewest GPU-seconds left. Clairvoyant. Cost: ``JobOrdered``."""
+    return JobOrdered(WorkLeft, placement)
+
+
+def sjf_cp(placement: str | PlacementRule = "best-fit") -> JobOrdered:
+    """Shortest job first by its total work, and inside it the critical path first. Work counts whether started or not
+    (a baseline of Decima, Mao et al., SIGCOMM 2019). Clairvoyant. Cost: ``JobOrdered``."""
+    return JobOrdered(total_work, placement, fixed=True)
+
+
+def total_work() -> JobKey:
+    """The key of ``sjf-cp``."""
+    return by_total_work
+
+
+def by_total_work(job: JobState) -> float:
+    return ordered_sum([task.best_s * task.task.instances * (task.task.gpus or 1.0) for task in job.tasks])
+
+
+class Tetris:
+    """The pair of ready task and node with the most ``a - e p``: ``a`` the dot product of demand and what is free
+    (GPUs, CPUs, memory, as fractions of the node), ``p`` the work left of its job, and ``e = srpt x mean a / mean p``
+    over what could start now.
+
+    Of each demand class the job with the least work left stands for all. Gangs go where best fit puts them. Clairvoyant
+    (``srpt=0`` is not), not preemptive. O(demand classes x types) per decision (Grandl et al., SIGCOMM
+    2014).
+    """
+
+    def __init__(self, srpt: float = 1.0) -> None:
+        self.srpt = srpt
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        queue = view.index(Tetris, lambda: JobQueue(WorkLeft(), by_rank))
+        queue.rank_again()
+        fitting = [(task, *_most_aligned(view, task)) for task in queue.heads(view.machines.fits)]
+        if not fitting:
+            return
+        work = [queue.job_key(task.job) for task, _, _ in fitting]
+        price = self.srpt * ordered_sum(aligned for _, aligned, _ in fitting) / (ordered_sum(work) or 1.0)
+        scores = [aligned - price * left for (_, aligned, _), left in zip(fitting, work, strict=True)]
+        task, _, machine = fitting[scores.index(max(scores))]
+        placement = _place(view, task, machine)
+        if placement is not None:
+            yield Start(task, placement)
+
+
+def _most_aligned(view: ClusterView, task: TaskState) -> tuple[float, NodeState | None]:
+    """The largest dot product of the task's demand with a node with room, and that node."""
+    demand, machines = task.demand, view.machines
+    best: tuple[float, NodeState | None] = (0.0, None)
+    for type_ in demand.types:
+        for index in islice(machines.candidates(demand, type_, True), _NODES):
+            machine = machines.list[index]
+            if machine.room(demand):
+                aligned = alignment(machine, demand.demand.gpus, demand.cpus, demand.memory)
+                if best[1] is None or aligned > best[0]:
+                    best = aligned, machine
+    return best
+
+
+def _place(view: ClusterView, task: TaskState, machine: NodeState | None) -> Placement | None:
+    """On the machine; by best fit for a gang, or where the machines looked at had no room."""
+    if machine is None or task.demand.gang:
+        return view.fit(task)
+    return fill(task, [machine])
+
+
+_NODES = 16
+"""Nodes of a type that are looked at, emptiest first: what is free there has the largest dot products."""

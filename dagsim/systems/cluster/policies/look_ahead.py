@@ -1,0 +1,473 @@
+"""Policies that look ahead: earliest finish with waiting, integer programs, assignment, roll-outs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from heapq import heappop, heappush, nsmallest
+from itertools import islice
+from math import inf
+from typing import TypeAlias
+
+import numpy as np
+
+from dagsim.errors import ConfigError, Stalled
+from dagsim.model import Decision, Kind, Placement, Start
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.registry import Registry
+from dagsim.systems.cluster.api import (
+    ClusterKernel,
+    ClusterPolicy,
+    ClusterState,
+    ClusterView,
+    DemandClass,
+    TaskState,
+    TypedKey,
+)
+from dagsim.systems.cluster.policies.batch_mode import free_times, start_those
+from dagsim.systems.cluster.policies.orders import width
+from dagsim.systems.cluster.policies.placement import PlacementRule, placing
+
+__all__ = ["AlloX", "EftWait", "PlanAhead", "Profile", "Rollout", "assign", "plan_slots"]
+
+
+class EftWait:
+    """The first pair of task and GPU type with room that is not worth waiting past. A pair is passed over if waiting
+    for the task's fastest type would finish it sooner: if ``eta + p_best < theta * p_here``. Waits if all are passed
+    over.
+
+    ``eta`` is when enough GPUs of the fastest type are expected to be free, by the estimates of what runs there.
+    ``theta`` below 1 waits less readily. ``order`` is ``task`` (shortest here first), ``path`` (the shortest path to
+    the end of the job, starting here, first) or ``work`` (the job with the least work left as the task became ready).
+    On one GPU type, ``task`` is SJF. Clairvoyant, not preemptive. O(speed profiles x types) per decision plus O(GPUs
+    asked) per ``eta``; a speed profile is a set of tasks with the same ratios between types. The rule is TetriSched's
+    plan-ahead (Tumanov et al., EuroSys 2016) reduced to one alternative.
+
+    Raises:
+        ConfigError: Another order.
+    """
+
+    def __init__(self, theta: float = 1.0, order: str = "task", placement: str | PlacementRule = "best-fit") -> None:
+        if order not in _ORDERS:
+            raise ConfigError(f"eft-wait: order must be one of {', '.join(_ORDERS)}, got {order!r}")
+        self.theta = theta
+        self.order = order
+        self.placement = placing(placement)
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        profiles = view.index(self, lambda: _Profiles(view.machines, _ORDERS[self.order]))
+        while True:
+            pair = profiles.first(self, view)
+            if pair is None:
+                return
+            task, type_ = pair
+            placement = self.placement.place(view, task, type_)
+            if placement is None:
+                return
+            yield Start(task, placement)
+
+    def worth_waiting(
+        self, view: ClusterView, task: TaskState, type_: int, known: dict[_Place, float] | None = None
+    ) -> bool:
+        """True if waiting for the fastest type would finish the task sooner than ``type_`` now. ``known`` keeps the
+        etas of this instant."""
+        best_s, threshold = task.best_s, self.theta * task.seconds[type_]
+        if best_s >= threshold or best_s >= task.seconds[type_]:
+            return False
+        place = task.demand, task.seconds.index(best_s)
+        eta_s = None if known is None else known.get(place)
+        if eta_s is None:
+            eta_s = self.eta_s(view, *place)
+            if known is not None:
+                known[place] = eta_s
+        return eta_s + best_s < threshold
+
+    def eta_s(self, view: ClusterView, demand: DemandClass, type_: int) -> float:
+        """Seconds until ``type_`` is expected to have the GPUs that ``demand`` asks for (whatever their nodes)."""
+        machines = view.machines
+        if machines.fits_on(demand, type_):
+            return 0.0
+        missing = demand.demand.gpus * (demand.gang or 1) - machines.idle_gpus(type_)
+        for end_s, _, gpus in view.expected_free.ends(type_):
+            missing -= gpus
+            if missing <= 0:
+                return max(end_s - view.now, 0.0)
+        return inf
+
+
+def _here(task: TaskState, type_: int) -> float:
+    return task.seconds[type_]
+
+
+def _path(task: TaskState, type_: int) -> float:
+    return task.rank_s - task.best_s + task.seconds[type_]
+
+
+def _work(task: TaskState, type_: int) -> float:
+    left = ordered_sum([width(other) * other.unfinished * other.best_s for other in task.job.tasks])
+    return left + width(task) * (task.seconds[type_] - task.best_s)
+
+
+_ORDERS: dict[str, TypedKey] = {"task": _here, "path": _path, "work": _work}
+_Place: TypeAlias = tuple[DemandClass, int]
+_Heap: TypeAlias = list[tuple[float, int, TaskState]]
+
+
+class _Profiles:
+    """Ready tasks within demand class, type and speed profile, in order and by time. Inside such a group a longer task
+    is passed over whenever a shorter one is, so that only the first and the shortest need looking at."""
+
+    def __init__(self, machines: ClusterState, key: TypedKey) -> None:
+        self._machines = machines
+        self._key = key
+        self._groups: dict[_Place, dict[tuple[float, ...], tuple[_Heap, ...]]] = {}
+
+    def push(self, task: TaskState) -> None:
+        best_s, by_time = task.best_s, self._key is _here
+        profile = tuple([round(s / best_s, 9) for s in task.seconds]) if best_s else ()
+        for type_ in task.demand.types:
+            groups = self._groups.setdefault((task.demand, type_), {})
+            heaps = groups.get(profile)
+            if heaps is None:
+                heaps = groups[profile] = ([],) if by_time else ([], [])
+            key = self._key(task, type_)
+            heappush(heaps[0], (key, task.order, task))
+            if not by_time:
+                heappush(heaps[1], (task.seconds[type_], task.order, task))
+
+    def first(self, policy: EftWait, view: ClusterView) -> tuple[TaskState, int] | None:
+        """The first pair that fits and is not worth waiting for something better."""
+        best: tuple[float, int, TaskState] | None = None
+        on = -1
+        fits_on = self._machines.fits_on
+        etas: dict[_Place, float] = {}
+        for (demand, type_), groups in self._groups.items():
+            if not fits_on(demand, type_):
+                continue
+            for heaps in groups.values():
+                for heap in heaps:
+                    while heap and not heap[0][2].waiting:
+                        heappop(heap)
+                if not heaps[0] or (best is not None and heaps[0][0] >= best):
+                    continue
+                for heap in heaps:
+                    task = heap[0][2]
+                    if not policy.worth_waiting(view, task, type_, etas):
+                        entry = heap[0] if heap is heaps[0] else (self._key(task, type_), task.order, task)
+                        if best is None or entry < best:
+                            best, on = entry, type_
+                        break
+        return None if best is None else (best[2], on)
+
+
+class PlanAhead:
+    """Plans the ``window`` shortest ready tasks over the next ``slots`` times. Those are now and the next expected ends
+    of runs: each task starts at most once, on one type, the GPUs held at each of the times are no more than will be
+    free, and the sum of completion times is least (those left out count as ending after everything else). What the plan
+    starts now is started; the rest is planned anew when something changes.
+
+    This is TetriSched's plan-ahead with exact start times of the value function "the sooner the better" in place of
+    its space-time language (Tumanov et al., EuroSys 2016). Clairvoyant, not preemptive. Costly by definition: an
+    integer program of window x types x slots choices, some 10 ms.
+
+    Raises:
+        ConfigError: ``window`` or ``slots`` is less than 1.
+    """
+
+    def __init__(self, window: int = 10, slots: int = 5, placement: str | PlacementRule = "best-fit") -> None:
+        if window < 1 or slots < 1:
+            raise ConfigError(f"plan-ahead: window and slots must be 1 or more, got {window!r} and {slots!r}")
+        self.window = window
+        self.slots = slots
+        self._place = placing(placement).place
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        if not any(view.fits(task) for task in view.ready):
+            return
+        tasks = nsmallest(self.window, view.ready, key=lambda task: (task.best_s, task.order, task.piece))
+        yield from start_those(view, self._now(view, tasks), self._place)
+
+    def _now(self, view: ClusterView, tasks: list[TaskState]) -> Iterator[tuple[TaskState, int]]:
+        times = free_times(view)
+        ends = sorted({time - view.now for each in times for time in each})
+        starts = np.array(ends[: self.slots] if ends and ends[0] == 0 else [0.0, *ends[: self.slots - 1]])
+        free = np.array([[sum(time - view.now <= at for time in each) for at in starts] for each in times], float)
+        seconds = np.array([task.seconds for task in tasks])
+        gpus = np.array([width(task) if task.demand.demand.gpus else 0.0 for task in tasks])
+        for task, type_, slot in plan_slots(seconds, gpus, starts, free):
+            if slot == 0:
+                yield tasks[task], type_
+
+
+def plan_slots(
+    seconds: np.ndarray, gpus: np.ndarray, starts: np.ndarray, free: np.ndarray
+) -> list[tuple[int, int, int]]:
+    """Triples of task, type and slot with the least sum of completion times. The shortest tasks come first.
+
+    ``seconds`` (tasks, types) float64, ``inf`` where a task may not run; ``gpus`` (tasks,) asked for at once;
+    ``starts`` (slots,) rising times; ``free`` (types, slots) GPUs that are free then if nothing is started.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array
+
+    choices = [
+        (task, type_, slot)
+        for task in range(len(seconds))
+        for type_ in range(seconds.shape[1])
+        for slot in range(len(starts))
+        if np.isfinite(seconds[task, type_]) and gpus[task] <= free[type_, slot]
+    ]
+    if not choices:
+        return []
+    ends = np.array([starts[slot] + seconds[task, type_] for task, type_, slot in choices])
+    late = 2 * ends.max() + 1.0
+    rows, columns, values = [], [], []
+    for column, (task, type_, slot) in enumerate(choices):
+        rows.append(task)
+        columns.append(column)
+        values.append(1.0)
+        for at in range(slot, len(starts)):
+            if gpus[task] and starts[at] < ends[column]:
+                rows.append(len(seconds) + type_ * len(starts) + at)
+                columns.append(column)
+                values.append(gpus[task])
+    most = np.concatenate([np.ones(len(seconds)), free.ravel()])
+    matrix = csr_array((values, (rows, columns)), shape=(len(most), len(choices)))
+    with _silence():
+        found = milp(
+            ends - late,
+            constraints=LinearConstraint(matrix, ub=most),
+            integrality=np.ones(len(choices)),
+            bounds=Bounds(0, 1),
+            options={"mip_rel_gap": 1e-3, "node_limit": 200},
+        )
+    if found.x is None:
+        return []
+    chosen = [column for column, value in enumerate(found.x) if value > 0.5]
+    return [choices[column] for column in sorted(chosen, key=lambda column: (ends[column], column))]
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """HiGHS sometimes writes to standard output although it was told not to; it goes nowhere."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
+
+
+_STUCK_S = 1e9
+
+
+class Rollout:
+    """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997): each of ``width`` candidates (pairs of ready
+    task and GPU type with room, shortest first) and to wait is tried in ``ClusterView.fork()``, which knows estimates
+    but neither the truth nor arrivals to come, the ``base`` policy then finishes the jobs that are there, and the
+    candidate with the min sum of completion times is carried out; of equals it waits.
+
+    Clairvoyant, not preemptive. Costly by definition: ``width`` + 1 simulations of the jobs in the system per decision.
+
+    Raises:
+        ConfigError: ``width`` is less than 1, or ``base`` is preemptive.
+    """
+
+    def __init__(self, base: str = "eft-wait", width: int = 3, placement: str | PlacementRule = "best-fit") -> None:
+        if width < 1:
+            raise ConfigError(f"rollout: width must be 1 or more, got {width!r}")
+        self.base = base
+        self.width = width
+        self._place = placing(placement).place
+        _policies().create(base)
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        candidates = self._candidates(view)
+        if not candidates:
+            return
+        tried: list[tuple[float, TaskState, Placement]] = []
+        for task, placement in candidates:
+            tried.append((self._cost(view, (task, placement)), task, placement))
+        cost, task, placement = min(tried, key=lambda each: each[0])
+        if cost < self._cost(view, None) * (1 - 1e-9) or not view.running:
+            yield Start(task, placement)
+
+    def _candidates(self, view: ClusterView) -> list[tuple[TaskState, Placement]]:
+        fitting = (task for task in view.ready if view.fits(task))
+        pairs = [
+            (task.seconds[type_], task, type_)
+            for task in nsmallest(self.width, fitting, key=lambda task: (task.best_s, task.order, task.piece))
+            for type_ in task.demand.types
+            if view.machines.fits_on(task.demand, type_)
+        ]
+        found = []
+        for _, task, type_ in sorted(pairs, key=lambda pair: (pair[0], pair[1].order, pair[2]))[: self.width]:
+            placement = self._place(view, task, type_)
+            if placement is not None:
+                found.append((task, placement))
+        return found
+
+    def _cost(self, view: ClusterView, start: tuple[TaskState, Placement] | None) -> float:
+        """The sum of completion times of the jobs that are there, if that is done now; to wait is until the next
+        end."""
+        if start is None and not view.running:
+            return inf
+        fork = view.fork()
+        written = len(fork.schedule.log)
+        stuck = _play(fork, _policies().create(self.base), start)  # on nodes that are down: nobody knows for how long
+        rows, jobs = fork.schedule.log.since(written), fork.schedule.jobs
+        done = [row[1] - jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
+        return stuck * _STUCK_S + ordered_sum(done)
+
+
+def _play(fork: ClusterKernel, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> int:
+    """Carry out the first decision, then let the base policy finish; returns how many jobs it could not."""
+    conversation = fork.decisions()
+    view = next(conversation)
+    try:
+        if start is None:
+            now = view.now
+            while view.now == now:
+                conversation.send(())
+        else:
+            task, placement = start
+            conversation.send((Start(_same(view, task), placement),))
+        while True:
+            conversation.send(base.decide(view))
+    except (StopIteration, Stalled):
+        return len(view.jobs)
+
+
+def _same(view: ClusterView, task: TaskState) -> TaskState:
+    """The ready task of a fork that ``task`` is in the original."""
+    place = task.order, task.piece
+    return next(each for each in view.ready if (each.order, each.piece) == place)
+
+
+def _policies() -> Registry[ClusterPolicy]:
+    from dagsim.systems.cluster.policies import POLICIES
+
+    return POLICIES
+
+
+class AlloX:
+    """Minimises the sum of completion times of the ``window`` ready tasks: each is assigned to a lane (a GPU of
+    some type, or as many as it asks for side by side) and a place from the end of that lane's queue; a task in place k
+    from the end delays k completions by its seconds there, and waits until the lane is free. Those in front of lanes
+    that are free now start. Solved anew whenever something has changed.
+
+    ``window`` bounds who competes: a quarter are those who have waited longest, so that nobody starves, the others
+    those with the least GPU time. Clairvoyant, not preemptive. Costly by definition: an assignment of window x (lanes x
+    places), about 1 ms (Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).
+    """
+
+    def __init__(self, window: int = 24, placement: str | PlacementRule = "best-fit") -> None:
+        self.window = window
+        self._place = placing(placement).place
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        if not any(view.fits(task) for task in view.ready):
+            return
+        oldest = islice(view.ready, self.window // 4)
+        shortest = nsmallest(self.window, view.ready, key=_area)
+        tasks = list(dict.fromkeys((*oldest, *shortest)))[: self.window]
+        yield from start_those(view, self._first(view, tasks), self._place)
+
+    def _first(self, view: ClusterView, tasks: list[TaskState]) -> Iterator[tuple[TaskState, int]]:
+        """The tasks assigned to lanes that are free now, those in front first; those behind fill in where a wide one
+        lacks room."""
+        lanes = [
+            (type_, max(time - view.now, 0.0))
+            for type_, times in enumerate(free_times(view))
+            for time in (times or [view.now])
+        ]
+        seconds = np.array([[task.seconds[type_] * _share(view, task, type_) for type_, _ in lanes] for task in tasks])
+        places = max(-(-2 * len(tasks) // len(lanes)), 2)
+        queues = assign(seconds, np.array([wait_s for _, wait_s in lanes]), places)
+        free = [
+            (place, number, lanes[lane][0])
+            for lane, queue in enumerate(queues)
+            if lanes[lane][1] == 0.0
+            for place, number in enumerate(queue)
+        ]
+        for _, number, type_ in sorted(free):
+            yield tasks[number], type_
+
+
+def assign(seconds: np.ndarray, wait_s: np.ndarray, places: int) -> list[list[int]]:
+    """Per lane its tasks in order, so that the sum of completion times is least.
+
+    ``seconds`` (tasks, lanes) float64 with ``inf`` where a task may not run, ``wait_s`` (lanes,) the time until each
+    lane is free; up to ``places`` tasks per lane, more where that is not enough for all."""
+    from scipy.optimize import linear_sum_assignment
+
+    count, lanes = seconds.shape
+    places = max(places, -(-count // lanes))
+    cost = np.concatenate([seconds * place + wait_s for place in range(1, places + 1)], axis=1)
+    rows, columns = linear_sum_assignment(np.where(np.isfinite(cost), cost, 1e15))
+    queues: list[list[tuple[int, int]]] = [[] for _ in range(lanes)]
+    for task, column in zip(rows.tolist(), columns.tolist(), strict=True):
+        if cost[task, column] < inf:
+            place, lane = divmod(column, lanes)
+            queues[lane].append((-place, task))
+    return [[task for _, task in sorted(queue)] for queue in queues]
+
+
+def _area(task: TaskState) -> float:
+    return width(task) * task.best_s
+
+
+def _share(view: ClusterView, task: TaskState, type_: int) -> float:
+    """The time of the task in lanes: its GPUs, as each lane is one GPU."""
+    return max(width(task), 1.0) if type_ in task.demand.types else inf
+
+
+class Profile:
+    """A step function of time: from ``times[i]`` on ``free[i]`` GPUs are free."""
+
+    def __init__(self, now: float, free: float) -> None:
+        self.times = [now]
+        self.free = [free]
+
+    def release(self, time: float, gpus: float) -> None:
+        """From ``time`` on ``gpus`` more are free."""
+        for place in range(self._cut(max(time, self.times[0])), len(self.free)):
+            self.free[place] += gpus
+
+    def take(self, start: float, end: float, gpus: float) -> None:
+        """Between the two times ``gpus`` fewer are free."""
+        first, last = self._cut(start), self._cut(end) if end < inf else len(self.free)
+        for place in range(first, last):
+            self.free[place] -= gpus
+
+    def earliest(self, gpus: float, seconds: float) -> float:
+        """The first time from which ``gpus`` are free for ``seconds``; ``inf`` if they never are. O(steps)."""
+        start, times = self.times[0], self.times
+        for place, free in enumerate(self.free):
+            if free + 1e-9 < gpus:
+                start = times[place + 1] if place + 1 < len(times) else inf
+            elif start + seconds <= (times[place + 1] if place + 1 < len(times) else inf):
+                return start
+        return inf
+
+    def forget(self, now: float) -> None:
+        """Drop what lies before ``now``."""
+        gone = bisect_right(self.times, now) - 1
+        if gone > 0:
+            del self.times[:gone], self.free[:gone]
+        self.times[0] = max(self.times[0], now)
+
+    def _cut(self, time: float) -> int:
+        """The place of the step that begins at ``time``, made if there is none."""
+        place = bisect_left(self.times, time)
+        if place == len(self.times) or self.times[place] != time:
+            self.times.insert(place, time)
+            self.free.insert(place, self.free[place - 1])
+        return place

@@ -1,0 +1,528 @@
+"""Non-preemptive orders: list scheduling with a key for each ready task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from math import inf, log2, log10, nan, sqrt
+from operator import attrgetter
+
+import numpy as np
+
+from dagsim.errors import ConfigError
+from dagsim.model import Decision, Start
+from dagsim.systems.cluster.api import ClusterView, DemandClass, Key, TaskState, TypedKey
+from dagsim.systems.cluster.policies.placement import PlacementRule, placing
+
+__all__ = [
+    "LongestWait",
+    "Ordered",
+    "RandomFeasible",
+    "TypedOrdered",
+    "by_arrival",
+    "by_seconds",
+    "critical_path",
+    "edf",
+    "f1",
+    "f2",
+    "f3",
+    "f4",
+    "fifo",
+    "fifo_fit",
+    "graham",
+    "hrrn",
+    "ljf",
+    "llf",
+    "priority",
+    "saf",
+    "sjf",
+    "themis",
+    "unicef",
+    "wfp3",
+    "width",
+    "wspt",
+]
+
+
+class Ordered:
+    """Start the first task by ``key`` that fits, until none does; with ``strict`` the first task blocks all behind it
+    until it fits. Cost per decision: O(log tasks + demand classes).
+
+    With ``ageing``, a key grows by that much per second at which its task became ready, so that those that have waited
+    longer move ahead of younger ones.
+
+    The compiled engine plays any order whose key also works on columns: it asks the key once, of all tasks together
+    (``lane.orders.AllTasks``), and compares a sample of the answers with those for single tasks.
+    """
+
+    def __init__(
+        self, key: Key, placement: str | PlacementRule = "best-fit", *, strict: bool = False, ageing: float = 0.0
+    ) -> None:
+        def aged(task: TaskState) -> float:
+            return ageing * task.ready_s + key(task)
+
+        self.static_key = key
+        self.key: Key = aged if ageing else key
+        self.ageing = ageing
+        self.strict = strict
+        self.placement = placing(placement)
+        self._place = self.placement.place
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        queue = view.queue(self.key)
+        task = queue.first() if self.strict else queue.first_fit()
+        if task is None:
+            return ()
+        placement = self._place(view, task)
+        return () if placement is None else (Start(task, placement),)
+
+
+class TypedOrdered:
+    """Start the first pair of task and GPU type by ``key`` that fits, until none does: for orders that depend on where
+    a task would run. The compiled engine plays it as it plays ``Ordered``. Cost per decision: O(types x (log tasks +
+    demand classes))."""
+
+    def __init__(self, key: TypedKey, placement: str | PlacementRule = "best-fit") -> None:
+        self.key = key
+        self.placement = placing(placement)
+        self._place = self.placement.place
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        pair = view.typed_queue(self.key).first_fit()
+        if pair is None:
+            return ()
+        task, type_ = pair
+        placement = self._place(view, task, type_)
+        return () if placement is None else (Start(task, placement),)
+
+
+by_arrival = attrgetter("order")
+"""First come, first served."""
+
+
+def fifo(placement: str | PlacementRule = "best-fit") -> Ordered:
+    """First in, first out, strictly: the oldest task blocks all behind it until it fits. Not clairvoyant. O(log n)."""
+    return Ordered(by_arrival, placement, strict=True)
+
+
+def fifo_fit(placement: str | PlacementRule = "best-fit") -> Ordered:
+    """The oldest task that fits; what does not fit is skipped. Not clairvoyant. O(log n)."""
+    return Ordered(by_arrival, placement)
+
+
+def sjf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
+    """Shortest job first: of all pairs of ready task and GPU type with room, the one that takes the least time.
+    Clairvoyant. O(types x log n)."""
+    return TypedOrdered(by_seconds, placement)
+
+
+def critical_path(placement: str | PlacementRule = "best-fit") -> Ordered:
+    """Highest level first: the ready task with the longest path to the end of its job (Hu 1961; HLFET). Clairvoyant.
+    O(log n)."""
+    return Ordered(by_rank, placement)
+
+
+def ljf(placement: str | PlacementRule = "best-fit") -> Ordered:
+    """Longest job first (LPT): the ready task that takes longest on its fastest type. For the makespan; at most 4/3 -
+    1/(3m) times the least on m equal machines (Graham 1969). Clairvoyant. O(log n)."""
+    return Ordered(by_length, placement)
+
+
+def saf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
+    """Smallest area first: the pair of ready task and GPU type with the fewest GPU-seconds. Clairvoyant.
+    O(types x log n)."""
+    return TypedOrdered(by_area, placement)
+
+
+def wspt(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
+    """Weighted shortest processing time first: the least seconds per ``Job.weight``, over all pairs of ready task and
+    GPU type (Smith 1956). Clairvoyant. O(types x log n)."""
+    return TypedOrdered(by_seconds_per_weight, placement)
+
+
+def width(task: TaskState) -> float:
+    """GPUs that start together for the task: one instance's, or the whole gang's; 1 for tasks that ask for no GPU."""
+    return task.demand.width
+
+
+def by_seconds(task: TaskState, type_: int) -> float:
+    return task.seconds[type_]
+
+
+def by_rank(task: TaskState) -> float:
+    return -task.rank_s
+
+
+def by_length(task: TaskState) -> float:
+    return -task.best_s
+
+
+def by_area(task: TaskState, type_: int) -> float:
+    return width(task) * task.seconds[type_]
+
+
+def by_seconds_per_weight(task: TaskState, type_: int) -> float:
+    return task.seconds[type_] / task.job.job.weight
+
+
+def f1(placement: str | PlacementRule = "best-fit") -> Ordered:
+    """``log10(r) n + 870 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Clairvoyant. O(log n)."""
+    return Ordered(by_f1, placement)
+
+
+def f2(placement: str | PlacementRule = "best-fit") -> Ordered:
+    """``sqrt(r) n + 25600 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Clairvoyant. O(log n)."""
+    return Ordered(by_f2, placement)
+
+
+def f3(placement: str | PlacementRule = "best-fit") -> Ordered:
+    """``r n + 6860000 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Clairvoyant. O(log n)."""
+    return Ordered(by_f3, placement)
+
+
+def f4(placement: str | PlacementRule = "best-fit") -> Ordered:
+    """``r sqrt(n) + 530000 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Clairvoyant. O(log n)."""
+    return Ordered(by_f4, placement)
+
+
+def by_f1(task: TaskState) -> float:
+    return _log10(task.best_s) * width(task) + 870 * _log_arrival(task)
+
+
+def by_f2(task: TaskState) -> float:
+    return _root(task.best_s) * width(task) + 25_600 * _log_arrival(task)
+
+
+def by_f3(task: TaskState) -> float:
+    return task.best_s * width(task) + 6_860_000 * _log_arrival(task)
+
+
+def by_f4(task: TaskState) -> float:
+    return task.best_s * _root(width(task)) + 530_000 * _log_arrival(task)
+
+
+def _log_arrival(task: TaskState) -> float:
+    return _log10(task.job.job.arrival_s)
+
+
+def _log10(seconds: float) -> float:
+    """The logarithm of at least 0.1 s. Of columns, value by value: NumPy's logarithms differ in the last bit."""
+    if isinstance(seconds, np.ndarray):
+        return np.array([log10(value) for value in np.maximum(seconds, 0.1).tolist()])
+    return log10(max(seconds, 0.1))
+
+
+def _root(value: float) -> float:
+    """The square root, of columns as well."""
+    return np.sqrt(value) if isinstance(value, np.ndarray) else sqrt(value)
+
+
+Rate = Callable[[TaskState], float]
+"""What a second of waiting counts; must not change while the task waits."""
+
+_BLOCK = 512
+"""Rows that are looked at together."""
+
+_ROUNDING = 1e-14
+"""More than what the products lose to rounding, relative to the figures that go in."""
+
+_SHORTEST_S = 1e-9
+"""Tasks that take no time at all count as this long."""
+
+
+class LongestWait:
+    """Start the task with the most ``rate x seconds waited`` among those that fit, until none does. It waits since it
+    became ready, or since the time that ``since`` gives; ties go to first come, first served. Cost per decision: a pass
+    of NumPy over 512 waiting tasks, and over one row for each further 512, of each demand class that fits."""
+
+    def __init__(self, rate: Rate, placement: str | PlacementRule = "best-fit", since: Rate | None = None) -> None:
+        self._rate = rate
+        self._since = since or _ready_s
+        self._place = placing(placement).place
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        index = view.index(self, lambda: _Waits(self._rate, self._since))
+        task = index.first(view)
+        placement = None if task is None else self._place(view, task)
+        if task is not None and placement is not None:
+            yield Start(task, placement)
+
+
+def hrrn(placement: str | PlacementRule = "best-fit") -> LongestWait:
+    """Highest response ratio next: the most ``(wait + p) / p`` with ``p`` the seconds on the fastest type (Brinch
+    Hansen 1971). Clairvoyant. Cost: ``LongestWait``."""
+    return LongestWait(_per_second, placement)
+
+
+def wfp3(placement: str | PlacementRule = "best-fit") -> LongestWait:
+    """The most ``(wait / r)^3 n`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds on the fastest type and ``n``
+    the GPUs that start together. Clairvoyant. Cost: ``LongestWait``."""
+    return LongestWait(_wfp3, placement)
+
+
+def unicef(placement: str | PlacementRule = "best-fit") -> LongestWait:
+    """The most ``wait / (log2(n) r)`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds on the fastest type and
+    ``n`` the GPUs that start together; tasks of one GPU come before all others. Clairvoyant. Cost: ``LongestWait``."""
+    return LongestWait(_unicef, placement)
+
+
+def priority(ageing: float = 0.0, placement: str | PlacementRule = "best-fit") -> Ordered:
+    """Highest ``Job.priority + ageing x seconds waited`` first, so that with ``ageing`` above 0 nobody starves. As all
+    age alike, the order of two tasks never changes. Not clairvoyant. O(log n).
+
+    Raises:
+        ConfigError: ``ageing`` is negative.
+    """
+    if not ageing >= 0:
+        raise ConfigError(f"priority: ageing must be 0 or more, got {ageing!r}")
+
+    return Ordered(_by_priority, placement, ageing=ageing)
+
+
+def _by_priority(task: TaskState) -> float:
+    return -task.job.job.priority
+
+
+def themis(placement: str | PlacementRule = "best-fit") -> LongestWait:
+    """Finish-time fairness: the job that would end latest relative to its ideal time is next: the most (time in the
+    system + path left) / critical path of the job. All jobs in the system share alike, so that their number, which rho
+    is measured against, ranks nobody. Without Themis' auctions and leases. Clairvoyant, not preemptive. Cost:
+    ``LongestWait`` (Mahajan et al., NSDI 2020)."""
+    return LongestWait(_per_ideal_second, placement, _virtual_arrival)
+
+
+def _ready_s(task: TaskState) -> float:
+    return task.ready_s
+
+
+def _virtual_arrival(task: TaskState) -> float:
+    return task.job.job.arrival_s - task.rank_s
+
+
+def _per_ideal_second(task: TaskState) -> float:
+    return 1.0 / max(task.job.ideal_s, _SHORTEST_S)
+
+
+def _per_second(task: TaskState) -> float:
+    return 1.0 / max(task.best_s, _SHORTEST_S)
+
+
+def _wfp3(task: TaskState) -> float:
+    return float(np.cbrt(width(task))) * _per_second(task)  # the third root ranks alike
+
+
+def _unicef(task: TaskState) -> float:
+    asked = log2(max(width(task), 1.0))
+    return _per_second(task) / asked if asked else 1e100 * _per_second(task)
+
+
+class _Waits:
+    """Ready tasks in columns, one set per demand class."""
+
+    def __init__(self, rate: Rate, since: Rate) -> None:
+        self._rate = rate
+        self._since = since
+        self.columns: dict[DemandClass, _Columns] = {}
+
+    def push(self, task: TaskState) -> None:
+        columns = self.columns.get(task.demand)
+        if columns is None:
+            columns = self.columns[task.demand] = _Columns()
+        columns.append(task, self._rate(task), self._since(task))
+
+    def first(self, view: ClusterView) -> TaskState | None:
+        """The task with the largest product of rate and wait among those that fit."""
+        best: tuple[float, int, TaskState] | None = None
+        for demand, columns in self.columns.items():
+            if view.machines.fits(demand):
+                here = columns.first(view.now)
+                if here is not None and (best is None or here < best):
+                    best = here
+        return None if best is None else best[2]
+
+
+class _Columns:
+    """Tasks of one demand class with when they began to wait and their rate, in blocks.
+
+    Who leads a block leads it until somebody with a higher rate overtakes: only blocks where that may have happened are
+    looked at again. Rows of tasks that wait no more stay until they are half of all; their product is negative, so that
+    they come last.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: list[TaskState] = []
+        self._since = np.empty(_BLOCK)
+        self._rates = np.empty(_BLOCK)
+        self._order = np.empty(_BLOCK, np.int64)
+        self._leader = np.full(1, -1)
+        """Per block its leading row."""
+        self._until = np.full(1, -inf)
+        """Per block until when that row leads for sure."""
+        self._looked_s = np.full(1, nan)
+        """Per block when it was last looked at, unless it has changed since."""
+        self._gone = 0
+
+    def append(self, task: TaskState, rate: float, since: float) -> None:
+        rows = len(self._tasks)
+        if rows == len(self._since):
+            self._since, self._rates = np.resize(self._since, 2 * rows), np.resize(self._rates, 2 * rows)
+            self._order = np.resize(self._order, 2 * rows)
+            blocks = 2 * len(self._until)
+            self._leader, self._until = np.resize(self._leader, blocks), np.resize(self._until, blocks)
+            self._looked_s = np.resize(self._looked_s, blocks)
+            self._change(slice(blocks // 2, None))
+        self._tasks.append(task)
+        self._since[rows], self._rates[rows], self._order[rows] = since, rate, task.order
+        self._change(rows // _BLOCK)
+
+    def first(self, now: float) -> tuple[float, int, TaskState] | None:
+        """Minus the largest product, the order and the task that has them; ``None`` if none waits."""
+        while self._gone < len(self._tasks):
+            blocks = -(-len(self._tasks) // _BLOCK)
+            for block in np.flatnonzero((self._until[:blocks] <= now) & (self._looked_s[:blocks] != now)).tolist():
+                self._look_again(block, now)
+            leaders = self._leader[:blocks]
+            row = self._first_of(leaders, (now - self._since[leaders]) * self._rates[leaders])
+            task = self._tasks[row]
+            if task.waiting:
+                return -float((now - self._since[row]) * self._rates[row]), task.order, task
+            self._drop(row)
+        return None
+
+    def _look_again(self, block: int, now: float) -> None:
+        """Find who leads the block now, and until when for sure."""
+        begin, end = block * _BLOCK, min((block + 1) * _BLOCK, len(self._tasks))
+        since, rates = self._since[begin:end], self._rates[begin:end]
+        products = (now - since) * rates
+        row = self._first_of(np.arange(begin, end), products)
+        self._leader[block], self._looked_s[block] = row, now
+        self._until[block] = _leads_until(row - begin, since, rates, products)
+
+    def _first_of(self, rows: np.ndarray, products: np.ndarray) -> int:
+        """The row with the largest product, of equals the first come."""
+        best = rows[np.flatnonzero(products == products.max())]
+        if len(best) > 1:
+            orders = self._order[best]
+            best = best[orders == orders.min()]
+        if len(best) > 1:  # pieces of one task
+            return int(min(best.tolist(), key=self._tasks.__getitem__))
+        return int(best[0])
+
+    def _change(self, blocks: int | slice) -> None:
+        """Have the blocks looked at again."""
+        self._until[blocks], self._looked_s[blocks] = -inf, nan
+
+    def _drop(self, row: int) -> None:
+        self._since[row] = self._rates[row] = -1.0
+        self._change(row // _BLOCK)
+        self._gone += 1
+        if 2 * self._gone > len(self._tasks):
+            kept = np.flatnonzero(self._rates[: len(self._tasks)] >= 0)
+            self._tasks = [self._tasks[each] for each in kept]
+            self._since[: len(kept)], self._rates[: len(kept)] = self._since[kept], self._rates[kept]
+            self._order[: len(kept)] = self._order[kept]
+            self._change(slice(None))
+            self._gone = 0
+
+
+def _leads_until(leader: int, since: np.ndarray, rates: np.ndarray, products: np.ndarray) -> float:
+    """The time until which the row with the largest product surely keeps it. Rounding is allowed for."""
+    since_s, rate = since[leader], rates[leader]
+    faster, others = rates > rate, (rates != rate) | (since != since_s)
+    farthest_s = float(np.abs(since).max())
+    until = inf
+    if faster.any():  # they overtake where their lines cross
+        gains = rates[faster] - rate
+        cross_s = (rates[faster] * since[faster] - rate * since_s) / gains
+        unsure_s = _ROUNDING * rates[faster] * (np.abs(cross_s) + farthest_s) / gains
+        until = float((cross_s - unsure_s).min())
+    slower = others & ~faster
+    if slower.any():  # they only fall behind, but rounding grows with time
+        gap = products[leader] - float(products[slower].max())
+        until = min(until, gap / (_ROUNDING * abs(rate)) - farthest_s)
+    return until
+
+
+def edf(placement: str | PlacementRule = "best-fit") -> Ordered:
+    """Earliest deadline first (Jackson 1955; Liu and Layland 1973). Not clairvoyant. O(log n)."""
+    return Ordered(by_deadline, placement)
+
+
+def llf(placement: str | PlacementRule = "best-fit") -> Ordered:
+    """Least laxity first: the least ``deadline - now - path to the end of the job``, everything on its fastest type. As
+    ``now`` is the same for all, the order never changes. Clairvoyant. O(log n)."""
+    return Ordered(by_laxity, placement)
+
+
+def by_deadline(task: TaskState) -> float:
+    deadline_s = task.job.job.deadline_s
+    return inf if deadline_s is None else deadline_s
+
+
+def by_laxity(task: TaskState) -> float:
+    return by_deadline(task) - task.rank_s
+
+
+def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> Ordered:
+    """List scheduling: the first ready task of the list ``order`` that fits; never idle while something fits.
+
+    ``order`` names tasks, of whatever job: ``graham[order=[t1,t3,t2]]``; those it does not name follow, first come,
+    first served. Not clairvoyant, not preemptive. O(log n) per decision. At most 2 - 1/m times the least makespan on m
+    equal machines, and open to the anomalies of Graham (1966): more machines, shorter tasks or fewer edges can make the
+    schedule longer.
+    """
+    names: tuple[object, ...] = order if isinstance(order, tuple) else (order,)
+    place: dict[str, int] = {str(name): index for index, name in reversed([*enumerate(names)])}
+
+    def by_list(task: TaskState) -> float:
+        return place.get(task.task.name, len(place))
+
+    return Ordered(by_list, placement)
+
+
+class RandomFeasible:
+    """Uniform over all pairs of ready task and GPU type that could start now. It draws until none could, from the
+    simulation's stream ``policy``. Not clairvoyant. O(demand classes x types) per decision."""
+
+    def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
+        self.placement = placing(placement)
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        bags = view.index(RandomFeasible, _Bags)
+        rng = view.stream("policy")
+        fits_on = view.machines.fits_on
+        while True:
+            fitting = [(demand, type_) for demand in bags.by_demand for type_ in demand.types if fits_on(demand, type_)]
+            total = sum(len(bags.by_demand[demand]) for demand, _ in fitting)
+            if not total:
+                return
+            demand, type_, at = _pick(bags, fitting, int(rng.integers(total)))
+            bag = bags.by_demand[demand]
+            task = bag[at]
+            if not task.waiting:  # started before: forget it and draw again, which keeps the choice uniform
+                bag[at] = bag[-1]
+                bag.pop()
+                continue
+            placement = self.placement.place(view, task, type_)
+            if placement is None:
+                return
+            yield Start(task, placement)
+
+
+class _Bags:
+    """Ready tasks by demand class, in no order."""
+
+    def __init__(self) -> None:
+        self.by_demand: dict[DemandClass, list[TaskState]] = {}
+
+    def push(self, task: TaskState) -> None:
+        self.by_demand.setdefault(task.demand, []).append(task)
+
+
+def _pick(bags: _Bags, fitting: list[tuple[DemandClass, int]], at: int) -> tuple[DemandClass, int, int]:
+    """Number ``at`` of all pairs of task and type: its class, its type, and its place in the class's bag."""
+    for demand, type_ in fitting:
+        size = len(bags.by_demand[demand])
+        if at < size:
+            return demand, type_, at
+        at -= size
+    raise AssertionError("more pairs drawn than there are")

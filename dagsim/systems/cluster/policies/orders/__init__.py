@@ -1,1 +1,0 @@
-"""Non-preemptive orders: which ready task starts first."""

@@ -1,0 +1,452 @@
+"""Placement rules: which GPU type and which nodes the instances of a task get."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf, log
+from typing import Protocol, TypeAlias
+
+from dagsim.model import Demand, Placement, Share
+from dagsim.registry import Entry, Registry
+from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, NodeState, Run, TaskState
+
+__all__ = [
+    "PLACEMENT_RULES",
+    "BestFit",
+    "ComparativeAdvantage",
+    "Consolidate",
+    "DotProduct",
+    "Fgd",
+    "FirstFit",
+    "GpuClustering",
+    "GpuPacking",
+    "PlacementRule",
+    "RandomNode",
+    "SpreadGang",
+    "WorstFit",
+    "by_speed",
+    "fill",
+    "fragmentation",
+    "placing",
+    "with_room",
+]
+
+
+class PlacementRule(Protocol):
+    """Finds room for a task."""
+
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        """The placement of the task's waiting instances; ``None`` if there is no room. It is on the GPU type ``type_``
+        (a place in ``ClusterView.gpu_types``), or on whichever the rule prefers."""
+        ...
+
+
+class BestFit:
+    """The fastest type with room, and on it the node with the fewest idle GPUs. Types that are as fast count, too;
+    gangs go to one node if they fit, else to as few as possible. Cost O(1) without CPU and memory demands, else O(nodes
+    of the type)."""
+
+    place = staticmethod(ClusterView.fit)
+
+
+PLACEMENT_RULES: Registry[PlacementRule] = Registry(
+    "placement",
+    [
+        Entry("best-fit", ".placement:BestFit", "fastest type, then the fullest node that takes it"),
+        Entry("fastest", ".placement:BestFit", "another name of best-fit"),
+        Entry("first-fit", ".placement:FirstFit", "the first node of all that takes it"),
+        Entry("worst-fit", ".placement:WorstFit", "fastest type, then the emptiest node"),
+        Entry("random", ".placement:RandomNode", "any type and node with room"),
+        Entry("consolidate", ".placement:Consolidate", "as few nodes as possible"),
+        Entry("spread", ".placement:SpreadGang", "as many nodes as possible"),
+        Entry(
+            "comparative-advantage",
+            ".placement:ComparativeAdvantage",
+            "the type where it loses less than others do",
+        ),
+        Entry("dot-product", ".placement:DotProduct", "the node most aligned with the demand"),
+        Entry("gpu-packing", ".placement:GpuPacking", "GPUs, then nodes in use first"),
+        Entry("gpu-clustering", ".placement:GpuClustering", "beside tasks with the same demand"),
+        Entry("fgd", ".placement:Fgd", "where fragmentation grows least"),
+    ],
+    group="dagsim.placements",
+    home="dagsim.systems.cluster.policies",
+    listing="dagsim list placements",
+    method="place",
+)
+
+
+def placing(placement: str | PlacementRule) -> PlacementRule:
+    """The placement itself, or the one of that name."""
+    return PLACEMENT_RULES.create(placement) if isinstance(placement, str) else placement
+
+
+class ComparativeAdvantage:
+    """The type with room on which the task loses least compared with what others lose there: the least logarithm of its
+    slowdown against its fastest type, less the mean of that over all tasks that have been ready so far. There best fit.
+
+    Where the order has chosen the type (sjf), it is best fit. O(types) (after Ricardo 1817).
+    """
+
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        if type_ is not None:
+            return view.fit(task, type_)
+        mean = view.index(ComparativeAdvantage, lambda: _Losses(len(view.gpu_types))).mean
+        for each in sorted(by_speed(task, None), key=lambda each: loss(task, each) - mean(each)):
+            placement = view.fit(task, each)
+            if placement is not None:
+                return placement
+        return None
+
+
+class _Losses:
+    """The mean loss on each type, over the tasks that may run there."""
+
+    def __init__(self, types: int) -> None:
+        self._sums = [0.0] * types
+        self._counts = [0] * types
+
+    def push(self, task: TaskState) -> None:
+        for type_ in task.demand.types:
+            self._sums[type_] += loss(task, type_)
+            self._counts[type_] += 1
+
+    def mean(self, type_: int) -> float:
+        return self._sums[type_] / self._counts[type_] if self._counts[type_] else 0.0
+
+
+def loss(task: TaskState, type_: int) -> float:
+    """The logarithm of the task's slowdown on ``type_`` against its fastest type."""
+    if task.seconds[type_] == inf:
+        return 1e9  # finite, so that the means stay numbers
+    return log(task.seconds[type_] / task.best_s) if task.best_s else 0.0
+
+
+class FirstFit:
+    """The first node of the cluster with room, of whatever type may run the task. O(nodes)."""
+
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        return _least(view, task, type_, lambda machine: machine.index)
+
+
+class WorstFit:
+    """The fastest type with room, on it the node with the most idle GPUs. O(nodes passed over)."""
+
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        machines = view.machines
+        for each in by_speed(task, type_):
+            placement = fill(task, machines.with_room(task.demand, each, True))
+            if placement is not None:
+                return placement
+        return None
+
+
+class RandomNode:
+    """Any type with room, then its nodes in random order. Draws from the simulation's stream ``placement``.
+    O(nodes)."""
+
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        machines, rng = view.machines, view.stream("placement")
+        types = [each for each in by_speed(task, type_) if machines.fits_on(task.demand, each)]
+        if not types:
+            return None
+        nodes = list(with_room(view, task.demand, types[int(rng.integers(len(types)))]))
+        return fill(task, [nodes[at] for at in rng.permutation(len(nodes))])
+
+
+class DotProduct:
+    """The node whose free GPUs, CPUs and memory point most in the direction of the demand: the largest dot product of
+    both, each resource as a fraction of the node (Grandl et al., Tetris, SIGCOMM 2014; Panigrahy et al. 2011).
+    O(nodes)."""
+
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        demand = task.demand.demand
+
+        def away(machine: NodeState) -> float:
+            return -alignment(machine, demand.gpus, task.demand.cpus, task.demand.memory)
+
+        return _least(view, task, type_, away)
+
+
+class GpuPacking:
+    """Partly used GPUs first, then idle GPUs of nodes in use, then empty nodes; among equals the node with the fewest
+    idle GPUs (a baseline of FGD, Weng et al., ATC 2023). O(nodes)."""
+
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        share = task.demand.share
+
+        def emptiness(machine: NodeState) -> tuple[int, int]:
+            if share and any(free >= share for free in machine.shares.values()):
+                return 0, machine.idle
+            return (1 if machine.idle < machine.gpus else 2), machine.idle
+
+        return _least(view, task, type_, emptiness)
+
+
+class GpuClustering:
+    """Nodes with the most tasks of the same GPU demand first. Among equals the node with the fewest idle GPUs (a
+    baseline of FGD, Weng et al., ATC 2023). O(nodes)."""
+
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        runs, gpus = view.index(_Alike, _Alike).runs, task.demand.demand.gpus
+
+        def unlike(machine: NodeState) -> tuple[int, int]:
+            return -runs[machine.index, gpus], machine.idle
+
+        return _least(view, task, type_, unlike)
+
+
+class _Alike:
+    """The number of runs under way by node and GPUs asked per instance."""
+
+    def __init__(self) -> None:
+        self.runs: Counter[tuple[int, float]] = Counter()
+
+    def started(self, run: Run, now: float) -> None:
+        for node in run.nodes:
+            self.runs[node, run.task.demand.demand.gpus] += 1
+
+    def ended(self, run: Run, now: float) -> None:
+        for node in run.nodes:
+            self.runs[node, run.task.demand.demand.gpus] -= 1
+
+
+def alignment(machine: NodeState, gpus: float, cpus: int, memory: int) -> float:
+    """The dot product of a demand and what is free, as fractions of the machine. CPUs and memory are in millionths."""
+    node, total = machine.node, 0.0
+    if node.gpus:
+        free = machine.idle + sum(machine.shares.values()) / MICRO
+        total += gpus / node.gpus * (free / node.gpus)
+    if node.cpus:
+        total += cpus * machine.cpus / (node.cpus * MICRO) ** 2
+    if node.memory_gb:
+        total += memory * machine.memory / (node.memory_gb * MICRO) ** 2
+    return total
+
+
+def by_speed(task: TaskState, type_: int | None) -> list[int]:
+    """The types to look at, fastest first; only ``type_`` if it is given."""
+    return sorted(task.demand.types, key=task.seconds.__getitem__) if type_ is None else [type_]
+
+
+def with_room(view: ClusterView, demand: DemandClass, type_: int) -> Iterator[NodeState]:
+    """The machines of ``type_`` with room for an instance."""
+    return view.machines.with_room(demand, type_)
+
+
+def fill(task: TaskState, machines: Iterable[NodeState]) -> Placement | None:
+    """Waiting instances on the first of ``machines`` with room; a gang on the first ones that hold all of it."""
+    demand, shares = task.demand, []
+    needed = demand.gang or task.waiting
+    for machine in machines:
+        count = min(needed, machine.room(demand))
+        if count:
+            shares.append(Share(machine.index, count))
+            needed -= count
+            if not needed or not demand.gang:
+                return tuple(shares)
+    return None
+
+
+def _least(
+    view: ClusterView, task: TaskState, type_: int | None, rank: Callable[[NodeState], float | tuple[int, int]]
+) -> Placement | None:
+    """On the nodes with the least ``rank``; ties go to the faster type, then to the first node. A gang goes to the type
+    that has the best first node."""
+    demand = task.demand
+    best, where = None, None
+    for place, each in enumerate(by_speed(task, type_)):
+        ranked = [(rank(machine), place, machine.index, machine) for machine in with_room(view, demand, each)]
+        if demand.gang:
+            ranked.sort(key=lambda entry: entry[:3])
+        elif ranked:
+            ranked = [min(ranked, key=lambda entry: entry[:3])]
+        placement = fill(task, [entry[3] for entry in ranked])
+        if placement is not None and (best is None or ranked[0][:3] < best):
+            best, where = ranked[0][:3], placement
+    return where
+
+
+class Consolidate:
+    """As few nodes as possible, whatever the type: of the types with room the one that takes the waiting instances on
+    the fewest nodes (ties: the fastest), on it the fullest node that takes them all, else the ones with the most room.
+    O(nodes)."""
+
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        demand, best = task.demand, None
+        needed = demand.gang or task.waiting
+        for each in by_speed(task, type_):
+            rooms = sorted((-machine.room(demand), machine.index) for machine in with_room(view, demand, each))
+            enough = [room for room in rooms if -room[0] >= needed]
+            placement = _pour(enough[-1:] or rooms, needed, whole=bool(demand.gang))
+            if placement is not None and (best is None or _fewer(placement, best)):
+                best = placement
+        return best
+
+
+class SpreadGang:
+    """As many nodes as possible: one instance at a time to the emptiest node of the fastest type with room, around and
+    around. O(nodes)."""
+
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        demand = task.demand
+        needed = demand.gang or task.waiting
+        for each in by_speed(task, type_):
+            emptiest = sorted(with_room(view, demand, each), key=lambda machine: (-machine.idle, machine.index))
+            room = {machine.index: machine.room(demand) for machine in emptiest}
+            if room and (not demand.gang or sum(room.values()) >= needed):
+                return _deal(room, needed)
+        return None
+
+
+def _fewer(one: Placement, other: Placement) -> bool:
+    """True if ``one`` starts more instances, or as many on fewer nodes."""
+    started, before = (sum(share.instances for share in each) for each in (one, other))
+    return (-started, len(one)) < (-before, len(other))
+
+
+def _pour(rooms: list[tuple[int, int]], needed: int, *, whole: bool) -> Placement | None:
+    """Node after node as many as there is room for; ``None`` if not all of a ``whole`` gang, or nothing, finds room."""
+    shares = []
+    for less_room, node in rooms:
+        count = min(needed, -less_room)
+        shares.append(Share(node, count))
+        needed -= count
+        if not needed:
+            break
+    return tuple(shares) if shares and not (whole and needed) else None
+
+
+def _deal(room: dict[int, int], needed: int) -> Placement:
+    """One instance to each node in turn, until all are dealt or no room is left."""
+    dealt = dict.fromkeys(room, 0)
+    while needed and room:
+        for node in list(room):
+            if not needed:
+                break
+            dealt[node] += 1
+            needed -= 1
+            room[node] -= 1
+            if not room[node]:
+                del room[node]
+    return tuple(Share(node, count) for node, count in dealt.items() if count)
+
+
+_Typical: TypeAlias = Sequence[tuple[DemandClass, float]]
+"""Demands and their probabilities."""
+_State: TypeAlias = tuple[int, int, int, tuple[tuple[int, int], ...]]
+"""What a machine has free: the bit mask of idle GPUs, CPUs, memory, shares of GPUs."""
+
+
+class Fgd:
+    """The node (and for a fractional demand the GPU) on which the expected fragmentation grows least; ties go to the
+    faster type, then to the node with the least free on its GPUs, then to the first node. A gang goes where best fit
+    puts it.
+
+    ``typical`` weighs demands by how often they are asked, ``{Demand(gpus=0.5): 0.7, Demand(gpus=2): 0.3}``; left out,
+    the demands it has been asked to place so far (memory left aside; the rare ones, which are often the widest, count
+    too), renewed each time their number has doubled.
+    Not clairvoyant. O(nodes) per decision, which the definition forces, and O(GPUs x typical demands) for each node
+    that has changed (Weng et al., ATC 2023).
+    """
+
+    def __init__(self, typical: Mapping[Demand, float] | None = None) -> None:
+        self._learns = typical is None
+        self._weights: dict[Demand, float] = dict(typical or {})
+        self._asked: dict[Demand, int] = {}
+        self._count = 0
+        self._growths: dict[tuple[int, Demand], tuple[_State, float, int | None]] = {}
+        """Per node and demand: the node's state when it was looked at, the growth there, and on which GPU."""
+
+    def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
+        demand = task.demand
+        if demand.gang:
+            return view.fit(task, type_)
+        if self._learns:
+            self._learn(demand.demand)
+        typical = self._typical(view)
+        least, where = (inf, inf, 0, 0), None
+        for each in by_speed(task, type_):
+            for machine in with_room(view, demand, each):
+                growth, gpu = self._growth(machine, demand, typical)
+                rank = (round(growth, 9), task.seconds[each], _free(machine), machine.index)
+                if rank < least:
+                    least, where = rank, (machine, gpu)
+        if where is None:
+            return None
+        machine, gpu = where
+        return fill(task, [machine]) if gpu is None else (Share(machine.index, 1, gpu),)
+
+    def _growth(self, machine: NodeState, demand: DemandClass, typical: _Typical) -> tuple[float, int | None]:
+        """The growth of fragmentation by an instance on the machine, and its best GPU. On that GPU fragmentation grows
+        least."""
+        state = (machine.free, machine.cpus, machine.memory, tuple(machine.shares.items()))
+        known = self._growths.get((machine.index, demand.demand))
+        if known is not None and known[0] == state:
+            return known[1:]
+        least, where = inf, None
+        before = fragmentation(machine, typical)
+        for gpu, after in _ways(machine, demand):
+            growth = fragmentation(after, typical) - before
+            if growth < least - 1e-12:
+                least, where = growth, gpu
+        self._growths[machine.index, demand.demand] = state, least, where
+        return least, where
+
+    def _learn(self, demand: Demand) -> None:
+        kind = demand._replace(memory_gb=0.0)
+        self._asked[kind] = self._asked.get(kind, 0) + 1
+        self._count += 1
+        if self._count & (self._count - 1) == 0:  # 1, 2, 4, ...
+            self._weights = dict(self._asked)
+            self._growths.clear()
+
+    def _typical(self, view: ClusterView) -> _Typical:
+        asking = [(each, weight) for each, weight in self._weights.items() if each.gpus > 0]
+        total = sum(weight for _, weight in asking)
+        return [(view.machines.compile(each, 0), weight / total) for each, weight in asking]
+
+
+def fragmentation(machine: NodeState, typical: _Typical) -> float:
+    """The free GPUs of the machine that a typical task cannot use. The number is expected over ``typical`` demands and
+    their probabilities: all of them if it cannot run there, else those with less free than it asks of one GPU."""
+    shares = machine.shares.values()
+    free = _free(machine)
+    expected = 0.0
+    for demand, probability in typical:
+        if machine.type not in demand.types or not machine.room(demand):
+            expected += probability * free
+        else:
+            least = demand.share or MICRO
+            expected += probability * sum([each for each in shares if each < least])
+    return expected / MICRO
+
+
+def _free(machine: NodeState) -> int:
+    """The free parts of all its GPUs, in millionths."""
+    return machine.idle * MICRO + sum(machine.shares.values())
+
+
+def _ways(machine: NodeState, demand: DemandClass) -> list[tuple[int | None, NodeState]]:
+    """The ways to start one instance: the GPU it shares (``None``: whole ones, or none), and the machine after it."""
+    if not demand.share:
+        return [(None, _after(machine, demand, None))]
+    gpus: list[int] = [gpu for gpu, free in sorted(machine.shares.items()) if free >= demand.share]
+    if machine.idle:
+        gpus.append((machine.free & -machine.free).bit_length() - 1)
+    return [(gpu, _after(machine, demand, gpu)) for gpu in gpus]
+
+
+def _after(machine: NodeState, demand: DemandClass, gpu: int | None) -> NodeState:
+    """A copy of the machine with one more instance."""
+    after = machine.copy()
+    after.cpus -= demand.cpus
+    after.memory -= demand.memory
+    after.idle -= demand.whole
+    if gpu is not None:
+        if gpu not in after.shares:
+            after.idle -= 1
+            after.shares[gpu] = MICRO
+        after.shares[gpu] -= demand.share
+    return after

@@ -1,1 +1,0 @@
-"""Placement rules: the GPU type and the nodes of a start."""

@@ -1,0 +1,229 @@
+"""Planned schedules: each job is planned as it arrives, around what is planned already."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from math import ceil, inf
+from typing import NamedTuple, TypeAlias
+
+from dagsim.model import Decision, Placement, Share, Start
+from dagsim.systems.cluster.api import MICRO, ClusterState, ClusterView, DemandClass, JobState, Queue, TaskState
+from dagsim.systems.cluster.policies import planners
+from dagsim.systems.cluster.policies.orders import by_arrival, by_rank, width
+from dagsim.systems.cluster.policies.placement import PlacementRule, placing
+from dagsim.systems.cluster.policies.planners import Booking, Calendar, Planner, Problem
+
+__all__ = ["Planned", "Site", "cpop", "dls", "heft", "peft"]
+
+
+_Key: TypeAlias = tuple[int, int]
+"""Job number and task."""
+
+
+class Site(NamedTuple):
+    """A place that a task can be planned for: a node, or for what is wider than any, a whole GPU type (``node`` -1)."""
+
+    type: int
+    node: int
+    lanes: tuple[int, ...]
+
+
+class Planned:
+    """Plans each job on its arrival by ``planner``, then keeps to the plan. It takes the estimates as they are: on
+    every GPU the tasks start in the planned order, each as soon as it is ready and its node has room. What cannot be
+    planned (tasks without GPUs, and what comes back after a preemption or a failure) starts where it fits.
+
+    A lane is a GPU; a share of a GPU counts as a whole one in the plan. Clairvoyant, not preemptive. Cost: planning
+    tries each task of a job on each node, O(GPUs + gaps between bookings), once; following it O(GPUs of the task).
+    """
+
+    def __init__(self, planner: Planner, placement: str | PlacementRule = "best-fit") -> None:
+        self.planner = planner
+        self._placing = placing(placement)
+        self._sites: list[Site] = []
+        self._calendar = Calendar(0)
+        self._plan: dict[_Key, tuple[Site, Booking]] = {}
+        """Tasks that are planned and not wholly started."""
+        self._lanes: list[list[tuple[float, int, _Key]]] = []
+        """Per lane the tasks planned on it: planned start, a running number, key."""
+        self._last = -1
+        """The job planned last."""
+        self._count = 0
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        waiting = view.index(self, lambda: _Waiting(view.machines))
+        self._plan_arrivals(view, waiting.new)
+        while waiting.new:
+            self._sort(waiting, waiting.new.pop())
+        yield from self._follow(view, waiting)
+        task = waiting.unplanned.first_fit()
+        if task is None and not view.running:
+            task = view.queue(by_arrival).first_fit()  # nothing goes by plan any more: better this than never
+        if task is not None:
+            placement = self._placing.place(view, task)
+            if placement is not None:
+                yield Start(task, placement)
+                self._leave(waiting, task)
+
+    def _follow(self, view: ClusterView, waiting: _Waiting) -> Iterator[Decision]:
+        """Start what is ready and next on all its lanes."""
+        again, machines = True, view.machines.list
+        while again:
+            again = False
+            for key in sorted(waiting.due):  # not as they came: a fork finds them in another order
+                task, site = waiting.due[key], self._plan[key][0]
+                if site.node >= 0 and not machines[site.node].room(task.demand):
+                    continue
+                placement = self._place(view, task, site)
+                if placement is not None:
+                    yield Start(task, placement)
+                    again = self._leave(waiting, task) or again
+
+    def _place(self, view: ClusterView, task: TaskState, site: Site) -> Placement | None:
+        """The placement on its site with which the task can start now."""
+        if site.node < 0:
+            return self._placing.place(view, task, site.type)
+        demand = task.demand
+        room = min(view.machines.list[site.node].room(demand), task.waiting)
+        return (Share(site.node, room),) if room and room >= (demand.gang or 1) else None
+
+    def _leave(self, waiting: _Waiting, task: TaskState) -> bool:
+        """The task was started; returns whether others may be next now."""
+        key = (task.job.number, task.index)
+        if task.waiting or task.piece or key not in self._plan:
+            return False
+        _, booking = self._plan.pop(key)
+        waiting.due.pop(key, None)
+        for lane in booking.lanes:
+            queue = self._lanes[lane]
+            queue.remove(next(entry for entry in queue if entry[2] == key))
+        for lane in booking.lanes:
+            if self._lanes[lane]:
+                self._make_due(waiting, self._lanes[lane][0][2])
+        return True
+
+    def _sort(self, waiting: _Waiting, task: TaskState) -> None:
+        """Note a ready task as next on its lanes, for later, or as not planned."""
+        key = (task.job.number, task.index)
+        if task.piece or key not in self._plan:
+            waiting.unplanned.push(task)
+        else:
+            waiting.ready[key] = task
+            self._make_due(waiting, key)
+
+    def _make_due(self, waiting: _Waiting, key: _Key) -> None:
+        if key in waiting.ready and all(self._lanes[lane][0][2] == key for lane in self._plan[key][1].lanes):
+            waiting.due[key] = waiting.ready.pop(key)
+
+    def _plan_arrivals(self, view: ClusterView, tasks: list[TaskState]) -> None:
+        """Plan the jobs that have come since the last look: every one of them has a ready task."""
+        if not self._sites:
+            self._lay_out(view.machines)
+        new = {task.job.number: task.job for task in tasks if task.job.number > self._last}
+        if new:
+            self._calendar.forget(view.now)
+            for number in sorted(new):
+                self._plan_job(view, new[number])
+            self._last = max(new)
+
+    def _lay_out(self, machines: ClusterState) -> None:
+        """Number the GPUs, and group them by node and by type."""
+        count = 0
+        by_type: dict[int, list[int]] = {}
+        for machine in machines.list:
+            lanes = tuple(range(count, count + machine.gpus))
+            count += machine.gpus
+            self._sites.append(Site(machine.type, machine.index, lanes))
+            by_type.setdefault(machine.type, []).extend(lanes)
+        self._sites += [Site(type_, -1, tuple(lanes)) for type_, lanes in by_type.items()]
+        self._calendar = Calendar(count)
+        self._lanes = [[] for _ in range(count)]
+
+    def _plan_job(self, view: ClusterView, job: JobState) -> None:
+        graph, machines = job.job.graph, view.machines
+        seconds, widths = [], []
+        for task in job.tasks:
+            wide = ceil(width(task) * (1 if task.demand.gang else task.waiting)) if task.demand.demand.gpus else 0
+            row = [self._seconds(machines, task, site, wide) for site in self._sites]
+            narrowest = min([len(site.lanes) for site, s in zip(self._sites, row, strict=True) if s < inf], default=0)
+            widths.append(min(wide, narrowest))
+            seconds.append(row if min(row) < inf else [task.best_s] * len(row))
+        lanes = [site.lanes for site in self._sites]
+        problem = Problem(
+            seconds, graph.parents, graph.children, graph.order, _no_transfer, lanes, widths, self._calendar, view.now
+        )
+        for index, booking in self.planner(problem).items():
+            if booking.lanes:
+                key = (job.number, index)
+                self._plan[key] = self._sites[booking.site], booking
+                self._count += 1
+                for lane in booking.lanes:
+                    insort(self._lanes[lane], (booking.start_s, self._count, key))
+
+    def _seconds(self, machines: ClusterState, task: TaskState, site: Site, wide: int) -> float:
+        """Seconds of the whole task on the site; ``inf`` if it cannot run there, or should not as a node takes it."""
+        demand = task.demand
+        if site.type not in demand.types:
+            return inf
+        if site.node >= 0:
+            return task.seconds[site.type] * self._waves(wide, site) if _fits(machines, demand, site.node) else inf
+        nodes = [each.node for each in self._sites if each.type == site.type and each.node >= 0]
+        if any(_fits(machines, demand, node) for node in nodes):
+            return inf
+        return task.seconds[site.type] * self._waves(wide, site)
+
+    def _waves(self, wide: int, site: Site) -> int:
+        return max(ceil(wide / len(site.lanes)), 1) if wide and site.lanes else 1
+
+
+def _no_transfer(parent: int, child: int) -> float:
+    """A run fetches its inputs when it starts, wherever they are, so plans count no transfers."""
+    return 0.0
+
+
+class _Waiting:
+    """The index of the ready tasks: those that have just come, planned ones, those next on all their lanes, the
+    rest."""
+
+    def __init__(self, machines: ClusterState) -> None:
+        self.new: list[TaskState] = []
+        self.ready: dict[_Key, TaskState] = {}
+        self.due: dict[_Key, TaskState] = {}
+        self.unplanned = Queue(by_rank, machines)
+
+    def push(self, task: TaskState) -> None:
+        self.new.append(task)
+
+
+def _fits(machines: ClusterState, demand: DemandClass, index: int) -> bool:
+    """True if the empty node takes an instance (a gang: all of it)."""
+    node, count = machines.list[index].node, demand.gang or 1
+    asked = demand.demand
+    gpus = asked.gpus * count <= node.gpus
+    return gpus and demand.cpus * count <= node.cpus * MICRO and demand.memory * count <= node.memory_gb * MICRO
+
+
+def heft(placement: str | PlacementRule = "best-fit") -> Planned:
+    """Heterogeneous earliest finish time, each job planned on its arrival: tasks by upward rank, each on the node where
+    it finishes earliest, in gaps where there are some. Clairvoyant. Cost: ``Planned`` (Topcuoglu, Hariri and Wu 2002,
+    section 4.1)."""
+    return Planned(planners.plan_heft, placement)
+
+
+def cpop(placement: str | PlacementRule = "best-fit") -> Planned:
+    """Critical path on a processor, each job planned on its arrival: the tasks of its critical path all go to the node
+    that runs them fastest. Clairvoyant. Cost: ``Planned`` (Topcuoglu, Hariri and Wu 2002, section 4.2)."""
+    return Planned(planners.plan_cpop, placement)
+
+
+def peft(placement: str | PlacementRule = "best-fit") -> Planned:
+    """Predict earliest finish time, each job planned on its arrival: as HEFT, but with a look at what follows on each
+    node. Clairvoyant. Cost: ``Planned``, planning O(edges x nodes^2) more (Arabnejad and Barbosa 2014)."""
+    return Planned(planners.plan_peft, placement)
+
+
+def dls(placement: str | PlacementRule = "best-fit") -> Planned:
+    """Dynamic level scheduling, each job planned on its arrival: the pair of ready task and node with the highest
+    dynamic level first. Clairvoyant. Cost: ``Planned``, planning O(tasks) times as much (Sih and Lee 1993)."""
+    return Planned(planners.plan_dls, placement)

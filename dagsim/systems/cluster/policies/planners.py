@@ -1,0 +1,463 @@
+"""Static list scheduling of one DAG on unlike processors: HEFT, CPOP, PEFT and DLS, as their papers have them.
+
+A planner sees a ``Problem`` and books every task on a calendar; it knows nothing of simulations. Ties go to the task
+that comes first in the graph and to the site that comes first, as equal up to rounding (1e-9) counts as equal."""
+
+from __future__ import annotations
+
+from bisect import bisect, bisect_left, insort
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, merge, nsmallest
+from itertools import islice
+from math import inf
+from operator import itemgetter
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from dagsim.model.arithmetic import ordered_sum
+
+__all__ = [
+    "GAPS",
+    "Booking",
+    "Calendar",
+    "Planner",
+    "Problem",
+    "plan_cpop",
+    "plan_dls",
+    "plan_heft",
+    "plan_peft",
+    "rank_down",
+    "rank_up",
+]
+
+
+_SAME = 1e-9
+
+
+class Booking(NamedTuple):
+    """The place and time that a task is planned for."""
+
+    task: int
+    site: int
+    lanes: tuple[int, ...]
+    start_s: float
+    end_s: float
+
+
+@dataclass(slots=True)
+class Problem:
+    """A DAG, and the sites it may run on. A site is a set of lanes of the calendar: a processor, or a node's GPUs."""
+
+    seconds: Sequence[Sequence[float]]
+    """Per task and site; ``inf`` where it may not run."""
+    parents: Sequence[Sequence[int]]
+    children: Sequence[Sequence[int]]
+    order: Sequence[int]
+    """The tasks, parents before children."""
+    transfer_s: Callable[[int, int], float]
+    """Seconds that the output of a parent takes to a child on another site."""
+    lanes: Sequence[Sequence[int]]
+    """The lanes of each site."""
+    width: Sequence[int]
+    """How many lanes each task needs at once; 0 for none."""
+    calendar: Calendar
+    now_s: float = 0.0
+
+    def sites(self, task: int) -> list[int]:
+        """The sites that may run the task."""
+        return [site for site, seconds in enumerate(self.seconds[task]) if seconds < inf]
+
+    def mean_s(self, task: int) -> float:
+        """The task's mean seconds over the sites that may run it."""
+        known = [seconds for seconds in self.seconds[task] if seconds < inf]
+        return ordered_sum(known) / len(known)
+
+    def best(self, task: int, done: dict[int, Booking], sites: Sequence[int] | None = None) -> Booking:
+        """The booking with the earliest finish time, in a gap or behind everything. It is insertion-based (Topcuoglu et
+        al. 2002, section 4.1), given where the parents are booked."""
+        best: Booking | None = None
+        for site in self.sites(task) if sites is None else sites:
+            booking = self.booking(task, site, done)
+            if best is None or booking.end_s < best.end_s - _SAME:
+                best = booking
+        assert best is not None
+        return best
+
+    def booking(self, task: int, site: int, done: dict[int, Booking]) -> Booking:
+        """The earliest booking of the task on the site."""
+        seconds = self.seconds[task][site]
+        ready_s = self.ready_s(task, site, done)
+        if not self.width[task]:
+            return Booking(task, site, (), ready_s, ready_s + seconds)
+        start_s, lanes = self.calendar.earliest(self.lanes[site], self.width[task], ready_s, seconds)
+        return Booking(task, site, lanes, start_s, start_s + seconds)
+
+    def ready_s(self, task: int, site: int, done: dict[int, Booking]) -> float:
+        """The time when all inputs of the task are on the site."""
+        ready_s = self.now_s
+        for parent in self.parents[task]:
+            if parent in done:
+                arrives_s = done[parent].end_s + (0.0 if done[parent].site == site else self.transfer_s(parent, task))
+                ready_s = max(ready_s, arrives_s)
+        return ready_s
+
+    def book(self, booking: Booking, done: dict[int, Booking]) -> None:
+        """Take the booking."""
+        self.calendar.book(booking.lanes, booking.start_s, booking.end_s)
+        done[booking.task] = booking
+
+
+Planner: TypeAlias = Callable[[Problem], dict[int, Booking]]
+"""Books every task of the problem; returns the bookings by task, in the order they were made."""
+
+
+def rank_up(problem: Problem) -> list[float]:
+    """The mean length of the longest path from each task to the end, transfers included. It is rank_u (Topcuoglu et al.
+    2002, equation 8)."""
+    rank = [0.0] * len(problem.seconds)
+    for task in reversed(problem.order):
+        behind = [problem.transfer_s(task, child) + rank[child] for child in problem.children[task]]
+        rank[task] = problem.mean_s(task) + max(behind, default=0.0)
+    return rank
+
+
+def rank_down(problem: Problem) -> list[float]:
+    """The mean length of the longest path from the beginning to each task's start. It is rank_d (equation 10)."""
+    rank = [0.0] * len(problem.seconds)
+    for task in problem.order:
+        for child in problem.children[task]:
+            rank[child] = max(rank[child], rank[task] + problem.mean_s(task) + problem.transfer_s(task, child))
+    return rank
+
+
+def plan_heft(problem: Problem) -> dict[int, Booking]:
+    """Heterogeneous earliest finish time: tasks by falling upward rank, each where it finishes earliest (Topcuoglu,
+    Hariri and Wu 2002, section 4.1)."""
+    rank, done = rank_up(problem), dict[int, Booking]()
+    for task in _by_priority(problem, rank):
+        problem.book(problem.best(task, done), done)
+    return done
+
+
+def plan_cpop(problem: Problem) -> dict[int, Booking]:
+    """Critical path on a processor: the ready task with the most upward + downward rank first; the tasks of the
+    critical path all go to the site that runs them fastest together (Topcuoglu et al. 2002, section 4.2)."""
+    up, down = rank_up(problem), rank_down(problem)
+    priority = [above + below for above, below in zip(up, down, strict=True)]
+    entries = [task for task in problem.order if not problem.parents[task]]
+    longest = max(priority[task] for task in entries)
+    at = next(task for task in entries if priority[task] >= longest - _SAME)
+    path = [at]
+    while problem.children[at]:
+        at = max(problem.children[at], key=lambda child: (round(priority[child], 6), -child))
+        path.append(at)
+    together = [ordered_sum(problem.seconds[task][site] for task in path) for site in range(len(problem.lanes))]
+    chosen = min(range(len(together)), key=together.__getitem__)
+    done: dict[int, Booking] = {}
+    critical = set(path)
+    for task in _by_readiness(problem, priority):
+        pinned = task in critical and problem.seconds[task][chosen] < inf
+        problem.book(problem.best(task, done, [chosen] if pinned else None), done)
+    return done
+
+
+def plan_peft(problem: Problem) -> dict[int, Booking]:
+    """Predict earliest finish time: tasks by their mean optimistic cost, each where finish time plus the optimistic
+    cost of what follows is least (Arabnejad and Barbosa 2014)."""
+    sites = range(len(problem.lanes))
+    table = [[0.0] * len(sites) for _ in problem.seconds]
+    for task in reversed(problem.order):
+        for site in sites:
+            table[task][site] = max(
+                (
+                    min(
+                        table[child][to]
+                        + problem.seconds[child][to]
+                        + (0.0 if to == site else problem.transfer_s(task, child))
+                        for to in problem.sites(child)
+                    )
+                    for child in problem.children[task]
+                ),
+                default=0.0,
+            )
+    priority = [ordered_sum(row) / len(row) for row in table]
+    done: dict[int, Booking] = {}
+    for task in _by_readiness(problem, priority):
+        bookings = [problem.booking(task, site, done) for site in problem.sites(task)]
+        problem.book(min(bookings, key=lambda each: round(each.end_s + table[task][each.site], 9)), done)
+    return done
+
+
+def plan_dls(problem: Problem) -> dict[int, Booking]:
+    """Dynamic level scheduling: of all pairs of ready task and site the one with the highest dynamic level (static
+    level - earliest start + mean seconds - seconds there), not inserted into gaps (Sih and Lee 1993)."""
+    level = [0.0] * len(problem.seconds)
+    for task in reversed(problem.order):
+        level[task] = problem.mean_s(task) + max((level[child] for child in problem.children[task]), default=0.0)
+    pairs = _DynamicLevels(problem, level)
+    missing = [len(parents) for parents in problem.parents]
+    done: dict[int, Booking] = {}
+    for task in problem.order:
+        if not missing[task]:
+            pairs.add(task, done)
+    while len(done) < len(level):
+        booking = pairs.take(done)
+        problem.book(booking, done)
+        pairs.booked(booking)
+        for child in _freed(problem, booking.task, missing):
+            pairs.add(child, done)
+    return done
+
+
+class _DynamicLevels:
+    """The dynamic levels of all pairs of ready task and site.
+
+    As bookings only delay what is still to be booked, a level known from before is never too low: only that of the
+    pair that seems highest is computed again, until it is as high as it seems. On each site a task starts no earlier
+    than anything of its width could, which keeps the others near to what they are.
+    """
+
+    def __init__(self, problem: Problem, level: Sequence[float]) -> None:
+        self._problem = problem
+        self._level = level
+        shape = len(problem.lanes), len(problem.seconds)
+        self._fixed = np.full(shape, -inf)
+        """Of a task that is not ready, or on a site that may not run it, -inf; else the level without the start."""
+        self._start_s = np.zeros(shape)
+        """The earliest start as it was last computed."""
+        self._seems = np.full(shape, -inf)
+        """The level as it is known."""
+        self._highest = np.full(shape[1], -inf)
+        """Per task the highest of these."""
+        widths, self._width = np.unique(np.array(problem.width), return_inverse=True)
+        self._widths: list[int] = widths.tolist()
+        self._idle_s = [self._look(site) for site in range(shape[0])]
+        """Per site and width the first time when anything could start there."""
+        self._shared = [
+            [other for other, lanes in enumerate(problem.lanes) if not set(lanes).isdisjoint(mine)]
+            for mine in problem.lanes
+        ]
+        """The sites that have a lane in common with each."""
+
+    def add(self, task: int, done: dict[int, Booking]) -> None:
+        """The task is ready."""
+        problem, mean_s, width = self._problem, self._problem.mean_s(task), self._width[task]
+        for site in problem.sites(task):
+            fixed = self._fixed[site, task] = self._level[task] + (mean_s - problem.seconds[task][site])
+            start_s = self._start_s[site, task] = problem.ready_s(task, site, done)
+            self._seems[site, task] = fixed - max(start_s, self._idle_s[site][width])
+        self._highest[task] = max(self._seems[:, task].tolist())
+
+    def take(self, done: dict[int, Booking]) -> Booking:
+        """The booking with the highest level; of equal ones the first by task, then by site. O(tasks) per level that is
+        computed again."""
+        while True:
+            task, site = self._first_highest()
+            booking = self._problem.booking(task, site, done)
+            level = self._fixed[site, task] - booking.start_s
+            self._start_s[site, task] = booking.start_s
+            if level == self._seems[site, task]:
+                return booking
+            self._seems[site, task] = level
+            self._highest[task] = max(self._seems[:, task].tolist())
+
+    def booked(self, booking: Booking) -> None:
+        """The task is planned, and its lanes are busy then. O(tasks) per site that shares a lane, and a maximum over
+        all pairs."""
+        for levels in (self._fixed, self._seems):
+            levels[:, booking.task] = -inf
+        for site in self._shared[booking.site] if booking.lanes else ():
+            idle_s = self._idle_s[site] = self._look(site)
+            self._seems[site] = self._fixed[site] - np.maximum(self._start_s[site], np.array(idle_s)[self._width])
+        self._highest = self._seems.max(axis=0)
+
+    def _look(self, site: int) -> list[float]:
+        """Per width the first time when anything could start on the site."""
+        problem, lanes = self._problem, self._problem.lanes[site]
+        return [
+            problem.calendar.idle_s(lanes, width, problem.now_s) if 0 < width <= len(lanes) else problem.now_s
+            for width in self._widths
+        ]
+
+    def _first_highest(self) -> tuple[int, int]:
+        """The task and site that a walk over the pairs ends at which goes on to what is higher by more than rounding.
+
+        Only a task that rises above all before it can be where the walk goes on.
+        """
+        highest = self._highest
+        rises = np.flatnonzero(highest[1:] > np.maximum.accumulate(highest)[:-1]) + 1
+        best, task, site = -inf, 0, 0
+        for each in (0, *rises.tolist()):
+            for place, level in enumerate(self._seems[:, each].tolist()):
+                if level > best + _SAME:
+                    best, task, site = level, each, place
+        return task, site
+
+
+def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:
+    """The tasks by falling rank; those that rank the same in the order of the graph, so that parents stay before
+    children."""
+    place = {task: number for number, task in enumerate(problem.order)}
+    return sorted(problem.order, key=lambda task: (-round(rank[task], 6), place[task]))
+
+
+def _by_readiness(problem: Problem, priority: Sequence[float]) -> list[int]:
+    """The tasks in the order of a queue of ready ones, highest priority first."""
+    missing = [len(parents) for parents in problem.parents]
+    ready = [(-round(priority[task], 6), task) for task in problem.order if not missing[task]]
+    heapify(ready)
+    given = []
+    while ready:
+        _, task = heappop(ready)
+        given.append(task)
+        for child in _freed(problem, task, missing):
+            heappush(ready, (-round(priority[child], 6), child))
+    return given
+
+
+def _freed(problem: Problem, task: int, missing: list[int]) -> list[int]:
+    """The children of which ``task`` was the last parent missing."""
+    freed = []
+    for child in problem.children[task]:
+        missing[child] -= 1
+        if not missing[child]:
+            freed.append(child)
+    return freed
+
+
+GAPS = 64
+"""Ends of bookings after which a gap is looked for."""
+
+
+class Calendar:
+    """Busy times of ``count`` lanes, one per GPU, and the gaps between them. Busy times are rising lists of ``(start,
+    end)`` that do not overlap."""
+
+    def __init__(self, count: int) -> None:
+        self.busy: list[list[tuple[float, float]]] = [[] for _ in range(count)]
+        self._gaps: list[list[tuple[float, float]]] = [[] for _ in range(count)]
+        """Per lane ``(start, end)`` of each time between two bookings, or before the first."""
+        self._end: list[float] = [0.0] * count
+        """Per lane the end of the last booking."""
+
+    def earliest(
+        self, lanes: Sequence[int], width: int, ready_s: float, seconds: float
+    ) -> tuple[float, tuple[int, ...]]:
+        """The first time from ``ready_s`` on that ``width`` lanes are free for ``seconds``, and which. It may lie
+        between what is planned or behind it; lanes that end latest before it come first, so that gaps stay whole.
+        ``inf`` and nothing if there are not so many lanes.
+
+        Looks at the first ``GAPS`` times at which something ends, then behind everything. O(lanes x (gaps + log
+        bookings)).
+        """
+        if width > len(lanes):
+            return inf, ()
+        start = self._first_gap(lanes, width, ready_s, seconds)
+        free = [(-before, lane) for lane in lanes if (before := self._gap(lane, start, seconds)) >= 0]
+        return start, tuple([lane for _, lane in sorted(free)[:width]])
+
+    def book(self, lanes: Sequence[int], start: float, end: float) -> None:
+        """Plan something on the lanes, which must be free."""
+        if end > start:
+            for lane in lanes:
+                insort(self.busy[lane], (start, end))
+                self._fill(lane, start, end)
+
+    def forget(self, before: float) -> None:
+        """Drop what ended by then."""
+        for bookings, gaps in zip(self.busy, self._gaps, strict=True):
+            while bookings and bookings[0][1] <= before:
+                del bookings[0]
+            while gaps and gaps[0][1] <= before:
+                del gaps[0]
+
+    def idle_s(self, lanes: Sequence[int], width: int, ready_s: float) -> float:
+        """A time from ``ready_s`` on before which no ``width`` of the lanes are idle at once. It is the first at which
+        they are, unless that lies behind ``GAPS`` changes. O(log lanes) per change up to then."""
+        idle, reached_s = 0, ready_s
+        for reached_s, change in islice(merge(*[self._changes(lane, ready_s) for lane in lanes]), GAPS):
+            idle += change
+            if idle >= width:
+                return reached_s
+        return reached_s
+
+    def _changes(self, lane: int, ready_s: float) -> Iterator[tuple[float, int]]:
+        """The times from ``ready_s`` on at which the lane becomes busy (-1) or idle (1)."""
+        gaps = self._gaps[lane]
+        for place in range(max(bisect(gaps, (ready_s, inf)) - 1, 0), len(gaps)):
+            begin, end = gaps[place]
+            if (begin := max(begin, ready_s)) < end:
+                yield begin, 1
+                yield end, -1
+        yield max(self._end[lane], ready_s), 1
+
+    def _first_gap(self, lanes: Sequence[int], width: int, ready_s: float, seconds: float) -> float:
+        """The start that ``earliest`` finds."""
+        tails = sorted([max(self._end[lane], ready_s) for lane in lanes])
+        last = tails[width - 1]
+        until = min(last, *[self._horizon(lane, ready_s) for lane in lanes])
+        fitting = [gap for lane in lanes for gap in self._fitting(lane, ready_s, seconds, until)]
+        for start in sorted({gap[0] for gap in fitting}.union(tails)) if fitting else ():
+            if start >= last or start > until:
+                break
+            free = sum(tail <= start for tail in tails)
+            if free + sum(begin <= start < end and start + seconds <= end for begin, end in fitting) >= width:
+                return start if self._is_near(lanes, ready_s, start) else last
+        return last
+
+    def _horizon(self, lane: int, ready_s: float) -> float:
+        """The ``GAPS``-th time from ``ready_s`` on at which something ends on the lane."""
+        ends = self._from(lane, ready_s)
+        return ends[-1][1] if len(ends) == GAPS else inf
+
+    def _fitting(self, lane: int, ready_s: float, seconds: float, until: float) -> Iterator[tuple[float, float]]:
+        """The gaps from ``ready_s`` on that are long enough and begin by ``until``."""
+        gaps = self._gaps[lane]
+        for place in range(max(bisect(gaps, (ready_s, inf)) - 1, 0), len(gaps)):
+            begin, end = gaps[place]
+            begin = max(begin, ready_s)
+            if begin > until:
+                return
+            if begin < end and end >= begin + seconds:
+                yield begin, end
+
+    def _is_near(self, lanes: Sequence[int], ready_s: float, start: float) -> bool:
+        """True if fewer than ``GAPS`` times at which something ends lie before ``start``."""
+        if start <= ready_s:
+            return True
+        ends = [self._from(lane, ready_s) for lane in lanes]
+        if sum(bisect_left(each, start, key=itemgetter(1)) for each in ends) < GAPS:
+            return True
+        return start in nsmallest(GAPS, {end for each in ends for _, end in each})
+
+    def _fill(self, lane: int, start: float, end: float) -> None:
+        """Take a booking out of the gap that it lies in, or make one before it."""
+        gaps, tail = self._gaps[lane], self._end[lane]
+        if start >= tail:
+            if start > tail:
+                gaps.append((tail, start))
+            self._end[lane] = end
+            return
+        place = bisect(gaps, (start, inf)) - 1
+        begin, until = gaps[place]
+        gaps[place : place + 1] = [gap for gap in ((begin, start), (end, until)) if gap[0] < gap[1]]
+
+    def _from(self, lane: int, start: float) -> list[tuple[float, float]]:
+        """The first bookings that end after ``start``."""
+        bookings = self.busy[lane]
+        place = bisect(bookings, (start, inf))
+        place -= place > 0 and bookings[place - 1][1] > start
+        return bookings[place : place + GAPS]
+
+    def _gap(self, lane: int, start: float, seconds: float) -> float:
+        """The end of the lane's last booking before ``start``, if it is free from then; else -1. Free means for
+        ``seconds``."""
+        bookings = self.busy[lane]
+        place = bisect(bookings, (start, inf))
+        before = bookings[place - 1][1] if place else 0.0
+        if place and bookings[place - 1][0] == start and seconds > 0:
+            return -1.0
+        free = before <= start and (place == len(bookings) or bookings[place][0] >= start + seconds)
+        return before if free else -1.0

@@ -1,1 +1,0 @@
-"""Policies that plan or look ahead."""

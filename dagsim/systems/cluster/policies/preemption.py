@@ -1,0 +1,197 @@
+"""Shortest remaining time and service first, and the choice of runs that a preemption stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+from dagsim.model import Decision, Preempt
+from dagsim.systems.cluster.api import MICRO, ClusterState, ClusterView, DemandClass, NodeState, Run, TaskState
+from dagsim.systems.cluster.policies.orders import TypedOrdered, width
+from dagsim.systems.cluster.policies.placement import PlacementRule
+
+__all__ = ["LeastRemaining", "Weight", "make_room", "srsf", "srtf"]
+
+
+Weight: TypeAlias = Callable[[TaskState], float]
+"""What a second of a task counts, the same for all its pieces."""
+
+
+class LeastRemaining:
+    """Least ``weight x remaining seconds`` first; a ready task that does not fit takes the place of the runs with the
+    most left, as long as each of them has more left than it needs there. Clairvoyant, preemptive. O(log n) per decision
+    plus O(weights + log running) per victim looked at."""
+
+    def __init__(self, weight: Weight, placement: str | PlacementRule = "best-fit") -> None:
+        def left(task: TaskState, type_: int) -> float:
+            return weight(task) * task.seconds[type_]
+
+        self.weight = weight
+        self.order = TypedOrdered(left, placement)
+        """The order in which tasks start where they fit."""
+        self._victims: dict[float, list[tuple[float, int]]] = {}
+        """Per weight a heap of ``(-end, run)``: of one weight, who ends last has the most left at any time."""
+        self._known: set[int] = set()
+        """The runs under way."""
+
+    def started(self, run: Run, now: float) -> None:
+        """Take in a run."""
+        if run.id not in self._known:
+            self._known.add(run.id)
+            heap = self._victims.setdefault(self.weight(run.task), [])
+            heappush(heap, (-run.estimated_end_s(now), run.id))
+
+    def ended(self, run: Run, now: float) -> None:
+        """Let go of a run; its entry is dropped when it comes first."""
+        self._known.discard(run.id)
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        return self.order.decide(view) or self._take_over(view)
+
+    def _take_over(self, view: ClusterView) -> list[Decision]:
+        """Preempt for the task with the least left, if runs with more left make room for it."""
+        pair = view.typed_queue(self.order.key).first()
+        if pair is None:
+            return []
+        view.follow(self)
+        task = pair[0]
+        looked_at: list[tuple[float, tuple[float, int]]] = []
+        chosen = make_room(view, task, self._with_more_left(view, task, looked_at))
+        for weight, entry in looked_at:
+            heappush(self._victims[weight], entry)
+        return [Preempt(run) for run in chosen]
+
+    def _with_more_left(
+        self, view: ClusterView, task: TaskState, looked_at: list[tuple[float, tuple[float, int]]]
+    ) -> Iterator[Run]:
+        """Runs with more left than ``task`` needs on their type, most first; what is taken off a heap is noted."""
+        now, running = view.now, view.running
+        least = self.weight(task) * task.best_s
+        while True:
+            most, weight = least, -1.0
+            for each, heap in self._victims.items():
+                while heap and heap[0][1] not in running:
+                    heappop(heap)
+                if heap and each * (-heap[0][0] - now) > most:
+                    most, weight = each * (-heap[0][0] - now), each
+            if weight < 0:
+                return
+            entry = heappop(self._victims[weight])
+            looked_at.append((weight, entry))
+            run = running[entry[1]]
+            if run.started_s == now:
+                continue  # what has just been started stays, so that no two tasks displace each other for ever
+            if run.type in task.demand.types and most > self.order.key(task, run.type):
+                yield run
+
+
+def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> list[int]:
+    """The runs among ``victims``, asked for one by one, that must go so that ``task`` fits; none if all of them would
+    not do. An independent instance gets the first node that has room for it. O(1) per victim, for a gang after
+    O(nodes) once per type."""
+    demand = task.demand
+    freed = _FreedGpus(view) if demand.whole and not (demand.cpus or demand.memory) else _FreedNodes(view)
+    room: dict[int, int] = {}
+    in_type: dict[int, int] = {}
+    chosen: list[Run] = []
+    for run in victims:
+        type_ = run.type
+        if type_ not in demand.types:
+            continue
+        chosen.append(run)
+        nodes = freed.without(run)
+        if not demand.gang:
+            enough = [node for node in nodes if freed.room(node, demand)]
+            if enough:
+                return [each.id for each in chosen if min(enough) in each.nodes]
+            continue
+        if type_ not in in_type:
+            in_type[type_] = _room(view.machines, demand, type_)
+        for node in nodes:
+            now = freed.room(node, demand)
+            was = room.get(node)
+            in_type[type_] += now - (view.machines.list[node].room(demand) if was is None else was)
+            room[node] = now
+        if in_type[type_] >= demand.gang:
+            return [each.id for each in chosen if each.type == type_]
+    return []
+
+
+def _room(machines: ClusterState, demand: DemandClass, type_: int) -> int:
+    """The instances that nodes of the type have room for now."""
+    if demand.whole and not (demand.cpus or demand.memory):
+        return machines.by_gpus[type_].room(demand.whole)
+    return sum(machine.room(demand) for machine in machines.with_room(demand, type_))
+
+
+class _FreedGpus:
+    """Idle GPUs of nodes as they would be without some runs: all that a demand for whole GPUs goes by."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._machines = view.machines.list
+        self._idle: dict[int, int] = {}
+        self._shares: dict[tuple[int, int], int] = {}
+        """Free millionths of GPUs that runs share, by node and GPU."""
+
+    def without(self, run: Run) -> list[int]:
+        """Note the run as gone; returns its nodes."""
+        demand, nodes = run.task.demand, []
+        for machine, count, _, on in run.held:
+            node = machine.index
+            idle = self._idle.get(node)
+            idle = (machine.idle if idle is None else idle) + demand.whole * count
+            for gpu in on:
+                free = self._shares[node, gpu] = self._shares.get((node, gpu), machine.shares[gpu]) + demand.share
+                idle += free == MICRO
+            self._idle[node] = idle
+            nodes.append(node)
+        return nodes
+
+    def room(self, node: int, demand: DemandClass) -> int:
+        """The instances of ``demand`` that the node would have room for."""
+        return self._idle[node] // demand.whole if self._machines[node].up else 0
+
+
+class _FreedNodes:
+    """Copies of nodes as they would be without some runs."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._nodes: dict[int, NodeState] = {}
+
+    def without(self, run: Run) -> list[int]:
+        """Note the run as gone; returns its nodes."""
+        demand, nodes = run.task.demand, []
+        for machine, count, _, on in run.held:
+            copy = self._nodes.get(machine.index) or machine.copy()
+            self._nodes[machine.index] = copy
+            copy.idle += demand.whole * count
+            copy.cpus += demand.cpus * count
+            copy.memory += demand.memory * count
+            for gpu in on:
+                copy.shares[gpu] += demand.share
+                if copy.shares[gpu] == MICRO:
+                    del copy.shares[gpu]
+                    copy.idle += 1
+            nodes.append(machine.index)
+        return nodes
+
+    def room(self, node: int, demand: DemandClass) -> int:
+        """The instances of ``demand`` that the node would have room for."""
+        return self._nodes[node].room(demand)
+
+
+def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
+    """Shortest job first by remaining time. Clairvoyant, preemptive. Cost: ``LeastRemaining`` (Schrage 1968, for one
+    machine)."""
+    return LeastRemaining(_one, placement)
+
+
+def srsf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
+    """Shortest remaining service first: GPUs x remaining time, the two-dimensional SRTF. Clairvoyant, preemptive. Cost:
+    ``LeastRemaining`` (the clairvoyant reference of Tiresias, Gu et al., NSDI 2019)."""
+    return LeastRemaining(width, placement)
+
+
+def _one(_: TaskState) -> float:
+    return 1.0

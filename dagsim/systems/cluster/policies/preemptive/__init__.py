@@ -1,1 +1,0 @@
-"""Policies that stop runs to start others."""

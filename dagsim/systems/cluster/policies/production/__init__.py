@@ -1,1 +1,0 @@
-"""Schedulers that clusters run today: Slurm, Kueue and the default scheduler of Kubernetes."""

@@ -1,0 +1,482 @@
+"""Preemption in rounds: all jobs compete again after every round, or take turns."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Set
+from heapq import heappop, heappush
+from math import ceil, inf
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from dagsim.errors import ConfigError
+from dagsim.model import Decision, Preempt, Start, Wait
+from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Run, TaskState
+from dagsim.systems.cluster.policies.job_orders import JobQueue
+from dagsim.systems.cluster.policies.orders import by_arrival
+from dagsim.systems.cluster.policies.placement import PlacementRule, placing
+from dagsim.systems.cluster.policies.preemption import make_room
+
+__all__ = ["Rank", "RoundRobin", "Rounds", "Served", "Service", "ServiceColumns"]
+
+
+_EARLY = 1e-9
+"""By how much of the time until then a round is looked at too early, so that no rounding makes it too late."""
+
+
+class Rank(Protocol):
+    """Ranks a job by the service it has had."""
+
+    def key(self, job: int, served: Served) -> float:
+        """Smaller first."""
+        ...
+
+    def keys(self, service: ServiceColumns) -> np.ndarray:
+        """(runs,) float64: the keys of the jobs that run."""
+        ...
+
+    def exceeds_s(self, key: float, service: ServiceColumns) -> np.ndarray:
+        """(runs,) float64: seconds until the key of a job that runs on, and is at most ``key`` now, may exceed it;
+        never too many."""
+        ...
+
+    def stopped(self, job: int, served: Served, now: float) -> None:
+        """A run of the job was preempted."""
+        ...
+
+    def left(self, job: int, served: Served) -> None:
+        """The job is done."""
+        ...
+
+    def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
+        """Jobs whose key has moved although they only waited."""
+        ...
+
+
+class Rounds:
+    """Every ``quantum_s`` seconds all jobs compete again: in the order of ``(rank, first come)`` a ready task that does
+    not fit takes the place of the runs that rank last, as long as each ranks behind it. Between rounds what fits is
+    started in that order and nothing is preempted. Where a stopped run loses its work (``preemption.on_resume:
+    restart``), it is stopped only once it has run twice as long as any of its job that was stopped before, or two long
+    jobs would take turns for ever. With ``lead`` a run gives way only to a job that has had less than ``1 - lead``
+    times as much as its own: 0.1 spares old jobs of equal age most of their turns, and the simulation most of its work.
+
+    Cost: O(demand classes + log tasks) per decision, and per round a pass of NumPy over what runs, O(1) per run that a
+    task might displace, and O(demand classes) per run stopped or started. A round in which nothing has happened is
+    passed over until a run may have come to rank behind a task that waits for its place.
+    """
+
+    def __init__(self, rank: Rank, quantum_s: float, placement: str | PlacementRule, lead: float = 0.0) -> None:
+        if not quantum_s > 0:
+            raise ConfigError(f"quantum_s must be positive, got {quantum_s!r}")
+        if not 0 <= lead < 1:
+            raise ConfigError(f"lead must lie in 0..1, below 1, got {lead!r}")
+        self.lead = lead
+        self.rank = rank
+        self.quantum_s = quantum_s
+        self.placement = placing(placement)
+        self._place = self.placement.place
+        self._service = Service()
+        self._round = 0
+        """The next round, counted from time 0."""
+        self._full: tuple[float, int, int] | None = None
+        """Time, releases and tasks that had come when nothing more fitted: asked again there is nothing to do."""
+        self._lost_s: dict[int, float] = {}
+        """Per job the longest of its runs that lost its work."""
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        view.follow(self._service)
+        now = self._service.now = view.now
+        queue = view.index(self, lambda: JobQueue(self._key, by_arrival))
+        if self._full == (now, view.machines.released, queue.pushed):
+            return
+        self._rank_again(view, queue)
+        self._round = max(self._round, int(now // self.quantum_s))
+        while self._round * self.quantum_s < now:
+            self._round += 1
+        competing = self._round * self.quantum_s == now
+        if competing:
+            self._round += 1
+        if not view.ready:
+            return
+        until: float = self._round
+        if competing:
+            until = yield from self._compete(view, queue)
+        else:
+            yield from self._start_what_fits(view, queue)
+            self._full = (now, view.machines.released, queue.pushed)
+        if view.ready and until < inf:
+            yield Wait(until * self.quantum_s)
+
+    def _start_what_fits(self, view: ClusterView, queue: JobQueue) -> Iterator[Decision]:
+        started = True
+        while started:
+            started = False
+            for task in queue.heads(view.machines.fits):
+                placement = self._place(view, task)
+                if placement is not None:
+                    yield Start(task, placement)
+                    started = True
+                    break
+
+    def _compete(self, view: ClusterView, queue: JobQueue) -> Generator[Decision, None, float]:
+        """Start what ranks first, in the place of others where it must; returns the next round to look at."""
+        both = [job for job in queue.waiting() & self._service.running() if queue.refresh(view.jobs[job])]
+        contest = _Contest(self.rank, self._service.columns(), self.lead)
+        heads = {demand: head for demand in queue.classes() if (head := queue.head(demand)) is not None}
+        stuck: dict[DemandClass, TaskState] = {}
+        acted = False
+        while heads:
+            task = min(heads.values())[1]
+            moved = {task.demand: None}
+            fits = view.fits(task)
+            if not fits and (chosen := self._displaced(view, task, contest)):
+                for run in chosen:
+                    job = self._note_loss(view, view.running[run])
+                    yield Preempt(run)
+                    self.rank.stopped(job, self._service.of(job), view.now)
+                    moved |= dict.fromkeys(queue.classes(job))
+                acted = True
+                self._service.take_ended()  # the jobs of these have just been ranked
+                queue.rank_again()
+                fits = view.fits(task)
+            placement = self._place(view, task) if fits else None
+            if placement is None:
+                stuck[task.demand] = task
+            else:
+                yield Start(task, placement)
+                acted = True
+            for demand in moved:
+                head = None if demand in stuck else queue.head(demand)
+                if head is None:
+                    heads.pop(demand, None)
+                else:
+                    heads[demand] = head
+        return self._round if acted or both else self._next_round(view, contest, stuck.values())
+
+    def _next_round(self, view: ClusterView, contest: _Contest, stuck: Iterable[TaskState]) -> float:
+        """The first round in which one of these may displace a run that it cannot now, if nothing happens before."""
+        if view.preemption.on_resume == "restart":  # whom a run is spared for changes with time
+            return self._round
+        first_s = min([contest.overtakes_s(*self._standing(task)) for task in stuck], default=inf)
+        if first_s == inf:
+            return inf
+        return max(self._round, ceil((view.now + first_s) * (1 - _EARLY) / self.quantum_s))
+
+    def _displaced(self, view: ClusterView, task: TaskState, contest: _Contest) -> list[int]:
+        """The runs of other jobs, of those that rank behind ``task``, that must go so that it fits, last first."""
+        behind = contest.behind(*self._standing(task), view.running)
+        return make_room(view, task, self._willing(view, task, behind)) if behind else []
+
+    def _willing(self, view: ClusterView, task: TaskState, behind: Iterable[int]) -> Iterator[Run]:
+        """Those ``behind`` that still run, for other jobs, and are not spared."""
+        running, job = view.running, task.job
+        for id_ in behind:
+            run = running.get(id_)
+            if run is not None and run.task.job is not job and not (self._lost_s and self._is_spared(view, run)):
+                yield run
+
+    def _is_spared(self, view: ClusterView, run: Run) -> bool:
+        """True if the run may go on because it would lose its work, and its job has lost enough."""
+        return view.now - run.started_s < 2 * self._lost_s.get(run.job.number, 0.0)
+
+    def _note_loss(self, view: ClusterView, run: Run) -> int:
+        """Note what the job loses now that the run is stopped; returns its number."""
+        job = run.job.number
+        if view.preemption.on_resume == "restart":
+            self._lost_s[job] = max(self._lost_s.get(job, 0.0), view.now - run.started_s)
+        return job
+
+    def _standing(self, task: TaskState) -> tuple[float, int]:
+        return self._key(task.job), task.order
+
+    def _key(self, job: JobState) -> float:
+        return self.rank.key(job.number, self._service.of(job.number))
+
+    def _rank_again(self, view: ClusterView, queue: JobQueue) -> None:
+        """Rank jobs of which a run has ended, and those that moved although they only waited."""
+        jobs, service = view.jobs, self._service
+        for number in service.take_ended():
+            if number not in jobs:
+                self.rank.left(number, service.of(number))
+                self._lost_s.pop(number, None)
+                service.forget(number)
+        queue.rank_again()
+        for number in self.rank.moved(view.now, jobs):
+            if number in jobs:
+                queue.refresh(jobs[number])
+
+
+class _Contest:
+    """The runs under way as a round begins, by ``(key of the job, order)``."""
+
+    def __init__(self, rank: Rank, service: ServiceColumns, lead: float) -> None:
+        self._rank = rank
+        self._service = service
+        self._yields = 1.0 - lead
+        keys = rank.keys(service)
+        self._order = np.lexsort((service.run, service.order, keys))
+        """The rows of the runs, first of all first."""
+        columns = [column[self._order].tolist() for column in (keys, service.order)]
+        self._ranked: list[tuple[float, int]] = list(zip(*columns, strict=True))
+        """Key and order of each, first of all first."""
+        self._runs: list[int] = service.run[self._order].tolist()
+        self._soonest: dict[float, list[float]] = {}
+        """By key, as ``_soonest_s`` has it."""
+
+    def behind(self, key: float, order: int, running: Container[int]) -> list[int]:
+        """Runs that give way to a task of that standing, last first. Some may have been stopped since the round
+        began, but not the very last."""
+        while self._runs and self._runs[-1] not in running:
+            del self._runs[-1], self._ranked[-1]
+        return self._runs[self._place(key, order) :][::-1]
+
+    def overtakes_s(self, key: float, order: int) -> float:
+        """Seconds until a run that does not give way to a task of that standing may do so, at the earliest."""
+        place = self._place(key, order)
+        return self._soonest_s(key)[place - 1] if place else inf
+
+    def _place(self, key: float, order: int) -> int:
+        """The number of runs that do not give way to a task of that standing."""
+        place = bisect_right(self._ranked, (key, order))
+        if self._yields < 1:
+            place = max(place, bisect_right(self._ranked, key, key=lambda each: each[0] * self._yields))
+        return place
+
+    def _soonest_s(self, key: float) -> list[float]:
+        """Seconds until one of the first 1, 2, ... of all may have come to rank behind a task of that key."""
+        known = self._soonest.get(key)
+        if known is None:
+            left_s = self._rank.exceeds_s(key / self._yields, self._service)
+            known = self._soonest[key] = np.minimum.accumulate(np.maximum(left_s[self._order], 0.0)).tolist()
+        return known
+
+
+class RoundRobin:
+    """First come, first served, but a run that has had its slice of ``quantum_s`` seconds makes way for the next in
+    turn and queues up again; gangs come and go whole (Ousterhout 1982).
+
+    A run whose slice is over goes on as long as nobody needs its place. What the next in turn cannot use yet, later
+    ones may. Not clairvoyant, preemptive. O(log running + demand classes) per decision, plus O(runs whose slice is
+    over) when the next in turn does not fit.
+
+    Raises:
+        ConfigError: ``quantum_s`` is not positive.
+    """
+
+    def __init__(self, quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit") -> None:
+        if not quantum_s > 0:
+            raise ConfigError(f"round-robin: quantum_s must be positive, got {quantum_s!r}")
+        self.quantum_s = quantum_s
+        self._place = placing(placement).place
+        self._slices: list[tuple[float, int]] = []
+        """A heap of ``(end of slice, run)``."""
+        self._over: dict[int, None] = {}
+        """Runs whose slice is over, longest over first."""
+        self._known: set[int] = set()
+        """The runs under way."""
+
+    def started(self, run: Run, now: float) -> None:
+        """Give a run its first slice."""
+        if run.id not in self._known:
+            self._known.add(run.id)
+            heappush(self._slices, (run.started_s + self.quantum_s, run.id))
+
+    def ended(self, run: Run, now: float) -> None:
+        """Let go of a run; its slice is dropped when it is over."""
+        self._known.discard(run.id)
+        self._over.pop(run.id, None)
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        view.follow(self)
+        turns = view.index(RoundRobin, _Turns)
+        heads = turns.heads()
+        self._look_at_slices(view.now, bool(heads))
+        if not heads:
+            return
+        if not view.fits(heads[0]):
+            displaced = make_room(view, heads[0], self._displaceable(view))
+            if displaced:
+                for run in displaced:
+                    yield Preempt(run)
+                return
+        for task in heads:
+            placement = self._place(view, task) if view.fits(task) else None
+            if placement is not None:
+                yield Start(task, placement)
+                return
+        if self._slices:
+            yield Wait(self._slices[0][0])
+
+    def _displaceable(self, view: ClusterView) -> Iterator[Run]:
+        return (view.running[run] for run in self._over)
+
+    def _look_at_slices(self, now: float, somebody_waits: bool) -> None:
+        """Note whose slice is over, and renew those that ended while nobody waited."""
+        quantum_s, slices, known = self.quantum_s, self._slices, self._known
+        while slices and (slices[0][0] <= now or slices[0][1] not in known):
+            end_s, id_ = heappop(slices)
+            if id_ not in known:
+                continue
+            end_s += quantum_s * ceil((now - end_s) / quantum_s)
+            if end_s > now:
+                heappush(slices, (end_s, id_))
+            elif somebody_waits:
+                self._over[id_] = None
+            else:
+                heappush(slices, (now + quantum_s, id_))
+        if not somebody_waits:
+            for id_ in self._over:
+                heappush(slices, (now + quantum_s, id_))
+            self._over.clear()
+
+
+class _Turns:
+    """Ready tasks in the order they became ready: at one instant, arrivals before what is preempted then."""
+
+    def __init__(self) -> None:
+        self._turns: dict[DemandClass, deque[tuple[int, TaskState]]] = {}
+        self._count = 0
+
+    def push(self, task: TaskState) -> None:
+        self._turns.setdefault(task.demand, deque()).append((self._count, task))
+        self._count += 1
+
+    def heads(self) -> list[TaskState]:
+        """The first task of each demand class, in turn."""
+        first = []
+        for turns in self._turns.values():
+            while turns and not turns[0][1].waiting:
+                turns.popleft()
+            if turns:
+                first.append(turns[0])
+        return [task for _, task in sorted(first)]
+
+
+class Served(NamedTuple):
+    """The service of a job; seconds of runs side by side add up, and set-up counts as service."""
+
+    gpu_s: float = 0.0
+    seconds: float = 0.0
+
+
+_NOTHING = Served()
+_NO_RUNS: dict[int, tuple[float, float]] = {}
+
+
+class ServiceColumns(NamedTuple):
+    """The runs under way, in no order, and the service that the job of each has had."""
+
+    run: np.ndarray  # (runs,) int64
+    order: np.ndarray  # (runs,) int64: of its task
+    job: np.ndarray  # (runs,) int64
+    gpu_s: np.ndarray  # (runs,) float64
+    seconds: np.ndarray  # (runs,) float64
+    gpus: np.ndarray  # (runs,) float64: what all runs of the job hold
+    runs: np.ndarray  # (runs,) float64: how many the job has
+
+
+_IDS = 3
+"""Per run: its id, the order of its task, the number of its job."""
+
+
+_AMOUNTS = 4
+"""Per run: GPU-seconds and seconds of the ended runs of its job, its GPUs and its start."""
+
+
+class Service:
+    """The service of every job in the system, ended runs and running ones; ``ClusterView.follow`` keeps it up to date.
+    Cost: O(1) per run that starts or ends, and per run under way in a pass of NumPy for ``columns``."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        """Until when running runs are counted; to be set at each decision."""
+        self._had: dict[int, Served] = {}
+        """Per job what its ended runs were."""
+        self._runs: dict[int, dict[int, tuple[float, float]]] = {}
+        """Per job that runs its runs: GPUs and start."""
+        self._ended: list[tuple[int, int]] = []
+        """Run and job of each end since they were last taken."""
+        self._row: dict[int, int] = {}
+        """The row of each run; the last one moves to where one is left."""
+        self._ids, self._amounts = array("q"), array("d")
+        """The rows, one after the other."""
+        self._several: dict[int, None] = {}
+        """Jobs with several runs."""
+
+    def of(self, job: int) -> Served:
+        """The service of the job numbered ``job`` until ``now``."""
+        gpu_s, seconds = self._had.get(job, _NOTHING)
+        for gpus, started_s in self._runs.get(job, _NO_RUNS).values():
+            gpu_s += gpus * (self.now - started_s)
+            seconds += self.now - started_s
+        return Served(gpu_s, seconds)
+
+    def columns(self) -> ServiceColumns:
+        """The service of the jobs of all runs under way until ``now``, to the same bits as ``of``."""
+        run, order, job = np.array(self._ids).reshape(-1, _IDS).T
+        had_gpu_s, had_s, gpus, started_s = np.array(self._amounts).reshape(-1, _AMOUNTS).T
+        ran_s = self.now - started_s
+        gpu_s, seconds, runs = had_gpu_s + gpus * ran_s, had_s + ran_s, np.ones(len(run))
+        for several in self._several:
+            rows = [self._row[each] for each in self._runs[several]]
+            gpu_s[rows], seconds[rows] = self.of(several)
+            gpus[rows], runs[rows] = gpus[rows].sum(), len(rows)
+        return ServiceColumns(run, order, job, gpu_s, seconds, gpus, runs)
+
+    def running(self) -> Set[int]:
+        """The jobs that run."""
+        return self._runs.keys()
+
+    def started(self, run: Run, now: float) -> None:
+        """Take in a run."""
+        task = run.task
+        number, gpus = task.job.number, run.gpus
+        runs = self._runs.setdefault(number, {})
+        runs[run.id] = (gpus, run.started_s)
+        if len(runs) > 1:
+            self._several[number] = None
+        if run.id not in self._row:
+            self._row[run.id] = len(self._row)
+            self._ids.extend((run.id, task.order, number))
+            self._amounts.extend((*self._had.get(number, _NOTHING), gpus, run.started_s))
+
+    def ended(self, run: Run, now: float) -> None:
+        """Add what the run was to what its job has had."""
+        number = run.job.number
+        runs = self._runs[number]
+        gpus, started_s = runs.pop(run.id)
+        gpu_s, seconds = self._had.get(number, _NOTHING)
+        had = self._had[number] = Served(gpu_s + gpus * (now - started_s), seconds + now - started_s)
+        self._ended.append((run.id, number))
+        self._leave(run.id)
+        for other in runs:
+            row = _AMOUNTS * self._row[other]
+            self._amounts[row], self._amounts[row + 1] = had
+        if len(runs) < 2:
+            self._several.pop(number, None)
+        if not runs:
+            del self._runs[number]
+
+    def take_ended(self) -> dict[int, None]:
+        """The jobs of which a run has ended since the last time, by its id."""
+        jobs = dict.fromkeys([number for _, number in sorted(self._ended)])
+        self._ended.clear()
+        return jobs
+
+    def forget(self, job: int) -> None:
+        """The job has left."""
+        self._had.pop(job, None)
+
+    def _leave(self, run: int) -> None:
+        """Give the run's row to the run in the last one."""
+        ids, amounts, row = self._ids, self._amounts, self._row.pop(run)
+        last_ids, last_amounts = ids[-_IDS:], amounts[-_AMOUNTS:]
+        del ids[-_IDS:], amounts[-_AMOUNTS:]
+        if row < len(self._row):
+            self._row[last_ids[0]] = row
+            ids[_IDS * row : _IDS * (row + 1)] = last_ids
+            amounts[_AMOUNTS * row : _AMOUNTS * (row + 1)] = last_amounts

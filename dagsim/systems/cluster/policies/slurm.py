@@ -1,0 +1,522 @@
+"""Slurm as clusters run it: multifactor priorities, the main loop, backfill, preemption and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from math import ceil, floor, inf
+from typing import NamedTuple
+
+from dagsim.errors import ConfigError
+from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.systems.cluster.api import ClusterView, Run, TaskState
+from dagsim.systems.cluster.policies.preemption import make_room
+from dagsim.systems.cluster.policies.shares import Weights
+from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook, NodePlan, PendingJobs
+from dagsim.systems.cluster.policies.slurm_priority import (
+    Asked,
+    Capacity,
+    FairShare,
+    PriorityBook,
+    PrioritySettings,
+    RankColumns,
+)
+from dagsim.systems.cluster.policies.slurm_rules import (
+    Amounts,
+    Holder,
+    SlurmRules,
+    SlurmWaits,
+    account_of,
+    bits,
+    user_of,
+)
+
+__all__ = ["SlurmMultifactor"]
+
+
+_LATE_S = 1e-6
+_CHOICES = {
+    "order": ("multifactor", "basic"),
+    "preempt": ("off", "partition_prio", "qos"),
+    "kill": ("partition", "limit", "never"),
+    "bf_ties": ("wait", "fit"),
+    "gangs": ("packed", "distinct"),
+}
+
+
+class _Kept(NamedTuple):
+    """The facts that are kept of a run."""
+
+    job: int
+    partition: str
+    qos: str
+    nodes: tuple[int, ...]
+    started_s: float
+    limit_ends_s: float
+    exclusive: bool
+
+
+class SlurmMultifactor:
+    """The scheduler of Slurm: jobs by tier and priority, of age, fair share, size, partition, QOS and TRES.
+
+    The main loop runs at every event: in order of priority, and no further in a partition where a job found no room.
+    Backfill runs every ``bf_interval_s`` while anything has changed: each of the first ``bf_max_job_test`` jobs starts
+    where that delays nobody ahead of it, or gets whole named nodes reserved (SchedMD, sched_config, 2024). Priorities
+    are computed as a job becomes ready and then for all every ``calc_period_s``. Accounts, partitions, qualities of
+    service and their limits are the ``queues`` of the configuration (docs/schedulers.md). A ready task is a job of
+    Slurm: a gang one job, independent instances an array. Time limits are what users claimed, else the estimates.
+
+    Clairvoyant (where users claimed nothing), preemptive if asked. Costly by definition: a backfill cycle is
+    O(running + jobs tested x times x nodes), a calculation O(pending log pending).
+    """
+
+    def __init__(
+        self,
+        order: str = "multifactor",
+        age: float = 1000.0,
+        fair_share: float = 100_000.0,
+        job_size: float = 1000.0,
+        partition: float = 10_000.0,
+        qos: float = 0.0,
+        assoc: float = 0.0,
+        tres_gpus: float = 0.0,
+        tres_cpus: float = 0.0,
+        tres_memory: float = 0.0,
+        algorithm: FairShare = "tree",
+        damping: float = 1.0,
+        half_life_s: float = 14 * 86400.0,
+        max_age_s: float = 14 * 86400.0,
+        calc_period_s: float = 300.0,
+        calc_phase_s: float = 0.0,
+        favor_small: bool = False,
+        relative_size: bool = False,
+        max_tres: bool = False,
+        accrue_always: bool = False,
+        queue_depth: int = 100,
+        sched_interval_s: float = 60.0,
+        sched_min_interval_s: float = 0.0,
+        backfill: bool = True,
+        bf_interval_s: float = 30.0,
+        bf_phase_s: float = 0.0,
+        bf_window_s: float = 86400.0,
+        bf_max_job_test: int = 100,
+        bf_resolution_s: float = 60.0,
+        bf_ties: str = "wait",
+        preempt: str = "off",
+        requeue_delay_s: float = 121.0,
+        kill: str = "partition",
+        over_time_s: float = 0.0,
+        gangs: str = "packed",
+    ) -> None:
+        given = {"order": order, "preempt": preempt, "kill": kill, "bf_ties": bf_ties, "gangs": gangs}
+        for name, value in given.items():
+            if value not in _CHOICES[name]:
+                raise ConfigError(f"slurm-multifactor: {name} must be {' or '.join(_CHOICES[name])}, got {value!r}")
+        positive = {"sched_interval_s": sched_interval_s, "bf_interval_s": bf_interval_s, "queue_depth": queue_depth}
+        for name, number in (positive | {"bf_resolution_s": bf_resolution_s}).items():
+            if not 0 < number < inf:
+                raise ConfigError(f"slurm-multifactor: {name} must be above 0, got {number!r}")
+        waits = {"requeue_delay_s": requeue_delay_s, "over_time_s": over_time_s, "bf_window_s": bf_window_s}
+        for name, number in (
+            waits
+            | {
+                "bf_phase_s": bf_phase_s,
+                "calc_phase_s": calc_phase_s,
+                "sched_min_interval_s": sched_min_interval_s,
+                "bf_max_job_test": bf_max_job_test,
+            }
+        ).items():
+            if not 0 <= number < inf:
+                raise ConfigError(f"slurm-multifactor: {name} must be 0 or more, got {number!r}")
+        tres = {"gpus": tres_gpus, "cpus": tres_cpus, "memory_gb": tres_memory}
+        weights = Weights(age, assoc, fair_share, job_size, partition, qos, tres)
+        self._settings = PrioritySettings(
+            weights,
+            max_age_s,
+            half_life_s,
+            calc_period_s,
+            algorithm,
+            damping,
+            favor_small,
+            relative_size,
+            max_tres,
+            accrue_always,
+        )
+        self._origin_s = calc_phase_s % calc_period_s - calc_period_s if calc_phase_s % calc_period_s else 0.0
+        self._basic = order == "basic"
+        self._depth, self._sweep_every_s, self._rest_s = queue_depth, sched_interval_s, sched_min_interval_s
+        self._backfills, self._interval_s, self._phase_s = backfill, bf_interval_s, bf_phase_s
+        self._window_s, self._tests, self._resolution_s = bf_window_s, bf_max_job_test, bf_resolution_s
+        self._closed = bf_ties == "wait"
+        self._preempt, self._delay_s = preempt, requeue_delay_s
+        self._kill, self._over_s = kill, over_time_s
+        self._distinct = gangs == "distinct"
+        self._now = inf
+        self._released = -1
+        """``ClusterState.released`` as last seen: a node that comes back moves it."""
+        self._main_s = -inf
+        """The last main loop."""
+        self._rounds = 0
+        """Calculations up to the one by which the pending jobs are sorted."""
+        self.latest = "main"
+        """Who made the latest start: the main loop, or ``backfill``."""
+
+    def wait_rules(self, view: ClusterView) -> SlurmWaits:
+        """Its limits and partitions, for whoever asks what kept a job waiting."""
+        return SlurmWaits(view, distinct=self._distinct)
+
+    # What it is told.
+
+    def started(self, run: Run, now: float) -> None:
+        """Take in a run."""
+        if self._book.knows(run.id):
+            return
+        task, rules = run.task, self._rules
+        part, qos = rules.partition(run.job), rules.quality(run.job)
+        amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
+        self._book.begin(run.id, self._asked(task, run.instances), now)
+        rules.holdings.take(run.id, rules.holders(run.job), amounts)
+        limit_s, kill_s = rules.limit_s(task, run.type), rules.kill_s(task, run.type) + self._over_s
+        nodes = run.nodes
+        self._runs[run.id] = _Kept(run.job.number, part.name, qos.name, nodes, now, now + limit_s, part.exclusive)
+        self._latest[run.job.number] = now
+        for node in nodes:
+            self._count[node] = self._count.get(node, 0) + 1
+            self._whole |= (1 << node) if part.exclusive else 0
+        if kill_s < inf:
+            heappush(self._deadlines, (now + kill_s, run.id))
+        if part.preempt != "off" or qos.preempt != "off":
+            self._preemptable[run.id] = None
+        if not task.waiting:
+            self._ranks.drop((task.order, task.piece))
+        self._changed = True
+
+    def ended(self, run: Run, now: float) -> None:
+        """Let go of a run."""
+        self._book.end(run.id, now)
+        self._rules.holdings.give(run.id)
+        kept = self._runs.pop(run.id)
+        for node in kept.nodes:
+            self._count[node] -= 1
+            if not self._count[node]:
+                del self._count[node]
+                self._whole &= ~(1 << node)
+        self._preemptable.pop(run.id, None)
+        if run.job.tasks_left <= 1 and run.job.tasks[run.task.index].unfinished <= run.instances:
+            self._latest.pop(kept.job, None)
+            self._rules.forget(kept.job)
+        self._changed = True
+
+    # Deciding.
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        now = view.now
+        if now < self._now:
+            self._set_up(view)
+        self._now = now
+        view.follow(self)
+        pending = view.index((PendingJobs, self), lambda: self._pending(view))
+        if view.machines.released != self._released:  # a node may have come back
+            self._released, self._changed = view.machines.released, True
+        self._book.calculate(now)
+        stale = self._book.rounds != self._rounds and not self._basic
+        if stale and (self._preempt != "off" or pending.any_fits(view.machines)):  # else nobody looks at them
+            self._rounds = self._book.rounds
+            pending.rank_anew(self._book, self._book.calculated_s)
+        for task in pending.admit(now):
+            if self._rules.learn(view, task.job) and not self._rules.admits(view, task.job):
+                yield Kill(task.job.number, RejectReason.CANCELLED)
+        yield from self._kill_late(view)
+        holdings = self._rules.holdings
+        if holdings.freed:
+            freed, holdings.freed = holdings.freed, {}
+            pending.recall(freed, holdings)
+        if now == self._main_s or now >= self._main_s + self._rest_s - _LATE_S:
+            self._main_s = now
+            yield from self._main(view, pending)
+        if self._backfills and (self._changed or pending.changed) and self._tick_s(now) <= now:
+            self._cycle_s, self._changed, pending.changed = now, False, False
+            if pending.any_fits(view.machines):  # else there is nothing to plan for
+                yield from self._backfill(view, pending)
+        wake_s = self._wake_s(view, pending)
+        if wake_s < inf:
+            yield Wait(wake_s)
+
+    def _set_up(self, view: ClusterView) -> None:
+        """Begin a simulation."""
+        nodes = view.cluster.nodes
+        totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
+        capacity = Capacity(len(nodes), *totals)
+        self._book = PriorityBook(self._settings, view.queues or QueueTree(), capacity, self._origin_s)
+        self._rules = SlurmRules(view, kill=self._kill, distinct=self._distinct)
+        self._runs: dict[int, _Kept] = {}
+        self._latest: dict[int, float] = {}
+        """Per job its latest start."""
+        self._count: dict[int, int] = {}
+        """Runs by node."""
+        self._whole = 0
+        """Nodes that an exclusive run holds."""
+        self._deadlines: list[tuple[float, int]] = []
+        self._preemptable: dict[int, None] = {}
+        self._ranks = RankColumns()
+        self._rounds = 0
+        self._main_s = -inf
+        self._cycle_s = -inf
+        """The last backfill."""
+        self._changed = True
+        self._released = -1
+        self._sweep_s = inf
+        """When the main loop looks at all jobs, after it has looked at ``queue_depth`` of more."""
+        self._no_delay = False
+        """What comes back now was suspended, and may go on at once."""
+
+    def _pending(self, view: ClusterView) -> PendingJobs:
+        return PendingJobs(self._rank, self._ranks, self._eligible_s)
+
+    def _rank(self, task: TaskState) -> tuple[int, int]:
+        """Tier and slot of a task, its priority computed if it has none yet."""
+        tier, key = self._rules.partition(task.job).tier, (task.order, task.piece)
+        if self._basic:
+            return tier, -1
+        slot = self._ranks.slot(key)
+        if slot < 0:
+            asked = self._asked(task, task.demand.gang or 1)
+            fixed = self._book.fixed(asked)
+            slot = self._ranks.add(key, tier, fixed, self._book.since_s(asked), asked.user)
+            self._ranks.note(slot, self._book.priority(fixed, asked, self._now))
+        return tier, slot
+
+    def _eligible_s(self, task: TaskState) -> float:
+        return task.ready_s + (self._delay_s if task.piece and not self._no_delay else 0.0)
+
+    def _asked(self, task: TaskState, instances: int) -> Asked:
+        job, (gpus, cpus, memory_gb, _) = task.job.job, task.demand.demand
+        return Asked(
+            self._book.user(account_of(task.job), user_of(task.job)),
+            job.partition,
+            job.qos,
+            job.arrival_s,
+            self._eligible_s(task),
+            instances,
+            cpus * instances,
+            memory_gb * instances,
+            gpus * instances,
+            self._rules.limit_s(task, task.demand.types[0]),
+            -job.priority,
+        )
+
+    def _tick_s(self, now: float) -> float:
+        """The next time for a backfill."""
+        ticks = ceil((max(now, self._cycle_s) - self._phase_s) / self._interval_s - _LATE_S)
+        tick_s = self._phase_s + ticks * self._interval_s
+        return tick_s if tick_s > self._cycle_s + _LATE_S else tick_s + self._interval_s
+
+    def _wake_s(self, view: ClusterView, pending: PendingJobs) -> float:
+        """When something is to be done next although nothing happens."""
+        now, found = view.now, [pending.next_s(), self._sweep_s]
+        if self._deadlines:
+            found.append(self._deadlines[0][0])
+        if pending.listed and self._rest_s:
+            found.append(self._main_s + self._rest_s)
+        if pending.listed and self._backfills and (self._changed or pending.changed):
+            found.append(self._tick_s(now))
+        if view.running and not self._basic and pending.any_fits(view.machines):
+            found.append(self._book.calculated_s + self._settings.calc_period_s)
+        return min([each for each in found if each > now], default=inf)
+
+    # Starting.
+
+    def _main(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
+        """Start jobs in order of priority, in each partition until one finds no room."""
+        rules, listed = self._rules, pending.listed
+        most = inf if view.now >= self._sweep_s else self._depth
+        self._sweep_s = inf
+        blocked, at, tested = 0, 0, 0
+        closed: set[str] = set()
+        while at < len(listed) and len(closed) < len(rules.partitions):
+            task = listed[at].task
+            part = rules.partition(task.job)
+            if not task.waiting:
+                del listed[at]
+                continue
+            if part.name in closed:
+                at += 1
+                continue
+            if tested >= most:
+                self._sweep_s = (floor(view.now / self._sweep_every_s) + 1) * self._sweep_every_s
+                return
+            room, holder, amounts = self._room(task)
+            if not room and holder is not None:
+                pending.set_aside(at, holder, amounts)
+                continue
+            tested += 1
+            nodes = rules.nodes[part.name] & ~blocked
+            placement = self._fit(view, task, nodes, room)
+            if placement is None and self._preempt != "off" and self._preemptable:
+                yield from self._make_way(view, task, part)
+                placement = self._fit(view, task, nodes, room)
+            if placement is None:
+                closed.add(part.name)
+                blocked |= rules.nodes[part.name]
+                at += 1
+                continue
+            self.latest = "main"
+            yield Start(task, placement)
+
+    def _backfill(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
+        """One cycle over the first jobs by priority."""
+        listed, tests = pending.listed, self._tests
+        ends_s = {run: kept.limit_ends_s for run, kept in self._runs.items()}
+        plan = NodePlan(view, ends_s, self._whole, window_s=self._window_s, resolution_s=self._resolution_s)
+        outlook = BackfillOutlook(
+            listed,
+            tests,
+            lambda task: task.waiting > 0 and self._room(task)[0] > 0,
+            lambda task: self._fit_beside(view, task, plan, self._room(task)[0]) is not None,
+            view.machines.fits,
+        )
+        at = tested = 0
+        while at < len(listed) and tested < tests:
+            task = listed[at].task
+            if not task.waiting:
+                del listed[at]
+                outlook.removed(task)
+                continue
+            room, holder, amounts = self._room(task)
+            if not room and holder is not None:
+                pending.set_aside(at, holder, amounts)
+                outlook.removed(task)
+                continue
+            tested += 1
+            placement = None if outlook.knows_no(at) else self._fit_beside(view, task, plan, room)
+            if placement is None:
+                at += 1
+                if not outlook.any_fits(at, tests - tested):
+                    return
+                if outlook.is_hopeful(at):
+                    self._reserve(task, plan)
+                continue
+            self.latest = "backfill"
+            latest = max(self._runs, default=-1)
+            yield Start(task, placement)
+            outlook.started()
+            for run in [run for run in self._runs if run > latest]:
+                ends_s[run] = self._runs[run].limit_ends_s
+                plan.started(view.running[run])
+
+    def _room(self, task: TaskState) -> tuple[float, Holder | None, Amounts]:
+        """The number of starts that the limits allow, the tightest limit, and the amounts of one start."""
+        rules = self._rules
+        amounts = rules.amounts(task)
+        return *rules.holdings.room(rules.holders(task.job), amounts), amounts
+
+    def _fit_beside(self, view: ClusterView, task: TaskState, plan: NodePlan, room: float) -> Placement | None:
+        """A placement now that delays no reservation."""
+        rules, demand, best = self._rules, task.demand, None
+        if not room or not view.machines.fits(demand):
+            return None
+        nodes = self._usable(task)
+        for type_ in demand.types:
+            open_ = nodes & view.machines.candidate_set(demand, type_)
+            if not open_:
+                continue
+            kept = plan.kept(view.now, view.now + rules.limit_s(task, type_), closed=self._closed, of=open_)
+            placement = self._on(view, task, open_ & ~kept, room)
+            if placement is not None and (best is None or placement[0].node < best[0].node):
+                best = placement
+        return best
+
+    def _reserve(self, task: TaskState, plan: NodePlan) -> None:
+        """Keep nodes for a start of the task as early as can be."""
+        rules, part = self._rules, self._rules.partition(task.job)
+        best: tuple[float, float, int] | None = None
+        for type_ in task.demand.types:
+            limit_s = rules.limit_s(task, type_)
+            nodes = rules.nodes[part.name] & rules.of_type[type_]
+            found = plan.earliest(task.demand, nodes, limit_s, alone=part.exclusive, distinct=self._distinct)
+            if found is not None and (best is None or found[0] < best[0]):
+                best = found[0], found[0] + limit_s, found[1]
+        if best is not None:
+            plan.reserve(*best)
+
+    def _fit(self, view: ClusterView, task: TaskState, nodes: int, room: float) -> Placement | None:
+        """The first of ``nodes``, in the order of the configuration, that take the task (or ``room`` instances)."""
+        demand, machines = task.demand, view.machines
+        if not nodes or not machines.fits(demand):
+            return None
+        nodes &= self._usable(task)
+        best: Placement | None = None
+        for type_ in demand.types:
+            placement = self._on(view, task, nodes & machines.candidate_set(demand, type_), room)
+            if placement is not None and (best is None or placement[0].node < best[0].node):
+                best = placement
+        return best
+
+    def _usable(self, task: TaskState) -> int:
+        """The nodes of the task's partition that it may share, or have alone."""
+        part = self._rules.partition(task.job)
+        nodes = self._rules.nodes[part.name] & ~self._whole
+        return nodes & ~sum(1 << node for node in self._count) if part.exclusive else nodes
+
+    def _on(self, view: ClusterView, task: TaskState, nodes: int, room: float) -> Placement | None:
+        demand, machines = task.demand, view.machines.list
+        wanted, shares = demand.gang, []
+        for node in bits(nodes):
+            count = machines[node].room(demand)
+            if count and not wanted:
+                return (Share(node, int(min(count, task.waiting, room))),)
+            if count:
+                count = min(wanted, 1 if self._distinct else count)
+                shares.append(Share(node, count))
+                wanted -= count
+                if not wanted:
+                    return tuple(shares)
+        return None
+
+    # Stopping.
+
+    def _make_way(self, view: ClusterView, task: TaskState, part: NodePartition) -> Iterator[Decision]:
+        """Stop the runs that must go so that the task fits, each as its partition or QOS says."""
+        modes = {run: mode for run in self._preemptable if (mode := self._mode(view, run, task, part)) != "off"}
+        order = sorted(modes, key=lambda run: (*self._worth(run), -self._runs[run].started_s, -run))
+        killed: set[int] = set()
+        for run in make_room(view, task, [view.running[run] for run in order]):
+            job = self._runs[run].job if run in self._runs else -1
+            if modes[run] == "cancel" and job not in killed and job >= 0:
+                killed.add(job)
+                yield Kill(job, RejectReason.CANCELLED)
+            elif modes[run] != "cancel":
+                self._no_delay = modes[run] == "suspend"
+                yield Preempt(run)
+                self._no_delay = False
+
+    def _mode(self, view: ClusterView, run: int, task: TaskState, part: NodePartition) -> str:
+        """The way in which a run may be stopped for the task."""
+        kept, rules = self._runs[run], self._rules
+        if self._preempt == "qos":
+            quality = rules.qos[kept.qos]
+            mode = quality.preempt if kept.qos in rules.quality(task.job).preempts else "off"
+        else:
+            other = rules.partitions[kept.partition]
+            mode = other.preempt if other.tier < part.tier else "off"
+        latest_s = self._latest.get(kept.job, kept.started_s) if mode == "cancel" else kept.started_s
+        inside = all(rules.nodes[part.name] >> node & 1 for node in kept.nodes)
+        return mode if inside and latest_s < view.now else "off"
+
+    def _worth(self, run: int) -> tuple[float, float]:
+        """Tier and QOS priority of a run: the lowest go first."""
+        kept, rules = self._runs[run], self._rules
+        return rules.partitions[kept.partition].tier, rules.qos[kept.qos].priority
+
+    def _kill_late(self, view: ClusterView) -> Iterator[Decision]:
+        """End jobs whose time limit is over."""
+        while self._deadlines and self._deadlines[0][0] <= view.now + _LATE_S:
+            _, run = heappop(self._deadlines)
+            kept = self._runs.get(run)
+            if kept is None:
+                continue
+            if self._latest.get(kept.job, -inf) >= view.now:  # another of its tasks has just started
+                heappush(self._deadlines, (view.now + 1.0, run))
+                return
+            yield Kill(kept.job, RejectReason.TIME_LIMIT)

@@ -1,0 +1,370 @@
+"""Slurm's priorities over time, for one job and for columns of pending jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import floor, inf, nan
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dagsim.errors import ConfigError
+from dagsim.model import NodePartition, Qos, QueueTree
+from dagsim.systems.cluster.policies.shares import (
+    Account,
+    Factors,
+    ShareTree,
+    Weights,
+    age,
+    billing,
+    decay_per_second,
+    job_size,
+    total_priority,
+    truncated,
+)
+
+__all__ = ["Asked", "Capacity", "FairShare", "PriorityBook", "PrioritySettings", "RankColumns"]
+
+
+FairShare: TypeAlias = Literal["tree", "classic"]
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class PrioritySettings:
+    """The keys of ``slurm.conf`` that begin with Priority."""
+
+    weights: Weights = field(default_factory=Weights)
+    max_age_s: float = 14 * 86400.0
+    half_life_s: float = 14 * 86400.0
+    calc_period_s: float = 300.0
+    fair_share: FairShare = "tree"
+    damping: float = 1.0
+    favor_small: bool = False
+    relative_size: bool = False
+    max_tres: bool = False
+    accrue_always: bool = False
+
+    def __post_init__(self) -> None:
+        if self.fair_share not in ("tree", "classic"):
+            raise ConfigError(f"slurm-multifactor: fair_share must be tree or classic, got {self.fair_share!r}")
+        for name in ("max_age_s", "calc_period_s", "damping"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"slurm-multifactor: {name} must be above 0, got {getattr(self, name)!r}")
+        if not self.half_life_s >= 0:
+            raise ConfigError(f"slurm-multifactor: half_life_s must be 0 or more, got {self.half_life_s!r}")
+
+
+class Capacity(NamedTuple):
+    """All that the cluster has."""
+
+    nodes: float
+    cpus: float
+    memory_gb: float
+    gpus: float
+
+    def amounts(self) -> dict[str, float]:
+        """The resources by name."""
+        return {"gpus": self.gpus, "cpus": self.cpus, "memory_gb": self.memory_gb}
+
+
+class Asked(NamedTuple):
+    """One submission, as priorities see it; amounts are over all of its nodes."""
+
+    user: str
+    partition: str
+    qos: str
+    submit_s: float
+    eligible_s: float | None
+    nodes: float
+    cpus: float
+    memory_gb: float
+    gpus: float
+    limit_s: float
+    nice: float = 0.0
+
+    def amounts(self) -> dict[str, float]:
+        """The resources by name."""
+        return {"gpus": self.gpus, "cpus": self.cpus, "memory_gb": self.memory_gb}
+
+
+class PriorityBook:
+    """Usage by user and account, and the priorities that follow from it.
+
+    Fair share is computed every ``calc_period_s`` from ``origin_s`` on; between two instants nothing moves but what a
+    job that ends still owes. Usage of a period is charged at its end, after the older usage has decayed. Users and
+    accounts that ``queues`` does not name come in as their first job does, with one share.
+
+    Cost: O(1) per start and end, O(accounts + users that run something) per period.
+    """
+
+    def __init__(
+        self,
+        settings: PrioritySettings,
+        queues: QueueTree,
+        capacity: Capacity,
+        origin_s: float = 0.0,
+        associations: Mapping[str, float] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.capacity = capacity
+        self.partitions = {each.name: each for each in queues.partitions} or {"": NodePartition("")}
+        self.qos = {each.name: each for each in queues.qos} or {"": Qos("")}
+        self.shares = ShareTree(list(_accounts(queues)), decay_per_second(settings.half_life_s))
+        self.association = {node.name: node.priority for node, _ in queues.walk()}
+        for node, _ in queues.walk():
+            self.association |= {f"{node.name}/{user}": worth for user, worth in node.user_priorities.items()}
+        self.association |= associations or {}
+        """Priorities by account, or by ``account/user``."""
+        self.calculated_s = origin_s
+        """The last instant of the calculation."""
+        self.rounds = 0
+        """Calculations so far."""
+        self._factors: dict[str, float] = {}
+        self._stale = False
+        self._rate: dict[str, tuple[float, int]] = {}
+        """Per user, the billing of all that has run since before the last calculation, and how many runs that are."""
+        self._runs: dict[int, tuple[str, float, float]] = {}
+        """Per run its user, billing and start."""
+        self._fresh: dict[int, None] = {}
+        """Runs that started since the last calculation."""
+        self._most_partition = max([each.priority for each in self.partitions.values()]) or 1.0
+        self._most_qos = max([each.priority for each in self.qos.values()]) or 1.0
+        self._most_association = max([*self.association.values(), 0.0]) or 1.0
+
+    def user(self, account: str, user: str) -> str:
+        """The name of a user's association with an account, made where there is none yet."""
+        account = account or "default"
+        name = f"{account}/{user}"
+        if name not in self.shares.accounts:
+            if self._factors:
+                self._settle()
+            if account not in self.shares.accounts:
+                self.shares.add(Account(account, "root", 1.0))
+            self.shares.add(Account(name, account, 1.0, True))
+            self._stale = self.rounds > 0
+        return name
+
+    def rate(self, asked: Asked) -> float:
+        """The usage of a second of a job: its billing times the factor of its QOS."""
+        weights = self.partition(asked.partition).billing or ({"gpus": 1.0} if self.capacity.gpus else {"cpus": 1.0})
+        factor = self.quality(asked.qos).usage_factor
+        return billing(asked.amounts(), weights, largest=self.settings.max_tres) * factor
+
+    def partition(self, name: str) -> NodePartition:
+        """The partition of that name, else the first."""
+        return self.partitions.get(name) or next(iter(self.partitions.values()))
+
+    def quality(self, name: str) -> Qos:
+        """The QOS of that name, else the first."""
+        return self.qos.get(name) or next(iter(self.qos.values()))
+
+    def begin(self, run: int, asked: Asked, now: float) -> None:
+        """A run starts."""
+        self.calculate(now)
+        self._runs[run] = (asked.user, self.rate(asked), now)
+        self._fresh[run] = None
+
+    def knows(self, run: int) -> bool:
+        """True if the run has begun and not ended."""
+        return run in self._runs
+
+    def end(self, run: int, now: float) -> None:
+        """A run ends: what it used since the last calculation is added at once, and nothing decays."""
+        self._calculate_before(now)
+        user, rate, started_s = self._runs.pop(run)
+        self._settle()
+        self.shares.charge(user, rate, now - max(self.calculated_s, started_s))
+        if run in self._fresh:
+            del self._fresh[run]
+        else:
+            whole, runs = self._rate.pop(user)
+            if runs > 1:
+                self._rate[user] = whole - rate, runs - 1
+
+    def calculate(self, now: float) -> bool:
+        """Do the calculations that are due by ``now``; true if there were any."""
+        before = self.rounds
+        period_s = self.settings.calc_period_s
+        while self.calculated_s + period_s <= now:
+            if not self._runs:  # nothing but decay
+                self._decay(floor((now - self.calculated_s) / period_s))
+                break
+            self._round(self.calculated_s + period_s)
+        return self.rounds > before
+
+    def fair_share(self, user: str) -> float:
+        """The factor of a user as of the last calculation; before the first 0, or 1 by the classic formula."""
+        self._settle()
+        if not self.rounds:
+            return 0.0 if self.settings.fair_share == "tree" else 1.0
+        return self._factors[user]
+
+    def factors(self, asked: Asked, now: float) -> Factors:
+        """All factors of a job at ``now``."""
+        settings, capacity = self.settings, self.capacity
+        since = asked.submit_s if settings.accrue_always else asked.eligible_s
+        return Factors(
+            0.0 if since is None else age(now - since, settings.max_age_s),
+            self._association(asked.user) / self._most_association,
+            self.fair_share(asked.user),
+            job_size(
+                asked.nodes,
+                asked.cpus,
+                capacity.nodes,
+                capacity.cpus or 1.0,
+                max(asked.limit_s / 60, 1.0),
+                small=settings.favor_small,
+                relative=settings.relative_size,
+            ),
+            self.partition(asked.partition).priority / self._most_partition,
+            self.quality(asked.qos).priority / self._most_qos,
+        )
+
+    def total(self, asked: Asked, factors: Factors) -> float:
+        """The priority before it is truncated."""
+        whole = self.capacity.amounts()
+        tres = {name: amount / whole[name] for name, amount in asked.amounts().items() if whole[name]}
+        return total_priority(factors, self.settings.weights, tres, asked.nice)
+
+    def fixed(self, asked: Asked) -> float:
+        """The part of a job's priority that never changes: all but age and fair share."""
+        return self.total(asked, self.factors(asked, now=-inf)._replace(age=0.0, fair_share=0.0))
+
+    def priority(self, fixed: float, asked: Asked, now: float) -> int:
+        """The priority at ``now`` of a job of which the fixed part is known."""
+        since_s, settings = self.since_s(asked), self.settings
+        waited = 0.0 if since_s is None else age(now - since_s, settings.max_age_s)
+        weights = settings.weights
+        return truncated(fixed + weights.age * waited + weights.fair_share * self.fair_share(asked.user))
+
+    def priorities(self, fixed: Floats, since_s: Floats, shares: Floats, now: float) -> Floats:
+        """``priority`` of many jobs, to the last bit: whole numbers, with fair shares and the time since which they age
+        (infinite where they do not) given."""
+        waited = np.minimum(1.0, np.maximum(0.0, now - since_s) / self.settings.max_age_s)
+        weights = self.settings.weights
+        found: Floats = np.maximum(0.0, np.trunc(fixed + weights.age * waited + weights.fair_share * shares))
+        return found
+
+    def since_s(self, asked: Asked) -> float | None:
+        """The time from which a job's age counts."""
+        return asked.submit_s if self.settings.accrue_always else asked.eligible_s
+
+    def _association(self, user: str) -> float:
+        """The priority of a user's association: its own, else its account's."""
+        return self.association.get(user, self.association.get(user.rpartition("/")[0], 0.0))
+
+    def _calculate_before(self, now: float) -> None:
+        """The calculations that lie before ``now``; one at ``now`` counts what ends at ``now`` as ended."""
+        period_s = self.settings.calc_period_s
+        while self.calculated_s + period_s < now:
+            self._round(self.calculated_s + period_s)
+
+    def _round(self, at_s: float) -> None:
+        period_s = at_s - self.calculated_s
+        self.shares.pass_time(period_s)
+        for user, (rate, _) in self._rate.items():
+            self.shares.charge(user, rate, period_s)
+        for run in self._fresh:
+            user, rate, started_s = self._runs[run]
+            self.shares.charge(user, rate, at_s - max(self.calculated_s, started_s))
+            whole, runs = self._rate.get(user, (0.0, 0))
+            self._rate[user] = whole + rate, runs + 1
+        self._fresh.clear()
+        self.calculated_s, self.rounds, self._stale = at_s, self.rounds + 1, True
+
+    def _decay(self, periods: int) -> None:
+        seconds = periods * self.settings.calc_period_s
+        self.shares.pass_time(seconds)
+        self.calculated_s += seconds
+        self.rounds, self._stale = self.rounds + periods, True
+
+    def _settle(self) -> None:
+        """Compute the factors of the last calculation, before usage changes."""
+        if self._stale:
+            classic = self.settings.fair_share == "classic"
+            self._factors = self.shares.classic(self.settings.damping) if classic else self.shares.fair_tree()
+            self._stale = False
+
+
+def _accounts(queues: QueueTree) -> list[Account]:
+    """The tree; Slurm has a user root beside the uppermost accounts, which counts."""
+    found = [Account("root", None, 1.0), Account("root/root", "root", 1.0, True)]
+    for node, above in queues.walk():
+        found.append(Account(node.name, above[0] if above else "root", node.weight))
+    for node, _ in queues.walk():
+        found += [Account(f"{node.name}/{user}", node.name, shares, True) for user, shares in node.users.items()]
+    return found
+
+
+_Key: TypeAlias = tuple[int, int]
+_SLOTS = 64
+"""At first."""
+_FLOATS, _INTS = ("fixed", "since_s", "latest"), ("tier", "order", "piece", "user")
+
+
+class RankColumns:
+    """Per pending job, by *slot*, everything that its priority follows from. Plain data.
+
+    O(1) per job that comes or goes, O(n log n) with a small constant when all are ranked anew.
+    """
+
+    def __init__(self) -> None:
+        self._slots: dict[_Key, int] = {}
+        self._free = list(range(_SLOTS - 1, -1, -1))
+        self._dropped: list[int] = []
+        """Slots to be free once all are ranked anew; up to then somebody may still sort by them."""
+        self._users: dict[str, int] = {}
+        self._floats = {name: np.full(_SLOTS, nan) for name in _FLOATS}
+        self._ints = {name: np.zeros(_SLOTS, np.int64) for name in _INTS}
+
+    def slot(self, key: _Key) -> int:
+        """The slot of an order and piece of a task; -1 if it has none."""
+        return self._slots.get(key, -1)
+
+    def add(self, key: _Key, tier: int, fixed: float, since_s: float | None, user: str) -> int:
+        """Give a job a slot; ``fixed`` is the part of its priority that never changes, ``since_s`` counts its age."""
+        if not self._free:
+            size = len(self._floats["fixed"])
+            self._floats = {name: np.concatenate((column, column)) for name, column in self._floats.items()}
+            self._ints = {name: np.concatenate((column, column)) for name, column in self._ints.items()}
+            self._free = list(range(2 * size - 1, size - 1, -1))
+        slot = self._slots[key] = self._free.pop()
+        floats = {"fixed": fixed, "since_s": inf if since_s is None else since_s, "latest": nan}
+        for name, value in floats.items():
+            self._floats[name][slot] = value
+        number = self._users.setdefault(user, len(self._users))
+        for name, count in {"tier": tier, "order": key[0], "piece": key[1], "user": number}.items():
+            self._ints[name][slot] = count
+        return slot
+
+    def drop(self, key: _Key) -> None:
+        """Forget a job."""
+        slot = self._slots.pop(key, -1)
+        if slot >= 0:
+            self._dropped.append(slot)
+
+    def latest(self, slot: int) -> float:
+        """The priority as computed last."""
+        known: float = self._floats["latest"].item(slot)
+        return known
+
+    def note(self, slot: int, priority: float) -> None:
+        """Keep a priority that was computed alone."""
+        self._floats["latest"][slot] = priority
+
+    def rank(self, slots: list[int], book: PriorityBook, at_s: float) -> list[int]:
+        """Compute the priorities at ``at_s``. Places in ``slots`` by tier and priority, the highest first,
+        then by order and piece."""
+        self._free += self._dropped
+        self._dropped.clear()
+        rows, floats, ints = np.array(slots, np.int64), self._floats, self._ints
+        shares = np.array([book.fair_share(user) for user in self._users])
+        priority = book.priorities(floats["fixed"][rows], floats["since_s"][rows], shares[ints["user"][rows]], at_s)
+        floats["latest"][rows] = priority
+        places: list[int] = np.lexsort(
+            (ints["piece"][rows], ints["order"][rows], -priority, -ints["tier"][rows])
+        ).tolist()
+        return places

@@ -1,0 +1,317 @@
+"""Rules of a Slurm site: nodes, time limits and counted limits of each job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import floor, inf
+from typing import NamedTuple, TypeAlias
+
+from dagsim.errors import ConfigError
+from dagsim.model import Caps, Demand, NodePartition, Qos, QueueTree
+from dagsim.systems.cluster.api import ClusterView, JobState, NodeState, TaskState
+
+__all__ = ["Amounts", "Holder", "Holdings", "SlurmRules", "SlurmWaits", "account_of", "bits", "user_of"]
+
+
+class SlurmRules:
+    """The partitions, qualities of service and limits of ``view.queues``, looked up per job. Plain data."""
+
+    def __init__(self, view: ClusterView, *, kill: str, distinct: bool) -> None:
+        queues = view.queues or QueueTree()
+        self.partitions = {each.name: each for each in queues.partitions} or {"": NodePartition("")}
+        self.qos = {each.name: each for each in queues.qos} or {"": Qos("")}
+        self.holdings = Holdings()
+        self.nodes = {part.name: _members(part, view) for part in self.partitions.values()}
+        """Per partition its nodes, as a bit set."""
+        self.of_type = [0] * len(view.gpu_types)
+        for machine in view.machines.list:
+            self.of_type[machine.type] |= machine.bit
+        self._all = (1 << len(view.machines.list)) - 1
+        self._kill, self._distinct = kill, distinct
+        self._above: dict[str, tuple[str, ...]] = {}
+        self._per_user: dict[str, Caps] = {}
+        self._limit(queues)
+        self._holders: dict[tuple[str, str, str, str], tuple[Holder, ...]] = {}
+        self._times: dict[int, list[list[tuple[float, float]]]] = {}
+        """Per job and task, on each type the time limit and the seconds after which it is killed."""
+        self._possible: dict[tuple[Demand, int, int], bool] = {}
+
+    def partition(self, job: JobState) -> NodePartition:
+        """The partition that the job names, else the first."""
+        return self.partitions.get(job.job.partition) or next(iter(self.partitions.values()))
+
+    def quality(self, job: JobState) -> Qos:
+        """The QOS that the job names, else the first."""
+        return self.qos.get(job.job.qos) or next(iter(self.qos.values()))
+
+    def amounts(self, task: TaskState) -> Amounts:
+        """The amounts that one start of the task holds: all of a gang, or one instance."""
+        gpus, cpus, memory_gb, _ = task.demand.demand
+        count = task.demand.gang or 1
+        return Amounts(gpus * count, cpus * count, memory_gb * count)
+
+    def holders(self, job: JobState) -> tuple[Holder, ...]:
+        """Everybody whose limits a job counts against."""
+        part, qos = self.partition(job).name, self.quality(job).name
+        account, user = account_of(job), user_of(job)
+        known = self._holders.get((account, user, part, qos))
+        if known is None:
+            found: list[Holder] = [("partition", part), ("qos", qos)]
+            for name in self._above.get(account, (account,)):
+                found += [("account", name), ("user", name, user)]
+            found += [("qos user", qos, user), ("qos account", qos, account)]
+            self._limit_users(account, user, qos)
+            known = tuple([holder for holder in found if holder in self.holdings.most])
+            self._holders[account, user, part, qos] = known
+        return known
+
+    def learn(self, view: ClusterView, job: JobState) -> bool:
+        """Note the time limits of a job's tasks; true if it had not been seen before."""
+        if job.number in self._times:
+            return False
+        part, qos = self.partition(job), self.quality(job)
+        most_s = min(part.max_time_s or inf, qos.max_time_s or inf)
+        times = []
+        for task in job.tasks:
+            claimed = view.claimed_s(task)
+            default_s = part.default_time_s
+            asked = claimed or ([default_s] * len(task.seconds) if default_s is not None else task.seconds)
+            row = []
+            for asked_s, claimed_s in zip(asked, claimed or [inf] * len(task.seconds), strict=True):
+                kill_s = {"partition": most_s, "limit": min(most_s, claimed_s), "never": inf}[self._kill]
+                row.append((min(asked_s, most_s), kill_s))
+            times.append(row)
+        self._times[job.number] = times
+        return True
+
+    def limit_s(self, task: TaskState, type_: int) -> float:
+        """The time limit of the task on a type; its estimate where nothing is known."""
+        times = self._times.get(task.job.number)
+        return times[task.index][type_][0] if times else task.seconds[type_]
+
+    def kill_s(self, task: TaskState, type_: int) -> float:
+        """The seconds after which the task is killed on a type."""
+        times = self._times.get(task.job.number)
+        return times[task.index][type_][1] if times else inf
+
+    def forget(self, job: int) -> None:
+        """A job has left."""
+        self._times.pop(job, None)
+
+    def admits(self, view: ClusterView, job: JobState) -> bool:
+        """True if no limit and no partition keeps a task of the job out for good."""
+        nodes = self.nodes[self.partition(job).name]
+        return all(
+            self.holdings.ever(self.holders(job), self.amounts(task)) and self._holds(view, task, nodes)
+            for task in job.tasks
+        )
+
+    def _holds(self, view: ClusterView, task: TaskState, nodes: int) -> bool:
+        """True if the nodes, empty, have room for a start of the task."""
+        demand = task.demand
+        distinct = self._distinct and demand.gang
+        if nodes == self._all and not distinct:
+            return True  # or the kernel had turned it away
+        key = (demand.demand, demand.gang, nodes)
+        if key not in self._possible:
+            self._possible[key] = False
+            for type_ in demand.types:
+                listed = [view.machines.list[node] for node in bits(nodes & self.of_type[type_])]
+                rooms = [NodeState(machine.index, machine.node, type_).room(demand) for machine in listed]
+                room = sum([min(each, 1) for each in rooms] if distinct else rooms)
+                self._possible[key] = self._possible[key] or room >= (demand.gang or 1)
+        return self._possible[key]
+
+    def _limit(self, queues: QueueTree) -> None:
+        for node, above in queues.walk():
+            self._above[node.name] = (node.name, *above)
+            self.holdings.limit(("account", node.name), node.limits)
+        for part in queues.partitions:
+            self.holdings.limit(("partition", part.name), part.limits)
+        for qos in queues.qos:
+            self.holdings.limit(("qos", qos.name), qos.limits)
+        self._per_user |= {node.name: node.user_limits for node, _ in queues.walk() if node.user_limits}
+
+    def _limit_users(self, account: str, user: str, qos: str) -> None:
+        """Set the limits of a user and an account that have turned up."""
+        for name in self._above.get(account, (account,)):
+            if name in self._per_user:
+                self.holdings.limit(("user", name, user), self._per_user[name])
+        if qos in self.qos:
+            self.holdings.limit(("qos user", qos, user), self.qos[qos].user_limits)
+            self.holdings.limit(("qos account", qos, account), self.qos[qos].account_limits)
+
+
+def account_of(job: JobState) -> str:
+    """The account of a job; its tenant where the log says none."""
+    return job.job.account or job.job.tenant or "default"
+
+
+def user_of(job: JobState) -> str:
+    """The user of a job; its tenant where the log says none."""
+    return job.job.user or job.job.tenant or "default"
+
+
+def _members(part: NodePartition, view: ClusterView) -> int:
+    """The nodes of a partition as a bit set: those of its names, and of the groups of its names.
+
+    Raises:
+        ConfigError: A name is of no node.
+    """
+    if not part.nodes:
+        return (1 << len(view.machines.list)) - 1
+    by_name: dict[str, int] = {}
+    for machine in view.machines.list:
+        name = machine.node.name.partition(":")[0]
+        for each in {name, machine.node.name, name.rpartition("-")[0]}:
+            by_name[each] = by_name.get(each, 0) | machine.bit
+    for name in part.nodes:
+        if name not in by_name:
+            raise ConfigError(f"partition {part.name!r}: the cluster has no node and no group of nodes {name!r}")
+    found = 0
+    for name in part.nodes:
+        found |= by_name[name]
+    return found
+
+
+_SLACK = 1e-9
+Holder: TypeAlias = tuple[str, ...]
+"""Who holds: a kind and names, ``("user", "lab", "ada")``."""
+
+
+class Amounts(NamedTuple):
+    """The holding of one start; ``jobs`` is 1."""
+
+    gpus: float
+    cpus: float
+    memory_gb: float
+    jobs: float = 1.0
+
+    def times(self, count: float) -> Amounts:
+        """So many of it."""
+        return Amounts(*[each * count for each in self])
+
+
+class Holdings:
+    """The sum that each holder has, against its limits. Plain data; O(holders of a job) per question, start and end."""
+
+    def __init__(self) -> None:
+        self.most: dict[Holder, tuple[float, ...]] = {}
+        """The limits of holders that have any, in the order of ``Amounts``."""
+        self._held: dict[Holder, list[float]] = {}
+        self._runs: dict[int, tuple[tuple[Holder, ...], Amounts]] = {}
+        self.freed: dict[Holder, None] = {}
+        """Holders that have given something back since somebody last looked."""
+
+    def limit(self, holder: Holder, caps: Caps) -> None:
+        """Set the limits of a holder; one without any is forgotten."""
+        if caps:
+            most = (caps.gpus, caps.cpus, caps.memory_gb, caps.jobs)
+            self.most[holder] = tuple([inf if each is None else float(each) for each in most])
+
+    def room(self, holders: Iterable[Holder], each: Amounts) -> tuple[float, Holder | None]:
+        """The number of such starts that the holders may still make, and who allows the fewest."""
+        room, tightest = inf, None
+        for holder in holders:
+            most = self.most.get(holder)
+            if most is None:
+                continue
+            held = self._held.get(holder, (0.0, 0.0, 0.0, 0.0))
+            for limit, has, amount in zip(most, held, each, strict=True):
+                if amount and limit < inf and (count := floor((limit - has) / amount + _SLACK)) < room:
+                    room, tightest = max(count, 0), holder
+        return room, tightest
+
+    def used_up(self, holders: Iterable[Holder], each: Amounts) -> Iterator[tuple[Holder, str, float]]:
+        """The limits that leave no room for one such start: whose, of what, and how much it is."""
+        for holder in holders:
+            held = self._held.get(holder, (0.0, 0.0, 0.0, 0.0))
+            for name, limit, has, amount in zip(Amounts._fields, self.most.get(holder, ()), held, each, strict=False):
+                if amount and has + amount > limit + _SLACK * amount:
+                    yield holder, name, limit
+
+    def ever(self, holders: Iterable[Holder], each: Amounts) -> bool:
+        """True if one such start keeps within all limits when nothing else is held."""
+        limits = [self.most[holder] for holder in holders if holder in self.most]
+        return all(amount <= limit + _SLACK for most in limits for limit, amount in zip(most, each, strict=True))
+
+    def take(self, run: int, holders: Sequence[Holder], amounts: Amounts) -> None:
+        """A run starts; one that is known already counts once."""
+        limited = tuple([holder for holder in holders if holder in self.most])
+        if not limited or run in self._runs:
+            return
+        self._runs[run] = limited, amounts
+        for holder in limited:
+            held = self._held.setdefault(holder, [0.0, 0.0, 0.0, 0.0])
+            for place, amount in enumerate(amounts):
+                held[place] += amount
+
+    def give(self, run: int) -> None:
+        """A run ends."""
+        limited, amounts = self._runs.pop(run, ((), Amounts(0, 0, 0)))
+        for holder in limited:
+            held = self._held[holder]
+            for place, amount in enumerate(amounts):
+                held[place] -= amount
+            if held[3] < 0.5:  # the last one: no residue of sums stays
+                del self._held[holder]
+            self.freed[holder] = None
+
+
+_WORDS = {
+    "partition": "the partition {0}",
+    "qos": "the QOS {0}",
+    "account": "the account {0}",
+    "user": "the user {1} in the account {0}",
+    "qos user": "the user {1} in the QOS {0}",
+    "qos account": "the account {1} in the QOS {0}",
+}
+_UNITS = {"gpus": "GPUs", "cpus": "CPUs", "memory_gb": "GB of memory", "jobs": "running jobs"}
+
+
+class SlurmWaits:
+    """The rules of a site with what its users held; ``waits.WaitRules`` says what is asked."""
+
+    elsewhere = "there was room, but only outside its partition"
+
+    def __init__(self, view: ClusterView, *, distinct: bool) -> None:
+        self._rules, self._distinct = SlurmRules(view, kill="never", distinct=distinct), distinct
+
+    def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
+        """Take in a run."""
+        amounts = self._rules.amounts(task).times(instances / (task.demand.gang or 1))
+        self._rules.holdings.take(run, self._rules.holders(task.job), amounts)
+
+    def ended(self, run: int) -> None:
+        """Let go of a run."""
+        self._rules.holdings.give(run)
+
+    def limits(self, task: TaskState) -> Iterator[str]:
+        """The limits that leave no room for a start of the task now, in words."""
+        rules = self._rules
+        for holder, what, limit in rules.holdings.used_up(rules.holders(task.job), rules.amounts(task)):
+            yield f"the limit of {limit:g} {_UNITS[what]} of {_named(holder)} was reached"
+
+    def nodes(self, task: TaskState) -> int:
+        """The nodes of its partition."""
+        return self._rules.nodes[self._rules.partition(task.job).name]
+
+    def alone(self, task: TaskState) -> bool:
+        """True in a partition that gives whole nodes."""
+        return self._rules.partition(task.job).exclusive
+
+    def distinct(self, task: TaskState) -> bool:
+        """True if gangs take a node for each instance."""
+        return self._distinct
+
+
+def _named(holder: Holder) -> str:
+    return _WORDS[holder[0]].format(*holder[1:])
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The places of the bits that are set, lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

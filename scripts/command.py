@@ -1,0 +1,79 @@
+"""What scripts share on the command line: arguments, text or JSON, errors without a traceback, the exit status."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from dagsim.errors import DagsimError
+from dagsim.files import write_text
+
+__all__ = ["Say", "arguments", "at_least_one", "numbers", "run"]
+
+T = TypeVar("T")
+Say: TypeAlias = Callable[[object], None]
+"""Prints a line, unless JSON was asked for."""
+
+
+def arguments(doc: str | None, *, out: bool = False) -> argparse.ArgumentParser:
+    """A parser that shows the script's docstring and takes ``--json``; with ``out`` also ``--out FILE``."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    if out:
+        parser.add_argument("--out", type=Path, help="write the JSON to this file")
+    return parser
+
+
+def numbers(text: str) -> list[int]:
+    """``1,2,3`` of an option."""
+    try:
+        return [int(number) for number in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected whole numbers separated by commas, got {text!r}") from None
+
+
+def at_least_one(text: str) -> int:
+    """A whole number of 1 or more."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
+    return int(text)
+
+
+def run(
+    parser: argparse.ArgumentParser,
+    work: Callable[[argparse.Namespace, Say], T],
+    holds: Callable[[T], bool] = lambda value: True,
+    convert: Callable[[T], Any] = lambda value: value,
+) -> int:
+    """Parse, work, print; returns the exit status.
+
+    Args:
+        parser: Made by ``arguments``.
+        work: Takes the options and a function that prints a line of text; returns the value.
+        holds: Whether the value is as it should be; the status is 1 if it is not, and 2 after an error.
+        convert: Turns the value into what ``--json`` prints and ``--out`` keeps.
+    """
+    options = parser.parse_args()
+    try:
+        value = work(options, _silent if options.json else _print)
+    except (DagsimError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if options.json:
+        print(json.dumps(convert(value)))
+    if getattr(options, "out", None) is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        write_text(options.out, json.dumps(convert(value), indent=1, ensure_ascii=False) + "\n")
+    return 0 if holds(value) else 1
+
+
+def _print(line: object) -> None:
+    print(line, flush=True)
+
+
+def _silent(line: object) -> None:
+    pass

@@ -1,0 +1,195 @@
+"""The command line as a whole: examples that run, a limit of options, and the successors of removed ones."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from dagsim.cli import app
+from dagsim.cli.app import ORDER
+from dagsim.cli.options import READ_KEYS, REMOVED
+
+ROOT = Path(__file__).parents[1]
+COMMANDS: Any = typer.main.get_command(app)
+
+SMALL = "--set workload.count=8"
+TINY = (
+    f"{SMALL} --set train.algorithm.sequences=2 --set train.algorithm.replicas=2 --set train.validation_seeds=2 "
+    "--set train.report_seeds=2 --set train.net.hidden=8 --set train.linear_iterations=0 --iterations 1 "
+    "--set train.reference=sjf --set train.rivals=[fifo]"
+)
+SHORTER = {
+    "eval": f"{SMALL} --set workload.measure=null --seeds 2 --no-plots",
+    "baseline": f"{SMALL} --seeds 2 --no-plots --algo sjf --algo ljf",
+    "train": TINY,
+    "tune": f"{SMALL} --seeds 2",
+    "replay": "--no-plots",
+    "whatif": "--windows 2 --window-jobs 40 --on local",
+    "plan": "--windows 2 --window-jobs 40 --most 2000 --on local",
+    "record": "--frames 2 --width 160",
+    "sweep": "--on local",
+}
+"""Options that make the run of an example short."""
+PARSED = {"trace fetch", "serve", "warm"}
+"""Examples that download, serve for ever, or compile for minutes: their options are parsed, and nothing is run."""
+
+
+def commands(group: Any = COMMANDS, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+def examples() -> list[tuple[str, str]]:
+    return [
+        (name, line) for name, command in commands() for line in re.findall(r"Example: dagsim (.*)", command.help or "")
+    ]
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs")
+    options = [*shlex.split(SHORTER["eval"]), "--quiet", "--out", str(out)]
+    assert CliRunner().invoke(app, ["eval", "--algo", "sjf", *options]).exit_code == 0
+    return next(out.iterdir())
+
+
+def with_files(line: str, run: Path) -> list[str]:
+    """The words of an example in the current folder, which gets the files and runs that it names."""
+    samples = ROOT / "workloads" / "samples"
+    copies = {
+        "batch_task.csv.gz": samples / "alibaba2018" / "batch_task.csv",
+        "sacct.txt": ROOT / "workloads" / "site" / "sacct.txt.gz",
+        "nodes.txt": ROOT / "workloads" / "site" / "nodes.txt",
+        "scontrol-show-nodes.txt": ROOT / "workloads" / "site" / "nodes.txt",
+    }
+    texts = {
+        "my.yaml": "policy: sjf\n",
+        "sweep.yaml": "set: {workload.count: 8, seeds: 2}\nover: {policy: [sjf, fifo]}\n",
+    }
+    words = []
+    for word in shlex.split(line.partition(" > ")[0]):
+        name = word
+        if name in copies:
+            data = copies[name].read_bytes()
+            data = gzip.decompress(data) if copies[name].suffix == ".gz" else data
+            Path(name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        elif name in texts:
+            Path(name).write_text(texts[name], encoding="utf-8")
+        elif name == "cluster.yaml" and "import" not in line:
+            shutil.copy(copies["nodes.txt"], "nodes.txt")
+            assert CliRunner().invoke(app, ["cluster", "import", "nodes.txt", "-o", name]).exit_code == 0
+        elif re.fullmatch(r"results/(20\w+-.*|RUN\w*)", name):
+            shutil.copytree(run, name)
+        words.append("#0" if name == "1042" else name)
+    return words
+
+
+@pytest.mark.parametrize(("name", "line"), examples(), ids=[name for name, _ in examples()])
+def test_the_example_of_every_command_runs(
+    name: str, line: str, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert line.startswith(name)
+    words = [*with_files(line, run_folder), *shlex.split(SHORTER.get(name, ""))]
+    if name in PARSED:
+        command = dict(commands())[name]
+        assert command.make_context(name, words[len(name.split()) :])
+        return
+    ended = CliRunner().invoke(app, words)
+    no_size = name == "plan" and "No size up to the cap" in ended.output  # an answer, which ends with 1
+    assert ended.exit_code == int(no_size), ended.output
+
+
+def test_every_command_has_an_example() -> None:
+    assert [name for name, command in commands() if "Example: dagsim" not in (command.help or "")] == []
+
+
+def test_no_command_has_more_than_28_options() -> None:
+    counts = {
+        name: sum(param.param_type_name == "option" and param.name != "help" for param in command.params)
+        for name, command in commands()
+    }
+    assert {name: count for name, count in counts.items() if count > 28} == {}
+
+
+def test_help_lists_the_commands_in_the_order_of_use() -> None:
+    assert sorted(ORDER) == sorted(COMMANDS.commands)
+    help_ = CliRunner().invoke(app, ["--help"]).output
+    places = [re.search(rf"^\W*{name} ", help_, re.MULTILINE) for name in ORDER]
+    assert [place.start() for place in places if place] == sorted(place.start() for place in places if place)
+    assert None not in places
+
+
+@pytest.mark.parametrize("command", ["eval", "baseline", "replay", "tune", "whatif", "plan"])
+@pytest.mark.parametrize("option", REMOVED)
+def test_a_removed_option_names_its_successor(command: str, option: str) -> None:
+    ended = CliRunner().invoke(app, [command, option, "7"])
+    assert (ended.exit_code, ended.output) == (
+        2,
+        f"error: {option} is no longer an option; write {REMOVED[option]}7\n",
+    )
+
+
+def test_a_removed_flag_is_set_to_true_by_its_successor() -> None:
+    for args in (["--mig"], ["--mig", "--algo", "sjf"]):
+        assert CliRunner().invoke(app, ["replay", *args]).output.endswith("write --read mig=true\n")
+    assert CliRunner().invoke(app, ["replay", "--start=5"]).output.endswith("write --read start=5\n")
+
+
+SWF = str(ROOT / "workloads" / "samples" / "swf" / "sample.swf")
+
+
+def test_read_takes_every_option_of_reading(tmp_path: Path) -> None:
+    ended = CliRunner().invoke(app, ["replay", "--help"], env={"COLUMNS": "200"})
+    assert all(key in ended.output for key in READ_KEYS)
+    wrong = CliRunner().invoke(app, ["replay", "--trace", SWF, "--read", "time_zone=Mars"])
+    assert wrong.exit_code == 2
+    assert "--read time_zone=Mars: workload.options.time_zone: there is no such key; did you mean" in wrong.output
+    for text, what in (("time_scale=x", "valid number"), ("=3", "expected KEY=VALUE"), ("mig=7", "boolean")):
+        wrong = CliRunner().invoke(app, ["replay", "--trace", SWF, "--read", text])
+        assert (wrong.exit_code, what in wrong.output) == (2, True), wrong.output
+
+
+def test_a_key_of_read_may_have_dashes_and_a_flag_no_value(tmp_path: Path) -> None:
+    log = str(ROOT / "workloads" / "site" / "sacct.txt.gz")
+    args = ["replay", "--trace", log, "--algo", "sjf", "--limit", "3", "--out", str(tmp_path), "--quiet"]
+    ended = CliRunner().invoke(app, [*args, "--read", "time-scale=0.5", "--read", "mig"])
+    assert ended.exit_code == 0, ended.output
+    (run,) = tmp_path.iterdir()
+    config = (run / "config.yaml").read_text(encoding="utf-8")
+    assert "time_scale: 0.5" in config
+    assert "mig: true" in config
+
+
+def test_jobs_to_measure_are_set_as_text(tmp_path: Path) -> None:
+    args = ["eval", *shlex.split(SHORTER["eval"]), "--out", str(tmp_path), "--quiet"]
+    assert CliRunner().invoke(app, [*args, "--set", "workload.measure=2:-2"]).exit_code == 0
+    (run,) = tmp_path.iterdir()
+    assert "measure:\n    - 2\n    - -2\n" in (run / "config.yaml").read_text(encoding="utf-8")
+    wrong = CliRunner().invoke(app, [*args, "--set", "workload.measure=2"])
+    assert wrong.exit_code == 2
+
+
+def test_configurations_are_listed_without_long_paths() -> None:
+    before = os.getcwd()
+    assert before not in CliRunner().invoke(app, ["list", "configs", "--json"]).output
+    assert before not in CliRunner().invoke(app, ["list", "workloads", "--json"]).output
+
+
+def test_the_last_word_of_a_name_finds_a_configuration() -> None:
+    wrong = CliRunner().invoke(app, ["train", "--config", "ppo"])
+    assert wrong.exit_code == 2
+    assert "no configuration 'ppo': no such file; did you mean 'train/ppo'? (dagsim list configs)" in wrong.output

@@ -1,0 +1,300 @@
+"""Files are data: what names code outside dagsim in a file, and which commands import it (docs/security.md)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from dagsim.agents.checkpoint import Checkpoint, read_plain, write_plain
+from dagsim.cli import app
+from dagsim.config.registered import Foreign
+from dagsim.config.schema import dump_config, foreign_parts, load_config
+from dagsim.errors import CodeNotAllowed, ConfigError
+from dagsim.experiment.agents import shipped_agent
+from dagsim.experiment.provenance import provenance
+from dagsim.experiment.store import Store
+from dagsim.own_code import Allowed, allow, attribute, source_file, source_sha256
+from dagsim.systems.cluster.policies import POLICIES
+
+MARK = "from pathlib import Path\nPath(__file__).with_suffix('.imported').touch()\n"
+"""The first lines of a module that leaves a file when it is imported."""
+NETWORK = (
+    MARK
+    + """
+from dataclasses import dataclass
+from dagsim.systems.cluster.network.uniform import UniformNetwork
+
+@dataclass(frozen=True)
+class Slow(UniformNetwork):
+    latency_s: float = 1
+"""
+)
+POLICY = (
+    MARK
+    + """
+class Mine:
+    def decide(self, view):
+        return [view.start(task) for task in ()]
+
+class Fifo:
+    def __init__(self):
+        from dagsim.systems.cluster.policies import POLICIES
+        self.rule = POLICIES.create("fifo")
+
+    def decide(self, view):
+        return self.rule.decide(view)
+
+def ready() -> Mine:
+    return Mine()
+
+def bare():
+    return Mine()
+"""
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, on the search path, with modules that notice their import."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, text in (("evil_net", NETWORK), ("evil_policy", POLICY)):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+def imported(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.imported"))
+
+
+SHORT = ("--set", "workload.count=5", "--seeds", "1", "--no-plots", "--workers", "1")
+
+
+def run_folder(*args: str) -> Path:
+    ended = run("eval", *args, *SHORT, "--json")
+    assert ended.exit_code == 0, ended.output
+    return Path(json.loads(ended.output)["run"])
+
+
+def changed(path: Path, old: str, new: str, *, signed: bool) -> None:
+    """Change the configuration of a run folder, and with ``signed`` the hash of it in the manifest."""
+    config = path / "config.yaml"
+    config.write_text(config.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    if signed:
+        manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+        manifest["config_sha256"] = sha256(config.read_bytes()).hexdigest()
+        (path / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+
+@pytest.mark.parametrize("policy", ["os:system[command='touch ran']", "evil_policy:Mine", "exec:touch ran"])
+def test_config_check_imports_and_runs_nothing(policy: str, folder: Path) -> None:
+    (folder / "a.yaml").write_text(f'policy: "{policy}"\n', encoding="utf-8")
+    ended = run("config", "check", "a.yaml")
+    assert (ended.exit_code, ended.output) == (0, f"a.yaml: fine, but code outside dagsim was not checked: {policy}\n")
+    assert not (folder / "ran").exists()
+    assert imported(folder) == []
+
+
+def test_config_check_and_show_read_a_part_of_ones_own_without_importing_it(folder: Path) -> None:
+    (folder / "a.yaml").write_text("network: {kind: 'evil_net:Slow', latency_s: 3}\n", encoding="utf-8")
+    assert "was not checked: evil_net:Slow" in run("config", "check", "a.yaml").output
+    shown = run("config", "show", "--config", "a.yaml")
+    assert "network:\n  kind: evil_net:Slow\n  latency_s: 3\n" in shown.output
+    assert imported(folder) == []
+
+
+@pytest.mark.parametrize("where", ["file", "command"])
+def test_what_is_not_a_policy_is_refused_before_it_is_called(where: str, folder: Path) -> None:
+    policy = "os:system[command='touch ran']"
+    (folder / "a.yaml").write_text(f'policy: "{policy}"\n', encoding="utf-8")
+    ended = run("eval", *(("--config", "a.yaml") if where == "file" else ("--algo", policy)), *SHORT)
+    assert ended.exit_code == 2
+    assert "'os:system' is not a policy: it has no method decide()" in ended.output
+    assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "policy", ["subprocess:Popen[args='touch ran']", "sjf[placement='os:system']", "evil_policy:bare"]
+)
+def test_only_what_the_key_asks_for_is_accepted(policy: str, folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"is not a (policy|placement): it has no method (decide|place)\(\)"):
+        POLICIES.create(policy)
+    assert not (folder / "ran").exists()
+
+
+def test_a_function_that_promises_a_policy_is_accepted() -> None:
+    assert callable(POLICIES.create("evil_policy:ready").decide)
+
+
+def test_a_file_given_to_config_may_name_code(folder: Path) -> None:
+    (folder / "a.yaml").write_text("policy: evil_policy:Fifo\nnetwork: {kind: 'evil_net:Slow'}\n", encoding="utf-8")
+    ended = run("eval", "--config", "a.yaml", *SHORT)
+    assert ended.exit_code == 0, ended.output
+    assert imported(folder) == ["evil_net", "evil_policy"]
+
+
+@pytest.mark.parametrize(
+    "command", [("replay", "--trace"), ("eval", "--workload"), ("workload", "info"), ("trace", "info")]
+)
+def test_a_trace_imports_nothing(command: tuple[str, str], folder: Path) -> None:
+    meta = {"runtime": {"kind": "evil_net:Slow"}, "summary": "x", "seed": 0}
+    lines = [{"format": "dagsim-workload", "version": 1, "meta": meta}]
+    lines += [{"id": "a", "tasks": [{"name": "t", "work": 1.0}], "edges": []}]
+    (folder / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    ended = run(*command, "t.jsonl")
+    if command[0] != "trace":
+        assert ended.exit_code == 2
+        assert "t.jsonl:1: the runtime that was saved with it is code outside dagsim, 'evil_net:Slow'" in ended.output
+    assert imported(folder) == []
+
+
+@pytest.mark.parametrize("part", ["codec", "net"])
+def test_a_checkpoint_imports_nothing(part: str, folder: Path) -> None:
+    plain = dict(read_plain(shipped_agent("ppo", "cluster")))
+    plain[part] = {**plain[part], "kind": "evil_policy:Codec"}
+    write_plain(folder / "evil.pt", plain)
+    ended = run("eval", "--algo", "ppo", "--checkpoint", "evil.pt", *SHORT)
+    assert ended.exit_code == 2
+    assert f"evil.pt: its {part} 'evil_policy:Codec' is code outside dagsim" in ended.output
+    assert imported(folder) == []
+
+
+def test_a_codec_of_ones_own_is_named_by_whoever_loads_the_agent(folder: Path) -> None:
+    own = MARK + (
+        "from dataclasses import dataclass\nfrom dagsim.systems.cluster.codecs.codec import CandidatesConfig\n"
+        "@dataclass(frozen=True)\nclass Codec(CandidatesConfig):\n    pass\n"
+    )
+    (folder / "own_codec.py").write_text(own, encoding="utf-8")
+    plain = dict(read_plain(shipped_agent("ppo", "cluster")))
+    plain["codec"] = {**plain["codec"], "kind": "own_codec:Codec"}
+    write_plain(folder / "own.pt", plain)
+    with pytest.raises(CodeNotAllowed, match=r"--codec own_codec:Codec"):
+        Checkpoint.load(folder / "own.pt")
+    ended = run("eval", "--algo", "ppo", "--checkpoint", "own.pt", "--codec", "own_codec:Codec", *SHORT)
+    assert ended.exit_code == 0, ended.output
+    assert imported(folder) == ["own_codec"]
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("command", ["report", "compare", "plot", "why", "record"])
+def test_reading_a_run_folder_imports_nothing(command: str, signed: bool, folder: Path) -> None:
+    path = run_folder("--algo", "fifo")
+    changed(path, "network: null", "network:\n  kind: evil_net:Slow", signed=signed)
+    ended = run(command, path, *(["0"] if command == "why" else []))
+    assert imported(folder) == []
+    if not signed:
+        assert ended.exit_code == 2
+        assert "was changed after the run" in ended.output
+
+
+def test_a_run_with_a_network_of_ones_own_is_reported_without_it(folder: Path) -> None:
+    path = run_folder("--algo", "fifo", "--set", "network.kind=evil_net:Slow")
+    (folder / "evil_net.py").unlink()
+    for command in ("report", "compare", "plot"):
+        ended = run(command, path)
+        assert ended.exit_code == 0, (command, ended.output)
+    read = Store.read(path)
+    assert foreign_parts(read.config) == ["evil_net:Slow"]
+    assert isinstance(read.config.network, Foreign)
+    assert dump_config(read.config) == (path / "config.yaml").read_text(encoding="utf-8")
+
+
+def test_a_run_folder_is_run_again_only_with_the_code_that_it_recorded(folder: Path) -> None:
+    path = run_folder("--algo", "evil_policy:Fifo")
+    manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["code"]["evil_policy:Fifo"]["sha256"] == source_sha256("evil_policy:Fifo")
+    assert run("eval", "--config", path, *SHORT).exit_code == 0
+
+    (folder / "evil_policy.py").write_text(POLICY + "\n# changed\n", encoding="utf-8")
+    ended = run("eval", "--config", path, *SHORT)
+    assert ended.exit_code == 2
+    assert (
+        "recorded another SHA-256 for it; look at the code, then repeat the command with --allow-code" in ended.output
+    )
+    assert run("eval", "--config", path, *SHORT, "--allow-code").exit_code == 0
+
+    (path / "manifest.json").write_text(json.dumps({**manifest, "code": {}}), encoding="utf-8")
+    ended = run("eval", "--config", path, *SHORT)
+    assert "did not record the SHA-256 of its source" in ended.output
+    assert run("eval", "--config", path, "--algo", "evil_policy:Fifo", *SHORT).exit_code == 0
+
+
+def test_a_program_in_a_run_folder_is_not_started(folder: Path) -> None:
+    path = run_folder("--algo", "fifo")
+    changed(path, "policy: fifo", "policy: exec:touch ran", signed=True)
+    ended = run("eval", "--config", path, *SHORT)
+    assert (ended.exit_code, (folder / "ran").exists()) == (2, False)
+    assert "policy 'exec:touch ran' is named by" in ended.output
+
+
+def test_a_policy_is_found_by_the_path_of_its_file(folder: Path) -> None:
+    (folder / "own").mkdir()
+    shutil.copy(folder / "evil_policy.py", folder / "own" / "queue.py")  # a name of the standard library
+    for algo in ("./own/queue.py:Fifo", str(folder / "own" / "queue.py:Fifo"), "evil_policy.py:Fifo"):
+        ended = run("eval", "--algo", algo, *SHORT)
+        assert ended.exit_code == 0, ended.output
+    missing = run("eval", "--algo", "./none.py:Fifo", *SHORT)
+    assert "policy './none.py:Fifo': none.py: there is no such file" in missing.output
+
+
+def test_the_source_of_a_name_is_found_without_importing_it(folder: Path) -> None:
+    (folder / "pack" / "deep").mkdir(parents=True)
+    for path in ("pack/__init__.py", "pack/deep/__init__.py", "pack/deep/mine.py"):
+        (folder / path).write_text(MARK, encoding="utf-8")
+    assert source_file("pack.deep.mine:X") == folder / "pack" / "deep" / "mine.py"
+    assert source_file("./evil_net.py:Slow") == Path("evil_net.py")
+    assert source_file("no_such_module:X") is None
+    assert source_sha256("sys:path") is None
+    assert list(folder.rglob("*.imported")) == []
+
+
+def test_every_name_of_ones_own_is_recorded_with_its_source(folder: Path) -> None:
+    policy = "sjf[placement=./rules.py:Rule]"
+    (folder / "rules.py").write_text(
+        "class Rule:\n    def place(self, view, task, type_=None):\n        return None\n", encoding="utf-8"
+    )
+    config = load_config(None, ["network.kind=evil_net:Slow", "train.reward={evil_policy:Fifo: 1.0}"])
+    code = provenance(config, [policy, "evil_policy:Mine[a=1]"])["code"]
+    assert sorted(code) == ["./rules.py:Rule", "evil_net:Slow", "evil_policy:Fifo", "evil_policy:Mine"]
+
+
+def test_a_command_allows_whole_names_only() -> None:
+    names = Allowed(["--algo", "sjf[placement=mine:Rule]"])
+    with pytest.raises(CodeNotAllowed, match="only read"):
+        names.check("placement", "mine:Rule")
+    names.trust_command_line()
+    names.check("placement", "mine:Rule")
+    for other in ("ine:Rule", "mine:Ru", "mine:Rules"):
+        with pytest.raises(CodeNotAllowed):
+            names.check("placement", other)
+
+
+def test_nothing_is_allowed_to_the_threads_of_a_restricted_block() -> None:
+    with allow(Allowed()), pytest.raises(CodeNotAllowed):
+        POLICIES.create("evil_policy:Fifo")
+    assert POLICIES.create("evil_policy:Fifo")
+
+
+def test_a_class_that_was_imported_by_its_path_is_written_with_it(folder: Path) -> None:
+    config = load_config(None, [f"network.kind={folder / 'evil_net.py'}:Slow"])
+    assert f"kind: {folder / 'evil_net.py'}:Slow" in dump_config(config)
+    assert type(config.network) is attribute(f"{folder / 'evil_net.py'}:Slow")
+
+
+def test_names_in_keys_and_lists_of_a_file_are_allowed() -> None:
+    names = Allowed()
+    names.trust_values({"train": {"reward": {"mine:Term": 1.0}}, "over": {"policy": ["mine:A", "mine:B"]}})
+    for name in ("mine:Term", "mine:A", "mine:B"):
+        names.check("policy", name)
