@@ -24,7 +24,7 @@ from dagsim.traces.source import LINE_BITS, Row, Source
 from dagsim.workload.arrays import Labels, objects
 from dagsim.workload.records import clipped
 
-__all__ = ["Form", "Layout", "Table", "csv_form", "date_seconds", "local_seconds", "read_tables", "tables_of"]
+__all__ = ["FileLayout", "Form", "Table", "csv_form", "date_seconds", "local_seconds", "read_tables", "tables_of"]
 
 _BLOCK_BYTES = 1 << 22
 _SMALL_BYTES = 1 << 18
@@ -39,7 +39,7 @@ _FIRSTS = np.arange("1970-01", "10000-02", dtype="datetime64[M]").astype("dateti
 """The first day of each month, in days since 1970."""
 
 
-class Layout(NamedTuple):
+class FileLayout(NamedTuple):
     """Where the columns of a form stand in one file."""
 
     places: Sequence[int | None]
@@ -56,7 +56,7 @@ class Form:
 
     numbers: Collection[int]
     texts: Collection[int]
-    layout: Callable[[list[str], str], Layout]
+    layout: Callable[[list[str], str], FileLayout]
     """Finds the columns from the fields of the first row and its ``file:line``."""
     separator: str = ","
     """A blank stands for any number of blanks and tabs."""
@@ -96,7 +96,7 @@ def csv_form(
     """The form of a CSV file, with the columns that ``Source.rows`` with these arguments gives."""
     wanted = [name.lower() for name in (*columns, *optional)]
 
-    def layout(first: list[str], where: str) -> Layout:
+    def layout(first: list[str], where: str) -> FileLayout:
         there = [name.strip().lower() for name in first]
         missing = [name for name in columns if name.lower() not in there]
         if header and missing:
@@ -107,7 +107,7 @@ def csv_form(
             headless = names or (*columns, *optional)[: max(len(first), len(columns))]
             there = [name.lower() for name in headless]
         places = [there.index(name) if name in there else None for name in wanted]
-        return Layout(places, len(there), not missing)
+        return FileLayout(places, len(there), not missing)
 
     return Form(numbers, texts, layout, separator)
 
@@ -122,7 +122,7 @@ class Table:
     values: dict[int, np.ndarray]  # (n,) float64 by column: NaN where the text is not a number
     words_of: dict[int, np.ndarray]  # (n,) object by column; of number columns only where a text is not a number
     raw: np.ndarray  # (n,) object: the line, or its fields
-    layouts: dict[int, Layout]  # by the file's place in the source
+    layouts: dict[int, FileLayout]  # by the file's place in the source
 
     def __len__(self) -> int:
         return len(self.line)
@@ -221,7 +221,7 @@ def read_tables(source: Source, form: Form, report: ReadReport) -> Iterator[Tabl
 
 def tables_of(source: Source, form: Form, width: int, rows: Iterable[Row]) -> Iterator[Table]:
     """Rows whose fields are the columns of a form already, in chunks."""
-    layout, rows = Layout(range(width), width, False), iter(rows)
+    layout, rows = FileLayout(range(width), width, False), iter(rows)
     while batch := list(islice(rows, _ROWS)):
         line, fields = zip(*batch, strict=True)
         columns = dict(enumerate(zip(*fields, strict=True)))
@@ -235,7 +235,7 @@ class _File:
     def __init__(self, source: Source, file: Source, place: int, form: Form, report: ReadReport) -> None:
         self._source, self._file, self._form, self._report = source, file, form, report
         self._place = place
-        self._layout: Layout | None = None
+        self._layout: FileLayout | None = None
 
     def tables(self) -> Iterator[Table]:
         form, small = self._form, self._file.size_bytes() < _SMALL_BYTES
@@ -353,7 +353,7 @@ class _File:
 def _typed(
     source: Source,
     form: Form,
-    layouts: dict[int, Layout],
+    layouts: dict[int, FileLayout],
     line: np.ndarray,
     fields: Mapping[int, Any],
     places: Sequence[int | None],

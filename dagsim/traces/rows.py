@@ -1,7 +1,7 @@
 """Rows of a table as jobs: what is wrong with them, which belong together, and the order in which jobs arrive.
 
 A reader checks all rows of a table at once. ``Findings`` holds what there is to report, each with the rows that it
-is about, and ``Batch.block`` reports it job by job, as if rows had been read one after the other. Tables that do not
+is about, and ``JobBatch.block`` reports it job by job, as if rows had been read one after the other. Tables that do not
 fit into memory are split by arrival, so that each part holds whole jobs and parts follow one another (``in_parts``).
 """
 
@@ -26,19 +26,19 @@ from dagsim.workload.arrays import JobArrays, TaskKind, combinations, objects, r
 from dagsim.workload.records import MOST_INSTANCES
 
 __all__ = [
-    "Batch",
     "Block",
     "Checks",
     "Findings",
     "Grouped",
+    "JobBatch",
     "arrivals",
-    "blocks_of",
     "dates",
-    "grouped",
     "in_parts",
+    "job_blocks",
     "kinds_of_rows",
     "repeated",
     "row_blocks",
+    "rows_by_job",
     "single_rows",
     "with_others",
 ]
@@ -175,7 +175,7 @@ class Findings:
             tally[self._listed[finding].text] += int(totals[finding])
 
 
-class Batch(NamedTuple):
+class JobBatch(NamedTuple):
     """The jobs of a table in order of arrival: those that are kept, and what there is to report of all."""
 
     table: Table
@@ -273,14 +273,14 @@ class Checks:
         self.drop(_mask(list(details), len(self.usable)), "that ask for what cannot be", details)
 
 
-def single_rows(checks: Checks, jobs: JobArrays, ids: np.ndarray, times: np.ndarray) -> Batch:
+def single_rows(checks: Checks, jobs: JobArrays, ids: np.ndarray, times: np.ndarray) -> JobBatch:
     """A job per row, in order of arrival; of the rows of one id only the earliest is kept.
 
     ``jobs`` has a job for each row. ``ids`` (n,) object and ``times`` (n,) float64 say which rows are of one job and
     when they come: inf where that cannot be read. Rows that are not usable may hold anything.
     """
     table, findings = checks.table, checks.findings
-    groups = grouped(ids, times)
+    groups = rows_by_job(ids, times)
     first = groups.row[groups.first[:-1]].copy()
     again: dict[str, list[tuple[int, int]]] = {}
     for job in np.flatnonzero(np.diff(groups.first) > 1).tolist():
@@ -295,7 +295,7 @@ def single_rows(checks: Checks, jobs: JobArrays, ids: np.ndarray, times: np.ndar
         rows, order = np.array(pairs, np.int64).T
         findings.drop(rows, reason, stage=-1, order=order)
     rows_of = np.ones(len(first), np.int64)
-    return Batch(table, jobs.chosen(first), checks.usable[first], rows_of, groups.job_of_row(), findings)
+    return JobBatch(table, jobs.chosen(first), checks.usable[first], rows_of, groups.job_of_row(), findings)
 
 
 def row_blocks(
@@ -321,19 +321,19 @@ def row_blocks(
                 ids[row] = f"row {int(table.line[row])}"
         return ids, times(table)
 
-    def batch(table: Table) -> Batch:
+    def batch(table: Table) -> JobBatch:
         checks = Checks(table)
         checks.drop(table.texts(id) == "", "without an id")
         made = jobs(checks)
         checks.impossible(made)
         return single_rows(checks, made, *keys(table))
 
-    return blocks_of(map(batch, in_parts(read, keys, report)), report, most)
+    return job_blocks(map(batch, in_parts(read, keys, report)), report, most)
 
 
 def with_others(
-    batch: Batch, make: Callable[[int, list[int]], tuple[Job, int] | None], first: np.ndarray, members: np.ndarray
-) -> Batch:
+    batch: JobBatch, make: Callable[[int, list[int]], tuple[Job, int] | None], first: np.ndarray, members: np.ndarray
+) -> JobBatch:
     """The batch with the jobs that are not kept made row by row, where that is possible.
 
     ``make`` gets the place of a job and its rows, which are in ``members`` from ``first`` of the job on, and gives the
@@ -356,7 +356,7 @@ def with_others(
     return batch._replace(every=every.chosen(filler), kept=kept, rows=rows)
 
 
-def blocks_of(batches: Iterable[Batch], report: ReadReport, most: int | None) -> Iterator[Block]:
+def job_blocks(batches: Iterable[JobBatch], report: ReadReport, most: int | None) -> Iterator[Block]:
     """The first ``most`` jobs of batches that follow each other."""
     for batch in batches:
         block = batch.block(report, most)
@@ -408,7 +408,7 @@ class Grouped(NamedTuple):
         return Grouped(self.row[ranges(self.first[jobs], sizes)], first, self.time[jobs], self.ids[jobs])
 
 
-def grouped(ids: np.ndarray, times: np.ndarray) -> Grouped:
+def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
     """Rows by job, jobs by their earliest time, then by first appearance."""
     code, distinct = numbered(ids.tolist())
     by_job = np.argsort(code, kind="stable")
@@ -428,7 +428,7 @@ def in_parts(
 ) -> Iterator[Table]:
     """The rows that ``read`` gives, at most ``ROWS_IN_MEMORY`` at once: parts with whole jobs, in order of arrival.
 
-    ``keys`` gives ids and times of rows, as ``grouped`` takes them. A table that is too large is read twice: once for
+    ``keys`` gives ids and times of rows, as ``rows_by_job`` takes them. A table that is too large is read twice: once for
     the arrival of each job, and once to write rows to a temporary file for each part.
     """
     tables, count, stream = [], 0, read(report)

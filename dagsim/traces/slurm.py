@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import TraceError
-from dagsim.traces.chunks import Form, Layout, Table, read_tables, tables_of
+from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty, finite_number
 from dagsim.traces.report import ReadReport
@@ -389,16 +389,16 @@ def sacct_tables(source: Source, report: ReadReport, delimiter: str | None) -> I
     """
     every = range(len(COLUMNS))
     if is_json(source):
-        form = Form((), every, layout=lambda first, where: Layout(every, len(COLUMNS), False))
+        form = Form((), every, layout=lambda first, where: FileLayout(every, len(COLUMNS), False))
         return tables_of(source, form, len(COLUMNS), _json_rows(source, report))
     mark = delimiter or delimiter_of(source) or "|"
     names: list[str] = []
 
-    def layout(first: list[str], where: str) -> Layout:
+    def layout(first: list[str], where: str) -> FileLayout:
         names[:] = [_ALIASES.get(name.strip().lower(), name.strip().lower()) for name in first]
         _check_header(names, where)
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
-        return Layout(places, len(first), True)
+        return FileLayout(places, len(first), True)
 
     def misfit(fields: list[str], width: int, where: str) -> None:
         free = next((name for name in names if name in _FREE_TEXT), "")

@@ -19,12 +19,12 @@ import numpy as np
 
 from dagsim.errors import GraphError, ModelError, TraceError
 from dagsim.model import Cluster, Demand, Node
-from dagsim.traces.chunks import Form, Layout, Table, read_tables
+from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
 from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Batch, Block, Checks, blocks_of, grouped, in_parts, kinds_of_rows, repeated
+from dagsim.traces.rows import Block, Checks, JobBatch, in_parts, job_blocks, kinds_of_rows, repeated, rows_by_job
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind, bounds, objects, ranges
 from dagsim.workload.records import clipped
@@ -59,7 +59,7 @@ _NUMBERS, _TEXTS = (_INSTANCES, _START, _END, _CPU, _MEMORY), (_NAME, _JOB, _STA
 _FORM = Form(
     _NUMBERS,
     _TEXTS,
-    layout=lambda first, where: Layout(range(len(_OFFICIAL)), len(_OFFICIAL), False),
+    layout=lambda first, where: FileLayout(range(len(_OFFICIAL)), len(_OFFICIAL), False),
     quoted=False,
     heading="task_name",
 )
@@ -88,7 +88,7 @@ class Alibaba2018(Reader):
         source = _tasks(source)
         joined = _is_joined(source)
         parts = in_parts(partial(_rows, source, joined), partial(_keys, joined), report)
-        return blocks_of((_batch(table, joined, options) for table in parts), report, most)
+        return job_blocks((_batch(table, joined, options) for table in parts), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``machine_meta.csv``, if it lies beside the tasks and they need no GPUs."""
@@ -122,9 +122,9 @@ def _is_joined(source: Source) -> bool:
     return not source.path.is_dir() and set(_JOINED) <= set(source.head(1)[0].split(","))
 
 
-def _joined_layout(first: list[str], where: str) -> Layout:
+def _joined_layout(first: list[str], where: str) -> FileLayout:
     names = [name.strip().lower() for name in first]
-    return Layout([names.index(name) if name in _JOINED else None for name in _OFFICIAL], len(names), True)
+    return FileLayout([names.index(name) if name in _JOINED else None for name in _OFFICIAL], len(names), True)
 
 
 def _rows(source: Source, joined: bool, report: ReadReport) -> Iterator[Table]:
@@ -147,7 +147,7 @@ def _keys(joined: bool, table: Table) -> tuple[np.ndarray, np.ndarray]:
     return table.texts(_JOB), np.where((status == "Terminated") & (start >= 0), start, inf)
 
 
-def _batch(table: Table, joined: bool, options: TraceOptions) -> Batch:
+def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     """The jobs of a table."""
     checks = Checks(table)
     if not joined:
@@ -175,7 +175,7 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> Batch:
         at_odds = np.array([ignored == odd for _, _, ignored in spelled])[name.place]
         checks.note(at_odds, f"task names with {odd} (ignored)")
 
-    groups = grouped(*_keys(joined, table))
+    groups = rows_by_job(*_keys(joined, table))
     job = groups.job_of_row()
     number = np.array([_BY_NAME + place if own is None else own for place, (own, _, _) in enumerate(spelled)], np.int64)
     key = job * (2 * _BY_NAME) + number[name.place]  # number and place of a name lie below 2^31 each
@@ -237,7 +237,7 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> Batch:
     kept[circular] = False
     details = {int(first_row[place]): f"job {groups.ids[place]}: {_error(every, place)}" for place in circular.tolist()}
     findings.drop(first_row[circular], "cyclic", stage=3, counts=sizes[circular], details=details)
-    return Batch(table, every, kept, sizes, job, findings)
+    return JobBatch(table, every, kept, sizes, job, findings)
 
 
 class _Graph(NamedTuple):

@@ -20,7 +20,7 @@ from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.traces.fields import MOST_GPUS, Dirty, count, finite_number
 from dagsim.traces.formats import pai_lists
-from dagsim.traces.formats.pai2020_columns import Tables, Words, read_table, read_tables
+from dagsim.traces.formats.pai2020_columns import Tables, Words, read_pai_tables, read_table
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
@@ -112,7 +112,9 @@ class Pai2020(Reader):
         def by_rows(group: Gathered) -> Job | None:
             return _Gathered.of(group, found).job(options, report)
 
-        return read and read_tables(read, options, report, most, Words(_ended(options), _GPU_TYPES, _UNEVEN), by_rows)
+        return read and read_pai_tables(
+            read, options, report, most, Words(_ended(options), _GPU_TYPES, _UNEVEN), by_rows
+        )
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``pai_machine_spec`` beside the trace."""

@@ -47,16 +47,16 @@ from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
 from dagsim.traces.rows import (
-    Batch,
     Block,
     Checks,
     Grouped,
-    blocks_of,
-    grouped,
+    JobBatch,
     in_parts,
+    job_blocks,
     kinds_of_rows,
     repeated,
     row_blocks,
+    rows_by_job,
 )
 from dagsim.traces.slurm import duration_s, moment_s
 from dagsim.traces.source import Source
@@ -333,10 +333,10 @@ def _task_blocks(columns: NamedColumns, rows: _Rows, report: ReadReport, most: i
         return table.texts(_ID), rows.arrivals(table)
 
     parts = in_parts(read, keys, report)
-    return blocks_of((_graphs(table, rows, grouped(*keys(table))) for table in parts), report, most)
+    return job_blocks((_graphs(table, rows, rows_by_job(*keys(table))) for table in parts), report, most)
 
 
-def _graphs(table: Table, rows: _Rows, groups: Grouped) -> Batch:
+def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
     """The jobs of rows of tasks."""
     checks = Checks(table)
     tasks, group = rows.tasks(checks), groups.job_of_row()
@@ -383,7 +383,7 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> Batch:
     reasons = {job: text for job, text in leading.findings.reasons().items() if whole[job]}
     drop("of jobs that cannot be", np.array(list(reasons), np.int64), reasons)
     whole[list(reasons)] = False
-    return Batch(table, every, whole, kept, group, checks.findings)
+    return JobBatch(table, every, whole, kept, group, checks.findings)
 
 
 def _parents(

@@ -25,7 +25,7 @@ from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rows import Batch, Block, Findings, Grouped, blocks_of, grouped, in_parts, with_others
+from dagsim.traces.rows import Block, Findings, Grouped, JobBatch, in_parts, job_blocks, rows_by_job, with_others
 from dagsim.traces.sites import hosts, site_gpu
 from dagsim.traces.slurm import (
     COLUMNS,
@@ -100,7 +100,7 @@ class Sacct(Reader):
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         reading = _Reading.of(options)
         parts = in_parts(partial(reading.rows, source), reading.keys, report)
-        return blocks_of(map(reading.batch, parts), report, most)
+        return job_blocks(map(reading.batch, parts), report, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
@@ -186,11 +186,11 @@ class _Reading:
         """The job of each row, and when it was submitted."""
         return objects([id.partition("+")[0] for id in _ids(table).tolist()]), self._moments(table, "Submit")
 
-    def batch(self, table: Table) -> Batch:
+    def batch(self, table: Table) -> JobBatch:
         """The jobs of a table: those of one plain row all at once, the others from their attempts."""
         reading = replace(self, findings=Findings())
         ids, submit = self.keys(table)
-        groups = _in_order(grouped(ids, submit))
+        groups = _in_order(rows_by_job(ids, submit))
         eligible, start, end = (self._moments(table, name) for name in ("Eligible", "Start", "End"))
         ran_s, known = _ran(table, start, end)
         kinds = _Kinds(table, reading.template)
@@ -222,7 +222,7 @@ class _Reading:
         )
         kept = plain[first] & (np.diff(groups.first) == 1)
         ones = np.ones(len(kept), np.int64)
-        batch = Batch(table, every, kept, ones, groups.job_of_row(), reading.findings)
+        batch = JobBatch(table, every, kept, ones, groups.job_of_row(), reading.findings)
 
         def make(job: int, rows: list[int]) -> tuple[Job, int] | None:
             return reading.job(groups.ids[job], float(groups.time[job]), {row: table.fields(row) for row in rows})

@@ -16,7 +16,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.model import Cluster, Demand, Node
-from dagsim.traces.chunks import Form, Layout, Table, read_tables
+from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
@@ -31,7 +31,7 @@ _JOB, _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _USER, _PRECEDING = 0, 1, 3
 _FORM = Form(
     numbers=(_SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _LIMIT, _PRECEDING),
     texts=(_JOB, _USER),
-    layout=lambda first, where: Layout(range(_FIELDS), _FIELDS, False),
+    layout=lambda first, where: FileLayout(range(_FIELDS), _FIELDS, False),
     separator=" ",
     quoted=False,
     comment=";",
