@@ -309,7 +309,7 @@ def plan_table(planned: SizeSearch, today: Size, target: Target, *, workload: st
     ordered = sorted(planned.tried.values(), key=lambda size: (size.cost, size.gpus, size.nodes))
     rows = [_size_row(size, target, priced=priced, best=size is best) for size in ordered]
     now = _size_row(today, target, priced=priced, best=False)
-    rows.append(("today", *["" for _ in types[1:]], *now[len(types) :]))
+    rows.append(("today", *["" for _ in types[1:]], *now[len(today.nodes) :]))
     notes = []
     if best is None:
         notes.append(f"No size up to the cap meets {target}.")

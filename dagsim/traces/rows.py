@@ -1,8 +1,10 @@
-"""Rows of a table as jobs: what is wrong with them, which belong together, and the order in which jobs arrive.
+"""Rows of a table as jobs: what is wrong with them, which belong together, and the order in which
+jobs arrive.
 
-A reader checks all rows of a table at once. ``Findings`` holds what there is to report, each with the rows that it
-is about, and ``JobBatch.block`` reports it job by job, as if rows had been read one after the other. Tables that do not
-fit into memory are split by arrival, so that each part holds whole jobs and parts follow one another (``in_parts``).
+A reader checks all rows of a table at once. ``Findings`` holds what there is to report, each with
+the rows that it is about, and ``JobBatch.block`` reports it job by job, as if rows had been read
+one after the other. Tables that do not fit into memory are split by arrival, so that each part
+holds whole jobs and parts follow one another (``in_parts``).
 """
 
 from __future__ import annotations
@@ -89,7 +91,8 @@ class Findings:
         counts: np.ndarray | None = None,
         details: Mapping[int, str] | None = None,
     ) -> None:
-        """Rows that are not kept; ``counts`` are the rows that each stands for. In order of rows unless given."""
+        """Rows that are not kept; ``counts`` are the rows that each stands for. In order of rows
+        unless given."""
         if len(rows):
             order = rows if order is None else order
             self._listed.append(_Finding(rows, reason, True, stage, order, counts, details or {}))
@@ -108,7 +111,8 @@ class Findings:
             self._listed.append(_Finding(rows, text, False, stage, rows if order is None else order, counts, {}))
 
     def one(self, row: int, text: str, drops: bool, count: int = 1, detail: str = "") -> None:
-        """Something about a single row, of a job that is looked at row by row: reported in the order of the calls."""
+        """Something about a single row, of a job that is looked at row by row: reported in the
+        order of the calls."""
         order = np.array([len(self._listed)])
         details = {row: detail} if detail else {}
         self._listed.append(_Finding(np.array([row]), text, drops, 0, order, np.array([count]), details))
@@ -135,7 +139,8 @@ class Findings:
         }
 
     def tell(self, report: ReadReport, table: Table, job: np.ndarray, last: int) -> None:
-        """Report everything about jobs up to ``last``; ``job`` is (n,), the job of each row of the table.
+        """Report everything about jobs up to ``last``; ``job`` is (n,), the job of each row of the
+        table.
 
         Raises:
             TraceError: A row is dropped in strict mode.
@@ -176,7 +181,8 @@ class Findings:
 
 
 class JobBatch(NamedTuple):
-    """The jobs of a table in order of arrival: those that are kept, and what there is to report of all."""
+    """The jobs of a table in order of arrival: those that are kept, and what there is to report of
+    all."""
 
     table: Table
     every: JobArrays
@@ -204,7 +210,8 @@ class JobBatch(NamedTuple):
 
 
 class Checks:
-    """The rows of a table whose fields are checked, column by column; a row is dropped for its first fault."""
+    """The rows of a table whose fields are checked, column by column; a row is dropped for its
+    first fault."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -221,7 +228,8 @@ class Checks:
         self.findings.note(np.flatnonzero(rows & self.usable), text)
 
     def number(self, column: int, field: str, blank: float = nan, where: np.ndarray | None = None) -> np.ndarray:
-        """(n,) float64: the numbers of a column; rows (``where``) without a finite number are dropped."""
+        """(n,) float64: the numbers of a column; rows (``where``) without a finite number are
+        dropped."""
         return self.finite(self.table.numbers(column, blank), column, field, where)
 
     def finite(self, values: np.ndarray, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:
@@ -276,8 +284,9 @@ class Checks:
 def single_rows(checks: Checks, jobs: JobArrays, ids: np.ndarray, times: np.ndarray) -> JobBatch:
     """A job per row, in order of arrival; of the rows of one id only the earliest is kept.
 
-    ``jobs`` has a job for each row. ``ids`` (n,) object and ``times`` (n,) float64 say which rows are of one job and
-    when they come: inf where that cannot be read. Rows that are not usable may hold anything.
+    ``jobs`` has a job for each row. ``ids`` (n,) object and ``times`` (n,) float64 say which rows
+    are of one job and when they come: inf where that cannot be read. Rows that are not usable may
+    hold anything.
     """
     table, findings = checks.table, checks.findings
     groups = rows_by_job(ids, times)
@@ -308,9 +317,9 @@ def row_blocks(
 ) -> Iterator[Block]:
     """The jobs of a table that has one row for each, sorted by arrival.
 
-    ``read`` reads the table, and ``id`` is the column of the jobs' ids. ``times`` gives the arrival of
-    each row, ``inf`` where it cannot be read. ``jobs`` makes a job of each row and drops those that
-    cannot be kept.
+    ``read`` reads the table, and ``id`` is the column of the jobs' ids. ``times`` gives the arrival
+    of each row, ``inf`` where it cannot be read. ``jobs`` makes a job of each row and drops those
+    that cannot be kept.
     """
 
     def keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
@@ -336,8 +345,8 @@ def with_others(
 ) -> JobBatch:
     """The batch with the jobs that are not kept made row by row, where that is possible.
 
-    ``make`` gets the place of a job and its rows, which are in ``members`` from ``first`` of the job on, and gives the
-    job and the number of rows that it is made of.
+    ``make`` gets the place of a job and its rows, which are in ``members`` from ``first`` of the
+    job on, and gives the job and the number of rows that it is made of.
     """
     made = {}
     for place in np.flatnonzero(~batch.kept).tolist():
@@ -367,7 +376,8 @@ def job_blocks(batches: Iterable[JobBatch], report: ReadReport, most: int | None
 
 
 def arrivals(table: Table, column: int) -> np.ndarray:
-    """(n,) float64: the seconds of a column, at least 0; 0 where it is empty, ``inf`` where it is not a number."""
+    """(n,) float64: the seconds of a column, at least 0; 0 where it is empty, ``inf`` where it is
+    not a number."""
     seconds = np.where(table.unreadable(column), inf, table.numbers(column))
     return np.where(table.blank(column), 0.0, np.fmax(seconds, 0.0))
 
@@ -426,10 +436,12 @@ def in_parts(
     keys: Callable[[Table], tuple[np.ndarray, np.ndarray]],
     report: ReadReport,
 ) -> Iterator[Table]:
-    """The rows that ``read`` gives, at most ``ROWS_IN_MEMORY`` at once: parts with whole jobs, in order of arrival.
+    """The rows that ``read`` gives, at most ``ROWS_IN_MEMORY`` at once: parts with whole jobs, in
+    order of arrival.
 
-    ``keys`` gives ids and times of rows, as ``rows_by_job`` takes them. A table that is too large is read twice: once for
-    the arrival of each job, and once to write rows to a temporary file for each part.
+    ``keys`` gives ids and times of rows, as ``rows_by_job`` takes them. A table that is too large
+    is read twice: once for the arrival of each job, and once to write rows to a temporary file for
+    each part.
     """
     tables, count, stream = [], 0, read(report)
     for table in stream:
@@ -506,7 +518,8 @@ def _loaded(file: IO[bytes], like: Table) -> Iterator[Table]:
 def kinds_of_rows(
     usable: np.ndarray, columns: Sequence[np.ndarray], kind: Callable[..., TaskKind]
 ) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """(n,) int32: places in the kinds, and the kind of each combination of values that a ``usable`` row has."""
+    """(n,) int32: places in the kinds, and the kind of each combination of values that a ``usable``
+    row has."""
     if not usable.any():
         return np.zeros(len(usable), np.int32), (TaskKind(Demand(0.0)),)
     few = [column[usable] for column in columns]

@@ -17,8 +17,8 @@ import numpy as np
 
 from dagsim.errors import ModelError
 from dagsim.model import Demand, Edge, Job, Task, TaskGraph
+from dagsim.model.arithmetic import numbered
 from dagsim.model.facts import Parents
-from dagsim.model.numbered import numbered
 
 __all__ = [
     "JobArrays",

@@ -22,7 +22,7 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.registry import Spec
 from dagsim.systems.cluster.jobs import JobStream
-from dagsim.systems.cluster.models.overheads import Preemption
+from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import HasRates
 from dagsim.systems.cluster.policies import POLICIES
 
@@ -50,7 +50,7 @@ __all__ = [
 Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
 """``auto``: the compiled engine where it can play, pays, and was compiled before (``dagsim warm``)."""
 
-INSTALL = "the compiled engine needs numba: pip install 'dagsim[fast]'"
+INSTALL = "the compiled engine needs numba: pip install -e '.[fast]' in the checkout"
 
 EXAMPLES = ("fifo", "srpt-work", "easy", "srtf", "las")
 """A policy for each compiled loop."""
@@ -202,7 +202,7 @@ def offer(scenario: ClusterScenario, policy: str, engine: EngineUse, wall_s: flo
     if _feature(scenario, False) or _unknown(scenario, policy):
         return ""
     name = policy.partition("[")[0]
-    steps = [] if is_installed() else ["pip install 'dagsim[fast]'"]
+    steps = [] if is_installed() else ["pip install -e '.[fast]'"]
     if not is_installed() or _not_ready(scenario, policy):
         steps.append(f"`dagsim warm --algo {name}`, once")
     steps.append("`--engine compiled`")
