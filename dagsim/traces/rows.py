@@ -20,7 +20,7 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from dagsim.model import Demand, Job
-from dagsim.model.numbered import numbered
+from dagsim.model.arithmetic import numbered
 from dagsim.traces.chunks import Table, date_seconds
 from dagsim.traces.fields import Dirty, are_counts, seconds_since_1970
 from dagsim.traces.report import ReadReport

@@ -19,7 +19,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Job, Task, TaskGraph
-from dagsim.model.numbered import numbered
+from dagsim.model.arithmetic import numbered
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.options import TraceOptions
