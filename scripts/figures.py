@@ -378,6 +378,9 @@ def _coverage_rows(populations: dict[str, dict[str, Any]]) -> Iterator[list[str]
         for method, figure in () if name.startswith("equal") else METHODS.items():
             shares = (row.get(method) for row in by_n.values())
             yield [name, figure, *(f"{s['coverage']:.3f} [{s['worst']:.3f}]" if s else "none" for s in shares)]
+        plain = (row.get("plain") for row in by_n.values())
+        yield [name, "ratio, not marked approximate", *(f"{share:.3f}" if share else "none" for share in plain)]
+        yield [name, "marked approximate", *(f"{100 * row['approximate']:.1f} %" for row in by_n.values())]
         false = (f"{100 * row['false_verdicts']:.1f} %" for row in by_n.values())
         yield [name, "equal policies with p < 0.05", *false]
 
@@ -399,7 +402,7 @@ def rules() -> Iterator[str]:
             ("the same by Holm's method", _range(shares["holm"])),
             ("coverage of the precision rule's intervals, worst pair", f"{measured['precision']['worst']:.3f}"),
             ("traces without any drift that `--blocks` stops", f"{100 * measured['blocks']['stopped']:.0f} %"),
-            ("jobs of one run at load 0.9 that tell as much as one independent job", _alike(measured["alike"])),
+            ("jobs of one run at load 0.9 that are worth one independent job", _alike(measured["alike"])),
             ("`steady`: offered load", f"{offered[0]:.2f} to {offered[-1]:.2f}"),
             ("`steady`: share of the GPUs that `sjf` holds", _range([100 * share for share in held])),
         ),

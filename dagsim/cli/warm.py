@@ -21,13 +21,13 @@ def warm(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Compile the fast engine once for this machine: large runs then use it by themselves.
+    """Compile the fast engine for this machine once; large runs then use it automatically.
 
     Example: dagsim warm --algo sjf
     """
     from dagsim.errors import ConfigError
     from dagsim.systems.cluster.choice import EXAMPLES, INSTALL, is_installed, plan_for
-    from dagsim.systems.cluster.models.overheads import Preemption
+    from dagsim.systems.cluster.models.failures import Preemption
 
     if not is_installed():
         raise ConfigError(INSTALL)

@@ -84,7 +84,7 @@ def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, floa
 
 
 def _events(folder: Path) -> Any:
-    """A TensorBoard writer, or ``None`` where it is not installed (``pip install dagsim[tb]``)."""
+    """A TensorBoard writer, or ``None`` where it is not installed (``pip install -e ".[tb]"``)."""
     from dagsim.agents.tensorboard import writer
 
     return writer(folder / "tensorboard")

@@ -13,8 +13,7 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Row, Schedule
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.kernel import ClusterKernel
-from dagsim.systems.cluster.run import Run
-from dagsim.systems.cluster.state import JobState, TaskState
+from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.seam import RewardTerm
 
 __all__ = ["TERMS", "Accrual", "CriticalPaths"]

@@ -12,6 +12,6 @@ the same log to the last byte (``scripts/check_lane.py`` compares them on random
   asked is replayed from a ring of the last changes, O(log nodes) each, so that nothing ever scans the cluster.
 - ``advance`` does one thing per turn (an end, an arrival, a start) and keeps everything in the state, so that it can
   stop anywhere and go on: when the log is full, or when the state has to grow.
-- With numba (``pip install 'dagsim[fast]'``) the functions are compiled; without it, or with ``NUMBA_DISABLE_JIT=1``,
+- With numba (``pip install -e '.[fast]'``) the functions are compiled; without it, or with ``NUMBA_DISABLE_JIT=1``,
   the same text runs as plain Python and is the compiled one's own check.
 """
