@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from dagsim.model import GpuType, Job, Kind, Node, Record, RejectReason, Task
+from dagsim.model.arithmetic import bits
 from dagsim.model.gpu import canonical
 from dagsim.model.log import Schedule
 
@@ -254,8 +255,8 @@ class _Reading:
         if task.gpus >= 1:
             self.whole[row.node] |= row.gpus
         else:
-            self.shared[row.node].update(_bits(row.gpus))
-        for gpu in _bits(row.gpus):
+            self.shared[row.node].update(bits(row.gpus))
+        for gpu in bits(row.gpus):
             only = [other for run in self.runs.values() if (other := run.rows.get(row.node)) and other.gpus == 1 << gpu]
             if sum(other.value for other in only) > 1 + _NEARLY:
                 self.say(row, f"GPU {gpu} is shared beyond 1")
@@ -306,7 +307,7 @@ class _Reading:
         if task.gpus >= 1:
             self.whole[row.node] &= ~row.gpus
         else:
-            self.shared[row.node] -= Counter(_bits(row.gpus))
+            self.shared[row.node] -= Counter(bits(row.gpus))
         self.running[row.job, row.task] -= row.instances
         if row.kind == Kind.FINISHED:
             self.finished[row.job, row.task] += row.instances
@@ -347,10 +348,3 @@ def _room(task: Task, node: Node) -> int:
     if task.memory_gb:
         counts.append(int((node.memory_gb + _NEARLY) // task.memory_gb))
     return min(counts)
-
-
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low

@@ -39,6 +39,7 @@ from dagsim.model import (
     Start,
     Wait,
 )
+from dagsim.model.arithmetic import bits
 from dagsim.model.log import Schedule, packed_row, unpacked_row
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
@@ -600,11 +601,9 @@ class ClusterKernel:
         previous = []
         for machine, _, mask, _ in run.held:
             served = self._served[machine.index]
-            while mask:
-                gpu = (mask & -mask).bit_length() - 1
+            for gpu in bits(mask):
                 previous.append(served[gpu])
                 served[gpu] = number
-                mask &= mask - 1
         return self._setup.seconds(run.task.task, number, tuple(previous))
 
     def _flows(self, run: Run) -> list[Flow]:

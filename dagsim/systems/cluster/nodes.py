@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from math import inf
 
 from dagsim.model import Cluster, Demand, GpuType, Node, Placement, Share
+from dagsim.model.arithmetic import bits
 from dagsim.model.gpu import canonical
 from dagsim.model.log import RejectReason
-from dagsim.systems.cluster.free_index import ALL, EnoughIndex, FreeIndex, ShareIndex, machine_numbers
+from dagsim.systems.cluster.free_index import ALL, EnoughIndex, FreeIndex, ShareIndex
 
 __all__ = ["ClusterState", "DemandClass", "NodeState"]
 
@@ -296,8 +297,8 @@ class ClusterState:
             used = levels.used >> demand.whole << demand.whole
             if not used:
                 return None
-            bits = levels.sets[(used & -used).bit_length() - 1]
-            index = (bits & -bits).bit_length() - 1
+            machines = levels.sets[(used & -used).bit_length() - 1]
+            index = (machines & -machines).bit_length() - 1
         elif demand.gang:
             return self._fit_gang(demand, type_)
         else:
@@ -492,12 +493,12 @@ class ClusterState:
             return None
         used, shares = levels.used, list[Share]()
         while True:
-            room, bits = (used.bit_length() - 1) // whole, 0
+            room, machines = (used.bit_length() - 1) // whole, 0
             while used >> room * whole:
                 level = used.bit_length() - 1
-                bits |= levels.sets[level]
+                machines |= levels.sets[level]
                 used ^= 1 << level
-            for index in machine_numbers(bits):
+            for index in bits(machines):
                 if needed <= room:
                     return (*shares, Share(index, needed))
                 shares.append(Share(index, room))
@@ -520,16 +521,16 @@ class ClusterState:
     def _with_idle_gpu(self, type_: int, among: int) -> Iterator[int]:
         """Machines with a wholly idle GPU: partly used ones by number, then the others, least idle first."""
         levels, partly = self.by_gpus[type_], self.shared[type_]
-        yield from machine_numbers(partly & among & ~levels.sets.get(0, 0))
+        yield from bits(partly & among & ~levels.sets.get(0, 0))
         yield from levels.from_least(1, among & ~partly)
 
     def _share_candidates(self, type_: int, most_free_first: bool, among: int) -> Iterator[int]:
         levels, partly = self.by_gpus[type_], self.shared[type_]
         if most_free_first:
             yield from levels.from_most(1, among)
-            yield from machine_numbers(partly & among & levels.sets.get(0, 0))
+            yield from bits(partly & among & levels.sets.get(0, 0))
         else:
-            yield from machine_numbers(partly & among)
+            yield from bits(partly & among)
             yield from levels.from_least(1, among & ~partly)
 
     def _set_idle(self, machine: NodeState, idle: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf, log
 from typing import Protocol, TypeAlias
 
-from dagsim.model import Demand, Placement, Share
+from dagsim.model import Demand, Placement, Share, Start
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, NodeState, Run, TaskState
 
@@ -29,6 +29,7 @@ __all__ = [
     "fill",
     "fragmentation",
     "placing",
+    "start_of",
     "with_room",
 ]
 
@@ -80,6 +81,14 @@ PLACEMENT_RULES: Registry[PlacementRule] = Registry(
 def placing(placement: str | PlacementRule) -> PlacementRule:
     """The placement itself, or the one of that name."""
     return PLACEMENT_RULES.create(placement) if isinstance(placement, str) else placement
+
+
+def start_of(
+    place: Callable[..., Placement | None], view: ClusterView, task: TaskState | None, *type_: int
+) -> tuple[Start, ...]:
+    """The start of ``task`` where ``place`` finds room (on the given type, if any); empty without room or task."""
+    placement = None if task is None else place(view, task, *type_)
+    return () if task is None or placement is None else (Start(task, placement),)
 
 
 class ComparativeAdvantage:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.preemption import make_room
 from dagsim.systems.cluster.policies.shares import Weights
@@ -30,7 +30,6 @@ from dagsim.systems.cluster.policies.slurm_rules import (
     SlurmRules,
     SlurmWaits,
     account_of,
-    bits,
     user_of,
 )
 

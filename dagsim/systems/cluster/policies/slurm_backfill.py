@@ -8,9 +8,10 @@ from heapq import heappop, heappush
 from math import ceil, floor, inf
 from typing import NamedTuple
 
+from dagsim.model.arithmetic import bits
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies.slurm_priority import PriorityBook, RankColumns
-from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holder, Holdings, bits
+from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holder, Holdings
 
 __all__ = ["BackfillOutlook", "NodePlan", "PendingJob", "PendingJobs", "Reservation"]
 

@@ -8,9 +8,10 @@ from typing import NamedTuple, TypeAlias
 
 from dagsim.errors import ConfigError
 from dagsim.model import Caps, Demand, NodePartition, Qos, QueueTree
+from dagsim.model.arithmetic import bits
 from dagsim.systems.cluster.api import ClusterView, JobState, NodeState, TaskState
 
-__all__ = ["Amounts", "Holder", "Holdings", "SlurmRules", "SlurmWaits", "account_of", "bits", "user_of"]
+__all__ = ["Amounts", "Holder", "Holdings", "SlurmRules", "SlurmWaits", "account_of", "user_of"]
 
 
 class SlurmRules:
@@ -307,11 +308,3 @@ class SlurmWaits:
 
 def _named(holder: Holder) -> str:
     return _WORDS[holder[0]].format(*holder[1:])
-
-
-def bits(mask: int) -> Iterator[int]:
-    """The places of the bits that are set, lowest first."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
