@@ -15,7 +15,7 @@ from dagsim.model.log import Schedule
 __all__ = ["Seconds", "as_recorded", "stuck", "violations"]
 
 Seconds = Callable[[Task, GpuType | None], float]
-"""What an instance takes on a GPU type from scratch."""
+"""Seconds that an instance takes on a GPU type from scratch."""
 
 _NEARLY = 1e-6
 
@@ -99,14 +99,14 @@ class _Reading:
         self.stopped: set[tuple[int, int]] = set()
         """Tasks some of whose instances were stopped before."""
         self.done: defaultdict[tuple[int, int], float] = defaultdict(float)
-        """Per task, instances' worth of work."""
+        """Work done for each task, in instances."""
         self.down: set[int] = set()
         self.fell_s: dict[int, float] = {}
         self.held = [[0.0, 0.0, 0.0] for _ in self.nodes]
         self.whole: list[int] = [0] * len(self.nodes)
-        """Per node the bit mask of GPUs that serve one task alone."""
+        """For each node, the bit mask of GPUs that serve one task alone."""
         self.shared: list[Counter[int]] = [Counter() for _ in self.nodes]
-        """Per node and GPU, runs that share it."""
+        """For each node and GPU, the runs that share it."""
 
     def read(self, row: Record) -> None:
         if not (isfinite(row.time_s) and row.time_s >= self.now):

@@ -1,6 +1,6 @@
-"""Free amounts of nodes: bit sets of machines by what they have free.
+"""Free amounts of nodes, as bit sets of machines.
 
-A bit set is one integer with a bit per machine. Cutting two of them and taking the first machine out of what is left
+A bit set is one integer with a bit per machine. Intersecting two of them and finding the first machine of the result
 are single operations, so that finding room takes about as long on 4,000 machines as on 8.
 """
 
@@ -17,7 +17,7 @@ ALL = -1
 """The bit set of all machines."""
 
 _AMOUNTS = 64
-"""How many amounts an ``EnoughIndex`` tells apart."""
+"""The most amounts that an ``EnoughIndex`` distinguishes."""
 
 
 class FreeIndex:

@@ -20,7 +20,7 @@ NAMED_GPUS = 62
 """The log names the GPUs a run holds on machines with up to this many (a signed 64-bit mask)."""
 
 _MOST = 1e15
-"""Cores or GB; whatever is more is as much, so that its millionths are a number."""
+"""Cap on cores and GB, so that an infinite amount can be counted in millionths."""
 _LOOK_BACK = 8
 """How many releases a demand class that did not fit looks back at, before it searches all machines again."""
 
@@ -72,7 +72,7 @@ class DemandClass:
 
 
 class NodeState:
-    """One node and what is free on it. ``idle`` GPUs are wholly free (``free`` is their bit mask), ``shares`` maps each
+    """One node and its free resources. ``idle`` GPUs are wholly free (``free`` is their bit mask), ``shares`` maps each
     partly used GPU to its free millionths."""
 
     __slots__ = (
@@ -176,15 +176,14 @@ class ClusterState:
         place = {gpu: index for index, gpu in enumerate(self.types)}
         self.list = [NodeState(index, node, place[node.gpu]) for index, node in enumerate(cluster.nodes)]
         self.by_gpus = [FreeIndex() for _ in self.types]
-        """Per type, machines by wholly idle GPUs."""
+        """For each type, machines by wholly idle GPUs."""
         self.shared = [0] * len(self.types)
-        """Per type, the bit set of machines with a partly used GPU."""
+        """For each type, the bit set of machines with a partly used GPU."""
         self.by_share = [ShareIndex() for _ in self.types]
-        """Per type, those machines by what their partly used GPUs have free."""
+        """For each type, these machines by the free amounts of their partly used GPUs."""
         self._enough_cpus, self._enough_memory = EnoughIndex(), EnoughIndex()
-        """Per type, wholly idle GPUs of machines that are up."""
         self.by_cpus: list[FreeIndex] | None = None
-        """Per type, machines by whole free CPU cores (up to a limit); kept only once a CPU-only task has been seen."""
+        """For each type, machines by whole free CPU cores (up to a limit); kept once a CPU-only task was seen."""
         self.released = 0
         """Counts releases; a demand class that did not fit need not be tried again until it moves."""
         self.recent: list[NodeState] = []

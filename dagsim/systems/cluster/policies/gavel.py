@@ -37,7 +37,7 @@ _USED = 1e-6
 """Shares up to this are rounding."""
 
 PRICE_PER_HOUR = {"A100-80": 5.0, "A100-40": 3.7, "V100-32": 2.5, "V100-16": 2.5, "P100": 1.5, "K80": 0.5, "T4": 0.35}
-"""Dollars per GPU and hour, as public clouds asked in 2023; other types cost as much as a V100."""
+"""Dollars per GPU and hour, as public clouds asked in 2023; other types cost the same as a V100."""
 
 
 class Gavel:

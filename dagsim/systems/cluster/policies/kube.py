@@ -190,7 +190,7 @@ class NodeScorer:
 
 
 class _Unasked:
-    """Per node how many pods run that ask for no CPU, and for no memory."""
+    """For each node, the pods that ask for no CPU, and those that ask for no memory."""
 
     def __init__(self) -> None:
         self.on: dict[int, tuple[int, int]] = {}

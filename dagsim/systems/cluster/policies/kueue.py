@@ -52,7 +52,7 @@ class Kueue:
         self._now = float("inf")
 
     def wait_rules(self, view: ClusterView) -> KueueWaits:
-        """Its quotas, for whoever asks what kept a workload waiting."""
+        """Its quotas, for explanations of waits."""
         self._set_up(view)
         return KueueWaits(view, self._quotas, self._queue_of, self._amounts)
 

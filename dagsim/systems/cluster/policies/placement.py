@@ -222,7 +222,7 @@ class _Alike:
 
 
 def alignment(machine: NodeState, gpus: float, cpus: int, memory: int) -> float:
-    """The dot product of a demand and what is free, as fractions of the machine. CPUs and memory are in millionths."""
+    """The dot product of demand and free resources, as fractions of the machine. CPUs and memory are in millionths."""
     node, total = machine.node, 0.0
     if node.gpus:
         free = machine.idle + sum(machine.shares.values()) / MICRO
@@ -345,7 +345,7 @@ def _deal(room: dict[int, int], needed: int) -> Placement:
 _Typical: TypeAlias = Sequence[tuple[DemandClass, float]]
 """Demands and their probabilities."""
 _State: TypeAlias = tuple[int, int, int, tuple[tuple[int, int], ...]]
-"""What a machine has free: the bit mask of idle GPUs, CPUs, memory, shares of GPUs."""
+"""The free resources of a machine: the bit mask of idle GPUs, CPUs, memory, shares of GPUs."""
 
 
 class Fgd:
@@ -366,7 +366,7 @@ class Fgd:
         self._asked: dict[Demand, int] = {}
         self._count = 0
         self._growths: dict[tuple[int, Demand], tuple[_State, float, int | None]] = {}
-        """Per node and demand: the node's state when it was looked at, the growth there, and on which GPU."""
+        """By node and demand: the node's state when it was looked at, the growth there, and on which GPU."""
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         demand = task.demand

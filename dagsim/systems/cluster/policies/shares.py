@@ -39,7 +39,7 @@ _Amounts: TypeAlias = tuple[float, float, float]
 """GPUs, CPU cores and GB of memory."""
 _NOTHING: _Amounts = (0.0, 0.0, 0.0)
 Due: TypeAlias = Callable[[TaskState], float]
-"""What its holder is due for the task, relative to others; must not change while the task is in the system."""
+"""The share due to its holder for the task, relative to others; must not change while the task is in the system."""
 
 
 class FairShares:

@@ -189,10 +189,10 @@ class SlurmMultifactor:
         """Who made the latest start: the main loop, or ``backfill``."""
 
     def wait_rules(self, view: ClusterView) -> SlurmWaits:
-        """Its limits and partitions, for whoever asks what kept a job waiting."""
+        """Its limits and partitions, for explanations of waits."""
         return SlurmWaits(view, distinct=self._set.distinct)
 
-    # What it is told.
+    # Events.
 
     def started(self, run: Run, now: float) -> None:
         """Take in a run."""
@@ -278,7 +278,7 @@ class SlurmMultifactor:
         self._rules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
         self._runs: dict[int, _Kept] = {}
         self._latest: dict[int, float] = {}
-        """Per job its latest start."""
+        """The latest start of each job."""
         self._count: dict[int, int] = {}
         """Runs by node."""
         self._whole = 0
@@ -295,7 +295,7 @@ class SlurmMultifactor:
         self._sweep_s = inf
         """When the main loop looks at all jobs, after it has looked at ``queue_depth`` of more."""
         self._no_delay = False
-        """What comes back now was suspended, and may go on at once."""
+        """Runs that come back now were suspended, and may go on at once."""
 
     def _pending(self, view: ClusterView) -> PendingJobs:
         return PendingJobs(self._rank, self._ranks, self._eligible_s)

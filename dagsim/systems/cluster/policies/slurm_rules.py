@@ -23,7 +23,7 @@ class SlurmRules:
         self.qos = {each.name: each for each in queues.qos} or {"": Qos("")}
         self.holdings = Holdings()
         self.nodes = {part.name: _members(part, view) for part in self.partitions.values()}
-        """Per partition its nodes, as a bit set."""
+        """The nodes of each partition, as a bit set."""
         self.of_type = [0] * len(view.gpu_types)
         for machine in view.machines.list:
             self.of_type[machine.type] |= machine.bit
@@ -202,7 +202,7 @@ class Holdings:
         self._held: dict[Holder, list[float]] = {}
         self._runs: dict[int, tuple[tuple[Holder, ...], Amounts]] = {}
         self.freed: dict[Holder, None] = {}
-        """Holders that have given something back since somebody last looked."""
+        """Holders that have given something back since the last look."""
 
     def limit(self, holder: Holder, caps: Caps) -> None:
         """Set the limits of a holder; one without any is forgotten."""
