@@ -240,7 +240,7 @@ def running() -> tuple[ClusterKernel, Iterator[ClusterView]]:
 
 @pytest.mark.parametrize(
     ("placement", "why"),
-    [((Share(0, 3),), "3 instances asked, 2 waiting"), ((Share(2, 2),), "not of a type"), (None, "no placement")],
+    [((Share(0, 3),), "3 instances asked, 2 waiting"), ((Share(2, 2),), "not of a type"), (None, "not a placement")],
 )
 def test_a_migration_that_cannot_end_does_not_begin(placement: object, why: str) -> None:
     kernel, decisions = running()
