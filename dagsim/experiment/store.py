@@ -207,6 +207,8 @@ class Store:
         unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
         store = cls(unfinished, config, facts)
         try:
+            if unfinished.exists():  # of a process that was killed: its number is ours now
+                rmtree(unfinished)
             (unfinished / ("schedules" if grid is None else _CELLS)).mkdir(parents=True)
             store.claim()
             store._describe(argv, grid)
