@@ -84,17 +84,16 @@ def experiment(
 ) -> Config:
     """The configuration that the options of ``eval``, ``baseline``, ``tune`` and ``replay`` ask for.
 
-    A workload that is a trace gets its cluster as ``sizing.on_its_cluster`` says.
+    A workload that is a trace gets its cluster as ``scenario.on_its_cluster`` says.
 
     Raises:
         InputError: An option is wrong, or does not go with the system or the workload.
     """
     from dagsim.config.schema import Setting
 
-    engine = None if what.engine is None else what.engine.value
     settings = [
         *more,
-        *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision, engine=engine),
+        *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision),
     ]
     if what.system is not None:  # before --set, whose keys may be the system's
         system = Setting(f"--system {what.system}", "system.kind", what.system)
@@ -107,7 +106,7 @@ def experiment(
     options = {"window": "--window-jobs", "windows": "--windows"}
     reading += [Setting(options[key], f"workload.{key}", value) for key, value in trace.windowing().items()]
     _refuse_without_trace(what, trace, reading, settings)
-    from dagsim.experiment.sizing import on_its_cluster
+    from dagsim.experiment.scenario import on_its_cluster
     from dagsim.report.terminal import counted
 
     return on_its_cluster(
@@ -277,9 +276,13 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
     from dagsim.experiment.stopping import exit_code
     from dagsim.report.terminal import progress
 
+    advice: list[str] = []
     try:
         with progress(wanted=watched) as watch:
-            return carry_out(store, plan, executor_for(where), watch, limit)
+            runs = carry_out(store, plan, executor_for(where), watch, limit, advice.append)
+        if advice and watched:
+            typer.echo(advice[0], err=True)
+        return runs
     except KeyboardInterrupt as stop:
         if plan.grid is None:
             count, command = len(store.lines()), f"dagsim {plan.command} --resume {store.path}"

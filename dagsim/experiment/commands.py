@@ -11,9 +11,8 @@ from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.capacity.search import SizePlan, plan_size
 from dagsim.experiment.capacity.whatif import log_name, on_windows
 from dagsim.experiment.compare import paired_lines
-from dagsim.experiment.scenario import metric_of, sample_of
+from dagsim.experiment.scenario import metric_of, on_its_cluster, sample_of
 from dagsim.experiment.simulate import Outcome, run_policy
-from dagsim.experiment.sizing import on_its_cluster
 from dagsim.experiment.store import Store
 from dagsim.metrics.standings import PolicyResult, standings
 

@@ -13,15 +13,13 @@ import numpy as np
 from dagsim.config.bundled import find_config
 from dagsim.config.schema import ClusterSection, Config, NodeGroup, Setting, load_config, plain
 from dagsim.errors import ConfigError
-from dagsim.experiment.scenario import sample_of
-from dagsim.metrics.standings import Sample
 from dagsim.model import GPU_TYPES, Job, Task
 from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.models.runtime import HasRates, Runtime
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["LOAD", "TotalDemand", "cluster_for", "cluster_settings", "on_its_cluster", "sized", "sized_to"]
+__all__ = ["LOAD", "TotalDemand", "cluster_for", "cluster_settings", "sized", "sized_to"]
 
 LOAD = 0.9
 """The offered load that a cluster is made for."""
@@ -156,32 +154,10 @@ class TotalDemand:
         return self._rows[key]
 
 
-def on_its_cluster(
-    configured: Callable[[Sequence[Setting]], Config],
-    cluster: str | None = None,
-    watch: Callable[[Iterable[Job]], Iterable[Job]] = iter,
-) -> Config:
-    """The configuration that ``configured`` makes of further settings, with the cluster of its trace.
-
-    A workload that is a trace gets the cluster ``cluster`` (``trace``, ``sized`` or a configuration), else that of the
-    configuration, else the machines that the trace lists, else one sized to it. All of a trace runs on one seed unless
-    more were asked for: most would be the same run again. ``watch`` passes on jobs that are read to size a cluster.
-
-    Raises:
-        InputError: A configuration is wrong, or the trace cannot be read.
-    """
-    config = configured(())
-    if settings := cluster_settings(config, cluster, watch):
-        config = configured(settings)
-    if sample_of(config) is not Sample.TRACE or "seeds" in config.model_fields_set:
-        return config
-    return config.model_copy(update={"seeds": 1})
-
-
 def cluster_settings(
     config: Config, cluster: str | None = None, watch: Callable[[Iterable[Job]], Iterable[Job]] = iter
 ) -> list[Setting]:
-    """Settings for the cluster that was asked for, as ``on_its_cluster`` says; none if the configuration has it."""
+    """Settings for the cluster asked for, by ``scenario.on_its_cluster``; none if the configuration has it."""
     if cluster not in (None, "trace", "sized"):
         other = load_config(find_config(cluster), own=False)
         return [Setting(f"--cluster {cluster}", key, plain(getattr(other, key))) for key in ("cluster", "gpu_types")]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EXAMPLES",
     "INSTALL",
+    "LONG_S",
     "CompiledKernel",
     "Engine",
     "EngineUse",
@@ -69,7 +70,7 @@ _MOST_JOBS = 1 << 21
 """Jobs under EASY: the kernel keeps their order as a float, which tells no more of them apart."""
 _MOST_LEAVES = 1 << 27
 """Leaves of all trees: 1 GB."""
-_LONG_S = 30.0
+LONG_S = 30.0
 """Seconds of a run after which it is worth saying that another engine is faster."""
 
 
@@ -197,7 +198,7 @@ def offer(scenario: ClusterScenario, policy: str, engine: EngineUse, wall_s: flo
 
     For the runner: print it once per command, after the first run that gives a text.
     """
-    if wall_s < _LONG_S or engine.asked != "auto" or engine.used != "simpy":
+    if wall_s < LONG_S or engine.asked != "auto" or engine.used != "simpy":
         return ""
     if _feature(scenario, False) or _unknown(scenario, policy):
         return ""
@@ -205,7 +206,7 @@ def offer(scenario: ClusterScenario, policy: str, engine: EngineUse, wall_s: flo
     steps = [] if is_installed() else ["pip install -e '.[fast]'"]
     if not is_installed() or _not_ready(scenario, policy):
         steps.append(f"`dagsim warm --algo {name}`, once")
-    steps.append("`--engine compiled`")
+    steps.append("`--set engine=compiled`")
     faster = FASTER[plan_for(policy, scenario.preemption).loop]
     return (
         f"{name} took {wall_s:.0f} s in engine simpy. The compiled engine writes the same bytes about {faster} times "
