@@ -86,10 +86,15 @@ def test_without_numba_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) ->
     assert "pip install 'dagsim[fast]'" in why("fifo")
 
 
-def of_own(monkeypatch: pytest.MonkeyPatch, policy: object) -> str:
-    """The name under which a policy of a user's own can be asked for."""
+def of_own(monkeypatch: pytest.MonkeyPatch, policy: Any) -> str:
+    """The name under which a policy of a user's own can be asked for, or a function that makes it."""
+
+    def mine() -> Ordered:
+        made: Ordered = policy()
+        return made
+
     module = ModuleType("my_policies")
-    module.mine = policy  # type: ignore[attr-defined]
+    module.mine = policy if hasattr(policy, "decide") else mine  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "my_policies", module)
     return "my_policies:mine"
 
