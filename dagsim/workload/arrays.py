@@ -173,11 +173,7 @@ class JobArrays:
         """The arrays of jobs of tasks without speeds, batches and outputs; edges are kept by child,
         in their order."""
         tasks = [task for job in jobs for task in job.graph.tasks]
-        parents = [
-            [edge.parent for edge in job.graph.edges if edge.child == place]
-            for job in jobs
-            for place in range(len(job.graph.tasks))
-        ]
+        parents = [parents for job in jobs for parents in job.graph.parents]
         name, names = numbered([task.name for task in tasks])
         kind, kinds = numbered([TaskKind(task.demand, task.gang, task.model) for task in tasks])
         return cls(
