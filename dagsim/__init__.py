@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dagsim.errors import DagsimError
     from dagsim.experiment.api import simulate
+    from dagsim.experiment.commands import compare, plan, replay
     from dagsim.experiment.simulate import Outcome
     from dagsim.experiment.training.session import train
     from dagsim.metrics import Summary, summarize
@@ -40,6 +41,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "dagsim.errors": ("DagsimError",),
     "dagsim.experiment.api": ("simulate",),
+    "dagsim.experiment.commands": ("compare", "plan", "replay"),
     "dagsim.experiment.simulate": ("Outcome",),
     "dagsim.experiment.training.session": ("train",),
     "dagsim.metrics": ("Summary", "summarize"),
@@ -91,6 +93,9 @@ __all__ = [
     "Task",
     "TaskGraph",
     "Wait",
+    "compare",
+    "plan",
+    "replay",
     "simulate",
     "summarize",
     "train",

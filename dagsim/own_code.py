@@ -34,7 +34,8 @@ class Allowed:
         self._command_line = tuple(command_line)
         self._texts: list[str] = []
         self._recorded: list[tuple[Path, Mapping[str, str]]] = []
-        self._everything = False
+        self.everything = False
+        """True if every name is allowed, as ``--allow-code`` says."""
 
     def trust_command_line(self) -> None:
         """Allow the names on the command line: for commands that run what they are given."""
@@ -56,10 +57,6 @@ class Allowed:
         """Allow the names of a run folder whose source files have the SHA-256 in ``hashes`` (by name)."""
         self._recorded.append((folder, hashes))
 
-    def trust_everything(self) -> None:
-        """Allow every name, as ``--allow-code`` does."""
-        self._everything = True
-
     def check(self, kind: str, name: str) -> None:
         """Check that code called ``name`` may be imported, or run if it is ``exec:COMMAND``.
 
@@ -67,7 +64,7 @@ class Allowed:
             CodeNotAllowed: It may not.
         """
         whole_name = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.:])")
-        if self._everything or any(whole_name.search(text) for text in self._texts):
+        if self.everything or any(whole_name.search(text) for text in self._texts):
             return
         reason = "only read: names of code outside dagsim are not imported"
         for folder, hashes in self._recorded:

@@ -290,8 +290,9 @@ def _kinds(annotation: object) -> tuple[str, ...]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'heft'?"``, or nothing if no known name is near."""
-    close = get_close_matches(name, list(known), n=1)
+    """``"; did you mean 'heft'?"``, or nothing if no known name is near. The beginning of a name is near to it."""
+    names = list(known)
+    close = get_close_matches(name, names, n=1) or [each for each in names if len(name) > 2 and each.startswith(name)]
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

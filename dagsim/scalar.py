@@ -20,12 +20,16 @@ _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _INF = re.compile(r"([-+]?)\.(inf|Inf|INF)")
 _NAN = re.compile(r"\.(nan|NaN|NAN)")
+_MOST_DIGITS = 1000
+"""A longer word is text: Python refuses to print integers of more than 4,300 digits, and so would every message."""
 
 
 def scalar(text: str) -> Scalar:
     """The value of an unquoted word: nothing, a truth value, a number, or else the text itself (``off``)."""
     if text in _WORDS:
         return _WORDS[text]
+    if len(text) > _MOST_DIGITS:
+        return text
     if _INT.fullmatch(text):
         return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
     if _FLOAT.fullmatch(text):

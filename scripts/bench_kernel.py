@@ -37,7 +37,7 @@ from dagsim.systems.cluster.choice import plan_for
 from dagsim.systems.cluster.lane.drive import whole_log as run_columns
 from dagsim.systems.cluster.lane.jit import jitted
 from dagsim.systems.cluster.lane.reading import LaneScenario, read_scenario
-from dagsim.systems.cluster.models.overheads import Preemption
+from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario

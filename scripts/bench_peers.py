@@ -121,7 +121,7 @@ def kernel(given: Jobs) -> tuple[Ends, float]:
 def lane(given: Jobs) -> tuple[Ends, float]:
     """The compiled lane under ``fifo``, full records; its columns are made beforehand."""
     if not jitted():
-        raise Missing("pip install dagsim[fast]")
+        raise Missing("pip install -e '.[fast]'")
     scene = scene_of(one_node(), given.jobs)
     compiled(scene_of(one_node(), given.jobs[:10]))  # compiles, where that was not done before
     began = process_time()

@@ -1,7 +1,7 @@
 """Run a sweep on a Ray cluster of two nodes, lose one on the way, compare: ``python scripts/check_ray.py [--json]``.
 
 Both nodes are processes of this machine (``ray.cluster_utils.Cluster``). The finished folders must be equal, byte for
-byte, to that of ``--on local``. Ends with 1 if they are not. Needs ``pip install 'dagsim[ray]'``.
+byte, to that of ``--on local``. Ends with 1 if they are not. Needs ``pip install -e '.[ray]'``.
 """
 
 from __future__ import annotations

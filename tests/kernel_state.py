@@ -6,8 +6,7 @@ from typing import Any
 
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.nodes import NodeState
-from dagsim.systems.cluster.run import Run
-from dagsim.systems.cluster.state import JobState, TaskState
+from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.spark.kernel import SparkKernel
 from dagsim.systems.spark.state import ExecutorPool
 

@@ -76,6 +76,7 @@ def test_compare_ranks_runs_on_the_same_jobs(tmp_path: Path) -> None:
     told = json.loads(fine("compare", *runs, "--reference", "fifo", "--csv", table, "--plot", picture, "--json").stdout)
     assert {standing["policy"] for standing in told["standings"]} == {"fifo", "sjf"}
     assert [standing["ratio"] for standing in told["standings"] if standing["policy"] == "fifo"] == [1]
+    assert json.loads(fine("compare", *runs, "--json").stdout)["reference"] == "fifo"  # the first
     assert table.read_text().startswith("policy,best,mean,mean_low,")
     assert picture.stat().st_size > 1000
     assert "ratio: to fifo, geometric mean" in " ".join(fine("compare", *runs, "--reference", "fifo").stdout.split())

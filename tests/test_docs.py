@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
+from dagsim.cli.options import READ_KEYS
 from dagsim.config.schema import load_config
 from dagsim.experiment.simulate import run_policy
 from dagsim.model import Cluster, Job, Kind, Task
@@ -80,8 +81,9 @@ def test_the_page_shows_a_policy_that_preempts() -> None:
 
 def test_the_page_on_traces_says_what_replay_takes() -> None:
     page = (ROOT / "docs" / "traces.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`--(?:read )?([a-z_]+)", page))
-    assert set(TraceOptions.__dataclass_fields__) - {"floor_s"} <= named
+    options, keys = set(re.findall(r"`--([a-z-]+)", page)), set(re.findall(r"`--read ([a-z_]+)=", page))
+    assert keys == set(READ_KEYS)
+    assert set(TraceOptions.__dataclass_fields__) - keys <= options
     assert set(re.findall(r"^\| `([a-z0-9]+)` \| ", page, re.MULTILINE)) == set(READERS.names())
 
 

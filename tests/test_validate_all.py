@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-SCRIPTS = Path(__file__).parents[1] / "scripts"
-
-
-def validate(script: str, *args: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPTS / script), *map(str, args)], capture_output=True, text=True, check=False
-    )
+from scripting import run_script
 
 
 @pytest.mark.data
@@ -25,7 +16,7 @@ def test_a_miss_ends_with_1(data: Path, tmp_path: Path) -> None:
     rows = gzip.decompress((data / name).read_bytes()).splitlines(keepends=True)
     (tmp_path / name).parent.mkdir(parents=True)
     (tmp_path / name).write_bytes(gzip.compress(b"".join(rows[:-100]), 1))
-    done = validate("validate_all.py", "--data", tmp_path, "--only", "span", "--json")
+    done = run_script("validate_all", "--data", tmp_path, "--only", "span", "--json")
     found = {each["name"]: each["holds"] for each in json.loads(done.stdout)}
     assert done.returncode == 1
     assert not found["random6600: jobs"]
@@ -33,13 +24,13 @@ def test_a_miss_ends_with_1(data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.data
 def test_what_holds_ends_with_0_and_is_shown(data: Path) -> None:
-    done = validate("validate_all.py", "--data", data, "--only", "span")
+    done = run_script("validate_all", "--data", data, "--only", "span")
     assert done.returncode == 0, done.stderr
     assert "2 figures, 0 missed" in done.stdout
 
 
 def test_missing_data_is_said_without_a_traceback(tmp_path: Path) -> None:
-    done = validate("validate_all.py", "--data", tmp_path, "--only", "span")
+    done = run_script("validate_all", "--data", tmp_path, "--only", "span")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "no such file" in done.stderr
@@ -50,7 +41,7 @@ def test_readers_count_what_was_published(data: Path) -> None:
     # The three largest SWF files say the same of the same reader; ``validate_all.py`` reads them, too. The figures of
     # ITP are held in tests/traces/test_info.py.
     large = ("HPC2N", "CTC-SP2", "LLNL-Thunder", "microsoft-itp")
-    done = validate("validate_readers.py", "--data", data / "traces", "--without", *large, "--json")
+    done = run_script("validate_readers", "--data", data / "traces", "--without", *large, "--json")
     found = json.loads(done.stdout)
     assert [row for row in found if not row["holds"]] == []
     assert len({row["file"] for row in found}) == 8

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from scripting import run_script
 
 from dagsim.systems.spark import RecordedDurations, SparkJob, write_dump
-
-SCRIPTS = Path(__file__).parents[1] / "scripts"
-
-
-def done(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -32,38 +24,38 @@ def workload(tmp_path: Path) -> Path:
 
 
 def test_completion_times_are_printed_by_policy(workload: Path) -> None:
-    found = done("validate_decima.py", "--workload", workload, "--json")
+    found = run_script("validate_decima", "--workload", workload, "--json")
     row = {"mean_jct_s": 5.25, "jct_s": [4.0, 6.5]}
     assert json.loads(found.stdout) == {"fair": row, "fifo": row}
 
 
 def test_a_difference_fails_and_is_printed(workload: Path, tmp_path: Path) -> None:
     expected = tmp_path / "expected.json"
-    expected.write_text(done("validate_decima.py", "--workload", workload, "--json").stdout)
-    same = done("validate_decima.py", "--workload", workload, "--expected", expected)
+    expected.write_text(run_script("validate_decima", "--workload", workload, "--json").stdout)
+    same = run_script("validate_decima", "--workload", workload, "--expected", expected)
     assert same.returncode == 0
     assert "largest difference 0 s" in same.stdout
     expected.write_text(expected.read_text().replace("6.5", "6.75"))
-    other = done("validate_decima.py", "--workload", workload, "--expected", expected)
+    other = run_script("validate_decima", "--workload", workload, "--expected", expected)
     assert other.returncode == 1
     assert "largest difference 0.25 s" in other.stdout
 
 
 def test_the_number_of_executors_can_be_given(workload: Path) -> None:
-    found = done("validate_decima.py", "--workload", workload, "--executors", 3, "--json")
+    found = run_script("validate_decima", "--workload", workload, "--executors", 3, "--json")
     assert json.loads(found.stdout)["fifo"]["jct_s"] == [3.0, 2.5]
 
 
-@pytest.mark.parametrize("script", ["validate_decima.py", "bench_decima.py"])
+@pytest.mark.parametrize("script", ["validate_decima", "bench_decima"])
 def test_a_missing_workload_is_said_without_a_traceback(tmp_path: Path, script: str) -> None:
-    found = done(script, "--workload", tmp_path / "none.json")
+    found = run_script(script, "--workload", tmp_path / "none.json")
     assert found.returncode == 2
     assert "none.json" in found.stderr
     assert "Traceback" not in found.stderr
 
 
 def test_rates_are_printed_by_policy(workload: Path) -> None:
-    found = json.loads(done("bench_decima.py", "--workload", workload, "--repeats", 1, "--json").stdout)
+    found = json.loads(run_script("bench_decima", "--workload", workload, "--repeats", 1, "--json").stdout)
     assert found["fair"]["tasks"] == found["fifo"]["tasks"] == 3
     assert found["fair"]["tasks_per_cpu_s"] > 0
     assert found["fifo"]["mean_jct_s"] == 5.25

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,13 +14,13 @@ from fgd.go_random import GoRandom
 from fgd.nodes import Ints, Node, Nodes, read_nodes
 from fgd.pods import Pod, read_pods
 from fgd.policies import SCORES, Choice, at_random
+from scripting import Done, run_script
 
 from dagsim.model import GPU_TYPES, Cluster, Job, Share, Start, Task
 from dagsim.model import Node as RealNode
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.traces.source import Source
 
-SCRIPTS = Path(__file__).parents[1] / "scripts"
 WHOLE, HALF, CPUS = Pod(8000, 0, 1, 1000), Pod(8000, 0, 1, 500), Pod(8000, 0, 0, 0)
 
 
@@ -141,9 +139,8 @@ def written(tmp_path: Path, pods: list[str], nodes: list[str]) -> tuple[Path, Pa
     return files
 
 
-def run(pods: Path, nodes: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, str(SCRIPTS / "validate_fgd.py"), "--pods", str(pods), "--nodes", str(nodes), *more]
-    return subprocess.run(argv, capture_output=True, text=True, check=False)
+def run(pods: Path, nodes: Path, *more: str) -> Done:
+    return run_script("validate_fgd", "--pods", pods, "--nodes", nodes, *more)
 
 
 def test_pods_of_600_fill_60_percent(tmp_path: Path) -> None:

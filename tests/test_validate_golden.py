@@ -5,20 +5,16 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import subprocess
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-SCRIPTS = Path(__file__).parent.parent / "scripts"
+from scripting import run_script
 
 
 def run(script: str, *args: object) -> dict[str, Any]:
-    argv = [sys.executable, str(SCRIPTS / script), *map(str, args), "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = run_script(script.removesuffix(".py"), *args, "--json")
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scripting import Done, run_script
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "validate_intervals.py"
 
-
-def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), "--data", str(folder), *options], capture_output=True, text=True, check=False
-    )
+def run(folder: Path, *options: str) -> Done:
+    return run_script("validate_intervals", "--data", folder, *options)
 
 
 def validated(folder: Path, draws: int) -> dict[str, dict[str, Any]]:
@@ -46,16 +41,35 @@ def test_students_t_covers_95_percent_of_normal_logs(normal: Path) -> None:
         assert row["coverage"] == pytest.approx(0.95, abs=0.012), n  # three pairs of 2,000: se .003
         assert row["worst"] <= row["coverage"]
         assert row["false_verdicts"] == pytest.approx(0.05, abs=0.012), n
-    assert list(found["made"]) == ["3", "5", "10", "20", "30", "100"]
-    assert [row["false_verdicts"] for row in found["same"].values()] == pytest.approx([0.05] * 6, abs=0.02)
+    assert list(found["made"]) == ["3", "5", "10", "20", "30", "100", "200"]
+    assert [row["false_verdicts"] for row in found["same"].values()] == pytest.approx([0.05] * 7, abs=0.02)
 
 
 def test_windows_are_judged_by_the_median_where_it_has_an_interval(normal: Path) -> None:
     found = validated(normal, 2000)["places"]
-    assert [row["method"] for row in found.values()] == ["t_log"] + ["median"] * 5
+    assert [row["method"] for row in found.values()] == ["t_log"] + ["median"] * 6
     # Exact: 1 - 2 / 2^5 = .9375 with five windows, 1 - 22 / 1024 = .9785 with ten.
     assert found["5"]["coverage"] == pytest.approx(0.9375, abs=0.012)
     assert found["10"]["coverage"] == pytest.approx(0.9785, abs=0.008)
+
+
+def test_marked_intervals_are_told_from_those_that_must_hold(normal: Path) -> None:
+    values = np.load(normal / "made.npz")
+    np.savez(normal / "tails.npz", **values, largest_job=np.full(values["mean"].shape, 0.2))
+    found = validated(normal, 500)
+    assert found["tails"]["20"]["approximate"] == 1.0
+    assert "plain" not in found["tails"]["20"]
+    assert found["tails"]["200"]["approximate"] < 0.1
+    assert found["made"]["20"]["approximate"] < 0.1
+    assert found["made"]["20"]["plain"] == pytest.approx(0.95, abs=0.02)
+    assert found["places"]["30"]["approximate"] == 1.0  # windows, fewer than 100
+
+
+def test_a_simulated_population_has_the_share_of_the_largest_job(tmp_path: Path) -> None:
+    assert run_script("validate_intervals", "--simulate", tmp_path, "--seeds", "3").returncode == 0
+    with np.load(tmp_path / "pareto.npz") as made:
+        assert made["mean"].shape == made["largest_job"].shape == (3, 4)
+        assert np.all((made["largest_job"] > 0.01) & (made["largest_job"] < 1))
 
 
 def test_the_same_seed_prints_the_same_bytes(normal: Path) -> None:

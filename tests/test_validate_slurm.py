@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from scripting import run_script
 
 ROOT = Path(__file__).parent.parent
 
 
 def validated(folder: Path) -> Any:
-    command = [sys.executable, str(ROOT / "scripts" / "validate_slurm.py"), "--run", str(folder), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, env={"PYTHONPATH": str(ROOT)})
+    done = run_script("validate_slurm", "--run", folder, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

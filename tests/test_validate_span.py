@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-SCRIPT = Path(__file__).parents[1] / "scripts" / "validate_span.py"
+from scripting import run_script
 
 
 def validated(trace: Path) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--trace", str(trace), "--json"], capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout)
+    return json.loads(run_script("validate_span", "--trace", trace, "--json").stdout)
 
 
 def test_span_is_the_critical_path(tmp_path: Path) -> None:
@@ -25,14 +19,6 @@ def test_span_is_the_critical_path(tmp_path: Path) -> None:
     trace = tmp_path / "batch_task.csv"
     trace.write_text("\n".join((*rows, "R3_1_2,1,j_1,1,Terminated,120,125,50,0.1")) + "\n")
     assert validated(trace) | {"trace": ""} == {"trace": "", "jobs": 1, "mean_s": 25.0, "median_s": 25.0}
-
-
-def test_a_missing_trace_is_said_without_a_traceback(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPT), "--trace", str(tmp_path / "none.csv")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "none.csv" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.data

@@ -9,8 +9,7 @@ __all__ = ["writer"]
 
 
 def writer(folder: Path) -> Any:
-    """A writer of events into ``folder``, or ``None`` where TensorBoard is not installed (``pip install
-    dagsim[tb]``)."""
+    """A writer of events into ``folder``; ``None`` if TensorBoard is not installed (``pip install -e ".[tb]"``)."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

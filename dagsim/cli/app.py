@@ -44,7 +44,7 @@ class _Guarded(typer.core.TyperGroup):
         options = args[: args.index("--")] if "--" in args else args
         ctx.obj = Allowed([arg for arg in args if arg != ALLOW_CODE])
         if ALLOW_CODE in options:  # wherever it stands: every command that runs something takes it
-            ctx.obj.trust_everything()
+            ctx.obj.everything = True
             args = [*(arg for arg in options if arg != ALLOW_CODE), *args[len(options) :]]
         _refuse_removed(options)
         rest: list[str] = super().parse_args(ctx, args)

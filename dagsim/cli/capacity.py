@@ -17,11 +17,10 @@ from dagsim.cli.sweep import swept
 from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
-    from dagsim.config.schema import ClusterSection, Config
-    from dagsim.experiment.capacity.machines import Prices
-    from dagsim.experiment.capacity.search import Size, SizeSearch, Target
+    from dagsim.config.schema import Config
+    from dagsim.experiment.capacity.search import Size, SizePlan
 
-__all__ = ["plan", "whatif"]
+__all__ = ["plan_capacity", "whatif"]
 
 TheLog = Annotated[Path, typer.Option("--trace", "-t", help="The log of the cluster.")]
 Prices_ = Annotated[
@@ -64,7 +63,7 @@ def whatif(
     """
     from dagsim.errors import InputError
     from dagsim.experiment.capacity.machines import Prices, read_gpus, resized
-    from dagsim.experiment.capacity.whatif import TODAY, alternatives_of, whatif_grid
+    from dagsim.experiment.capacity.whatif import TODAY, alternatives_of, log_name, whatif_grid
     from dagsim.experiment.carry_out import raise_failures
     from dagsim.experiment.plan import Plan
     from dagsim.experiment.scenario import sample_of, workload_label
@@ -84,7 +83,7 @@ def whatif(
     elif len(policies) < 2:
         raise InputError("what if what? --add 16xH200, --remove 8xT4, or several --policy")
     prices = Prices.read(price or [], chosen.prices).of(clusters.values())
-    asked = Plan.of_grid(whatif_grid(chosen, clusters, policies, shown.name or _stem(trace)), "whatif")
+    asked = Plan.of_grid(whatif_grid(chosen, clusters, policies, shown.name or log_name(trace)), "whatif")
     folder, runs = swept(asked, shown)
     raise_failures(runs)
     choices = alternatives_of(chosen, clusters, runs, prices, metric)
@@ -98,9 +97,9 @@ def whatif(
         typer.echo(f"run folder: {folder.path}")
 
 
-@app.command()
+@app.command("plan")
 @expand_options
-def plan(
+def plan_capacity(
     reading: TraceFlags,
     shown: SweepOutput,
     trace: TheLog,
@@ -129,31 +128,34 @@ def plan(
 
     Example: dagsim plan --trace sacct.txt --cluster cluster.yaml --target "wait_s.p95<600" --types H200
     """
-    from dagsim.experiment.capacity.machines import Prices
-    from dagsim.experiment.capacity.search import Target, least_size
-    from dagsim.experiment.capacity.whatif import Trials
-    from dagsim.experiment.executors import executor_for
+    from dagsim.experiment.capacity.search import Target, plan_size
+    from dagsim.experiment.capacity.whatif import log_name
     from dagsim.report.terminal import progress
 
-    wanted = Target.read(target)
+    Target.read(target)  # before the trace is read, which may take long
     chosen = _configured(reading, trace, config, set_, [policy] if policy else [], quiet=not shown.watched)
-    named = _types(chosen, types)
-    prices = Prices.read(price or [], chosen.prices).of(_clusters(chosen, named))
     file = None if plot is None else _drawable(plot)
     with progress(wanted=shown.watched) as watch:
-        trials = Trials(
-            chosen, shown.name or _stem(trace), shown.out, executor_for(shown.on), watch, argv=["dagsim", *sys.argv[1:]]
+        planned = plan_size(
+            chosen,
+            target,
+            (types or "").split(","),
+            most,
+            price or (),
+            name=shown.name or log_name(trace),
+            out=shown.out,
+            on=shown.on,
+            watch=watch,
+            argv=["dagsim", *sys.argv[1:]],
         )
-        today, planned = least_size(chosen.cluster, named, most, prices, trials.run, wanted)
-    assert trials.path is not None
-    drawn = _drawn(planned, today, wanted, file or trials.path / "plots" / "plan.svg", chosen, priced=bool(prices))
+    drawn = _drawn(planned, file or planned.path / "plots" / "plan.svg")
     if shown.json_:
-        typer.echo(json.dumps(_told(planned, today, wanted, trials.path) | {"prices": prices.to_dict()}))
+        typer.echo(json.dumps(_facts(planned)))
     elif not shown.quiet:
-        _print_plan(planned, today, wanted, chosen, prices=prices, look=shown.table, wide=shown.wide)
+        _print_plan(planned, look=shown.table, wide=shown.wide)
         typer.echo(f"drawn: {drawn}")
-        typer.echo(f"run folder: {trials.path}")
-    if planned.best is None:
+        typer.echo(f"run folder: {planned.path}")
+    if planned.search.best is None:
         raise typer.Exit(1)
 
 
@@ -187,81 +189,56 @@ def _names(given: list[str] | None) -> list[str]:
     return list(dict.fromkeys(filter(None, found)))
 
 
-def _stem(trace: Path) -> str:
-    return trace.name.partition(".")[0] or "log"
-
-
-def _types(config: Config, text: str | None) -> list[str]:
-    """The GPU types to search for.
-
-    Raises:
-        ConfigError: One of them is not known, or there are more than three.
-    """
-    from dagsim.errors import ConfigError
-    from dagsim.model.gpu import canonical, gpu_type
-
-    own = {gpu.name for gpu in config.gpu_types}
-    names = list(dict.fromkeys(canonical(name.strip()) for name in (text or "").split(",") if name.strip()))
-    for name in names:
-        if name not in own:
-            gpu_type(name)
-    if len(names) > 3:
-        raise ConfigError(f"--types: at most three types can be mixed, got {', '.join(names)}")
-    return names
-
-
-def _clusters(config: Config, types: list[str]) -> list[ClusterSection]:
-    """The cluster of today, and one with a node of each type that is asked about."""
-    from dagsim.experiment.capacity.machines import GpuCount, with_added
-
-    wider = config.cluster
-    for name in types:
-        wider = with_added(wider, GpuCount(8, name))
-    return [config.cluster, wider]
-
-
 def _drawable(path: Path) -> Path:
     if path.suffix not in (".png", ".svg", ".pdf"):
         raise typer.BadParameter(f"--plot {path}: allowed are .png, .svg and .pdf")
     return path
 
 
-def _drawn(planned: SizeSearch, today: Size, target: Target, path: Path, config: Config, *, priced: bool) -> Path:
-    """The curve as a file."""
+def _drawn(planned: SizePlan, path: Path) -> Path:
+    """Draw the curve into a file."""
     from dagsim.experiment.scenario import workload_label
     from dagsim.report.plots import save
     from dagsim.report.plots.results import sizes
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    title = f"{workload_label(config)}, {config.policy}, n = {config.seeds}"
-    return save(sizes(planned, today, target, title, priced=priced), path)
+    title = f"{workload_label(planned.config)}, {planned.config.policy}, n = {planned.config.seeds}"
+    priced = bool(planned.prices)
+    return save(sizes(planned.search, planned.today, planned.target, title, priced=priced), path)
 
 
-def _told(planned: SizeSearch, today: Size, target: Target, path: Path) -> dict[str, Any]:
+def _facts(planned: SizePlan) -> dict[str, Any]:
     """The answer as plain values."""
+    search, today, target = planned.search, planned.today, planned.target
 
-    def size(each: Size | None) -> dict[str, Any] | None:
-        if each is None:
+    def size(tried: Size | None) -> dict[str, Any] | None:
+        if tried is None:
             return None
-        value, low, high = (number if number == number else None for number in each.met.value)
-        nodes = dict(zip(planned.types or ("nodes",), each.nodes, strict=True)) if each is not today else {}
-        known = {"value": value, "low": low, "high": high, "lost": each.met.lost, "meets": each.met.meets}
-        return {"nodes": nodes, "gpus": each.gpus, "cost": each.cost, **known}
+        value, low, high = (number if number == number else None for number in tried.met.value)
+        nodes = dict(zip(search.types or ("nodes",), tried.nodes, strict=True)) if tried is not today else {}
+        facts = {"value": value, "low": low, "high": high, "lost": tried.met.lost, "meets": tried.met.meets}
+        return {"nodes": nodes, "gpus": tried.gpus, "cost": tried.cost, **facts}
 
-    tried = [size(each) for each in sorted(planned.tried.values(), key=lambda each: (each.cost, each.nodes))]
-    best = planned.best
-    sure = best is not None and target.is_sure(best.met)
-    told = {"run": str(path), "target": str(target), "best": size(best), "sure": sure, "today": size(today)}
-    return {**told, "tried": tried, "exhausted": planned.exhausted}
+    return {
+        "run": str(planned.path),
+        "target": str(target),
+        "best": size(search.best),
+        "sure": search.best is not None and target.is_sure(search.best.met),
+        "today": size(today),
+        "tried": [size(tried) for tried in sorted(search.tried.values(), key=lambda each: (each.cost, each.nodes))],
+        "exhausted": search.exhausted,
+        "prices": planned.prices.to_dict(),
+    }
 
 
-def _print_plan(
-    planned: SizeSearch, today: Size, target: Target, config: Config, *, prices: Prices, look: TableFormat, wide: bool
-) -> None:
+def _print_plan(planned: SizePlan, *, look: TableFormat, wide: bool) -> None:
     from dagsim.experiment.scenario import workload_label
     from dagsim.report.comparison import plan_table
     from dagsim.report.terminal import show_grid
 
+    config = planned.config
     label = f"{workload_label(config)}, {config.policy}"
-    grid = plan_table(planned, today, target, workload=label, prices=prices, n=config.seeds)
+    grid = plan_table(
+        planned.search, planned.today, planned.target, workload=label, prices=planned.prices, n=config.seeds
+    )
     show_grid(grid, look, wide=wide)

@@ -12,11 +12,11 @@ from dagsim.cli.app import app
 from dagsim.cli.options import Json, TableLook, Wide, fraction
 from dagsim.report.grid import TableFormat
 
-__all__ = ["compare"]
+__all__ = ["compare_runs"]
 
 
-@app.command()
-def compare(
+@app.command("compare")
+def compare_runs(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders on the same jobs.")],
     reference: Annotated[
         str | None, typer.Option(metavar="NAME", help="What the others are compared with (default: the first policy).")
@@ -49,7 +49,9 @@ def compare(
     from dagsim.report.terminal import show_grid
 
     folders = [Store.open(run) for run in runs]
-    lines, differences = paired_lines(folders)
+    lines, differences, missing = paired_lines(folders)
+    for sentence in missing:
+        typer.echo(f"warning: {sentence}", err=True)
     workload, sample = workload_label(folders[0].config), sample_of(folders[0].config)
     metric = metric or metric_of(folders[0].config)
     ranked = standings(lines, metric, reference, sample)
@@ -60,7 +62,7 @@ def compare(
     if json_:
         told = {"metric": metric, "reference": reference or lines[0].policy, "method": METHOD, "workload": workload}
         plain = [standing.to_dict() for standing in ranked]
-        typer.echo(json.dumps({**told, "standings": plain, "differences": differences}))
+        typer.echo(json.dumps({**told, "standings": plain, "differences": differences, "missing": missing}))
         return
     show_grid(comparison_table(ranked, metric, workload=workload, wide=wide), table, wide=wide)
     if precision is not None:

@@ -14,12 +14,12 @@ from dagsim.cli.shared import experiment, resume_policies, run_policies
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
 
-__all__ = ["replay"]
+__all__ = ["replay_trace"]
 
 
-@app.command()
+@app.command("replay")
 @expand_options
-def replay(
+def replay_trace(
     reading: TraceFlags,
     output: Output,
     trace: Annotated[

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Kept",
     "carried",
-    "cluster_settings",
     "configured",
     "experiment",
     "given",
@@ -85,8 +84,7 @@ def experiment(
 ) -> Config:
     """The configuration that the options of ``eval``, ``baseline``, ``tune`` and ``replay`` ask for.
 
-    A workload that is a trace gets its cluster by one rule: that of ``--cluster``, else that of the configuration, else
-    the machines that the trace lists, else a cluster sized to it.
+    A workload that is a trace gets its cluster as ``scenario.on_its_cluster`` says.
 
     Raises:
         InputError: An option is wrong, or does not go with the system or the workload.
@@ -109,21 +107,14 @@ def experiment(
     options = {"window": "--window-jobs", "windows": "--windows"}
     reading += [Setting(options[key], f"workload.{key}", value) for key, value in trace.windowing().items()]
     _refuse_without_trace(what, trace, reading, settings)
-    chosen = configured(what.config, what.set_, [*settings, *reading], what.workload)
-    cluster = _cluster(chosen, trace.cluster, quiet=quiet)
-    if cluster:
-        chosen = configured(what.config, what.set_, [*settings, *reading, *cluster], what.workload)
-    return _one_run_of_a_trace(chosen)
+    from dagsim.experiment.scenario import on_its_cluster
+    from dagsim.report.terminal import counted
 
-
-def _one_run_of_a_trace(config: Config) -> Config:
-    """One seed for all of a trace, unless more were asked for: most are the same run again."""
-    from dagsim.experiment.scenario import sample_of
-    from dagsim.metrics.standings import Sample
-
-    if sample_of(config) is not Sample.TRACE or "seeds" in config.model_fields_set:
-        return config
-    return config.model_copy(update={"seeds": 1})
+    return on_its_cluster(
+        lambda more: configured(what.config, what.set_, [*settings, *reading, *more], what.workload),
+        trace.cluster,
+        counted("sizing a cluster to the trace", wanted=not quiet),
+    )
 
 
 def given(**options: Any) -> list[Setting]:
@@ -154,41 +145,6 @@ def _refuse_without_trace(
     plain = configured(what.config, what.set_, settings, what.workload)
     if plain.system.kind != "cluster" or not isinstance(plain.workload, TraceFile):
         raise InputError(f"{', '.join(asked)}: goes with a workload that is a trace (--workload FILE)")
-
-
-def cluster_settings(file: str) -> list[Setting]:
-    """The cluster of another configuration, as settings."""
-    from dagsim.config.schema import Setting, plain
-
-    source, other = f"--cluster {file}", configured(file, None, own=False)
-    return [Setting(source, key, plain(getattr(other, key))) for key in ("cluster", "gpu_types")]
-
-
-def _cluster(config: Config, cluster: str | None, *, quiet: bool) -> Sequence[Setting]:
-    """Settings for the cluster that was asked for; none where the configuration describes it."""
-    from dagsim.config.schema import Setting, plain
-    from dagsim.experiment.sizing import sized, sized_to
-    from dagsim.report.terminal import counted
-    from dagsim.systems.cluster.models.runtime import HasRates
-    from dagsim.traces.trace_file import TraceFile
-
-    if cluster not in (None, "trace", "sized"):
-        return cluster_settings(cluster)
-    described = bool({"cluster", "gpu_types"} & config.model_fields_set)
-    if config.system.kind != "cluster" or not isinstance(config.workload, TraceFile) or (cluster is None and described):
-        return []
-    trace = config.workload
-    if cluster is None and trace.saved_with("cluster") is not None:
-        return [Setting("--cluster (as saved with the workload)", "cluster", trace.saved_with("cluster"))]
-    if cluster is None:
-        cluster = "trace" if trace.lists_machines() else "sized"
-    if cluster == "trace":
-        return [Setting("--cluster trace", "cluster", {"name": "trace", "from_trace": True})]
-    recorded = trace.as_recorded()
-    if isinstance(config.runtime, HasRates) and (arrays := recorded.arrays_if_large()) is not None:
-        return [Setting("--cluster sized", "cluster", plain(sized_to(arrays, config.runtime)))]
-    jobs = counted("sizing a cluster to the trace", wanted=not quiet)(recorded.jobs())
-    return [Setting("--cluster sized", "cluster", plain(sized(jobs, config.runtime)))]
 
 
 def run_policies(
@@ -321,9 +277,13 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
     from dagsim.experiment.stopping import exit_code
     from dagsim.report.terminal import progress
 
+    advice: list[str] = []
     try:
         with progress(wanted=watched) as watch:
-            return carry_out(store, plan, executor_for(where), watch, limit)
+            runs = carry_out(store, plan, executor_for(where), watch, limit, advice.append)
+        if advice and watched:
+            typer.echo(advice[0], err=True)
+        return runs
     except KeyboardInterrupt as stop:
         if plan.grid is None:
             count, command = len(store.lines()), f"dagsim {plan.command} --resume {store.path}"

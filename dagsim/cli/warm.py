@@ -27,7 +27,7 @@ def warm(
     """
     from dagsim.errors import ConfigError
     from dagsim.systems.cluster.choice import EXAMPLES, INSTALL, is_installed, plan_for
-    from dagsim.systems.cluster.models.overheads import Preemption
+    from dagsim.systems.cluster.models.failures import Preemption
 
     if not is_installed():
         raise ConfigError(INSTALL)

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError, ValidationInfo
 from pydantic_core import core_schema
 
+from dagsim.config.yaml import DEFAULT_KIND
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.own_code import attribute, name_of
 from dagsim.registry import Registry
@@ -43,7 +44,7 @@ class Registered:
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
         classes = [self.registry.get(name) for name in self.registry.names()]
         union = [handler(TypeAdapter(each).core_schema) for each in classes if isinstance(each, type)]
-        return {"anyOf": union}
+        return {"anyOf": union, **({} if self.default is None else {DEFAULT_KIND: self.default})}
 
     def read(self, value: Any) -> Any:
         """The object that a name or a mapping with its ``kind`` describes.

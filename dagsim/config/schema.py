@@ -40,7 +40,7 @@ from dagsim.systems.cluster.choice import Engine
 from dagsim.systems.cluster.jobs import Workload
 from dagsim.systems.cluster.models import FAILURE_MODELS, RUNTIMES, SETUPS
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.overheads import Preemption
+from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.systems.cluster.network import NETWORKS
 from dagsim.systems.cluster.scenario import ClusterSystem
@@ -267,7 +267,7 @@ class Config(Section):
             return train
         from dagsim.config.training import for_system
 
-        return for_system(train, system.kind)
+        return for_system(train, system.kind, getattr(system, "codecs", None))
 
     @field_validator("queues", mode="after")
     @classmethod

@@ -73,8 +73,11 @@ def section_for(system: str) -> TrainSection:
     return section
 
 
-def for_system(section: Any, system: str) -> Any:
-    """The section as it was given, with the system's defaults where it says nothing."""
+def for_system(section: Any, system: str, codecs: Registry[Any] | None = None) -> Any:
+    """The section as it was given, with the system's defaults where it says nothing.
+
+    ``codecs`` are those of the system: the names of a system of the user's own stand in no other registry.
+    """
     if isinstance(section, TrainConfig):
         return {each.name: getattr(section, each.name) for each in fields(section)}
     if not isinstance(section, dict):
@@ -86,6 +89,10 @@ def for_system(section: Any, system: str) -> Any:
             filled[name] = default
         elif isinstance(given, dict) and "kind" not in given and isinstance(default, str):
             filled[name] = {"kind": default, **given}
+    codec = filled.get("codec")
+    kind = codec.get("kind") if isinstance(codec, dict) else codec
+    if codecs is not None and isinstance(kind, str) and ":" not in kind and kind not in _ALL_CODECS:
+        filled["codec"] = Registered(codecs).read({"kind": codec} if isinstance(codec, str) else codec)
     return filled
 
 

@@ -21,7 +21,7 @@ from dagsim.errors import ConfigError
 from dagsim.registry import nearest
 from dagsim.scalar import scalar
 
-__all__ = ["Document", "dump", "explain", "load", "read_yaml"]
+__all__ = ["DEFAULT_KIND", "Document", "dump", "explain", "load", "read_yaml"]
 
 
 Key: TypeAlias = tuple[str | int, ...]
@@ -238,6 +238,8 @@ def _step(holder: Any, word: str, path: Key, source: str) -> Any:
 
 Schema = Mapping[str, Any]
 
+DEFAULT_KIND = "x-default-kind"
+"""Key of the JSON schema: the ``kind`` of a part that leaves it out."""
 _UNKNOWN_KEY = {"extra_forbidden", "unexpected_keyword_argument"}
 _NO_MAPPING = {"dataclass_type", "dict_type", "model_type", "union_tag_not_found"}
 
@@ -257,7 +259,7 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
     match fault["type"]:
         case kind if kind in _UNKNOWN_KEY:
             place = document.key_place(path)
-            allowed = _keys(schema, fault["loc"][:-1])
+            allowed = _keys(schema, fault["loc"][:-1], document.value)
             what = f"there is no such key{nearest(str(path[-1]), allowed)}; allowed: {', '.join(allowed)}"
         case "missing":
             what = "is missing"
@@ -325,12 +327,24 @@ def _got(fault: ErrorDetails) -> str:
     return f" (got {text if len(text) <= 60 else text[:57] + '...'})"
 
 
-def _keys(schema: Schema, loc: Iterable[str | int]) -> list[str]:
-    """The keys that the schema knows at ``loc``."""
+def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
+    """The keys that the schema knows at ``loc``: those of the ``kind`` that stands there in ``value``, if it is one."""
     node: Schema = schema
     for key in loc:
         node = _within(schema, node, key)
-    return sorted({name for branch in _branches(schema, node) for name in branch.get("properties", {})})
+        part = _child(value, key)
+        value = value if part is _ABSENT else part  # pydantic names kinds on the way, which no document has
+    branches = _branches(schema, node)
+    kind = value.get("kind", _default_kind(schema, node)) if isinstance(value, dict) else None
+    own = [branch for branch in branches if branch.get("properties", {}).get("kind", {}).get("const") == kind]
+    names = {name for branch in own or branches for name in branch.get("properties", {})}
+    return sorted(name for name in names if name[0] != "_")
+
+
+def _default_kind(schema: Schema, node: Schema) -> str | None:
+    """The kind of a part that does not say it: that of ``Registered``, which stands in the schema beside the union."""
+    nodes = [node, *(node.get("anyOf") or ())]
+    return next((str(each[DEFAULT_KIND]) for each in nodes if DEFAULT_KIND in each), None)
 
 
 def _within(schema: Schema, node: Schema, key: str | int) -> Schema:

@@ -11,6 +11,7 @@ from dagsim.errors import UnknownName
 from dagsim.experiment.simulate import Outcome
 from dagsim.metrics import summarize
 from dagsim.model import Cluster, Job
+from dagsim.model.arithmetic import check_whole
 from dagsim.registry import nearest
 from dagsim.systems.cluster import ClusterPolicy
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime, Throughput
@@ -46,6 +47,10 @@ def simulate(
         InputError: A name, file or value that cannot be.
         SimulationError: The policy decided what cannot be, or waits for nothing.
     """
+    check_whole("seed", seed)
+    if not isinstance(policy, str) and (isinstance(policy, type) or not callable(getattr(policy, "decide", None))):
+        hint = f"; make one: {policy.__name__}()" if isinstance(policy, type) else ""
+        raise UnknownName(f"policy must be a name or an object with a method decide(view), got {policy!r}{hint}")
     machines = cluster if isinstance(cluster, Cluster) else Cluster.of(cluster)
     jobs = _workload(workload)
     model: Runtime = runtime if runtime is not None else Throughput() if isinstance(jobs, Synthetic) else Recorded()

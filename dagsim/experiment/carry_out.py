@@ -10,13 +10,15 @@ from dagsim.errors import SimulationError
 from dagsim.experiment.executors import CellExecutor, CellWork, Wanted
 from dagsim.experiment.kept_files import CLOCKED, CellRun
 from dagsim.experiment.plan import Cell, Plan
-from dagsim.experiment.scenario import metric_of, sample_of
+from dagsim.experiment.scenario import cluster_scenario_of, metric_of, sample_of
 from dagsim.experiment.simulate import check
 from dagsim.experiment.stopping import Stops
 from dagsim.experiment.store import Store
 from dagsim.files import write_text
 from dagsim.metrics import to_csv
 from dagsim.metrics.standings import PolicyResult, standings
+from dagsim.systems.cluster import choice
+from dagsim.systems.cluster.choice import EngineUse
 
 __all__ = ["RunProgress", "Watch", "carry_out", "check_plan", "raise_failures", "write_comparison"]
 
@@ -55,13 +57,20 @@ def check_plan(plan: Plan) -> None:
 
 
 def carry_out(
-    store: Store, plan: Plan, executor: CellExecutor, watch: Watch | None = None, limit: int | None = None
+    store: Store,
+    plan: Plan,
+    executor: CellExecutor,
+    watch: Watch | None = None,
+    limit: int | None = None,
+    advise: Callable[[str], None] | None = None,
 ) -> dict[Cell, CellRun]:
     """Run the cells that ``store`` lacks, at most ``limit`` of them, and keep each as soon as it is there.
 
     Neither the executor nor an interruption changes what is written in the end, apart from times. Of a grid, a cell
     that fails is noted and the others go on. Of several policies, one that fails is left out from then on. The state
     of the store is ``failed`` in both cases. The error of a single policy is raised.
+
+    ``advise`` gets a sentence, once, if a long run could have been played by the compiled engine.
 
     Returns the cells that are finished (of policies that failed, none) and those that failed, which have an ``error``.
 
@@ -70,7 +79,7 @@ def carry_out(
         DagsimError: No cell could be finished, or the executor was lost; finished cells are kept.
     """
     try:
-        done, failed, left = _run(store, plan, executor, watch, limit)
+        done, failed, left = _run(store, plan, executor, watch, limit, advise)
         if plan.grid is None:
             broken = {run.policy for run in store.failures()}
             done = {cell: run for cell, run in done.items() if cell.label not in broken}
@@ -100,7 +109,12 @@ def carry_out(
 
 
 def _run(
-    store: Store, plan: Plan, executor: CellExecutor, watch: Watch | None, limit: int | None
+    store: Store,
+    plan: Plan,
+    executor: CellExecutor,
+    watch: Watch | None,
+    limit: int | None,
+    advise: Callable[[str], None] | None,
 ) -> tuple[dict[Cell, CellRun], dict[Cell, CellRun], int]:
     """The cells that are finished, those that failed, and the number of those left out by ``limit``."""
     done, failed = store.done(plan.cells), dict[Cell, CellRun]()
@@ -134,7 +148,18 @@ def _run(
                 done[cell] = run
                 store.keep(cell, run)
             stops.release()
+            if advise is not None and (sentence := _advice(cell, run)):
+                advise(sentence)
+                advise = None
     return store.done(plan.cells), failed, len(todo) - len(cells)
+
+
+def _advice(cell: Cell, run: CellRun) -> str:
+    """The engine that would have been faster for a long run of the GPU cluster; empty if there is none."""
+    if run.timing.get("wall_s", 0.0) < choice.LONG_S or "engine" not in run.timing:
+        return ""
+    used = EngineUse(**run.timing["engine"])
+    return choice.offer(cluster_scenario_of(cell.config), cell.policy, used, run.timing["wall_s"])
 
 
 def _paired(cells: Sequence[Cell], runs: Iterator[CellRun]) -> Iterator[tuple[Cell, CellRun]]:

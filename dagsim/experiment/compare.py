@@ -50,10 +50,13 @@ _KEYS_SHOWN = 2
 
 
 class Pairing(NamedTuple):
-    """Lines to compare, and in what the folders they come from differ besides the policy."""
+    """Runs to compare, and sentences on the folders that they come from."""
 
     lines: list[CellRun]
     differences: list[str]
+    """Keys of the configuration, besides the policy, that differ."""
+    missing: list[str]
+    """Folders that hold fewer runs than they were finished with."""
 
 
 def paired_lines(folders: Sequence[Store]) -> Pairing:
@@ -83,6 +86,7 @@ def paired_lines(folders: Sequence[Store]) -> Pairing:
             if line.seed in seeds
         ],
         list(dict.fromkeys(differences)),
+        [sentence for folder in folders if (sentence := folder.missing()) is not None],
     )
 
 

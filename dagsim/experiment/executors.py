@@ -95,7 +95,7 @@ EXECUTORS: Registry[Any] = Registry(
     "executor",
     [
         Entry("local", ".executors:Local", "processes of this machine: local, or local:4 for four of them"),
-        Entry("ray", ".on_ray:OnRay", "a Ray cluster: ray, or ray://HOST:10001 (pip install 'dagsim[ray]')"),
+        Entry("ray", ".on_ray:OnRay", "a Ray cluster: ray, or ray://HOST:10001 (pip install -e '.[ray]')"),
     ],
     group="dagsim.executors",
     home="dagsim.experiment",

@@ -43,7 +43,7 @@ class OnRay:
         try:
             import ray
         except ImportError:
-            raise ConfigError("--on ray: Ray is not installed: pip install 'dagsim[ray]'") from None
+            raise ConfigError("--on ray: Ray is not installed: pip install -e '.[ray]' in the checkout") from None
         self._ray: Any = ray
         self.address = f"ray:{address}" if address else None
 

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import dagsim
 from dagsim.config.schema import Config, config_hash, plain
 from dagsim.errors import ConfigError
 from dagsim.experiment.agents import external_command, is_agent, shipped_agent
@@ -131,7 +132,7 @@ def _names_in(value: Any) -> Iterator[str]:
 SCHEMA = 2
 """The layout of run folders; 2 says where the rows of each run end, and which policies were to run."""
 
-_PACKAGES = ("dagsim", "numpy", "pandas", "pydantic", "scipy", "simpy", "torch", "gymnasium")
+_PACKAGES = ("numpy", "pandas", "pydantic", "scipy", "simpy", "torch", "gymnasium")
 
 
 def manifest(
@@ -155,7 +156,8 @@ def manifest(
         "git_commit": _commit(Path(__file__).parents[2]),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "versions": {name: number for name in _PACKAGES if (number := _version(name))},
+        "versions": {"dagsim": dagsim.__version__}  # not by its distribution, whose name is another
+        | {name: number for name in _PACKAGES if (number := _version(name))},
     }
 
 

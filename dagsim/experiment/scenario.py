@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dagsim.config.bundled import WORKLOADS
-from dagsim.config.schema import Config
+from dagsim.config.schema import Config, Setting
 from dagsim.metrics.standings import Sample
+from dagsim.model import Job
 from dagsim.model.streams import stream
 from dagsim.seeds import WINDOWS, seeds_of
 from dagsim.systems.seam import Scenario
@@ -22,6 +24,7 @@ __all__ = [
     "cluster_scenario_of",
     "experiment_seeds",
     "metric_of",
+    "on_its_cluster",
     "replicate_seeds",
     "sample_of",
     "scenario_of",
@@ -59,6 +62,31 @@ def cluster_scenario_of(config: Config) -> ClusterScenario:
         queues=config.queues,
         engine=config.engine,
     )
+
+
+def on_its_cluster(
+    configured: Callable[[Sequence[Setting]], Config],
+    cluster: str | None = None,
+    watch: Callable[[Iterable[Job]], Iterable[Job]] = iter,
+) -> Config:
+    """The configuration that ``configured`` makes of further settings, with the cluster of its trace.
+
+    A workload that is a trace gets the cluster ``cluster`` (``trace``, ``sized`` or a configuration), else that of the
+    configuration, else the machines that the trace lists, else one sized to it. All of a trace runs on one seed unless
+    more were asked for: most would be the same run again. ``watch`` passes on jobs that are read to size a cluster.
+
+    Raises:
+        InputError: A configuration is wrong, or the trace cannot be read.
+    """
+    config = configured(())
+    if cluster is not None or isinstance(config.workload, TraceFile):
+        from dagsim.experiment.sizing import cluster_settings
+
+        if settings := cluster_settings(config, cluster, watch):
+            config = configured(settings)
+    if sample_of(config) is not Sample.TRACE or "seeds" in config.model_fields_set:
+        return config
+    return config.model_copy(update={"seeds": 1})
 
 
 def experiment_seeds(config: Config) -> tuple[int, ...]:

@@ -1,23 +1,25 @@
-"""A cluster for a trace that lists no machines: as large as makes its jobs an offered load of 0.9."""
+"""The cluster of a trace: its own machines, or one to which its jobs offer a load of 0.9."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any
 
 import numpy as np
 
-from dagsim.config.schema import ClusterSection, NodeGroup
+from dagsim.config.bundled import find_config
+from dagsim.config.schema import ClusterSection, Config, NodeGroup, Setting, load_config, plain
 from dagsim.errors import ConfigError
 from dagsim.model import GPU_TYPES, Job, Task
 from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.models.runtime import HasRates, Runtime
+from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.arrays import JobArrays
 
-__all__ = ["LOAD", "TotalDemand", "cluster_for", "sized", "sized_to"]
+__all__ = ["LOAD", "TotalDemand", "cluster_for", "cluster_settings", "sized", "sized_to"]
 
 LOAD = 0.9
 """The offered load that a cluster is made for."""
@@ -150,6 +152,29 @@ class TotalDemand:
             types = tuple([GPU_TYPES.get(name) for name in gpus])
             self._rows[key] = (tuple(gpus), types, [part / sum(gpus.values()) for part in gpus.values()])
         return self._rows[key]
+
+
+def cluster_settings(
+    config: Config, cluster: str | None = None, watch: Callable[[Iterable[Job]], Iterable[Job]] = iter
+) -> list[Setting]:
+    """Settings for the cluster asked for, by ``scenario.on_its_cluster``; none if the configuration has it."""
+    if cluster not in (None, "trace", "sized"):
+        other = load_config(find_config(cluster), own=False)
+        return [Setting(f"--cluster {cluster}", key, plain(getattr(other, key))) for key in ("cluster", "gpu_types")]
+    described = bool({"cluster", "gpu_types"} & config.model_fields_set)
+    if config.system.kind != "cluster" or not isinstance(config.workload, TraceFile) or (cluster is None and described):
+        return []
+    trace = config.workload
+    if cluster is None and trace.saved_with("cluster") is not None:
+        return [Setting("--cluster (as saved with the workload)", "cluster", trace.saved_with("cluster"))]
+    if cluster is None:
+        cluster = "trace" if trace.lists_machines() else "sized"
+    if cluster == "trace":
+        return [Setting("--cluster trace", "cluster", {"name": "trace", "from_trace": True})]
+    recorded = trace.as_recorded()
+    if isinstance(config.runtime, HasRates) and (arrays := recorded.arrays_if_large()) is not None:
+        return [Setting("--cluster sized", "cluster", plain(sized_to(arrays, config.runtime)))]
+    return [Setting("--cluster sized", "cluster", plain(sized(watch(recorded.jobs()), config.runtime)))]
 
 
 def sized(jobs: Iterable[Job], runtime: Runtime, load: float = LOAD) -> ClusterSection:

@@ -207,6 +207,8 @@ class Store:
         unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
         store = cls(unfinished, config, facts)
         try:
+            if unfinished.exists():  # of a process that was killed: its number is ours now
+                rmtree(unfinished)
             (unfinished / ("schedules" if grid is None else _CELLS)).mkdir(parents=True)
             store.claim()
             store._describe(argv, grid)
@@ -289,7 +291,9 @@ class Store:
                 f"{path / 'manifest.json'}: not of a run folder that this version reads (schema "
                 f"{' or '.join(map(str, _READABLE))}); run it again: its command is in command.txt"
             )
-        if own and (names := allowed()) is not None:
+        names = allowed()
+        own = own or (names is not None and names.everything)
+        if own and names is not None:
             names.trust_recorded(path, _recorded_code(facts))
         file = path / "config.yaml"
         if file.is_file() and file_hash(file) != facts.get("config_sha256"):  # before any name in it is looked up

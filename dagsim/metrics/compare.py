@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite, isnan, nan
+from types import MappingProxyType
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from dagsim.metrics.intervals import (
     geometric_mean,
     median,
     ratio_of_means,
+    seeds_for_interval,
     standard_deviation,
     t_of_mean,
     two_sided_p,
@@ -24,11 +26,13 @@ from dagsim.metrics.intervals import (
 __all__ = [
     "ENOUGH_SEEDS",
     "ENOUGH_WINDOWS",
+    "MOST_SEEDS",
     "Paired",
     "Row",
     "Verdict",
     "alike",
     "compared",
+    "enough_seeds",
     "holm",
     "log_ratios",
     "paired",
@@ -70,6 +74,8 @@ class Paired:
     """Seeds on which the two values are not the same."""
     farthest_sd: float
     """How many standard deviations the most unusual log ratio lies from the mean of all; 0 where all are equal."""
+    seeds_needed: int
+    """Seeds from which the interval of ``ratio`` holds; 0 where ``n`` is enough, by what can be told from the data."""
     level: float = 0.95
 
     @property
@@ -102,10 +108,12 @@ def paired(
     *,
     seeds: Sequence[int] | None = None,
     names: tuple[str, str] = ("values", "reference"),
+    largest_job: float = 0.0,
 ) -> Paired:
     """The comparison of ``values`` with ``reference``; ``values[i]`` and ``reference[i]`` come from the same seed.
 
-    ``seeds`` and ``names`` are for messages. Swapping the two gives 1 / ratio and the bounds mirrored.
+    ``seeds`` and ``names`` are for messages. ``largest_job`` is the share of a seed's job-seconds in its largest job,
+    where that is known (``seeds_for_interval``). Swapping the two gives 1 / ratio and the bounds mirrored.
 
     Raises:
         InputError: They differ in length or are empty, a value is not a positive number, or the level is not between 0
@@ -135,6 +143,7 @@ def paired(
         of_means_high=float(om.high) if varies else nan,
         differ=differ,
         farthest_sd=float(np.max(np.abs(logs - logs.mean()))) / sd if varies else 0.0,
+        seeds_needed=int(seeds_for_interval(logs, largest_job)) if varies else 0,
         level=level,
     )
 
@@ -207,6 +216,8 @@ def _side(low: float, high: float) -> int:
 
 ENOUGH_SEEDS = 5
 """Fewer give no verdict: no two-sided interval holds 95 % without assumptions."""
+MOST_SEEDS = 1000
+"""The most seeds that an approximate interval asks for; beyond that the median's interval is the one to use."""
 ENOUGH_WINDOWS = 100
 """Fewer windows of a real trace give approximate intervals: those of means cover too little."""
 
@@ -239,8 +250,11 @@ def compared(
     level: float = 0.95,
     *,
     seeds: Sequence[int] | None = None,
+    largest_job: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, Row]:
     """All rows but the reference against it, with Holm's p over what differs.
+
+    ``largest_job`` has, by row, the share of a seed's job-seconds in its largest job, where that is known.
 
     The reference must be fixed beforehand: the best row of the same table is no fair one.
 
@@ -251,7 +265,17 @@ def compared(
         raise InputError(f"comparison: there is no row {reference!r} among {', '.join(rows)}")
     others = [name for name in rows if name != reference]
     base = rows[reference]
-    pairs = {name: paired(rows[name], base, level, seeds=seeds, names=(name, reference)) for name in others}
+    pairs = {
+        name: paired(
+            rows[name],
+            base,
+            level,
+            seeds=seeds,
+            names=(name, reference),
+            largest_job=max(largest_job.get(name, 0.0), largest_job.get(reference, 0.0)),
+        )
+        for name in others
+    }
     logs = {name: log_ratios(rows[name], base, seeds=seeds, names=(name, reference)) for name in others}
     groups = alike(logs)
     adjusted = holm([pairs[group[0]].p for group in groups])
@@ -320,7 +344,22 @@ def words(pair: Paired, p: float | None = None, *, unit: str = "seed", lower_is_
         parts.append(f"a few {unit}s decide")
     if unit == "window" and pair.n < ENOUGH_WINDOWS and isfinite(pair.low):
         parts.append("approximate")
+    elif pair.seeds_needed:
+        parts.append(f"approximate: {enough_seeds(pair.seeds_needed, unit)}")
     return "; ".join(parts)
+
+
+def enough_seeds(seeds: int, unit: str = "seed") -> str:
+    """How many seeds an interval needs, in words."""
+    if seeds > MOST_SEEDS:
+        return f"no number of {unit}s up to {MOST_SEEDS:,} is enough"
+    return f"about {_rounded(seeds):,} {unit}s are needed"
+
+
+def _rounded(seeds: int) -> int:
+    """Up to the next ten, or the next hundred from 300 on."""
+    step = 10 if seeds < 300 else 100
+    return -(-seeds // step) * step
 
 
 def _sentence(found: Verdict, pair: Paired, unit: str) -> str:

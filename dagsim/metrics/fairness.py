@@ -10,7 +10,7 @@ import numpy as np
 from dagsim.metrics.columns import Floats, Source, columns, total
 from dagsim.metrics.jct import jct
 from dagsim.metrics.steps import present
-from dagsim.model.numbered import numbered
+from dagsim.model.arithmetic import numbered
 
 __all__ = ["finish_time_fairness", "isolated_s", "jain", "tenant_gpu_seconds", "unfair_share"]
 

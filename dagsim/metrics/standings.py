@@ -14,7 +14,7 @@ import numpy as np
 from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.compare import ENOUGH_SEEDS, Paired, Row, Verdict, compared, paired, verdict, words
-from dagsim.metrics.intervals import ratio_of_means, standard_deviation, t_quantile
+from dagsim.metrics.intervals import largest_job, ratio_of_means, standard_deviation, t_quantile
 from dagsim.registry import nearest
 
 __all__ = [
@@ -134,6 +134,11 @@ class PolicyResult:
         return words(self.pair, self.p, unit=self.sample, lower_is_better=self.lower_is_better)
 
     @property
+    def seeds_needed(self) -> int:
+        """Seeds from which the interval holds; 0 where it does, or where there is none."""
+        return 0 if self.pair is None or self.sample is Sample.TRACE else self.pair.seeds_needed
+
+    @property
     def wins(self) -> int | None:
         """Seeds on which it did better than the reference."""
         if self.pair is None:
@@ -158,6 +163,7 @@ class PolicyResult:
             "n": None if pair is None else pair.n,
             "sample": str(self.sample),
             "verdict": self.words,
+            "seeds_needed": self.seeds_needed,
             "alike": " ".join(self.alike),
             "jobs_not_done": self.not_done,
             "jobs_unfinished": self.unfinished,
@@ -199,11 +205,9 @@ def standings(
         return []
     first = reference or next(iter(by_policy))
     seeds = _common_seeds(by_policy, first, metric)
-    values = {
-        policy: np.array([_number(runs[seed].metrics.get(metric)) for seed in seeds])
-        for policy, runs in by_policy.items()
-    }
-    rows = _rows(values, first, seeds)
+    values = {policy: _column(runs, seeds, metric) for policy, runs in by_policy.items()}
+    largest = {policy: _largest_job(runs, seeds, metric) for policy, runs in by_policy.items()}
+    rows = _rows(values, first, seeds, largest)
     ordered = _ordered(values, lower=lower_is_better(metric))
     return [
         PolicyResult(
@@ -251,12 +255,27 @@ def _common_seeds(by_policy: Mapping[str, Mapping[int, RunMetrics]], first: str,
     return seeds
 
 
-def _rows(values: Mapping[str, Floats], first: str, seeds: Sequence[int]) -> dict[str, Row]:
+def _column(runs: Mapping[int, RunMetrics], seeds: Sequence[int], metric: str) -> Floats:
+    return np.array([_number(runs[seed].metrics.get(metric)) for seed in seeds])
+
+
+def _largest_job(runs: Mapping[int, RunMetrics], seeds: Sequence[int], metric: str) -> float:
+    """The share of the largest job in the sum of a per-job ``metric``, geometric mean over seeds; 0 if not known."""
+    name = metric.rpartition(".")[0]
+    mean, p95, p99 = (_column(runs, seeds, f"{name}.{part}") for part in ("mean", "p95", "p99"))
+    jobs = _column(runs, seeds, "jobs_completed")
+    shares = largest_job(mean, p95, p99, jobs)
+    return float(np.exp(np.log(shares).mean())) if np.all(np.isfinite(shares) & (shares > 0)) else 0.0
+
+
+def _rows(
+    values: Mapping[str, Floats], first: str, seeds: Sequence[int], largest: Mapping[str, float]
+) -> dict[str, Row]:
     """A row for every policy with a ratio to the first, the first included."""
     positive = {policy: mine for policy, mine in values.items() if np.all(np.isfinite(mine) & (mine > 0))}
     if first not in positive:
         return {}
-    rows = compared(positive, first, seeds=seeds)
+    rows = compared(positive, first, seeds=seeds, largest_job=largest)
     same = tuple(policy for policy, row in rows.items() if row.pair.is_identical)
     return rows | {first: Row(paired(values[first], values[first]), nan, same)}
 

@@ -36,7 +36,7 @@ from dagsim.metrics.utilization import (
     utilization_by_type,
 )
 from dagsim.model import RejectReason
-from dagsim.model.numbered import numbered
+from dagsim.model.arithmetic import numbered
 
 __all__ = [
     "Distribution",

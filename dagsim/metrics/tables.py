@@ -93,10 +93,14 @@ def runs_table(schedule: Schedule) -> Table:
 
 
 def to_csv(table: Mapping[str, Sequence[Any] | np.ndarray]) -> str:
-    """The table as CSV text, equal tables to equal bytes: floats in their shortest exact form, NaN as nothing."""
+    """The table as CSV text, equal tables to equal bytes: floats in their shortest exact form, NaN as nothing.
+
+    A text that a spreadsheet would take for a formula (it begins with ``=``, ``+``, ``-`` or ``@`` and is not a number)
+    gets an apostrophe in front.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table)
+    writer.writerow(_cells(list(table)))
     writer.writerows(zip(*(_cells(column) for column in table.values()), strict=True))
     return text.getvalue()
 
@@ -112,7 +116,19 @@ def _cells(column: Sequence[Any] | np.ndarray) -> Sequence[Any]:
     values = column.tolist() if isinstance(column, np.ndarray) else column
     if isinstance(column, np.ndarray) and column.dtype.kind == "f":
         return ["" if math.isnan(value) else repr(value) for value in values]
+    if any(map(_is_formula, {value for value in values if isinstance(value, str)})):  # hardly ever: look at each once
+        return [f"'{value}" if _is_formula(value) else value for value in values]
     return values
+
+
+def _is_formula(value: Any) -> bool:
+    if not isinstance(value, str) or not value.startswith(("=", "+", "-", "@")):
+        return False
+    try:
+        float(value)
+    except ValueError:
+        return True
+    return False
 
 
 def _places(mask: int) -> str:

@@ -1,12 +1,17 @@
-"""Arithmetic whose result is the same to the last bit on every Python."""
+"""Sums that are the same to the last bit on every Python, places among distinct values, and checks of numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
 from operator import add
+from typing import TypeVar
 
-__all__ = ["ordered_sum"]
+import numpy as np
+
+from dagsim.errors import ModelError
+
+__all__ = ["check_numbers", "check_whole", "numbered", "ordered_sum"]
 
 
 def ordered_sum(terms: Iterable[float]) -> float:
@@ -16,3 +21,38 @@ def ordered_sum(terms: Iterable[float]) -> float:
     decides anything (a key, a price, a comparison) must not: the same seed gives the same log on any Python.
     """
     return reduce(add, terms, 0.0)
+
+
+T = TypeVar("T")
+
+
+def numbered(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
+    """(n,) int32: the place of each value among the distinct ones; and these, in order of first appearance."""
+    listed = values if isinstance(values, list | tuple) else list(values)
+    distinct = tuple(dict.fromkeys(listed))
+    if len(distinct) < 2:
+        return np.zeros(len(listed), np.int32), distinct
+    place = {value: number for number, value in enumerate(distinct)}
+    return np.fromiter(map(place.__getitem__, listed), np.int32, len(listed)), distinct
+
+
+def check_whole(name: str, value: object) -> None:
+    """Check that a value is a whole number; truth values are not.
+
+    Raises:
+        ModelError: It is something else; the message starts with ``name``.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ModelError(f"{name} must be a whole number, got {value!r}")
+
+
+def check_numbers(place: str, owner: object, names: Iterable[str]) -> None:
+    """Check that attributes of ``owner`` are numbers, or None; messages start with ``place``.
+
+    Raises:
+        ModelError: One of them is something else.
+    """
+    for name in names:
+        value = getattr(owner, name)
+        if value is not None and not isinstance(value, int | float | np.number):
+            raise ModelError(f"{place}{name} must be a number, got {value!r}")

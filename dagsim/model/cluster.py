@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dagsim.errors import ModelError
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import check_numbers, check_whole, ordered_sum
 from dagsim.model.gpu import GpuType, gpu_type
 
 __all__ = ["Cluster", "Node"]
@@ -27,6 +27,8 @@ class Node:
     memory_gb: float = 0.0
 
     def __post_init__(self) -> None:
+        check_numbers(f"node {self.name!r}: ", self, ("gpus", "cpus", "memory_gb"))
+        check_whole(f"node {self.name!r}: gpus", self.gpus)
         for name in ("gpus", "cpus", "memory_gb"):
             if not getattr(self, name) >= 0:
                 raise ModelError(f"node {self.name!r}: {name} must not be negative, got {getattr(self, name)!r}")
@@ -67,10 +69,18 @@ class Cluster:
         memory_gb_per_gpu: float = 128.0,
         name: str = "cluster",
     ) -> Cluster:
-        """A cluster from counts by GPU type, ``{"A100-40": 8, "T4": 16}``, on nodes of up to ``per_node`` GPUs."""
+        """A cluster from counts by GPU type, ``{"A100-40": 8, "T4": 16}``, on nodes of up to ``per_node`` GPUs.
+
+        Raises:
+            ModelError: A count is not a whole number of 0 or more, or there are no GPUs.
+        """
+        check_whole("per_node", per_node)
         nodes = []
         for type_name, count in gpus.items():
             gpu = gpu_type(type_name)
+            check_whole(f"GPUs of type {type_name}", count)
+            if count < 0:
+                raise ModelError(f"GPUs of type {type_name} must be 0 or more, got {count!r}")
             for first in range(0, count, per_node):
                 size = min(per_node, count - first)
                 label = f"{gpu.name.lower()}-{first // per_node}"

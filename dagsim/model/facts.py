@@ -10,8 +10,8 @@ from typing import TypeAlias, overload
 
 import numpy as np
 
+from dagsim.model.arithmetic import numbered
 from dagsim.model.log import JobFacts
-from dagsim.model.numbered import numbered
 
 __all__ = ["NUMBERS", "FactColumns", "Parents", "numbers_of", "texts_of"]
 

@@ -9,6 +9,7 @@ from math import inf, isfinite
 from typing import NamedTuple
 
 from dagsim.errors import GraphError, ModelError
+from dagsim.model.arithmetic import check_numbers, check_whole
 
 __all__ = ["Demand", "Edge", "Job", "Task", "TaskGraph"]
 
@@ -202,11 +203,16 @@ class Task:
         try:
             if not 0 <= self.work < inf:
                 raise ModelError(f"work must be 0 or more, got {self.work!r}")
+            if type(self.instances) is not int:  # readers make millions of tasks: the common case first
+                check_whole("instances", self.instances)
             if self.instances < 1:
                 raise ModelError(f"instances must be at least 1, got {self.instances!r}")
             object.__setattr__(self, "demand", _demand(self.gpus, self.cpus, self.memory_gb, self.gpu_types))
         except ModelError as error:
             raise ModelError(f"task {self.name!r}: {error}") from None
+        except TypeError:
+            check_numbers(f"task {self.name!r}: ", self, ("work", "instances", "gpus", "cpus", "memory_gb"))
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +245,14 @@ class Job:
     qos: str = ""
 
     def __post_init__(self) -> None:
+        try:
+            self._check()
+        except TypeError:
+            times = ("arrival_s", "priority", "weight", "deadline_s", "observed_start_s", "eligible_s")
+            check_numbers(f"job {self.id!r}: ", self, times)
+            raise
+
+    def _check(self) -> None:
         if not 0 <= self.arrival_s < inf:
             raise ModelError(f"job {self.id!r}: arrival_s must be 0 or more, got {self.arrival_s!r}")
         if self.deadline_s is not None and not self.deadline_s >= self.arrival_s:
@@ -249,6 +263,8 @@ class Job:
             self._check_observed()
         if not 0 < self.weight < inf:
             raise ModelError(f"job {self.id!r}: weight must be positive, got {self.weight!r}")
+        if not -inf <= self.priority <= inf:
+            raise ModelError(f"job {self.id!r}: priority must be a number, got {self.priority!r}")
 
     @classmethod
     def single(cls, id: str, task: Task, arrival_s: float = 0.0, **rest: object) -> Job:

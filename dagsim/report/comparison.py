@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dagsim.experiment.compare import CellGroup, compared_axis
 from dagsim.experiment.plan import Axis, short_names
 from dagsim.metrics import glossary
-from dagsim.metrics.compare import ENOUGH_SEEDS, ENOUGH_WINDOWS
+from dagsim.metrics.compare import ENOUGH_SEEDS, ENOUGH_WINDOWS, enough_seeds
 from dagsim.metrics.standings import SECONDARY_METRICS, PolicyResult, Sample, lower_is_better
 from dagsim.report.grid import Grid, factor, interval, number, short
 
@@ -46,7 +46,7 @@ class ResultCells(NamedTuple):
     mean: str
     ratio: str
     interval: str
-    """95 %, of the ratio."""
+    """95 %, of the ratio; ``~`` marks an approximate one."""
     median: str
     """The 95 % interval of the median ratio."""
     won: str
@@ -65,7 +65,7 @@ def result_cells(result: PolicyResult) -> ResultCells:
     return ResultCells(
         mean,
         factor(pair.ratio),
-        interval(pair.low, pair.high, factor),
+        interval(pair.low, pair.high, factor) + ("~" if result.seeds_needed else ""),
         interval(pair.median_low, pair.median_high, factor),
         f"{result.wins}/{pair.n}",
         f"{result.verdict}{'!' if pair.is_decided_by_few else ''}",
@@ -80,6 +80,11 @@ def _caveats(results: Sequence[PolicyResult], sample: Sample, n: int) -> Iterato
         yield (
             f"Intervals of the ratio are approximate below {ENOUGH_WINDOWS} windows of a real trace; those of the "
             "median ratio are exact (docs/statistics.md)."
+        )
+    if needed := max((result.seeds_needed for result in results), default=0):
+        yield (
+            f"~ approximate: the tail of these {sample}s is too long for {n} of them; {enough_seeds(needed, sample)}. "
+            "The interval of the median ratio holds (--wide)."
         )
     if any(result.pair is not None and result.pair.is_decided_by_few and result.verdict for result in results):
         yield f"! a few {sample}s decide (docs/statistics.md)."
@@ -309,7 +314,7 @@ def plan_table(planned: SizeSearch, today: Size, target: Target, *, workload: st
     ordered = sorted(planned.tried.values(), key=lambda size: (size.cost, size.gpus, size.nodes))
     rows = [_size_row(size, target, priced=priced, best=size is best) for size in ordered]
     now = _size_row(today, target, priced=priced, best=False)
-    rows.append(("today", *["" for _ in types[1:]], *now[len(types) :]))
+    rows.append(("today", *["" for _ in types[1:]], *now[len(today.nodes) :]))
     notes = []
     if best is None:
         notes.append(f"No size up to the cap meets {target}.")

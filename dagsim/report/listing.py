@@ -75,6 +75,12 @@ def _where(path: Path) -> str:
     return "shipped" if path.is_absolute() else str(path)
 
 
+def _metrics() -> Listing:
+    from dagsim.metrics.summary import glossary
+
+    return Listing(("metric", "unit", "what it is"), [(term.name, term.unit, term.meaning) for term in glossary()])
+
+
 def _readers() -> Listing:
     from dagsim.traces import READERS, reader
 
@@ -118,6 +124,7 @@ LISTINGS: Mapping[str, Callable[[], Listing]] = {
     "gpus": _gpus,
     "workloads": _workloads,
     "configs": _configs,
+    "metrics": _metrics,
     "readers": _readers,
     "traces": _traces,
 }

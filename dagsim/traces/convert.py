@@ -136,4 +136,4 @@ def _pyarrow() -> tuple[Any, Any]:
     try:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
-        raise ConfigError("writing Parquet needs pyarrow: pip install 'dagsim[parquet]'") from None
+        raise ConfigError("writing Parquet needs pyarrow: pip install -e '.[parquet]' in the checkout") from None

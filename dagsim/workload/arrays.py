@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from dagsim.model import Demand, Edge, Job, Task, TaskGraph
+from dagsim.model.arithmetic import numbered
 from dagsim.model.facts import Parents
-from dagsim.model.numbered import numbered
 
 __all__ = [
     "JobArrays",

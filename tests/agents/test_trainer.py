@@ -28,7 +28,7 @@ from dagsim.experiment.agents import agent_spec
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import Store
-from dagsim.experiment.training.log import read_log
+from dagsim.experiment.training.log import TrainingLog, read_log
 from dagsim.experiment.training.trainer import Progress, TrainingRun
 from dagsim.seeds import TRAIN, VALIDATION
 from dagsim.testing import check_policy
@@ -97,6 +97,16 @@ def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(folder:
         assert {name: value for name, value in one.items() if name not in clocked} == {
             name: value for name, value in other.items() if name not in clocked
         }
+
+
+def test_a_resumed_log_keeps_its_rows_byte_for_byte(folder: Store, tmp_path: Path) -> None:
+    whole = (folder.path / "progress.csv").read_text()
+    assert whole.splitlines()[1].startswith("1,")  # integers stay integers
+    (tmp_path / "progress.csv").write_text(whole + "5,17,1.5e")
+    TrainingLog(tmp_path, 4).close()
+    assert (tmp_path / "progress.csv").read_text() == whole
+    TrainingLog(tmp_path, 2).close()
+    assert (tmp_path / "progress.csv").read_text().splitlines() == whole.splitlines()[:3]
 
 
 OFF_POLICY = ("episodes=2", "updates=2", "minibatch=16", "replay=60")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -53,6 +54,26 @@ def test_shaped_ones_add_up_to_what_is_avoidable_and_never_please(policy: str, e
     made = columns(simulation.schedule)
     assert sum(steps) == pytest.approx(-(jct(made).sum() - made.jobs.ideal_s.sum()), rel=1e-9)
     assert max(steps) <= 1e-6  # seconds; rounding of sums of some 1e5
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_job_that_can_run_nowhere_leaves_every_reward_finite(name: str) -> None:
+    nowhere = Job.single("nowhere", Task("t", 5.0, gpu_types=("H100",)), 1.0)
+    jobs = [Job.single(f"j{number}", Task("t", 5.0), 0.5 * number) for number in range(3)]
+    steps = {}
+    for label, all_jobs in (("with", sorted([*jobs, nowhere], key=lambda job: job.arrival_s)), ("without", jobs)):
+        kernel = ClusterKernel(Cluster.of({"T4": 1}), all_jobs)
+        reward = Reward(RewardConfig({name: 1.0}), kernel, TERMS)
+        conversation, decide = kernel.decisions(), POLICIES.create("sjf").decide
+        steps[label] = []
+        with suppress(StopIteration):
+            view = next(conversation)
+            while True:
+                steps[label].append(reward.step())
+                view = conversation.send(decide(view))
+        steps[label].append(reward.step())
+    assert np.isfinite(steps["with"]).all()
+    assert sum(steps["with"]) == pytest.approx(sum(steps["without"]))
 
 
 def test_starting_on_the_fastest_type_costs_nothing_by_itself() -> None:

@@ -231,6 +231,15 @@ def test_it_says_where_it_is() -> None:
     assert "ready" in env.render()
 
 
+def test_it_says_when_it_is_over() -> None:
+    env = small(render_mode="ansi")
+    env.reset(seed=1)
+    over = False
+    while not over:
+        _, _, over, _, _ = env.step(int(np.flatnonzero(env.action_masks())[0]))
+    assert env.render() == "over"
+
+
 def test_pictures_show_the_gpus_that_are_held_now() -> None:
     env = small(render_mode="rgb_array")
     with pytest.raises(gymnasium.error.ResetNeeded, match="reset"):

@@ -205,6 +205,14 @@ def test_no_size_up_to_the_cap_is_said_so() -> None:
         planned(["T4"], 1.0, most=3)
 
 
+def test_todays_row_has_its_figures_below_their_heads_with_several_types() -> None:
+    _, today, found = planned(["H200", "T4"], 41.0)
+    target = Target("wait_s.mean", False, 41.0)
+    grid = plan_table(found, today, target, workload="w", prices=Prices(), n=5)
+    row = dict(zip(grid.heads, grid.rows[-1], strict=True))
+    assert (row["H200"], row["T4"], row["GPUs"]) == ("today", "", "28")
+
+
 def test_the_cheapest_mix_is_the_cheapest_of_all() -> None:
     """Against every pair of numbers; an H200 node costs 8 times 6, a T4 node 4 times 2, for strengths 5 and 1."""
     prices = "H200=6,T4=2,A100-40=1"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -209,3 +210,49 @@ def test_the_schema_accepts_kinds_and_refuses_other_keys() -> None:
     kinds = {branch["properties"]["kind"]["const"] for branch in schema["properties"]["runtime"]["anyOf"]}
     assert kinds == {"throughput", "recorded", "flops"}
     assert schema["properties"]["policy"]["description"].startswith("The scheduler")
+
+
+def test_a_wrong_key_lists_the_keys_of_its_own_kind(tmp_path: Path) -> None:
+    (line,) = faults(tmp_path, "runtime: {kind: flops, reference: H100}\n")
+    assert line == (
+        "x.yaml:1:24: runtime.reference: there is no such key; "
+        "allowed: cpu_tflops_per_core, efficiency, kind, precision"
+    )
+    (line,) = faults(tmp_path, "runtime: {refrence: H100}\n")
+    assert line.endswith("did you mean 'reference'?; allowed: batch, kind, missing, reference, table")
+    (line,) = faults(tmp_path, "system: {kind: ramp, jbs: 3}\n")
+    assert "did you mean 'jobs'?" in line
+    assert "_made" not in line
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "0x" + "f" * 5000, "0o" + "7" * 6000])
+def test_an_integer_of_thousands_of_digits_is_a_fault_like_others(digits: str, tmp_path: Path) -> None:
+    (line,) = faults(tmp_path, f"seeds: {digits}\n")
+    assert re.match(r"x\.yaml:1:8: seeds: .* integer", line)
+    with pytest.raises(ConfigError, match=r"seeds: .* integer"):
+        load_config(None, [f"seeds={digits}"])
+
+
+def test_the_codecs_of_a_system_of_ones_own_are_known_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_world.py").write_text(
+        "from dataclasses import dataclass, field\n"
+        "from dagsim.registry import Entry, Registry\n"
+        "from dagsim.systems.spark.codecs import StagesConfig\n"
+        "from dagsim.systems.spark.scenario import SparkScenario\n"
+        "@dataclass(frozen=True)\n"
+        "class Rows(StagesConfig):\n"
+        "    kind: str = 'rows'\n"
+        "@dataclass(frozen=True)\n"
+        "class World(SparkScenario):\n"
+        "    kind: str = 'world'\n"
+        "    @property\n"
+        "    def codecs(self):\n"
+        "        return Registry('codec', [Entry('rows', Rows)], method='build')\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = load_config(None, ["system=own_world:World", "train.codec=rows"])
+    assert type(config.training().codec).__name__ == "Rows"
+    assert load_config(write(tmp_path, dump_config(config))).training().codec == config.training().codec
+    with pytest.raises(ConfigError, match="unknown codec 'row'; did you mean 'rows'"):
+        load_config(None, ["system=own_world:World", "train.codec=row"])

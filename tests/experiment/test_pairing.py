@@ -21,20 +21,20 @@ def ran(root: Path, policy: str, *settings: str) -> Store:
 
 
 def test_runs_on_the_same_jobs_stand_side_by_side(tmp_path: Path) -> None:
-    lines, differences = paired_lines([ran(tmp_path, "fifo"), ran(tmp_path, "sjf")])
+    lines, differences, _ = paired_lines([ran(tmp_path, "fifo"), ran(tmp_path, "sjf")])
     assert [line.policy for line in lines] == ["fifo", "fifo", "sjf", "sjf"]
     assert differences == []
 
 
 def test_only_seeds_in_common_are_compared(tmp_path: Path) -> None:
     more = ran(tmp_path, "sjf", "seeds=3")
-    lines, _ = paired_lines([ran(tmp_path, "fifo"), more])
+    lines, *_ = paired_lines([ran(tmp_path, "fifo"), more])
     assert sorted({line.seed for line in lines}) == sorted(more.manifest["seeds"][:2])
 
 
 def test_one_policy_twice_is_labelled_with_what_differs(tmp_path: Path) -> None:
     one, other = ran(tmp_path, "fifo"), ran(tmp_path, "fifo", "preemption.on_resume=restart")
-    lines, differences = paired_lines([one, other])
+    lines, differences, _ = paired_lines([one, other])
     assert {line.policy for line in lines} == {
         "fifo @ preemption.on_resume=resume",
         "fifo @ preemption.on_resume=restart",
@@ -46,7 +46,7 @@ def test_one_policy_twice_is_labelled_with_what_differs(tmp_path: Path) -> None:
 
 def test_equal_runs_are_labelled_with_their_folders(tmp_path: Path) -> None:
     one, other = ran(tmp_path, "fifo"), ran(tmp_path, "fifo")
-    lines, _ = paired_lines([one, other])
+    lines, *_ = paired_lines([one, other])
     assert {line.policy for line in lines} == {f"fifo @ {one.path.name}", f"fifo @ {other.path.name}"}
 
 

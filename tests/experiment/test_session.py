@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from runs import kept
+from typer.testing import CliRunner
 
+from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.experiment.carry_out import RunProgress
 from dagsim.experiment.store import Store
@@ -72,3 +74,15 @@ def test_a_fault_keeps_what_is_finished(folder: Store) -> None:
     assert len(folder.lines()) == 1
     assert folder.state == "failed"
     assert "RuntimeError: out of luck" in (folder.path / "status.json").read_text()
+
+
+def test_a_long_run_names_the_faster_engine_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--set", "workload.count=10", "--algo", "sjf", "--no-plots", "-o", str(tmp_path)]
+    assert "compiled engine writes" not in CliRunner().invoke(app, ["eval", "--seeds", "3", *options]).stderr
+    monkeypatch.setattr("dagsim.systems.cluster.choice.LONG_S", 0.0)
+    ended = CliRunner().invoke(app, ["eval", "--seeds", "3", *options])
+    assert ended.stderr.count("The compiled engine writes the same bytes") == 1
+    assert "--engine compiled" in ended.stderr
+    assert "writes the same" not in CliRunner().invoke(app, ["eval", "--seeds", "3", "-q", *options]).stderr

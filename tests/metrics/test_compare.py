@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dagsim.errors import InputError
 from dagsim.metrics import intervals
-from dagsim.metrics.compare import Paired, paired, paired_by_seed
-from dagsim.metrics.intervals import geometric_mean, median_rank
+from dagsim.metrics.compare import Paired, paired, paired_by_seed, words
+from dagsim.metrics.intervals import geometric_mean, largest_job, median_rank
 
 T2 = 4.302652729749462  # t(.975) with 2 degrees of freedom
 
@@ -184,3 +184,36 @@ def test_many_samples_at_once_are_each_as_alone() -> None:
     assert geometric_mean(logs).low == pytest.approx([each.low for each in alone], rel=1e-12)
     assert intervals.ratio_of_means(a, b).high == pytest.approx([each.of_means_high for each in alone], rel=1e-12)
     assert intervals.median(a / b).low == pytest.approx([each.median_low for each in alone], rel=1e-12)
+
+
+def test_a_long_tail_of_jobs_makes_twenty_seeds_approximate() -> None:
+    logs = np.random.default_rng(0).normal(-0.1, 0.05, 20)
+    calm, tailed = (paired(np.exp(logs), np.ones(20), largest_job=share) for share in (0.05, 0.15))
+    assert (calm.seeds_needed, tailed.seeds_needed) == (0, 200)
+    assert words(calm).startswith("better; better in 20 of 20 seeds")
+    assert words(tailed).endswith("approximate: about 200 seeds are needed")
+
+
+def test_few_seeds_that_carry_the_ratio_make_it_approximate() -> None:
+    logs = np.full(20, -0.001)
+    logs[:4] = -0.1, -0.2, -0.12, -0.3
+    assert paired(np.exp(logs), np.ones(20)).seeds_needed == 100
+    assert paired(np.exp(np.linspace(-0.3, -0.1, 20)), np.ones(20)).seeds_needed == 0
+
+
+def test_from_a_hundred_seeds_on_the_skewness_says_how_many_are_needed() -> None:
+    logs = np.full(100, -0.01) + np.linspace(0, 1e-3, 100)
+    logs[0] = -1.0  # one seed of a hundred: the largest skewness there is, about the root of n
+    far = paired(np.exp(logs), np.ones(100))
+    assert far.seeds_needed > 1000
+    assert words(far).endswith("approximate: no number of seeds up to 1,000 is enough")
+    even = np.random.default_rng(1).normal(0, 0.1, 100)
+    assert paired(np.exp(even), np.ones(100)).seeds_needed == 0
+
+
+def test_the_share_of_the_largest_job_comes_from_percentiles() -> None:
+    equal = np.float64(10.0)
+    assert largest_job(equal, equal, equal, np.float64(50)) == pytest.approx(1 / 50)
+    # Pareto with index 1 from 1 on: percentiles 20 and 100; of 1,000 jobs the largest is about 1,000
+    tail = largest_job(np.float64(7.0), np.float64(20.0), np.float64(100.0), np.float64(1000))
+    assert tail == pytest.approx(1000 / 7000)

@@ -143,3 +143,16 @@ def test_policies_on_other_seeds_are_not_compared() -> None:
 
 def test_no_lines_no_standings() -> None:
     assert standings([]) == []
+
+
+def test_seeds_of_few_unequal_jobs_are_marked_approximate() -> None:
+    rows = []
+    for policy, values in (("fifo", FIFO), ("sjf", HALF)):
+        for seed, value in enumerate(values):
+            assert value is not None
+            tail = {"jct_s.mean": value, "jct_s.p95": 2 * value, "jct_s.p99": 8 * value, "jobs_completed": 60}
+            rows.append(RunMetrics(policy, seed, {**tail, "jobs_arrived": 60}))
+    sjf = by_name(standings(rows))["sjf"]
+    assert sjf.seeds_needed >= 200
+    assert sjf.to_dict()["seeds_needed"] == sjf.seeds_needed
+    assert "approximate" in sjf.words

@@ -14,6 +14,7 @@ from dagsim.report.comparison import comparison_table
 from dagsim.report.grid import Grid
 from dagsim.report.tables import workload_notes
 
+TAIL = {"jct_s.p95": 2e7, "jct_s.p99": 9e7, "jobs_completed": 60, "jobs_arrived": 60}
 LONG = "eft-wait[theta=0.85,order=work,reserve=0.25]"
 TWIN = "eft-wait[theta=0.85,order=work,reserve=0.5]"
 
@@ -79,6 +80,17 @@ def test_windows_of_a_trace_have_both_intervals_approximate_below_a_hundred() ->
     assert max(map(len, text.splitlines())) <= 80
     (row,) = [row for row in grid.rows if row[0].startswith("eft") and row[5].startswith("better")]
     assert row[1:4] == ("0.500", "0.500..0.500", "0.500..0.500")
+
+
+def test_a_table_marks_approximate_intervals_and_says_how_many_seeds_they_need() -> None:
+    tails = [line._replace(metrics=line.metrics | TAIL) for line in lines(20) if line.policy in ("fifo", LONG)]
+    grid = comparison_table(standings(tails))
+    (row,) = [row for row in grid.rows if row[0] == LONG]
+    assert row[3].endswith("~")
+    (note,) = [note for note in grid.notes if note.startswith("~")]
+    assert "approximate" in note
+    assert "about 200 seeds are needed" in note
+    assert not any(note.startswith("~") for note in comparison_table(standings(lines(20))).notes)
 
 
 def test_wide_adds_the_other_ratios() -> None:

@@ -47,7 +47,7 @@ def test_jobs_are_counted_as_they_are_written(tmp_path: Path) -> None:
 
 def test_without_pyarrow_it_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ConfigError, match=r"pip install 'dagsim\[parquet\]'"):
+    with pytest.raises(ConfigError, match=r"pip install -e '\.\[parquet\]'"):
         convert(SAMPLES / "itp" / "cluster01.csv", tmp_path / "out.parquet", "itp")
     assert not list(tmp_path.iterdir())
 

@@ -122,3 +122,10 @@ def test_columns_take_less_than_150_bytes_a_task() -> None:
 def test_jobs_that_cannot_be_are_refused(workload: Synthetic, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         workload.arrays(CLUSTER, RUNTIME)
+
+
+def test_more_jobs_than_one_block_holds_come_one_by_one() -> None:
+    arrays = Synthetic(2_500).arrays(CLUSTER, RUNTIME)
+    jobs = list(arrays.jobs())
+    assert len({job.id for job in jobs}) == 2_500
+    assert [job.arrival_s for job in jobs] == sorted(arrays.arrival_s.tolist())

@@ -8,15 +8,21 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite, nan
+from pathlib import Path
+from typing import NamedTuple
 
-from dagsim.config.schema import ClusterSection
+from dagsim.config.schema import ClusterSection, Config
 from dagsim.errors import ConfigError, InputError
-from dagsim.experiment.capacity.machines import Prices, proportional, with_nodes
+from dagsim.experiment.capacity.machines import GpuCount, Prices, proportional, with_added, with_nodes
+from dagsim.experiment.capacity.whatif import Trials
+from dagsim.experiment.carry_out import Watch
+from dagsim.experiment.executors import executor_for
 from dagsim.metrics import glossary
 from dagsim.metrics.standings import Mean, RunMetrics, lower_is_better, mean, not_done
+from dagsim.model.gpu import canonical, gpu_type
 from dagsim.registry import nearest
 
-__all__ = ["Met", "Size", "SizeSearch", "Target", "gpus_of", "least_size"]
+__all__ = ["Met", "Size", "SizePlan", "SizeSearch", "Target", "gpus_of", "least_size", "plan_size"]
 
 
 _FORM = re.compile(r"\s*([A-Za-z_][\w.\[\]-]*)\s*(<=?|>=?)\s*([0-9.eE+-]+)\s*")
@@ -123,6 +129,68 @@ class SizeSearch:
         """The cheapest that meets the target, of equals the one with the fewest GPUs."""
         meeting = [size for size in self.tried.values() if size.met.meets]
         return min(meeting, key=lambda size: (size.cost, size.gpus, size.nodes), default=None)
+
+
+class SizePlan(NamedTuple):
+    """The smallest cluster that meets a target on a log, with everything that was tried."""
+
+    config: Config
+    """The log on windows, its cluster and the policy."""
+    target: Target
+    prices: Prices
+    today: Size
+    search: SizeSearch
+    path: Path
+    """The run folder of all trials."""
+
+
+def plan_size(
+    config: Config,
+    target: str,
+    types: Sequence[str] = (),
+    most_gpus: int | None = None,
+    prices: Sequence[str] = (),
+    *,
+    name: str,
+    out: Path = Path("results"),
+    on: str = "local",
+    watch: Watch | None = None,
+    argv: Sequence[str] = (),
+) -> SizePlan:
+    """Find the smallest cluster, or the cheapest mix of ``types``, that meets ``target`` on the windows of ``config``.
+
+    Arguments are as the options of ``dagsim plan``; trials are kept below ``out`` in the folder ``plan-NAME``.
+
+    Raises:
+        InputError: One of the arguments is wrong.
+        SimulationError: A policy failed.
+    """
+    bound = Target.read(target)
+    names = _known_types(config, types)
+    wider = config.cluster
+    for type_ in names:  # prices are needed for every type that is asked about
+        wider = with_added(wider, GpuCount(8, type_))
+    priced = Prices.read(prices, config.prices).of([config.cluster, wider])
+    trials = Trials(config, name, out, executor_for(on), watch, argv=argv)
+    today, search = least_size(config.cluster, names, most_gpus, priced, trials.run, bound)
+    assert trials.path is not None
+    return SizePlan(config, bound, priced, today, search, trials.path)
+
+
+def _known_types(config: Config, types: Sequence[str]) -> list[str]:
+    """The GPU types to search for, each once.
+
+    Raises:
+        ConfigError: One of them is not known, or there are more than three.
+    """
+    own = {gpu.name for gpu in config.gpu_types}
+    names = list(dict.fromkeys(canonical(name.strip()) for name in types if name.strip()))
+    for name in names:
+        if name not in own:
+            gpu_type(name)
+    if len(names) > 3:
+        raise ConfigError(f"--types: at most three types can be mixed, got {', '.join(names)}")
+    return names
 
 
 def gpus_of(cluster: ClusterSection) -> int:

@@ -17,7 +17,7 @@ from dagsim.experiment.scenario import sample_of
 from dagsim.experiment.store import Store
 from dagsim.metrics.standings import PolicyResult, standings
 
-__all__ = ["TODAY", "Alternative", "Trials", "alternatives_of", "on_windows", "whatif_grid"]
+__all__ = ["TODAY", "Alternative", "Trials", "alternatives_of", "log_name", "on_windows", "whatif_grid"]
 
 
 TODAY = "today"
@@ -143,6 +143,11 @@ class Trials:
 
 
 _WINDOWS, _JOBS, _FEWEST_JOBS, _FEWEST = 20, 1000, 100, 5
+
+
+def log_name(trace: Path) -> str:
+    """The name of a plan for a log: its file's name up to the first dot."""
+    return trace.name.partition(".")[0] or "log"
 
 
 def on_windows(config: Config) -> Config:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dagsim.errors import RunFolderError
-from dagsim.files import replaced
+from dagsim.files import write_text
 
 __all__ = ["COLUMNS", "TrainingLog", "has_rows", "read_log"]
 
@@ -37,13 +37,14 @@ class TrainingLog:
     """Appends a row per iteration to ``progress.csv``."""
 
     def __init__(self, folder: Path, iterations: int = 0) -> None:
-        """Go on after ``iterations`` rows; what stands behind them was not saved and is dropped."""
+        """Continue after ``iterations`` rows, which stay as they are. Later rows belong to iterations that no
+        checkpoint holds, so they are dropped."""
         self._path = folder / "progress.csv"
-        rows = read_log(folder, iterations) if iterations else []
-        with replaced(self._path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows({name: "" if row[name] is None else row[name] for name in COLUMNS} for row in rows)
+        rows: list[str] = []
+        if iterations:
+            read_log(folder, iterations)
+            rows = self._path.read_text(encoding="utf-8").splitlines()[1 : iterations + 1]
+        write_text(self._path, "\n".join([",".join(COLUMNS), *rows, ""]))
         self._events = _events(folder)
 
     def add(self, row: Mapping[str, float]) -> None:
@@ -83,7 +84,7 @@ def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, floa
 
 
 def _events(folder: Path) -> Any:
-    """A TensorBoard writer, or ``None`` where it is not installed (``pip install dagsim[tb]``)."""
+    """A TensorBoard writer, or ``None`` where it is not installed (``pip install -e ".[tb]"``)."""
     from dagsim.agents.tensorboard import writer
 
     return writer(folder / "tensorboard")

@@ -90,7 +90,7 @@ def choose_runs(folders: Sequence[Store]) -> Chosen:
     comparable = _same_seeds(runs)
     config = folders[0].config
     ranked = standings([run.line for run in runs], metric_of(config), None, sample_of(config)) if comparable else ()
-    return Chosen(runs, comparable, (*differs, *states, *failed), tuple(ranked))
+    return Chosen(runs, comparable, (*pairing.missing, *differs, *states, *failed), tuple(ranked))
 
 
 def _same_seeds(runs: Sequence[Shown]) -> bool:

@@ -30,7 +30,7 @@ def serve_folders(root: Path, host: str, port: int, tell: Callable[[str], None])
 
         from dagsim.report.serve.app import Connection, application
     except ImportError as error:
-        raise InputError(f"dagsim serve needs {error.name}: pip install 'dagsim[page]'") from None
+        raise InputError(f"dagsim serve needs {error.name}: pip install -e '.[page]' in the checkout") from None
     listening = _bound(host, port)
     shown = f"[{host}]" if ":" in host else host
     stopped: list[Callable[[], bool]] = []

@@ -2,8 +2,7 @@
 
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import Maintenance, NodeFailures
-from dagsim.systems.cluster.models.overheads import MovingDelay, Preemption, Setup
+from dagsim.systems.cluster.models.failures import Maintenance, MovingDelay, NodeFailures, Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.network import Network, UniformNetwork
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView

@@ -78,17 +78,13 @@ each decision, with itself or a part of it. The copy in a fork is told again of 
 take a run that it knows already.
 """
 
-from dagsim.systems.cluster.expected_free import NEVER_S, ExpectedFree
-from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState
-from dagsim.systems.cluster.run import Run
-from dagsim.systems.cluster.state import Index, JobState, Key, Queue, RunIndex, TaskState, TypedKey, TypedQueue
-from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
+from dagsim.systems.cluster.state import Index, JobState, Key, Queue, Run, RunIndex, TaskState, TypedKey, TypedQueue
+from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation
 
 __all__ = [
     "MICRO",
     "NEVER_S",
-    "ClusterKernel",
     "ClusterPolicy",
     "ClusterState",
     "ClusterView",
@@ -101,6 +97,7 @@ __all__ = [
     "Queue",
     "Run",
     "RunIndex",
+    "Simulation",
     "TaskState",
     "TypedKey",
     "TypedQueue",

@@ -24,7 +24,7 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.registry import Spec
 from dagsim.systems.cluster.jobs import JobStream
-from dagsim.systems.cluster.models.overheads import Preemption
+from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.models.runtime import HasRates
 from dagsim.systems.cluster.policies import POLICIES
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EXAMPLES",
     "INSTALL",
+    "LONG_S",
     "CompiledKernel",
     "Engine",
     "EngineUse",
@@ -53,7 +54,7 @@ Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
 """``auto``: the compiled engine where it can play, pays, and was compiled before (``dagsim warm``).
 """
 
-INSTALL = "the compiled engine needs numba: pip install 'dagsim[fast]'"
+INSTALL = "the compiled engine needs numba: pip install -e '.[fast]' in the checkout"
 
 EXAMPLES = ("fifo", "srpt-work", "easy", "srtf", "las")
 """A policy for each compiled loop."""
@@ -73,7 +74,7 @@ _MOST_JOBS = 1 << 21
 """Jobs under EASY: the kernel keeps their order as a float, which tells no more of them apart."""
 _MOST_LEAVES = 1 << 27
 """Leaves of all trees: 1 GB."""
-_LONG_S = 30.0
+LONG_S = 30.0
 """Seconds of a run after which it is worth saying that another engine is faster."""
 
 
@@ -202,12 +203,12 @@ def offer(scenario: ClusterScenario, policy: str, engine: EngineUse, wall_s: flo
 
     For the runner: print it once per command, after the first run that gives a text.
     """
-    if wall_s < _LONG_S or engine.asked != "auto" or engine.used != "simpy":
+    if wall_s < LONG_S or engine.asked != "auto" or engine.used != "simpy":
         return ""
     if _feature(scenario, False) or _unknown(scenario, policy):
         return ""
     name = policy.partition("[")[0]
-    steps = [] if is_installed() else ["pip install 'dagsim[fast]'"]
+    steps = [] if is_installed() else ["pip install -e '.[fast]'"]
     if not is_installed() or _not_ready(scenario, policy):
         steps.append(f"`dagsim warm --algo {name}`, once")
     steps.append("`--engine compiled`")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heapify, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Any
 
@@ -35,15 +35,24 @@ class Clock(Environment):
         self._queue[:] = [entry for entry in self._queue if needed(entry[3])]
         heapify(self._queue)
 
-    def settle(self) -> float:
-        """Let everything due at the next instant happen, including what it brings about in that instant; returns its
-        time."""
-        queue, step = self._queue, self.step
-        now = queue[0][0]
-        step()
+    def next_s(self) -> float:
+        """When the next event happens, ``inf`` if none does."""
+        return self._queue[0][0] if self._queue else inf
+
+    def settle(self) -> None:
+        """Let everything due at the next instant happen, including what it brings about in that instant.
+
+        This is ``Environment.step`` in a loop, without a call per event.
+        """
+        queue = self._queue
+        self._now = now = queue[0][0]
         while queue and queue[0][0] == now:
-            step()
-        return now
+            event = heappop(queue)[3]
+            callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+            for callback in callbacks:
+                callback(event)
+            if not event._ok and not hasattr(event, "_defused"):
+                raise event._value
 
     @property
     def waiting(self) -> int:
@@ -59,8 +68,11 @@ class Timer(Event):
     """An event that happens at an absolute time and place in its instant, at ``inf`` never; processes yield it."""
 
     def __init__(self, clock: Clock, time_s: float, order: int = COMPLETIONS, value: Any = None) -> None:
-        super().__init__(clock)
+        # As Event.__init__ does, already triggered: one is made per arrival.
+        self.env = clock
+        self.callbacks = []
         self._ok = True
         self._value = value
         if time_s < inf:
-            clock.at(max(time_s, clock.now), order, self)
+            now = clock._now
+            clock.at(time_s if time_s > now else now, order, self)

@@ -8,11 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from dagsim.systems.cluster.nodes import NodeState
 
 __all__ = ["ALL", "EnoughIndex", "FreeIndex", "ShareIndex", "machine_numbers"]
 
@@ -153,19 +148,19 @@ class EnoughIndex:
     Of further amounts the next lower one is kept, so that a machine of ``having`` may still have too little.
     """
 
-    __slots__ = ("_amounts", "_sets", "_what")
+    __slots__ = ("_amounts", "_sets")
 
-    def __init__(self, what: Literal["cpus", "memory"]) -> None:
-        self._what = attrgetter(what)
+    def __init__(self) -> None:
         self._amounts: list[int] = []
         self._sets: list[int] = []
 
-    def ask(self, amount: int, machines: Iterable[NodeState]) -> None:
-        """Tell ``amount`` apart from now on. Costs O(machines) when it is new."""
+    def ask(self, amount: int, free: Iterable[tuple[int, int]]) -> None:
+        """Distinguish ``amount`` from now on; ``free`` are the bit and the free amount of each machine. Costs
+        O(machines) when the amount is new."""
         place = bisect_left(self._amounts, amount)
         if len(self._amounts) < _AMOUNTS and self._amounts[place : place + 1] != [amount]:
             self._amounts.insert(place, amount)
-            self._sets.insert(place, sum(machine.bit for machine in machines if self._what(machine) >= amount))
+            self._sets.insert(place, sum(bit for bit, there in free if there >= amount))
 
     def having(self, amount: int) -> int:
         """The machines that have ``amount``, and perhaps some that have less."""
@@ -179,7 +174,6 @@ class EnoughIndex:
             self._sets[place] ^= bit
 
     def copy(self) -> EnoughIndex:
-        twin = EnoughIndex.__new__(EnoughIndex)
-        twin._what = self._what
+        twin = EnoughIndex()
         twin._amounts, twin._sets = list(self._amounts), list(self._sets)
         return twin

@@ -3,13 +3,7 @@
 ``ClusterKernel.decisions()`` is a generator: it lets everything due at an instant settle (completions, then repairs and
 failures, then arrivals), yields a ``ClusterView`` and is sent decisions, until the answer is empty; then time moves on.
 ``run`` and the Gymnasium environment are two short drivers of it.
-
-An equal simulation at the present instant, made from the plain data that a simulation is.
-
-SimPy's environment cannot be copied. So the twin gets a clock of its own, on which the same ends are set in the same
-order; everything else that changes is copied, and what does not is shared.
-
-Stalled simulations: time and reason: what waits, and what keeps it from going on."""
+"""
 
 from __future__ import annotations
 
@@ -17,6 +11,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import tee
 from math import inf
 from sys import float_info
@@ -44,22 +39,20 @@ from dagsim.model import (
     Start,
     Wait,
 )
-from dagsim.model.log import Schedule
+from dagsim.model.log import Schedule, packed_row, unpacked_row
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
 from dagsim.systems.cluster.legality import Allotted, applicant, moved, resident, started, stopped, wake_up
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess, start_all
-from dagsim.systems.cluster.models.overheads import Preemption, Setup
+from dagsim.systems.cluster.models.failures import FailureModel, FailureProcess, Preemption, Setup, start_all
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.network.base import Flow, Network
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
-from dagsim.systems.cluster.run import Held, Run
-from dagsim.systems.cluster.state import Frontier, JobState, Live, TaskState
+from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
 
-__all__ = ["ClusterKernel", "NodeFailed", "Observer", "Preempted", "forked", "is_hopeless", "why_stalled"]
+__all__ = ["ClusterKernel", "NodeFailed", "Observer", "Preempted"]
 
 
 Observer = Callable[[tuple[int, float, int, int, int, int, int, int, float]], None]
@@ -70,10 +63,15 @@ _STARTED, _COMPUTING, _FINISHED = int(Kind.STARTED), int(Kind.COMPUTING), int(Ki
 _PREEMPTED, _FAILED, _COMPLETED = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.COMPLETED)
 _DOWN, _UP = int(Kind.DOWN), int(Kind.UP)
 _FEW_EVENTS = 256
+"""Events on the clock before it is first searched for those of stopped runs."""
+_NAMED = 5
+"""Nodes and runs that a message names."""
 _MOST_FAILURES = 1_000
 """Failures in a row, each losing all work since the one before, after which a task is taken to never finish."""
 _ITERABLE = frozenset((GeneratorType, list, tuple))
 """The usual answers of policies; of others it is asked whether they can be iterated over."""
+_facts_of: Callable[[tuple[object, ...]], JobFacts] = partial(tuple.__new__, JobFacts)
+"""``JobFacts`` of its fields in order, without a Python function per job."""
 _NOTHING = ()
 """The usual answer of a policy that waits: Python has but one empty tuple."""
 
@@ -184,7 +182,7 @@ class ClusterKernel:
         """Yield a view whenever something has changed, take decisions for it (``None``: none), again until the answer
         is empty or nothing waits any more; then let time pass, and so on until the end."""
         clock = self.clock
-        settle, peek = clock.settle, clock.peek
+        settle, next_s = clock.settle, clock.next_s
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         last_s = min(until_s, float_info.max)
         while True:
@@ -209,12 +207,12 @@ class ClusterKernel:
             if not self.running:
                 if self.done:
                     break
-                if not self.pending or (self._away and is_hopeless(self)):
-                    raise Stalled(why_stalled(self))
-            now = peek()
+                if not self.pending or (self._away and self._is_hopeless()):
+                    raise Stalled(self._why_stalled())
+            now = next_s()
             if now > last_s:
                 if until_s == inf:
-                    raise Stalled(why_stalled(self))
+                    raise Stalled(self._why_stalled())
                 self.now = max(until_s, self.now) if now == inf else now
                 break
             self.now = now
@@ -233,14 +231,6 @@ class ClusterKernel:
         if known is None:
             known = self._streams[name] = stream(self.schedule.seed, name)
         return known
-
-    def fork(self, *, known: bool = False) -> ClusterKernel:
-        """An equal simulation at the present instant that goes its own way. Costs O(jobs in the system + machines).
-
-        Observers stay with the original; jobs still to come are shared, read once by whoever is first. With ``known``
-        it goes by what a policy may know: tasks take what is estimated, nobody arrives any more and nothing fails.
-        """
-        return forked(self, known)
 
     def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
         """Seconds by type of the work that the user claims for an instance; ``None`` without a claim."""
@@ -264,7 +254,7 @@ class ClusterKernel:
             return
         self.machines.take_down(machine)
         self._away += 1
-        self._record((_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
+        self._record(packed_row(_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self._changed = True
         for run in [run for run in self.running.values() if node in run.nodes]:
             self._stop(run, _FAILED, NodeFailed(node), kept=self.preemption.on_failure == "resume")
@@ -277,7 +267,7 @@ class ClusterKernel:
             return
         self.machines.bring_up(machine)
         self._away -= 1
-        self._record((_UP, self.now, -1, -1, -1, node, 0, 0, 0.0))
+        self._record(packed_row(_UP, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self._changed = True
 
     # Arrivals and admission.
@@ -326,30 +316,22 @@ class ClusterKernel:
             gpu_s += gpus * entry.best_s if gpus else 0.0
             if gpus > gpus_most:
                 gpus_most = gpus
-        schedule.arrived(
-            JobFacts(
-                job.id,
-                job.arrival_s,
-                job.priority,
-                job.tenant,
-                job.deadline_s,
-                job.weight,
-                active.rank(),
-                gpu_s,
-                float(gpus_most),
-                graph.names,
-                parents,
-            )
-        )
-        schedule.log.pack()
-        self._record((_ARRIVED, self.now, number, -1, -1, -1, 0, 0, 0.0))
+        ideal_s = active.rank()
+        facts = (job.id, job.arrival_s, job.priority, job.tenant, job.deadline_s, job.weight, ideal_s, gpu_s)
+        schedule.arrived(_facts_of((*facts, float(gpus_most), graph.names, parents)))
+        if not number & 4095:
+            schedule.log.pack()
+        self._record(packed_row(_ARRIVED, self.now, number, -1, -1, -1, 0, 0, 0.0))
         if rejected is not None:
-            self._record((_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(rejected)))
+            self._record(packed_row(_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(rejected)))
             return
         if self._estimated:
             self._estimates.apply(active, schedule.seed, lambda task: runtime(task, types))
         if self._admission:
             self.applicants[number] = active
+        elif len(tasks) == 1:
+            self.frontier.jobs[number] = active
+            self.frontier.add(entry, self.now)
         else:
             self._enter(active)
 
@@ -434,7 +416,7 @@ class ClusterKernel:
         number, index, gpus = task.job.number, task.index, task.demand.demand.gpus
         for machine, count, mask, _ in held:
             named = mask if machine.named else 0
-            self._record((_STARTED, now, number, index, id_, machine.index, count, named, gpus * count))
+            self._record(packed_row(_STARTED, now, number, index, id_, machine.index, count, named, gpus * count))
         if self._bare and not task.restore_s:
             run._ends_s = end = now + run._seconds
             run.computing_s = now
@@ -470,12 +452,12 @@ class ClusterKernel:
 
     def _admit(self, active: JobState) -> None:
         del self.applicants[active.number]
-        self._record((_ADMITTED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
+        self._record(packed_row(_ADMITTED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
         self._enter(active)
 
     def _reject(self, active: JobState) -> None:
         del self.applicants[active.number]
-        self._record((_REJECTED, self.now, active.number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
+        self._record(packed_row(_REJECTED, self.now, active.number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
 
     def _kill(self, active: JobState, reason: RejectReason) -> None:
         """End all that is left of a job. O(running + ready)."""
@@ -490,7 +472,7 @@ class ClusterKernel:
             del self.frontier.ready[task]
         del self.frontier.jobs[number]
         self._changed = True
-        self._record((_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(reason)))
+        self._record(packed_row(_REJECTED, self.now, number, -1, -1, -1, 0, 0, float(reason)))
 
     # The life of a run.
 
@@ -544,7 +526,8 @@ class ClusterKernel:
         active.tasks_left -= 1
         if not active.tasks_left:
             del self.frontier.jobs[active.number]
-            self._record((_COMPLETED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
+            tasks.clear()  # job and tasks refer to each other: without this only the garbage collector frees them
+            self._record(packed_row(_COMPLETED, self.now, active.number, -1, -1, -1, 0, 0, 0.0))
 
     def _stop(self, run: Run, kind: int, cause: object, *, kept: bool) -> TaskState:
         """End a run before its time; its instances become ready again."""
@@ -592,7 +575,9 @@ class ClusterKernel:
         for machine, count, mask, on in run.held:
             give(machine, demand, count, mask, on)
             named = mask if machine.named else 0
-            self._record((kind, now, active.number, task.index, id_, machine.index, count, named, gpus * count))
+            self._record(
+                packed_row(kind, now, active.number, task.index, id_, machine.index, count, named, gpus * count)
+            )
         for tell in self.frontier.ended:
             tell(run, now)
 
@@ -602,7 +587,9 @@ class ClusterKernel:
         for machine, count, mask, _ in run.held:
             named = mask if machine.named else 0
             self._record(
-                (kind, self.now, task.job.number, task.index, run.id, machine.index, count, named, gpus * count)
+                packed_row(
+                    kind, self.now, task.job.number, task.index, run.id, machine.index, count, named, gpus * count
+                )
             )
 
     def _setup_s(self, run: Run) -> float:
@@ -652,129 +639,129 @@ class ClusterKernel:
                 self.clock.process(process)
 
     def _observe(self, observers: Sequence[Observer]) -> None:
-        append = self.schedule.log.append
+        append = self.schedule.log.append_packed
         if not observers:
             self._record = append
             return
 
-        def record(row: tuple[int, float, int, int, int, int, int, int, float]) -> None:
+        def record(row: bytes) -> None:
             append(row)
             for observer in observers:
-                observer(row)
+                observer(unpacked_row(row))
 
         self._record = record
 
+    # Forks: an equal simulation at the present instant, made from the plain data that a simulation is. SimPy's
+    # environment cannot be copied, so the twin gets a clock of its own, on which the same ends are set in the same
+    # order. Everything else that changes is copied, and what does not change is shared.
 
-def forked(origin: ClusterKernel, known: bool) -> ClusterKernel:
-    """``ClusterKernel.fork``: a twin of ``origin`` that goes its own way; with ``known`` by what a policy may know."""
-    twin = type(origin).__new__(type(origin))
-    twin.__dict__.update(origin.__dict__)
-    twin.schedule = origin.schedule.copy()
-    twin.machines = origin.machines.copy()
-    twin.frontier = origin.frontier.copy(twin.machines)
-    twin.applicants = Live((number, active.copy(twin.machines)) for number, active in origin.applicants.items())
-    if known:
-        twin._jobs_left, twin._next_job, twin._source = False, None, iter(())
-        twin.frontier.believe_estimates()
-    else:
-        origin._source, twin._source = tee(origin._source)
-    twin._down = list(origin._down)
-    twin._streams = copy.deepcopy(origin._streams)
-    twin._served = None if origin._served is None else [list(served) for served in origin._served]
-    twin._disturbing = [] if known else [disturbing.copy() for disturbing in origin._disturbing]
-    twin._observe(())
-    twin._start_clock(twin.now)
-    twin._changed = True
-    if twin._wake_s < inf:
-        wake_s, twin._wake_s = twin._wake_s, inf
-        if wake_s > twin.now:
-            twin._wait(wake_s)
-    twin.running = Live(dict.fromkeys(origin.running))  # type: ignore[arg-type]  # in order; _copy_run fills it
-    for event in origin.clock.scheduled():  # runs that end together must do so in the same order again
-        if isinstance(event, Run) and event.id in origin.running:
-            _copy_run(twin, event, known)
-    for run in origin.running.values():
+    def fork(self, *, known: bool = False) -> ClusterKernel:
+        """An equal simulation at the present instant that goes its own way. Costs O(jobs in the system + machines).
+
+        Observers stay with the original; jobs still to come are shared, read once by whoever is first. With ``known``
+        it goes by what a policy may know: tasks take what is estimated, nobody arrives any more and nothing fails.
+        """
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.schedule = self.schedule.copy()
+        twin.machines = self.machines.copy()
+        twin.frontier = self.frontier.copy(twin.machines)
+        twin.applicants = Live((number, active.copy(twin.machines)) for number, active in self.applicants.items())
+        if known:
+            twin._jobs_left, twin._next_job, twin._source = False, None, iter(())
+            twin.frontier.believe_estimates()
+        else:
+            self._source, twin._source = tee(self._source)
+        twin._down = list(self._down)
+        twin._streams = copy.deepcopy(self._streams)
+        twin._served = None if self._served is None else [list(served) for served in self._served]
+        twin._disturbing = [] if known else [disturbing.copy() for disturbing in self._disturbing]
+        twin._observe(())
+        twin._start_clock(twin.now)
+        twin._changed = True
+        if twin._wake_s < inf:
+            wake_s, twin._wake_s = twin._wake_s, inf
+            if wake_s > twin.now:
+                twin._wait(wake_s)
+        twin.running = Live(dict.fromkeys(self.running))  # type: ignore[arg-type]  # in order; filled below
+        for event in self.clock.scheduled():  # runs that end together must do so in the same order again
+            if isinstance(event, Run) and event.id in self.running:
+                twin._adopt(event, known)
+        for run in self.running.values():
+            if run.process is not None:
+                twin._adopt(run, known)
+        return twin
+
+    def _adopt(self, run: Run, known: bool) -> None:
+        """Let the run of the original go on here."""
+        jobs, machines = self.frontier.jobs, self.machines.list
+        owner = jobs[run.task.job.number]
+        task = run.task.copy(owner, self.machines) if run.task.piece else owner.tasks[run.task.index]
+        held = tuple((machines[machine.index], count, mask, on) for machine, count, mask, on in run.held)
+        again = Run(self.clock, run.id, task, run.instances, held, run.started_s)
+        again.setup_s, again.computing_s, again._ends_s = run.setup_s, run.computing_s, run._ends_s
+        if known:
+            again._seconds = run.estimate_s
+            if run.computing_s is not None:
+                again._ends_s = run.estimated_end_s(self.now)
+        self.running[run.id] = again
         if run.process is not None:
-            _copy_run(twin, run, known)
-    return twin
+            again.flows = [flow.copy() for flow in run.flows]
+            again.process = self.clock.process(self._fetch(again))
+            return
+        again.callbacks = self._on_set_up if run.computing_s is None else self._on_end  # type: ignore[assignment]
+        self.clock.at(again._ends_s, COMPLETIONS, again)
 
+    # Simulations that cannot go on: who waits, and why.
 
-def _copy_run(twin: ClusterKernel, run: Run, known: bool) -> None:
-    """Let the run go on in ``twin``."""
-    jobs, machines = twin.frontier.jobs, twin.machines.list
-    owner = jobs[run.task.job.number]
-    task = run.task.copy(owner, twin.machines) if run.task.piece else owner.tasks[run.task.index]
-    held = tuple((machines[machine.index], count, mask, on) for machine, count, mask, on in run.held)
-    again = Run(twin.clock, run.id, task, run.instances, held, run.started_s)
-    again.setup_s, again.computing_s, again._ends_s = run.setup_s, run.computing_s, run._ends_s
-    if known:
-        again._seconds = run.estimate_s
-        if run.computing_s is not None:
-            again._ends_s = run.estimated_end_s(twin.now)
-    twin.running[run.id] = again
-    if run.process is not None:
-        again.flows = [flow.copy() for flow in run.flows]
-        again.process = twin.clock.process(twin._fetch(again))
-        return
-    again.callbacks = twin._on_set_up if run.computing_s is None else twin._on_end  # type: ignore[assignment]
-    twin.clock.at(again._ends_s, COMPLETIONS, again)
+    def _is_hopeless(self) -> bool:
+        """True if nothing that waits will ever have room: nodes have left for good, no job is to arrive, and a
+        policy that asks to be woken would go on for ever. Asked only while nothing runs."""
+        ready = self.frontier.ready
+        if self._jobs_left or self.applicants or not ready:
+            return False
+        lasting = self.lasting()
+        return not any(self._could_fit(demand, lasting) for demand in {task.demand for task in ready})
 
-
-_NAMED = 5
-"""Nodes and runs that a message names."""
-
-
-def is_hopeless(kernel: ClusterKernel) -> bool:
-    """True if nothing that waits will ever have room. Nodes have left for good and nobody is to arrive: a policy that
-    asks to be woken again and again would do so for ever. Only of a kernel where nothing runs."""
-    ready = kernel.frontier.ready
-    if kernel._jobs_left or kernel.applicants or not ready:
+    def _could_fit(self, demand: DemandClass, lasting: list[bool]) -> bool:
+        """True if the nodes that are or will be up hold an instance. Of a gang they hold all."""
+        for type_ in demand.types:
+            empty = (
+                NodeState(machine.index, machine.node, type_)
+                for machine in self.machines.list
+                if machine.type == type_ and lasting[machine.index]
+            )
+            if sum(machine.room(demand) for machine in empty) >= max(demand.gang, 1):
+                return True
         return False
-    lasting = kernel.lasting()
-    return not any(_could_fit(kernel, demand, lasting) for demand in {task.demand for task in ready})
 
+    def _why_stalled(self) -> str:
+        """The message of ``Stalled``, for a kernel in which nothing will happen by itself."""
+        ready = self.frontier.ready
+        first = next(iter(ready), None)
+        waiting = [f"{len(ready)} ready tasks wait" + (f", {first.name} among them" if first else "")]
+        if self.applicants:
+            waiting.append(f"{len(self.applicants)} jobs wait to be admitted")
+        endless = [f"{run.id} of {run.task.name}" for run in self.running.values() if run._ends_s == inf]
+        if endless:
+            return f"at {self.now:g} s: {' and '.join(waiting)}, and nothing is due: run {_some(endless)} never ends"
+        stuck = next((task for task in ready if not self.machines.fits(task.demand)), None)
+        startable = next((task for task in ready if self.machines.fits(task.demand)), None)
+        pending = "nothing is pending" if not self.pending else "nothing that is pending helps"
+        idle = f"at {self.now:g} s: {' and '.join(waiting)}, nothing runs and {pending}"
+        if startable is not None or self.applicants:
+            could = f", although {startable.name} could start" if startable is not None else ""
+            return f"{idle}, but the policy decided nothing{could}"
+        return f"{idle}: {self._why_stuck(stuck)}" if stuck is not None else idle
 
-def _could_fit(kernel: ClusterKernel, demand: DemandClass, lasting: list[bool]) -> bool:
-    """True if the nodes that are or will be up hold an instance. Of a gang they hold all."""
-    for type_ in demand.types:
-        empty = (
-            NodeState(machine.index, machine.node, type_)
-            for machine in kernel.machines.list
-            if machine.type == type_ and lasting[machine.index]
-        )
-        if sum(machine.room(demand) for machine in empty) >= max(demand.gang, 1):
-            return True
-    return False
-
-
-def why_stalled(kernel: ClusterKernel) -> str:
-    """The message of ``Stalled``, from a kernel in which nothing will happen by itself."""
-    ready = kernel.frontier.ready
-    first = next(iter(ready), None)
-    waiting = [f"{len(ready)} ready tasks wait" + (f", {first.name} among them" if first else "")]
-    if kernel.applicants:
-        waiting.append(f"{len(kernel.applicants)} jobs wait to be admitted")
-    endless = [f"{run.id} of {run.task.name}" for run in kernel.running.values() if run._ends_s == inf]
-    if endless:
-        return f"at {kernel.now:g} s: {' and '.join(waiting)}, and nothing is due: run {_some(endless)} never ends"
-    stuck = next((task for task in ready if not kernel.machines.fits(task.demand)), None)
-    startable = next((task for task in ready if kernel.machines.fits(task.demand)), None)
-    pending = "nothing is pending" if not kernel.pending else "nothing that is pending helps"
-    idle = f"at {kernel.now:g} s: {' and '.join(waiting)}, nothing runs and {pending}"
-    if startable is not None or kernel.applicants:
-        could = f", although {startable.name} could start" if startable is not None else ""
-        return f"{idle}, but the policy decided nothing{could}"
-    return f"{idle}: {_why_stuck(kernel, stuck)}" if stuck is not None else idle
-
-
-def _why_stuck(kernel: ClusterKernel, task: TaskState) -> str:
-    """The reason why there is no room for the task although nothing runs."""
-    types = task.demand.types
-    lasting = kernel.lasting()
-    machines = [machine for machine in kernel.machines.list if machine.type in types]
-    down = [machine.node.name for machine in machines if not lasting[machine.index]]
-    asked = f"{task.name} asks {task.demand.gang or 1} x {tuple(task.demand.demand)}"
-    return f"{asked}, which needs nodes that are down and are not to come back ({_some(down)})"
+    def _why_stuck(self, task: TaskState) -> str:
+        """The reason why there is no room for the task although nothing runs."""
+        types = task.demand.types
+        lasting = self.lasting()
+        machines = [machine for machine in self.machines.list if machine.type in types]
+        down = [machine.node.name for machine in machines if not lasting[machine.index]]
+        asked = f"{task.name} asks {task.demand.gang or 1} x {tuple(task.demand.demand)}"
+        return f"{asked}, which needs nodes that are down and are not to come back ({_some(down)})"
 
 
 def _some(names: list[str]) -> str:

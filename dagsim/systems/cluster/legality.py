@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 from operator import index
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from dagsim.errors import IllegalDecision
 from dagsim.model import Kill, RejectReason
 from dagsim.systems.cluster.nodes import NodeState
-from dagsim.systems.cluster.state import JobState, TaskState
-
-if TYPE_CHECKING:
-    from dagsim.systems.cluster.kernel import ClusterKernel
-    from dagsim.systems.cluster.run import Run
+from dagsim.systems.cluster.state import JobState, Run, TaskState
+from dagsim.systems.cluster.view import Simulation
 
 __all__ = ["Allotted", "applicant", "moved", "resident", "started", "stopped", "wake_up"]
 
@@ -31,7 +28,7 @@ class Allotted(NamedTuple):
     gpu: int | None
 
 
-def started(kernel: ClusterKernel, task: object, placement: object) -> list[Allotted]:
+def started(kernel: Simulation, task: object, placement: object) -> list[Allotted]:
     """The shares of a ``Start`` that can be carried out.
 
     Raises:
@@ -45,7 +42,7 @@ def started(kernel: ClusterKernel, task: object, placement: object) -> list[Allo
     return _allotted(kernel, task, task.waiting, placement, kernel.machines.list)
 
 
-def moved(kernel: ClusterKernel, run: Run, placement: object) -> list[Allotted]:
+def moved(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
     """The shares of a possible ``Migrate``, once ``run`` has given back what it holds.
 
     Raises:
@@ -59,7 +56,7 @@ def moved(kernel: ClusterKernel, run: Run, placement: object) -> list[Allotted]:
     return [share._replace(machine=machines[share.machine.index]) for share in shares]
 
 
-def stopped(kernel: ClusterKernel, run_id: object) -> Run:
+def stopped(kernel: Simulation, run_id: object) -> Run:
     """The run that a ``Preempt`` or ``Migrate`` may stop.
 
     Raises:
@@ -93,7 +90,7 @@ def wake_up(now: float, until_s: object) -> float:
     return wake_s
 
 
-def applicant(kernel: ClusterKernel, number: object) -> JobState:
+def applicant(kernel: Simulation, number: object) -> JobState:
     """The job that an ``Admit`` or ``Reject`` is about.
 
     Raises:
@@ -106,7 +103,7 @@ def applicant(kernel: ClusterKernel, number: object) -> JobState:
     return active
 
 
-def resident(kernel: ClusterKernel, decision: Kill) -> tuple[JobState, RejectReason]:
+def resident(kernel: Simulation, decision: Kill) -> tuple[JobState, RejectReason]:
     """The job that a ``Kill`` is about, and why it goes.
 
     Raises:
@@ -124,7 +121,7 @@ def resident(kernel: ClusterKernel, decision: Kill) -> tuple[JobState, RejectRea
     return active, RejectReason(decision.reason)
 
 
-def _why_not_ready(kernel: ClusterKernel, task: TaskState) -> str:
+def _why_not_ready(kernel: Simulation, task: TaskState) -> str:
     """The reason why the task cannot start in this simulation now; empty if it can."""
     if task in kernel.frontier.ready:
         return ""
@@ -144,7 +141,7 @@ def _why_not_ready(kernel: ClusterKernel, task: TaskState) -> str:
 
 
 def _allotted(
-    kernel: ClusterKernel, task: TaskState, waiting: int, placement: object, machines: Sequence[NodeState]
+    kernel: Simulation, task: TaskState, waiting: int, placement: object, machines: Sequence[NodeState]
 ) -> list[Allotted]:
     """The shares of a placement of ``waiting`` instances on ``machines``. Each is checked, then all together."""
     if not isinstance(placement, tuple | list):
@@ -166,9 +163,7 @@ def _allotted(
     return shares
 
 
-def _share(
-    kernel: ClusterKernel, task: TaskState, waiting: int, share: object, machines: Sequence[NodeState]
-) -> Allotted:
+def _share(kernel: Simulation, task: TaskState, waiting: int, share: object, machines: Sequence[NodeState]) -> Allotted:
     if not isinstance(share, tuple) or len(share) != 3:
         _refuse_start(kernel, task, f"{share!r} is no Share(node, instances, gpu)")
     node, instances = _whole(share[0]), _whole(share[1])
@@ -191,7 +186,7 @@ def _share(
     return Allotted(machine, instances, None if share[2] is None else _gpu(kernel, task, machine, instances, share[2]))
 
 
-def _gpu(kernel: ClusterKernel, task: TaskState, machine: NodeState, instances: int, named: object) -> int:
+def _gpu(kernel: Simulation, task: TaskState, machine: NodeState, instances: int, named: object) -> int:
     """The number of the GPU that a share names."""
     name, gpu = machine.node.name, _whole(named)
     if not task.demand.share:
@@ -215,7 +210,7 @@ def _whole(value: object) -> int | None:
         return None
 
 
-def _refuse_start(kernel: ClusterKernel, task: TaskState, why: str) -> NoReturn:
+def _refuse_start(kernel: Simulation, task: TaskState, why: str) -> NoReturn:
     _refuse(kernel.now, f"cannot start {task.name}: {why}")
 
 

@@ -180,7 +180,7 @@ class ClusterState:
         """Per type, the bit set of machines with a partly used GPU."""
         self.by_share = [ShareIndex() for _ in self.types]
         """Per type, those machines by what their partly used GPUs have free."""
-        self._enough_cpus, self._enough_memory = EnoughIndex("cpus"), EnoughIndex("memory")
+        self._enough_cpus, self._enough_memory = EnoughIndex(), EnoughIndex()
         """Per type, wholly idle GPUs of machines that are up."""
         self.by_cpus: list[FreeIndex] | None = None
         """Per type, machines by whole free CPU cores (up to a limit); kept only once a CPU-only task has been seen."""
@@ -421,9 +421,10 @@ class ClusterState:
         elif not any(self.capacity(known, index) >= max(gang, 1) for index in types):
             known.rejected = RejectReason.TOO_LARGE
         else:
-            for index, amount in ((self._enough_cpus, known.cpus), (self._enough_memory, known.memory)):
-                if amount:
-                    index.ask(amount, self.list)
+            if known.cpus:
+                self._enough_cpus.ask(known.cpus, ((machine.bit, machine.cpus) for machine in self.list))
+            if known.memory:
+                self._enough_memory.ask(known.memory, ((machine.bit, machine.memory) for machine in self.list))
         return known
 
     def capacity(self, demand: DemandClass, type_: int) -> int:

@@ -5,14 +5,15 @@ Each term is a running total that only grows by what has happened.
 
 from __future__ import annotations
 
+from math import inf
+
 from dagsim.metrics.energy import DEFAULT_POWER, Watts
 from dagsim.model import Kind
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Row, Schedule
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.kernel import ClusterKernel
-from dagsim.systems.cluster.run import Run
-from dagsim.systems.cluster.state import JobState, TaskState
+from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.seam import RewardTerm
 
 __all__ = ["TERMS", "Accrual", "CriticalPaths"]
@@ -259,7 +260,8 @@ class CriticalPaths:
         self._stopped = False
         """A run was stopped since the last question."""
         self.arrived_s = 0.0
-        """The critical paths of all jobs that were let in, as they arrived."""
+        """The critical paths of all jobs that were let in, as they arrived, in seconds; without those that no GPU type
+        may run, whose paths are infinite."""
         self.push = self._pushed.append
         """Take in a task that became ready."""
         simulation.frontier.build(self, self, simulation.running.values(), simulation.now)
@@ -275,13 +277,14 @@ class CriticalPaths:
             job = self._simulation.frontier.jobs.get(number)
             if job is not None:
                 self._paths[number] = _Path(job)
-            if kind == _ARRIVED:
-                self.arrived_s += self._simulation.schedule.jobs[number].ideal_s
+            if kind == _ARRIVED and (ideal_s := self._simulation.schedule.jobs[number].ideal_s) < inf:
+                self.arrived_s += ideal_s
         elif kind == _COMPLETED:
             self._paths.pop(number, None)
         elif kind == _REJECTED:
             self._paths.pop(number, None)
-            self.arrived_s -= self._simulation.schedule.jobs[number].ideal_s
+            if (ideal_s := self._simulation.schedule.jobs[number].ideal_s) < inf:
+                self.arrived_s -= ideal_s
         elif kind in _STOPS:
             self._stopped = True
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from dagsim.errors import ConfigError
 from dagsim.metrics.observed import observed_against_simulated
 from dagsim.model import Cluster, Job, QueueTree
-from dagsim.registry import Registry
+from dagsim.registry import Registry, nearest
 from dagsim.systems.cluster.choice import CompiledKernel, Engine, EngineUse, compiled, pays, refuse, why_not
 from dagsim.systems.cluster.codecs import CODECS
 from dagsim.systems.cluster.jobs import JOBS_KEPT, DrawnJobs, JobStream
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.models.estimates import Estimates
-from dagsim.systems.cluster.models.failures import FailureModel
-from dagsim.systems.cluster.models.overheads import Preemption, Setup
+from dagsim.systems.cluster.models.failures import FailureModel, Preemption, Setup
 from dagsim.systems.cluster.models.runtime import Recorded, Runtime
 from dagsim.systems.cluster.network.base import Network
 from dagsim.systems.cluster.policies import POLICIES
@@ -88,6 +87,11 @@ class ClusterScenario:
     queues: QueueTree | None = None
     engine: Engine = "auto"
     _sequences: _Sequences = field(default_factory=_Sequences, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.engine not in get_args(Engine):
+            hint = nearest(str(self.engine), get_args(Engine))
+            raise ConfigError(f"engine must be one of {', '.join(get_args(Engine))}, got {self.engine!r}{hint}")
 
     @property
     def system(self) -> str:

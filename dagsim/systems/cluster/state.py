@@ -1,23 +1,39 @@
-"""The frontier: jobs in the system, their ready tasks, and indexes of the ready tasks by a policy's key."""
+"""What changes in a simulation: jobs in the system with their tasks, runs, and the frontier of all that waits, with
+indexes of the ready tasks by a policy's key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, KeysView
+from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from heapq import heappop, heappush
 from math import inf
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+
+from simpy import Environment
+from simpy.events import Event, Process
 
 from dagsim.errors import IllegalDecision
 from dagsim.model import Job, Task
-from dagsim.systems.cluster.nodes import ClusterState, DemandClass
+from dagsim.systems.cluster.network.base import Flow
+from dagsim.systems.cluster.nodes import ClusterState, DemandClass, NodeState
 
-if TYPE_CHECKING:
-    from dagsim.systems.cluster.run import Run
-
-__all__ = ["Frontier", "Index", "JobState", "Key", "Live", "Queue", "RunIndex", "TaskState", "TypedKey", "TypedQueue"]
+__all__ = [
+    "Frontier",
+    "Held",
+    "Index",
+    "JobState",
+    "Key",
+    "Live",
+    "Queue",
+    "Run",
+    "RunIndex",
+    "TaskState",
+    "TypedKey",
+    "TypedQueue",
+]
 
 
 KeyT = TypeVar("KeyT")
+SlotT = TypeVar("SlotT")
 ValueT = TypeVar("ValueT")
 
 
@@ -209,6 +225,111 @@ def hidden_truth(name: str, task: TaskState, instead: str) -> IllegalDecision:
     )
 
 
+Held: TypeAlias = tuple[NodeState, int, int, tuple[int, ...]]
+"""What a run holds on one machine: the machine, instances, the GPUs' bit mask and, where shared, the GPU of each
+instance."""
+
+
+class Run(Event):
+    """Instances of one task that run together, and the SimPy event that ends their phase.
+
+    Its phases are fetching inputs (where there is a network), set-up, computing; one without the first two is a single
+    timeout. Everything but the waiting is plain data: ``computing_s`` is when it started to compute (``None`` before),
+    ``ends_s`` when the present phase ends (``inf`` while only the network knows).
+    """
+
+    __slots__ = (
+        "_ends_s",
+        "_seconds",
+        "computing_s",
+        "flows",
+        "held",
+        "id",
+        "instances",
+        "process",
+        "setup_s",
+        "started_s",
+        "task",
+    )
+
+    def __init__(
+        self,
+        env: Environment,
+        id_: int,
+        task: TaskState,
+        instances: int,
+        held: tuple[Held, ...],
+        started_s: float,
+    ) -> None:
+        # What Event.__init__ does, already triggered: this is made once per run, in the innermost loop.
+        self.env = env
+        self._ok = True
+        self._value = None
+        self.id = id_
+        self.task = task
+        self.instances = instances
+        self.held = held
+        self._seconds = task._truth[held[0][0].type] * task.left
+        """Its true computing time; as ``_ends_s`` for the kernel and rewards."""
+        self.started_s = self._ends_s = started_s
+        self.setup_s = 0.0
+        self.computing_s: float | None = None
+        self.flows: Sequence[Flow] = ()
+        self.process: Process | None = None
+
+    @property
+    def job(self) -> JobState:
+        """The job it belongs to."""
+        return self.task.job
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The nodes it runs on."""
+        return tuple(machine.index for machine, *_ in self.held)
+
+    @property
+    def type(self) -> int:
+        """The type of its machines, as a place in ``ClusterView.gpu_types``."""
+        return self.held[0][0].type
+
+    @property
+    def gpus(self) -> float:
+        """GPUs it holds, a fraction where it shares one."""
+        return self.task.demand.demand.gpus * self.instances
+
+    @property
+    def seconds(self) -> float:
+        """Its true computing time, for clairvoyant policies.
+
+        Raises:
+            IllegalDecision: The policy has not declared ``clairvoyant = True``.
+        """
+        if not self.task.job.shows_truth:
+            raise hidden_truth("run.seconds", self.task, "run.estimate_s")
+        return self._seconds
+
+    @property
+    def ends_s(self) -> float:
+        """When its present phase ends (``inf`` while only the network knows), for clairvoyant policies.
+
+        Raises:
+            IllegalDecision: The policy has not declared ``clairvoyant = True``.
+        """
+        if not self.task.job.shows_truth:
+            raise hidden_truth("run.ends_s", self.task, "run.estimated_end_s(view.now)")
+        return self._ends_s
+
+    @property
+    def estimate_s(self) -> float:
+        """The estimate of its computing time, for policies."""
+        return self.task.seconds[self.held[0][0].type]
+
+    def estimated_end_s(self, now: float) -> float:
+        """The time when a policy may expect it to end; never before ``now``."""
+        begun = self.computing_s if self.computing_s is not None else max(self.started_s + self.setup_s, now)
+        return max(begun + self.estimate_s, now)
+
+
 Key: TypeAlias = Callable[[TaskState], float]
 """Ranks a ready task, smaller first; must not change while the task waits."""
 TypedKey: TypeAlias = Callable[[TaskState, int], float]
@@ -239,115 +360,105 @@ class RunIndex(Protocol):
         ...
 
 
-class Queue:
+class _Heaps(Generic[SlotT]):
+    """Ready tasks in one heap per slot by ``(key, order)``. A task that was started stays in its heaps until it comes
+    first there."""
+
+    __slots__ = ("_heaps", "_machines", "_quiet")
+
+    def __init__(self, machines: ClusterState) -> None:
+        self._machines = machines
+        self._quiet = -1
+        """``ClusterState.released`` when nothing fitted; until it moves or a task comes, nothing will."""
+        self._heaps: dict[SlotT, list[_Entry]] = {}
+
+    def _push(self, slot: SlotT, key: float, task: TaskState) -> None:
+        heap = self._heaps.get(slot)
+        if heap is None:
+            heap = self._heaps[slot] = []
+        heappush(heap, (key, task.order, task))
+        self._quiet = -1
+
+    def _first(self) -> tuple[TaskState, SlotT] | None:
+        """The first task of all and its slot, whether it fits now or not."""
+        best: _Entry | None = None
+        for slot, heap in self._heaps.items():
+            while heap and not heap[0][2].waiting:
+                heappop(heap)
+            if heap and (best is None or heap[0] < best):
+                best, place = heap[0], slot
+        return None if best is None else (best[2], place)
+
+    def _first_fit(self, fits: Callable[[SlotT], bool]) -> tuple[TaskState, SlotT] | None:
+        """The first task of those whose slot ``fits`` now, and its slot."""
+        if self._quiet == self._machines.released:
+            return None
+        best: _Entry | None = None
+        for slot, heap in self._heaps.items():
+            while heap and not heap[0][2].waiting:
+                heappop(heap)
+            if heap and (best is None or heap[0] < best) and fits(slot):
+                best, place = heap[0], slot
+        if best is not None:
+            return best[2], place
+        self._quiet = self._machines.released
+        return None
+
+
+class Queue(_Heaps[DemandClass]):
     """Ready tasks by ``(key, order)`` within each demand class: the first that fits is found without touching the
     others.
 
     Cost: O(log n) per task that comes or goes, O(demand classes) per question.
     """
 
-    __slots__ = ("_heaps", "_key", "_machines", "_quiet")
+    __slots__ = ("_key",)
 
     def __init__(self, key: Key, machines: ClusterState) -> None:
+        super().__init__(machines)
         self._key = key
-        self._machines = machines
-        self._quiet = -1
-        """``ClusterState.released`` when nothing fitted; until it moves or a task comes, nothing will."""
-        self._heaps: dict[DemandClass, list[_Entry]] = {}
 
     def push(self, task: TaskState) -> None:
         """Take a task that became ready into the index."""
-        heap = self._heaps.get(task.demand)
-        if heap is None:
-            heap = self._heaps[task.demand] = []
-        heappush(heap, (self._key(task), task.order, task))
-        self._quiet = -1
+        self._push(task.demand, self._key(task), task)
 
     def first(self) -> TaskState | None:
         """The first task of all, whether it fits now or not."""
-        best: _Entry | None = None
-        for heap in self._heaps.values():
-            while heap and not heap[0][2].waiting:
-                heappop(heap)
-            if heap and (best is None or heap[0] < best):
-                best = heap[0]
-        return None if best is None else best[2]
+        first = self._first()
+        return None if first is None else first[0]
 
     def first_fit(self) -> TaskState | None:
         """The first task among those that fit somewhere now."""
-        machines = self._machines
-        if self._quiet == machines.released:
-            return None
-        best: _Entry | None = None
-        fits = machines.fits
-        for demand, heap in self._heaps.items():
-            while heap:
-                entry = heap[0]
-                if not entry[2].waiting:
-                    heappop(heap)
-                    continue
-                if (best is None or entry < best) and fits(demand):
-                    best = entry
-                break
-        if best is not None:
-            return best[2]
-        self._quiet = machines.released
-        return None
+        first = self._first_fit(self._machines.fits)
+        return None if first is None else first[0]
 
 
-class TypedQueue:
+class TypedQueue(_Heaps[tuple[DemandClass, int]]):
     """Pairs of ready task and GPU type by ``(key, order)``, within each demand class and type."""
 
-    __slots__ = ("_heaps", "_key", "_machines", "_quiet")
+    __slots__ = ("_key",)
 
     def __init__(self, key: TypedKey, machines: ClusterState) -> None:
+        super().__init__(machines)
         self._key = key
-        self._machines = machines
-        self._quiet = -1
-        """``ClusterState.released`` when nothing fitted; until it moves or a task comes, nothing will."""
-        self._heaps: dict[tuple[DemandClass, int], list[_Entry]] = {}
 
     def push(self, task: TaskState) -> None:
         """Take a task that became ready into the index, once per type it may run on."""
-        demand = task.demand
-        for type_ in demand.types:
-            heap = self._heaps.get((demand, type_))
-            if heap is None:
-                heap = self._heaps[demand, type_] = []
-            heappush(heap, (self._key(task, type_), task.order, task))
-        self._quiet = -1
+        for type_ in task.demand.types:
+            self._push((task.demand, type_), self._key(task, type_), task)
 
     def first(self) -> tuple[TaskState, int] | None:
         """The first pair of all, whether it fits now or not."""
-        best: _Entry | None = None
-        on = -1
-        for (_, type_), heap in self._heaps.items():
-            while heap and not heap[0][2].waiting:
-                heappop(heap)
-            if heap and (best is None or heap[0] < best):
-                best, on = heap[0], type_
-        return None if best is None else (best[2], on)
+        first = self._first()
+        return None if first is None else (first[0], first[1][1])
 
     def first_fit(self) -> tuple[TaskState, int] | None:
         """The first pair of task and type among those that fit now."""
-        machines = self._machines
-        if self._quiet == machines.released:
-            return None
-        best: _Entry | None = None
-        on = -1
-        for (demand, type_), heap in self._heaps.items():
-            while heap:
-                entry = heap[0]
-                if not entry[2].waiting:
-                    heappop(heap)
-                    continue
-                if (best is None or entry < best) and machines.fits(demand) and machines.fits_on(demand, type_):
-                    best, on = entry, type_
-                break
-        if best is not None:
-            return best[2], on
-        self._quiet = machines.released
-        return None
+        first = self._first_fit(self._fits)
+        return None if first is None else (first[0], first[1][1])
+
+    def _fits(self, slot: tuple[DemandClass, int]) -> bool:
+        return self._machines.fits(slot[0]) and self._machines.fits_on(*slot)
 
 
 class Frontier:

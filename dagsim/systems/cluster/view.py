@@ -1,24 +1,24 @@
-"""The seam between kernel and policies: a view of the present, and what decides on it."""
+"""The seam between kernel and policies: a view of the present with the times at which GPUs are expected to be free, and
+the protocol of policies that decide on it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from math import inf
-from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 
 from dagsim.model import Cluster, Decision, GpuType, Placement, QueueTree
-from dagsim.systems.cluster.expected_free import ExpectedFree
-from dagsim.systems.cluster.nodes import ClusterState
-from dagsim.systems.cluster.state import Frontier, JobState, Key, Queue, TaskState, TypedKey, TypedQueue
+from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.log import Schedule
+from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.nodes import ClusterState, DemandClass
+from dagsim.systems.cluster.state import Frontier, JobState, Key, Live, Queue, Run, TaskState, TypedKey, TypedQueue
 
-if TYPE_CHECKING:
-    from dagsim.systems.cluster.kernel import ClusterKernel
-    from dagsim.systems.cluster.models.overheads import Preemption
-    from dagsim.systems.cluster.run import Run
+__all__ = ["NEVER_S", "ClusterPolicy", "ClusterView", "ExpectedFree", "Simulation"]
 
-__all__ = ["ClusterPolicy", "ClusterView"]
 
 AnyIndex = TypeVar("AnyIndex")
 
@@ -38,13 +38,51 @@ class ClusterPolicy(Protocol):
         ...
 
 
+class Simulation(Protocol):
+    """What views and checks of legality ask of a kernel (``ClusterKernel`` is the one there is)."""
+
+    now: float
+    schedule: Schedule
+    machines: ClusterState
+    frontier: Frontier
+    running: Live[int, Run]
+    applicants: Live[int, JobState]
+    queues: QueueTree | None
+    preemption: Preemption
+
+    @property
+    def pending(self) -> bool:
+        """As ``ClusterView.pending``."""
+        ...
+
+    def claimed_s(self, task: TaskState) -> tuple[float, ...] | None:
+        """As ``ClusterView.claimed_s``."""
+        ...
+
+    def stream(self, name: str) -> np.random.Generator:
+        """As ``ClusterView.stream``."""
+        ...
+
+    def fork(self, *, known: bool = False) -> Simulation:
+        """An equal simulation that goes its own way; with ``known`` by what a policy may know."""
+        ...
+
+    def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
+        """Yield views and take decisions, as ``seam.Kernel.decisions``."""
+        ...
+
+    def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
+        """Drive it with ``policy`` until every job has left, or until ``until_s``."""
+        ...
+
+
 class ClusterView:
     """The present, as a policy may see it: live, read-only, O(1) to hand over. It never shows true durations (where
     estimates are not exact), nor arrivals to come."""
 
     __slots__ = ("_frontier", "_machines", "_simulation")
 
-    def __init__(self, simulation: ClusterKernel) -> None:
+    def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._frontier: Frontier = simulation.frontier
         self._machines: ClusterState = simulation.machines
@@ -174,7 +212,7 @@ class ClusterView:
         """The named random stream of this simulation, for policies that draw."""
         return self._simulation.stream(name)
 
-    def fork(self) -> ClusterKernel:
+    def fork(self) -> Simulation:
         """A simulation of what is known now that goes its own way, to ask what if. Tasks take what is estimated, nobody
         arrives any more and nothing fails."""
         return self._simulation.fork(known=True)
@@ -182,3 +220,134 @@ class ClusterView:
     def _build(self, index: AnyIndex, key: object) -> AnyIndex:
         self._frontier.build(index, key, self._simulation.running.values(), self._simulation.now)
         return index
+
+
+NEVER_S = 1e7
+"""Stands for an end that nobody knows: finite, so that networks can read it."""
+
+End: TypeAlias = tuple[float, int, float]
+"""Expected end, id and GPUs of a run. The end may lie in the past: the run takes longer than estimated."""
+
+
+class ExpectedFree:
+    """The runs under way on each GPU type by their expected ends, soonest first; times count from the start of the
+    simulation, waits from now. An end is ``Run.estimated_end_s`` of the present.
+
+    Cost: O(log running) per start and end, O(runs that do not compute yet) when the view hands it out, and O(runs that
+    end first) per question.
+    """
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._machines = view.machines
+        self._ends: list[list[End]] = [[] for _ in view.gpu_types]
+        self._of: dict[int, End] = {}
+        """The entry of each run."""
+        self._moving: dict[int, Run] = {}
+        """Runs that do not compute yet: their expected ends may move as time goes by."""
+
+    def started(self, run: Run, now: float) -> None:
+        """Take in a run."""
+        entry = self._of[run.id] = (run.estimated_end_s(now), run.id, run.gpus)
+        insort(self._ends[run.type], entry)
+        if run.computing_s is None:
+            self._moving[run.id] = run
+
+    def ended(self, run: Run, now: float) -> None:
+        """Let go of a run."""
+        self._forget(run)
+        self._moving.pop(run.id, None)
+
+    def refresh(self) -> None:
+        """Estimate anew the ends of what did not compute yet."""
+        if self._moving:
+            moving, self._moving = self._moving, {}
+            for run in moving.values():
+                self._forget(run)
+                self.started(run, self._view.now)
+
+    def ends(self, type_: int) -> Sequence[End]:
+        """End, run and GPUs of all that runs on the type, soonest first."""
+        return self._ends[type_]
+
+    def eta_s(self, demand: DemandClass, type_: int) -> float:
+        """Seconds until the type is expected to have room for ``demand`` (whatever its nodes)."""
+        if type_ not in demand.types:
+            return NEVER_S
+        if self._machines.fits_on(demand, type_):
+            return 0.0
+        return self.free_in_s(demand.demand.gpus * (demand.gang or 1), type_)
+
+    def free_in_s(self, gpus: float, type_: int) -> float:
+        """Seconds until ``gpus`` GPUs of the type are expected to be idle."""
+        return self.freed_in_s(gpus - self._machines.idle_gpus(type_), type_)
+
+    def freed_in_s(self, gpus: float, type_: int) -> float:
+        """Seconds until ``gpus`` GPUs of the type are expected to have been given back; 0 for none."""
+        if gpus <= 0:
+            return 0.0
+        for end_s, _, held in self._ends[type_]:
+            gpus -= held
+            if gpus <= 0:
+                return max(end_s - self._view.now, 0.0)
+        return NEVER_S
+
+    def free_in_each_s(self, amounts: Sequence[float], idle: Sequence[int]) -> list[float]:
+        """Seconds until so many GPUs of a type are expected to be idle, for each of the amounts and type after type;
+        ``idle`` of each are now."""
+        now = self._view.now
+        waits: list[float] = []
+        for ends, free in zip(self._ends, idle, strict=True):
+            for gpus in amounts:
+                missing = gpus - free
+                if missing <= 0:
+                    waits.append(0.0)
+                    continue
+                for end_s, _, held in ends:
+                    missing -= held
+                    if missing <= 0:
+                        waits.append(end_s - now if end_s > now else 0.0)
+                        break
+                else:
+                    waits.append(NEVER_S)
+        return waits
+
+    def free_within(self, wait_s: float, type_: int) -> float:
+        """GPUs of the type that are expected to be idle in ``wait_s`` seconds if nothing starts."""
+        until = self._view.now + wait_s
+        ending = ordered_sum([gpus for end_s, _, gpus in self._ends[type_] if end_s <= until])
+        return self._machines.idle_gpus(type_) + ending
+
+    def shadow(self, gpus: float, type_: int) -> tuple[float, float]:
+        """The time when ``gpus`` GPUs of the type are expected to be idle, and how many more are then; everything that
+        ends at that time counts. ``(inf, 0)`` if they never are."""
+        now = self._view.now
+        missing = gpus - self._machines.idle_gpus(type_)
+        shadow_s = now if missing <= 0 else inf
+        for end_s, _, held in self._ends[type_]:
+            if missing > 0:
+                shadow_s = end_s if end_s > now else now
+            elif end_s > shadow_s:
+                break
+            missing -= held
+        return (shadow_s, -missing) if missing <= 0 else (inf, 0.0)
+
+    def oldest_s(self, type_: int, count: int) -> list[float]:
+        """Seconds until the ends of the ``count`` runs of the type that started first; 0 for what is missing."""
+        now = self._view.now
+        first = sorted([(id_, end_s) for end_s, id_, _ in self._ends[type_]])[:count]
+        return [max(end_s - now, 0.0) for _, end_s in first] + [0.0] * (count - len(first))
+
+    def times(self, type_: int) -> list[float]:
+        """Per GPU of the type the time at which it is expected to be free, soonest first; a run that holds a part of a
+        GPU counts as one that holds all of it."""
+        now = self._view.now
+        times = [now] * self._machines.idle_gpus(type_)
+        for end_s, _, gpus in self._ends[type_]:
+            if gpus:
+                times += [end_s if end_s > now else now] * max(round(gpus), 1)
+        return times
+
+    def _forget(self, run: Run) -> None:
+        ends = self._ends[run.type]
+        del ends[bisect_left(ends, self._of.pop(run.id))]

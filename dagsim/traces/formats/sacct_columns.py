@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.model import Job, Task
-from dagsim.model.numbered import numbered
+from dagsim.model.arithmetic import numbered
 from dagsim.traces.columnar import Rows, combinations, gathered, told
 from dagsim.traces.fields import Dirty
 from dagsim.traces.gather import Gathered, pack

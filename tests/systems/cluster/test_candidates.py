@@ -11,7 +11,7 @@ import pytest
 
 from dagsim.envs.episode import Episode
 from dagsim.errors import Stalled
-from dagsim.model import Cluster, Decision, Job, Node, Task, TaskGraph, gpu_type
+from dagsim.model import Cluster, Decision, Job, Kill, Node, Task, TaskGraph, gpu_type
 from dagsim.systems.cluster.api import ClusterView, TaskState
 from dagsim.systems.cluster.codecs.candidates import Candidates
 from dagsim.systems.cluster.codecs.codec import CandidatesConfig, Observation
@@ -166,8 +166,8 @@ class Checked:
             return ()
         self.seen += 1
         assert self.codec._pool is not None
-        counted = list(self.codec._pool.tasks)
-        assert {task for task in view.ready if task.waiting} <= set(counted)
+        counted = [task for task in view.ready if task.waiting]
+        assert set(self.codec._pool.tasks) == set(counted)
         expected = plain.observation(view, self.codec.config, counted)
         for name, shown, told in zip(Observation._fields, seen, expected, strict=True):
             np.testing.assert_allclose(shown, told, rtol=3e-7, atol=1e-9, err_msg=f"{name} at {view.now} s")
@@ -184,6 +184,35 @@ def test_every_observation_is_the_plain_one(config: CandidatesConfig) -> None:
             case.kernel().run(case.admitting(policy))
         seen += policy.seen
     assert seen > 150
+
+
+def test_a_run_that_has_ended_before_the_next_choice_is_counted_no_more() -> None:
+    # The first job starts and nothing else is ready; it is over when the two others come, and there is a choice again.
+    jobs = [Job("first", TaskGraph((Task("t", 5.0),)), 0.0)]
+    jobs += [Job(f"later{number}", TaskGraph((Task("t", 5.0),)), 9.0) for number in range(2)]
+    episode = Episode(ClusterScenario(Cluster((Node("a", gpu_type("V100"), 2),)), jobs).kernel(0), Candidates())
+    episode.step(0)
+    assert episode.now == 9.0
+    features = dict(zip(Candidates.context_features, episode.observation.context.tolist(), strict=True))
+    assert np.expm1([features["ready"], features["count_0"]]) == pytest.approx([2.0, 2.0])
+
+
+class Killing(Checked):
+    """As ``Checked``, and kills the first job at its first question from 3 s on."""
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        if view.now >= 3.0 and 0 in view.jobs:
+            return (Kill(0),)
+        return super().decide(view)
+
+
+def test_tasks_of_a_job_that_was_killed_are_counted_no_more() -> None:
+    # Of the first job one instance runs and nine wait; two others come at 3 s, when it is killed.
+    jobs = [Job.single("first", Task("t", 50.0, instances=10), 0.0)]
+    jobs += [Job.single(f"later{number}", Task("t", 5.0), 3.0) for number in range(2)]
+    policy = Killing(CandidatesConfig(), 0)
+    ClusterScenario(Cluster((Node("a", gpu_type("V100"), 1),)), jobs).kernel(0).run(policy)
+    assert policy.seen >= 2
 
 
 def test_what_has_started_leaves_no_residue_in_sums() -> None:

@@ -122,7 +122,9 @@ def test_what_the_lane_does_not_know_is_refused_before_anything_runs(
 def test_without_numba_all_runs_are_simpys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "is_installed", lambda: False)
     engine = run_policy(config(), "sjf", 0).engine
-    assert engine == EngineUse("auto", "simpy", "the compiled engine needs numba: pip install 'dagsim[fast]'")
+    assert engine == EngineUse(
+        "auto", "simpy", "the compiled engine needs numba: pip install -e '.[fast]' in the checkout"
+    )
     with pytest.raises(ConfigError, match="pip install"):
         check(config("engine=compiled"), ["sjf"])
 

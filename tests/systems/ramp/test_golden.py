@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import validate_ramp
-
-SCRIPT = Path(__file__).parents[3] / "scripts" / "validate_ramp.py"
+from scripting import run_script
 
 
 @pytest.mark.data
@@ -59,9 +55,7 @@ def test_a_difference_is_found(data: Path, tmp_path: Path) -> None:
 def test_a_degree_that_does_not_fit_is_said_in_words(tmp_path: Path, degree: str, words: str) -> None:
     op = {"id": "1", "forward": 9, "backward": 9, "activation_bytes": 1, "parameter_bytes": 1}
     (tmp_path / "m.json").write_text(json.dumps({"ops": [op], "edges": []}), encoding="utf-8")
-    argv = [sys.executable, str(SCRIPT), "--graph", str(tmp_path / "m.json"), "--degree", degree]
-    environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])}
-    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    done = run_script("validate_ramp", "--graph", tmp_path / "m.json", "--degree", degree)
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr

@@ -100,8 +100,7 @@ class Candidates:
         machines = view.machines
         if self._quiet == (machines.released, pool.pushed):
             return None
-        if pool.new:
-            pool.look(view.running)
+        pool.drop_gone(view.ready)
         offers = self._offers(view, machines, pool)
         self._view, self.rows = view, []
         if not offers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from heapq import heappop, heappush
 from math import inf, log, log1p
@@ -213,6 +213,8 @@ class Pool:
     def push(self, task: TaskState) -> None:
         """Take in a task that became ready."""
         self.pushed += 1
+        if task in self.tasks:  # it was started and came back before the next observation
+            return
         ready = self.tasks[task] = ReadyTask(task)
         best_s = ready.best_s
         self.classes[ready.width_class].count(ready)
@@ -230,12 +232,16 @@ class Pool:
         """Take in a run that has just started."""
         self.new.append(run)
 
-    def look(self, running: Container[int]) -> None:
-        """Let go of the tasks of which nothing waits since the runs that have started."""
+    def drop_gone(self, ready: Collection[TaskState]) -> None:
+        """Let go of the tasks that do not wait any more; ``ready`` are those that do. O(starts), O(tasks) if a job
+        was killed."""
         for run in self.new:
-            if run.id in running and not run.task.waiting:
+            if not run.task.waiting:
                 self._drop(run.task)
         self.new.clear()
+        if len(self.tasks) > len(ready):  # a killed job's tasks leave without having started
+            for task in [task for task in self.tasks if not task.waiting]:
+                self._drop(task)
 
     def _drop(self, task: TaskState) -> None:
         ready = self.tasks.pop(task, None)

@@ -24,7 +24,7 @@ RUNTIMES: Registry[Any] = Registry(
 
 SETUPS: Registry[Any] = Registry(
     "set-up",
-    [Entry("moving_delay", ".overheads:MovingDelay", "a delay where a GPU served another job before")],
+    [Entry("moving_delay", ".failures:MovingDelay", "a delay where a GPU served another job before")],
     group="dagsim.setups",
     listing="dagsim list setups",
     home="dagsim.systems.cluster.models",

@@ -94,7 +94,13 @@ class _ByType(ABC):
         """Units of work per second on ``gpu``, where the task can run."""
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        work, rates = task.work, self.rates(task, gpus)
+        work = task.work
+        if task.speeds and task.gpus:
+            rates = self._rates(task, gpus, task.speeds)
+        else:  # as ``rates``, without the call: this is asked once per task
+            held = self._known.get(id(gpus)) or self._adopt(gpus)
+            key = task.demand if task.model is None else (task.demand, task.model, task.batch)
+            rates = held[1].get(key) or held[1].setdefault(key, self._rates(task, gpus, {}))
         if len(rates) == 1:
             return (work / rates[0] if rates[0] else inf,)
         return tuple([work / rate if rate else inf for rate in rates])

@@ -19,11 +19,11 @@ from dagsim.model import Decision, Kind, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Registry
 from dagsim.systems.cluster.api import (
-    ClusterKernel,
     ClusterPolicy,
     ClusterState,
     ClusterView,
     DemandClass,
+    Simulation,
     TaskState,
     TypedKey,
 )
@@ -327,7 +327,7 @@ class Rollout:
         return stuck * _STUCK_S + ordered_sum(done)
 
 
-def _play(fork: ClusterKernel, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> int:
+def _play(fork: Simulation, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> int:
     """Carry out the first decision, then let the base policy finish; returns how many jobs it could not."""
     conversation = fork.decisions()
     view = next(conversation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from math import inf
 from types import ModuleType
@@ -83,18 +84,15 @@ def test_preemption_that_takes_time_is_refused() -> None:
 
 def test_without_numba_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dagsim.systems.cluster.choice.is_installed", lambda: False)
-    assert "pip install 'dagsim[fast]'" in why("fifo")
+    assert "pip install -e '.[fast]'" in why("fifo")
 
 
-def of_own(monkeypatch: pytest.MonkeyPatch, policy: Any) -> str:
-    """The name under which a policy of a user's own can be asked for, or a function that makes it."""
-
-    def mine() -> Ordered:
-        made: Ordered = policy()
-        return made
-
+def of_own(monkeypatch: pytest.MonkeyPatch, policy: object) -> str:
+    """The name under which a policy of a user's own can be asked for."""
     module = ModuleType("my_policies")
-    module.mine = policy if hasattr(policy, "decide") else mine  # type: ignore[attr-defined]
+    if inspect.isfunction(policy):
+        policy.__annotations__["return"] = type(policy())  # a function has to promise a policy
+    module.mine = policy  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "my_policies", module)
     return "my_policies:mine"
 

@@ -139,6 +139,13 @@ def test_gavel_knows_no_progress_where_a_task_may_not_run():
     assert by_throughput((2.0, inf, 3.0), 4.0) == (4.0, 1.0, 0.0, 0.666666667)
 
 
+def test_gavel_lets_all_end_together_if_asked_to(run, rows, ends):
+    # One GPU for 10 and 30 s of work: shares of 1/4 and 3/4, not 1/2 each
+    assert ends(run("gavel[round_s=1]", rows((0, 10), (0, 30)))) == pytest.approx([19, 40], abs=1.01)
+    together = ends(run('gavel[round_s=1,objective="makespan"]', rows((0, 10), (0, 30))))
+    assert together == pytest.approx([38, 40], abs=3.01)
+
+
 def test_gavel_takes_turns_by_its_shares(run, rows, ends):
     # Two tasks of 10 s on one GPU in rounds of 1 s: both get half, so that both end at about 20.
     assert ends(run("gavel[round_s=1]", rows((0, 10), (0, 10)))) == pytest.approx([19, 20], abs=1.01)

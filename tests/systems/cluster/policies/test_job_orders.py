@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dagsim.model import Job, Task
 from dagsim.model.log import Kind
 
 
@@ -27,6 +28,13 @@ def test_srpt_work_ranks_a_job_again_when_its_tasks_end(run, dag):
     # task 1 (longest path first) at 4; at 5 job 1 is gone and task 2 starts
     jobs = [dag((10, 2)), dag((5, 4))]
     assert started(run("srpt-work", jobs, 2)) == [(1, 1), (1, 2), (0, 1), (0, 2)]
+
+
+def test_srpt_work_counts_every_gpu_and_instance(run):
+    # Job 0: 2 x 10 s on 2 GPUs each, 40 GPU-seconds; job 1: 20 s on one GPU. Job 1 first, though job 0 is the shorter.
+    wide = Job.single("0", Task("t", 10, instances=2, gpus=2))
+    narrow = Job.single("1", Task("t", 20, gpus=1))
+    assert started(run("srpt-work", [wide, narrow], 4))[0] == (1, 1)
 
 
 def test_a_job_overtakes_once_little_of_it_is_left(run, dag):

@@ -13,7 +13,7 @@ from dagsim.metrics import summarize
 from dagsim.model import Caps, Cluster, Job, Kind, Node, NodePartition, Qos, QueueNode, QueueTree, RejectReason, Task
 from dagsim.model.gpu import GpuType
 from dagsim.model.log import Schedule
-from dagsim.systems.cluster.models.overheads import Preemption
+from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.shares import Weights
 from dagsim.systems.cluster.policies.slurm_backfill import BackfillOutlook

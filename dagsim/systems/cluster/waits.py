@@ -1,28 +1,221 @@
-"""The causes of a wait, instant by instant: the log is read again, with the jobs that it was made of.
-
-Free GPUs, CPUs and memory follow by the kernel's own arithmetic, limits by the policy's own rules (``WaitRules``).
-"""
+"""The causes of a job's waiting: a fold over the log with the kernel's own arithmetic and the policy's own limits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from dagsim.errors import InputError
 from dagsim.model import Job, Kind, QueueTree
 from dagsim.model.log import Schedule
-from dagsim.systems.cluster.nodes import NodeState
+from dagsim.systems.cluster.nodes import MICRO, NodeState
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import JobState, TaskState
 from dagsim.systems.cluster.view import ClusterView
-from dagsim.systems.cluster.waits.causes import Cause, CauseKind, Causes, Stretch, WaitRules
-from dagsim.systems.cluster.waits.tally import NodeStanding, RoomTally
 
-__all__ = ["binding_causes"]
+__all__ = [
+    "Cause",
+    "CauseKind",
+    "Causes",
+    "NodeStanding",
+    "Resources",
+    "RoomTally",
+    "Stretch",
+    "WaitRules",
+    "binding_causes",
+    "causes_by_time",
+]
+
+
+class CauseKind(StrEnum):
+    """A kind of cause."""
+
+    LIMIT = "limit"
+    """A limit or a quota of the policy was used up."""
+    GPUS = "gpus"
+    """Too few GPUs were free, of the types and on the nodes that it may use."""
+    SCATTERED = "scattered"
+    """Enough GPUs were free, but too few together on a node."""
+    FRAGMENTED = "fragmented"
+    """Enough was free, but in parts of GPUs that are too small."""
+    CPUS = "cpus"
+    MEMORY = "memory"
+    WHOLE_NODES = "whole_nodes"
+    """Nodes with room were not to be shared."""
+    DOWN = "down"
+    """Nodes that were down would have had room."""
+    ELSEWHERE = "elsewhere"
+    """There was room, but only where the rules do not let the job go."""
+    ORDER = "order"
+    """The job would have fitted: the policy's order kept it waiting."""
+
+
+class Cause(NamedTuple):
+    """A reason why a job could not start; ``what`` says it in words."""
+
+    kind: CauseKind
+    what: str
+
+
+Causes: TypeAlias = tuple[Cause, ...]
+"""All that kept a job waiting at one time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of a wait with the same causes throughout."""
+
+    from_s: float
+    until_s: float
+    causes: Causes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, safe for JSON."""
+        causes = [{"kind": str(cause.kind), "what": cause.what} for cause in self.causes]
+        return {"from_s": self.from_s, "until_s": self.until_s, "causes": causes}
+
+
+class WaitRules(Protocol):
+    """The limits and partitions of a policy, told of the starts and ends of a log.
+
+    A policy that has some gives them by a method ``wait_rules(view)``, where ``view`` is of an empty simulation of the
+    same cluster and queues.
+    """
+
+    elsewhere: str
+    """Words for room on nodes that are not among ``nodes``."""
+
+    def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
+        """Take in a run."""
+        ...
+
+    def ended(self, run: int) -> None:
+        """Let go of a run."""
+        ...
+
+    def limits(self, task: TaskState) -> Iterable[str]:
+        """The limits that leave no room for a start of the task now, in words."""
+        ...
+
+    def nodes(self, task: TaskState) -> int:
+        """The nodes that the task may use now, as a bit set."""
+        ...
+
+    def alone(self, task: TaskState) -> bool:
+        """True if the task shares its nodes with nobody."""
+        ...
+
+    def distinct(self, task: TaskState) -> bool:
+        """True if each instance needs a node of its own."""
+        ...
+
+
+def causes_by_time(stretches: Iterable[Stretch]) -> list[tuple[Causes, float]]:
+    """The seconds of each set of causes, the longest first."""
+    found: dict[Causes, float] = {}
+    for each in stretches:
+        found[each.causes] = found.get(each.causes, 0.0) + each.until_s - each.from_s
+    return sorted(found.items(), key=lambda pair: -pair[1])
+
+
+Resources: TypeAlias = tuple[str, ...]
+"""Some of ``gpus``, ``cpus`` and ``memory``."""
+
+_SETS: tuple[Resources, ...] = (
+    ("cpus",),
+    ("memory",),
+    ("cpus", "memory"),
+    ("gpus",),
+    ("gpus", "cpus"),
+    ("gpus", "memory"),
+    ("gpus", "cpus", "memory"),
+)
+"""Resources that can be lacking together. GPUs come late: if more CPUs alone would do, GPUs are not lacking."""
+_WHOLE, _PARTS = len(_SETS) + 1, len(_SETS) + 2
+"""The places of wholly idle GPUs, and of all that is free of them, in millionths."""
+
+
+class NodeStanding(IntEnum):
+    """The standing of a node for the task."""
+
+    OPEN = 0
+    CLOSED = 1
+    """Its users, or the task, share a node with nobody."""
+    DOWN = 2
+    OUTSIDE = 3
+    """The rules do not let the task go there."""
+
+
+class RoomTally:
+    """Room by type and place, kept up to date node by node. O(1) per node that changes and per question."""
+
+    def __init__(self, task: TaskState, *, distinct: bool) -> None:
+        self.task = task
+        self._needed, self._distinct = task.demand.gang or 1, distinct and bool(task.demand.gang)
+        self._nodes: dict[int, tuple[tuple[NodeStanding, int], list[int]]] = {}
+        self._sums: dict[tuple[NodeStanding, int], list[int]] = {}
+
+    def put(self, machine: NodeState, place: NodeStanding) -> None:
+        """Count a node anew."""
+        if machine.type not in self.task.demand.types:
+            return
+        old = self._nodes.get(machine.index)
+        if old is not None:
+            self._add(*old, sign=-1)
+        new = self._nodes[machine.index] = (place, machine.type), self._rooms(machine)
+        self._add(*new, sign=1)
+
+    def fits(self, *places: NodeStanding) -> bool:
+        """True if nodes of the places have room for a start."""
+        return self._fits(0, places)
+
+    def lacking(self, *places: NodeStanding) -> Resources | None:
+        """The fewest resources of which there is too little on nodes of the places; ``None`` if they would not do
+        empty."""
+        return next((each for at, each in enumerate(_SETS, 1) if self._fits(at, places)), None)
+
+    def free_gpus(self, *places: NodeStanding) -> tuple[bool, bool]:
+        """True if, wherever they are, so many GPUs of a type are idle, and if so much of GPUs is free."""
+        whole = self.task.demand.whole * self._needed
+        parts = (self.task.demand.share or self.task.demand.whole * MICRO) * self._needed
+        return self._sum_reaches(_WHOLE, whole, places), self._sum_reaches(_PARTS, parts, places)
+
+    def _fits(self, at: int, places: tuple[NodeStanding, ...]) -> bool:
+        return self._sum_reaches(at, self._needed, places)
+
+    def _sum_reaches(self, at: int, wanted: int, places: tuple[NodeStanding, ...]) -> bool:
+        types = self.task.demand.types
+        found = [sum(self._sums[place, each][at] for place in places if (place, each) in self._sums) for each in types]
+        return max(found, default=0) >= wanted
+
+    def _rooms(self, machine: NodeState) -> list[int]:
+        """Instances that the node has room for, now and without each set of resources, and its free GPUs."""
+        demand, now = self.task.demand, machine.copy()
+        now.up = True
+        empty = NodeState(machine.index, machine.node, machine.type)
+        rooms = [now.room(demand)]
+        for each in _SETS:
+            twin = now.copy()
+            if "gpus" in each:
+                twin.idle, twin.free, twin.shares = empty.idle, empty.free, {}
+            twin.cpus = empty.cpus if "cpus" in each else now.cpus
+            twin.memory = empty.memory if "memory" in each else now.memory
+            rooms.append(twin.room(demand))
+        if self._distinct:
+            rooms = [min(room, 1) for room in rooms]
+        return [*rooms, now.idle, now.idle * MICRO + sum(now.shares.values())]
+
+    def _add(self, key: tuple[NodeStanding, int], rooms: list[int], *, sign: int) -> None:
+        sums = self._sums.setdefault(key, [0] * len(rooms))
+        for at, room in enumerate(rooms):
+            sums[at] += sign * room
+
 
 _ENDS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
 _UP = (NodeStanding.OPEN, NodeStanding.CLOSED)

@@ -1,0 +1,108 @@
+"""Commands from Python: a trace replayed, run folders compared, the size of a cluster planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from dagsim.config.bundled import find_config
+from dagsim.config.schema import Config, Setting, load_config
+from dagsim.errors import ConfigError, RunFolderError
+from dagsim.experiment.capacity.search import SizePlan, plan_size
+from dagsim.experiment.capacity.whatif import log_name, on_windows
+from dagsim.experiment.compare import paired_lines
+from dagsim.experiment.scenario import metric_of, on_its_cluster, sample_of
+from dagsim.experiment.simulate import Outcome, run_policy
+from dagsim.experiment.store import Store
+from dagsim.metrics.standings import PolicyResult, standings
+
+__all__ = ["compare", "plan", "replay"]
+
+
+def replay(
+    trace: str | Path,
+    policy: str | None = None,
+    cluster: str | None = None,
+    *,
+    config: str | Path | None = None,
+    settings: Iterable[str] = (),
+    seed: int | None = None,
+) -> Outcome:
+    """Run the whole of a real trace through a scheduler, as ``dagsim replay`` does; its format is recognised.
+
+    ``cluster`` is ``trace`` (the machines that it lists), ``sized`` (to a load of 0.9) or a configuration; by default
+    the first of these that there is: the cluster of ``config``, of the trace, or one sized to it. ``config`` is a file
+    or a name of ``dagsim list configs``, and ``settings`` (``key=value``) change it as ``--set`` does.
+
+    Raises:
+        InputError: The trace cannot be read, an argument is wrong, or ``settings`` ask for windows.
+        SimulationError: The policy decided what cannot be, or waits for nothing.
+    """
+    chosen = _on_trace(trace, policy, cluster, config, settings, seed)
+    if chosen.trace().window is not None:
+        raise ConfigError("replay: runs all of a trace; dagsim replay --windows (or dagsim.plan) runs windows of it")
+    return run_policy(chosen, chosen.policy, chosen.seed)
+
+
+def compare(*runs: str | Path, metric: str | None = None, reference: str | None = None) -> tuple[PolicyResult, ...]:
+    """Compare finished run folders, paired by seed, as ``dagsim compare`` does: best first, with 95 % intervals.
+
+    ``metric`` is by default that of their system; every policy is compared with ``reference`` (default: the first).
+
+    Raises:
+        InputError: They have no seed in common, differ in their workload, or there is no such metric or reference.
+        RunFolderError: A folder cannot be read, or holds fewer runs than it was finished with.
+    """
+    stores = [Store.open(Path(run)) for run in runs]
+    if not stores:
+        raise ConfigError("compare: give at least one run folder")
+    pairing = paired_lines(stores)
+    if pairing.missing:
+        raise RunFolderError("; ".join(pairing.missing))
+    config = stores[0].config
+    return tuple(standings(pairing.lines, metric or metric_of(config), reference, sample_of(config)))
+
+
+def plan(
+    trace: str | Path,
+    target: str,
+    types: Sequence[str] = (),
+    *,
+    cluster: str | None = None,
+    policy: str | None = None,
+    most_gpus: int | None = None,
+    prices: Sequence[str] = (),
+    config: str | Path | None = None,
+    settings: Iterable[str] = (),
+    name: str | None = None,
+    out: str | Path = "results",
+    on: str = "local",
+) -> SizePlan:
+    """Find the smallest cluster, or the cheapest mix of GPU ``types``, that meets ``target`` (``wait_s.p95<600``) on
+    windows of a log, as ``dagsim plan`` does.
+
+    ``prices`` are texts such as ``H200=3.5`` (US dollars for a GPU hour). Trials are kept below ``out``, and are not
+    run again. The other arguments are as for ``replay``.
+
+    Raises:
+        InputError: The trace cannot be read, or an argument is wrong.
+        SimulationError: The policy failed.
+    """
+    chosen = on_windows(_on_trace(trace, policy, cluster, config, settings, None))
+    name = name or log_name(Path(trace))
+    return plan_size(chosen, target, types, most_gpus, prices, name=name, out=Path(out), on=on)
+
+
+def _on_trace(
+    trace: str | Path,
+    policy: str | None,
+    cluster: str | None,
+    config: str | Path | None,
+    settings: Iterable[str],
+    seed: int | None,
+) -> Config:
+    base = None if config is None else find_config(str(config))
+    facts = {"workload": {"kind": "trace", "path": str(trace)}, "policy": policy, "seed": seed}
+    first = [Setting(key, key, value) for key, value in facts.items() if value is not None]
+    changes = list(settings)
+    return on_its_cluster(lambda more: load_config(base, [*first, *changes, *more]), cluster)

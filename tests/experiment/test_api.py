@@ -1,0 +1,77 @@
+"""Python's ``dagsim.replay``, ``compare`` and ``plan`` do what the commands do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import dagsim
+from dagsim.cli import app
+from dagsim.errors import InputError, RunFolderError
+
+CLUSTER = "cluster:\n  groups: [{name: t4, gpu: T4, gpus: 4, count: 2}]\n"
+
+
+def command(*arguments: object) -> Result:
+    ended = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert ended.exit_code == 0, ended.output
+    return ended
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    rows = [f"j{n},{30 * n},{1 + n % 4},{100 + 37 * n % 900}" for n in range(600)]
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join(["id,arrival_s,gpus,duration_s", *rows]) + "\n")
+    return path
+
+
+def lines_in(root: Path) -> list[dict[str, dict[str, float]]]:
+    (run,) = root.iterdir()
+    return [json.loads(line) for line in (run / "runs.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("cluster", [None, "sized", "own.yaml"])
+def test_replay_gives_the_metrics_of_the_command(log: Path, tmp_path: Path, cluster: str | None) -> None:
+    if cluster == "own.yaml":
+        cluster = str(tmp_path / cluster)
+        Path(cluster).write_text(CLUSTER)
+    outcome = dagsim.replay(log, "sjf", cluster, settings=["seed=3"])
+    options = () if cluster is None else ("--cluster", cluster)
+    command("replay", "--trace", log, "--algo", "sjf", "--seed", 3, *options, "--no-plots", "-q", "-o", tmp_path / "r")
+    (line,) = lines_in(tmp_path / "r")
+    metrics = {name: value for name, value in outcome.summary.to_dict().items() if name != "scheduler_us"}
+    assert metrics == line["metrics"]
+    assert dict(outcome.workload) == line["workload"]
+
+
+def test_replay_refuses_windows(log: Path) -> None:
+    with pytest.raises(InputError, match="runs all of a trace"):
+        dagsim.replay(log, settings=["workload.window=100"])
+
+
+def test_compare_gives_the_standings_of_the_command(tmp_path: Path) -> None:
+    command("baseline", "--algo", "sjf", "--seeds", 5, "--set", "workload.count=20", "--no-plots", "-q", "-o", tmp_path)
+    (run,) = tmp_path.iterdir()
+    told = json.loads(command("compare", run, "--json").stdout)
+    assert [result.to_dict() for result in dagsim.compare(run)] == told["standings"]
+    (run / "runs.jsonl").write_bytes(b"".join((run / "runs.jsonl").read_bytes().splitlines(keepends=True)[:4]))
+    with pytest.raises(RunFolderError, match="4 of 10 runs are there"):
+        dagsim.compare(run)
+
+
+def test_plan_gives_the_answer_of_the_command(log: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text(CLUSTER)
+    arguments = ("--trace", log, "--cluster", own, "--target", "wait_s.mean<900", "--types", "T4", "--most", 32)
+    told = json.loads(command("plan", *arguments, "--json", "-o", tmp_path / "command").stdout)
+    planned = dagsim.plan(log, "wait_s.mean<900", ["T4"], cluster=str(own), most_gpus=32, out=tmp_path / "python")
+    best = planned.search.best
+    assert best is not None
+    assert (best.gpus, best.met.value.value) == (told["best"]["gpus"], told["best"]["value"])
+    assert len(planned.search.tried) == len(told["tried"])
+    with pytest.raises(InputError, match="at most three types"):
+        dagsim.plan(log, "wait_s.mean<900", ["T4", "A100-40", "V100-16", "H100"], cluster=str(own), out=tmp_path)

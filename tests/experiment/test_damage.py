@@ -1,0 +1,89 @@
+"""Damaged run folders are reported with the place of the damage; none is compared without a word."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dagsim.cli import app
+from dagsim.metrics import to_csv
+
+SMALL = ("--set", "workload.count=10", "--no-plots", "-q")
+
+
+def dagsim(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(each) for each in arguments])
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    assert dagsim("baseline", "--algo", "sjf", "--seeds", "4", *SMALL, "-o", tmp_path).exit_code == 0
+    (path,) = tmp_path.iterdir()
+    return path
+
+
+@pytest.mark.parametrize("damage", [b'x\xff\n{"a"', b"[1]\n", b'{"policy"\n'])
+@pytest.mark.parametrize("command", [("compare",), ("report",), ("baseline", "--resume")])
+def test_a_damaged_line_is_an_error_that_names_it(run: Path, damage: bytes, command: tuple[str, ...]) -> None:
+    path = run / "runs.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + damage + b"".join(lines[1:]))
+    ended = dagsim(*command, run)
+    assert ended.exit_code == 2, ended.output
+    assert "runs.jsonl:2: damaged" in ended.stderr
+
+
+@pytest.mark.parametrize("command", ["compare", "report"])
+def test_a_truncated_folder_says_how_many_runs_are_there(run: Path, command: str) -> None:
+    assert "runs are there" not in dagsim(command, run).stderr
+    path = run / "runs.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:6]))
+    ended = dagsim(command, run)
+    text = ended.stderr if command == "compare" else (run / "report.html").read_text()
+    assert "6 of 8 runs are there" in text
+
+
+def test_a_truncated_sweep_says_how_many_runs_are_there(tmp_path: Path) -> None:
+    grid = tmp_path / "grid.yaml"
+    grid.write_text("set: {workload.count: 5}\nover: {policy: [fifo, sjf]}\nseeds: 5\n")
+    assert dagsim("sweep", grid, "-q", "-o", tmp_path).exit_code == 0
+    path = tmp_path / "sweep-grid" / "runs.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:7]))
+    assert "7 of 10 runs are there" in dagsim("compare", tmp_path / "sweep-grid").stderr
+
+
+def test_a_comparison_is_written_to_the_same_bytes_again(run: Path, tmp_path: Path) -> None:
+    assert dagsim("baseline", "--config", run, "--algo", "sjf", "--no-plots", "-q", "-o", tmp_path / "b").exit_code == 0
+    (again,) = (tmp_path / "b").iterdir()
+    assert (again / "comparison.csv").read_bytes() == (run / "comparison.csv").read_bytes()
+
+
+def test_texts_that_a_spreadsheet_would_run_are_escaped_and_numbers_are_not() -> None:
+    texts = ["=1+1", "+x", "-x", "@x", "-1.5", "+2", "a=b", ""]
+    rows = list(csv.reader(to_csv({"=head": texts, "n": [-1] * len(texts)}).splitlines()))
+    assert rows[0] == ["'=head", "n"]
+    assert [row[0] for row in rows[1:]] == ["'=1+1", "'+x", "'-x", "'@x", "-1.5", "+2", "a=b", ""]
+    assert {row[1] for row in rows[1:]} == {"-1"}
+
+
+def test_a_sweep_that_was_killed_before_it_had_its_name_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "grid.yaml").write_text("set: {workload.count: 5}\nover: {policy: [fifo]}\nseeds: 1\n")
+
+    def killed(*_: object, **__: object) -> None:
+        raise SystemExit(137)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dagsim.experiment.store._renamed", killed)
+        dagsim("sweep", tmp_path / "grid.yaml", "-q", "-o", tmp_path / "out")
+    assert not (tmp_path / "out" / "sweep-grid").exists()
+    again = dagsim("sweep", tmp_path / "grid.yaml", "-q", "-o", tmp_path / "out")
+    assert again.exit_code == 0, again.output
+    status = json.loads((tmp_path / "out" / "sweep-grid" / "status.json").read_text())
+    assert status["state"] == "done"
+    assert dagsim("sweep", tmp_path / "out" / "sweep-grid", "-q").exit_code == 0
