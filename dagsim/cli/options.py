@@ -1,4 +1,6 @@
-"""Options that several commands take, in groups: ``expand_options`` gives a command those of the groups it names."""
+"""Options that several commands share, in groups. ``expand_options`` adds a group's options to a
+command.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ __all__ = [
 
 
 class EngineName(StrEnum):
-    """The engines, as typer wants them."""
+    """Names of the engines, as an enumeration for Typer."""
 
     AUTO = "auto"
     SIMPY = "simpy"
@@ -66,7 +68,7 @@ def _of_trace(*names: str, **more: Any) -> Any:
 
 
 def fraction(text: str) -> float:
-    """``2%`` or ``0.02`` as 0.02."""
+    """Read ``2%`` or ``0.02`` as 0.02."""
     try:
         return float(text.rstrip().removesuffix("%")) / (100 if "%" in text else 1)
     except ValueError:
@@ -132,7 +134,7 @@ Wide = Annotated[bool, _output("--wide", help="Print every column, even if they 
 TableLook = Annotated[TableFormat, _output("--table", help="Print tables as text, Markdown or LaTeX.")]
 
 WINDOW_JOBS = 1000
-"""Jobs of a window unless another number is given: longer windows help more than more of them."""
+"""Default length of a window. Longer windows help more than more windows."""
 
 READ_KEYS = (
     "gpus_per_task",
@@ -154,16 +156,16 @@ READ_KEYS = (
     "keep_partial",
     "strict",
 )
-"""Keys of ``--read``; the others of ``TraceOptions`` have options of their own."""
+"""Keys of ``--read``. The other fields of ``TraceOptions`` have options of their own."""
 
 REMOVED = {f"--{key.replace('_', '-')}": f"--read {key}=" for key in READ_KEYS} | {
     "--measure": "--set workload.measure=",
 }
-"""Options of earlier versions, and the beginning of what to write instead."""
+"""Removed options, each with the start of its replacement."""
 
 
 class Experiment(NamedTuple):
-    """Options of the experiment: a configuration and changes to it."""
+    """Options that choose a configuration and change it."""
 
     workload: Jobs = None
     config: ConfigFile = None
@@ -176,7 +178,7 @@ class Experiment(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Options of the output."""
+    """Options of where results go and how they are printed."""
 
     out: Out = Path("results")
     plots: Plots = None
@@ -191,7 +193,7 @@ class Output(NamedTuple):
 
     @property
     def watched(self) -> bool:
-        """Somebody looks on."""
+        """True if progress is shown."""
         return not (self.quiet or self.json_)
 
     def where(self) -> str:
@@ -228,7 +230,7 @@ class SweepOutput(NamedTuple):
 
 
 class TraceFlags(NamedTuple):
-    """Options of reading a trace, and of its cluster."""
+    """Options of how a trace is read, and of its cluster."""
 
     format_: Annotated[
         str | None, _of_trace("--format", metavar="NAME", help="Its format (default: recognised; dagsim list readers).")
@@ -260,15 +262,15 @@ class TraceFlags(NamedTuple):
     )
 
     def windowing(self) -> dict[str, int]:
-        """The windows to run on, by the key of ``workload``; empty without windows."""
+        """Windows to run on, by key of ``workload``; empty if the whole trace is run."""
         jobs = self.window_jobs or (WINDOW_JOBS if self.windows else None)
         return {key: value for key, value in (("window", jobs), ("windows", self.windows)) if value is not None}
 
     def settings(self) -> list[Setting]:
-        """The options of reading that were given, as settings.
+        """Settings for the options that were given.
 
         Raises:
-            BadParameter: A ``--read`` without a key.
+            BadParameter: A ``--read`` has no key.
         """
         from dagsim.config.schema import Setting
 
@@ -288,7 +290,9 @@ class TraceFlags(NamedTuple):
 
 
 def expand_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command: every parameter that is a group of options becomes these options."""
+    """Decorate a command: replace every parameter that is a group of options by the options
+    themselves.
+    """
     signature = inspect.signature(command, eval_str=True)
     groups = {name: each.annotation for name, each in signature.parameters.items() if _is_group(each.annotation)}
     parameters: list[inspect.Parameter] = []

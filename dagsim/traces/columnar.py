@@ -14,9 +14,9 @@ import numpy as np
 from dagsim.model import Job
 from dagsim.traces.report import ReadReport
 from dagsim.traces.text_columns import Lines
-from dagsim.workload.arrays import JobArrays, TaskKind, ranges
+from dagsim.workload.arrays import JobArrays, ranges
 
-__all__ = ["Note", "Rows", "combinations", "gathered", "kinds_of_rows", "told"]
+__all__ = ["Note", "Rows", "gathered", "told"]
 
 Note = tuple[str, np.ndarray]
 """Something that is tolerated, and (n,) bool: in which rows."""
@@ -73,31 +73,9 @@ def told(
         numbers = numbers[(np.cumsum(kept) <= most)[numbers]]
     arrays = every.chosen(places[numbers])
     if made:
-        arrays = arrays.joined(JobArrays.of(list(made.values())))
+        arrays = JobArrays.joined([arrays, JobArrays.of(list(made.values()))])
         arrays = arrays.chosen(np.argsort(np.concatenate([numbers, list(made)]), kind="stable"))
     return arrays
-
-
-def kinds_of_rows(
-    usable: np.ndarray, columns: Sequence[np.ndarray], kind: Callable[..., TaskKind]
-) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """(n,) int32: places in the kinds, and the kind of each combination of values that a ``usable`` row has."""
-    few = [column[usable] for column in columns]
-    codes, firsts = combinations(few)
-    every = np.zeros(len(usable), np.int32)
-    every[usable] = codes
-    return every, tuple([kind(*values) for values in zip(*[each[firsts].tolist() for each in few], strict=True)])
-
-
-def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) int64: a number for each combination of values, in order of appearance; and the row where each first is."""
-    import pandas as pd
-
-    codes = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        places, values = pd.factorize(column)
-        codes = pd.factorize(codes * len(values) + places)[0]
-    return codes, np.unique(codes, return_index=True)[1]
 
 
 def _told(

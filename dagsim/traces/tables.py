@@ -9,13 +9,13 @@ from difflib import get_close_matches
 from typing import Any
 
 from dagsim.errors import TraceError
-from dagsim.traces import text_columns
+from dagsim.traces.chunks import Table, csv_form, read_tables, tables_of
 from dagsim.traces.documents import elements
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
 from dagsim.workload.records import clipped, clipped_repr
 
-__all__ = ["Table", "likely", "map_command"]
+__all__ = ["NamedColumns", "likely", "map_command"]
 
 _DELIMITERS = ",;\t|"
 _MOST_COLUMNS = 1000
@@ -32,7 +32,7 @@ _SYNONYMS = {
 }
 
 
-class Table:
+class NamedColumns:
     """The columns of a source, by name, and its rows."""
 
     def __init__(self, source: Source, mapping: Mapping[str, str], delimiter: str | None = None) -> None:
@@ -76,25 +76,21 @@ class Table:
                     f"{self._source}:1: unknown column {clipped_repr(name)}; {hint}allowed: {', '.join(allowed)}"
                 )
 
-    def rows(self, report: ReadReport, needed: Sequence[str], optional: Sequence[str]) -> Iterator[Row]:
-        """The rows, their fields in the order ``needed + optional``, empty where there are none; counts them.
+    def tables(
+        self, needed: Sequence[str], optional: Sequence[str], numbers: Collection[int], report: ReadReport
+    ) -> Iterator[Table]:
+        """The rows with the columns ``needed`` and ``optional``, those at the places ``numbers`` read as numbers.
 
         Raises:
-            TraceError: A needed column is missing.
+            TraceError: The source cannot be read.
         """
-        names = [self.name(each) for each in needed], [self.name(each) for each in optional]
-        if not self._json:
-            return self._source.rows(report, *names, delimiter=self._delimiter, header=True)
-        return self._objects(report, [*names[0], *names[1]])
-
-    def in_columns(
-        self, needed: Sequence[str], optional: Sequence[str], numbers: Collection[int], texts: Collection[int]
-    ) -> text_columns.TextTable | None:
-        """What ``rows`` gives, in columns (see ``csv_table``); nothing of JSON lines."""
-        if self._json or self._delimiter not in _DELIMITERS:
-            return None
-        names = [self.name(each) for each in needed], [self.name(each) for each in optional]
-        return text_columns.csv_table(self._source, *names, numbers, texts, self._delimiter)
+        ours = [self.name(name) for name in needed], [self.name(name) for name in optional]
+        width = len(needed) + len(optional)
+        texts = [place for place in range(width) if place not in numbers]
+        form = csv_form(*ours, numbers=numbers, texts=texts, separator=self._delimiter, header=True)
+        if self._json:
+            return tables_of(self._source, form, width, self._objects(report, [*ours[0], *ours[1]]))
+        return read_tables(self._source, form, report)
 
     def _objects(self, report: ReadReport, names: Sequence[str]) -> Iterator[Row]:
         for number, record in elements(self._source, "jobs"):

@@ -15,17 +15,13 @@ from dagsim.errors import TraceError
 from dagsim.traces.source import Source, picker
 from dagsim.workload.arrays import Labels
 
-__all__ = ["HEADER", "Lines", "TextTable", "csv_table", "date_seconds", "plain_lines", "table_of"]
+__all__ = ["HEADER", "Lines", "TextTable", "csv_table", "plain_lines", "table_of"]
 
 _BLOCK = 1 << 16
 _ODD = (b"\r", b"\0", b'"', b"\x1f")
 """Ends of lines and quotes that need a parser, and what ``gather.pack`` replaces."""
 _OTHER_BLANKS = (b"\v", b"\f", b"\x1c", b"\x1d", b"\x1e")
 """What ``str.split`` takes for blanks beside those that pandas does."""
-_LETTERS, _BETWEEN = 19, {4: ord("-"), 7: ord("-"), 13: ord(":"), 16: ord(":"), 19: 0}
-"""Of a date: so many, and those that are no digits, the 11th aside."""
-_FIRSTS = np.arange("1970-01", "10000-02", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
-"""The first day of each month, counted from the first of all."""
 HEADER = re.compile(rb"\n*[^\n]*\n")
 """A line of names, perhaps behind blank ones."""
 
@@ -200,35 +196,6 @@ def table_of(
         if len(frame) == len(lines.ends):
             return TextTable(lines, places, frame, split)
     return None
-
-
-def date_seconds(texts: np.ndarray) -> np.ndarray:
-    """(n,) float64: texts like ``2017-10-09 07:01:55`` as seconds since 1970, NaN where they are not just so."""
-    blocks = [_seconds(texts[start : start + _BLOCK]) for start in range(0, len(texts), _BLOCK)]
-    return np.concatenate(blocks)
-
-
-def _seconds(texts: np.ndarray) -> np.ndarray:
-    try:
-        letters = texts.astype(f"S{_LETTERS + 1}").view(np.uint8).reshape(-1, _LETTERS + 1).T.copy()
-    except UnicodeEncodeError:
-        return np.full(len(texts), nan)
-    fine = (letters[10] == ord(" ")) | (letters[10] == ord("T"))
-    for at, letter in _BETWEEN.items():
-        fine &= letters[at] == letter
-    digits = letters - np.uint8(ord("0"))
-    for at in range(_LETTERS):
-        if at not in _BETWEEN and at != 10:
-            fine &= digits[at] < 10
-    century, years, month, day, hour, minute, second = (
-        digits[at].astype(np.int32) * 10 + digits[at + 1] for at in (0, 2, 5, 8, 11, 14, 17)
-    )
-    year = century * 100 + years
-    fine &= (year >= 1970) & (month >= 1) & (month <= 12) & (hour < 24) & (minute < 60) & (second < 60)
-    months = np.where(fine, (year - 1970) * 12 + month - 1, 0)
-    first = _FIRSTS[months]
-    fine &= (day >= 1) & (day <= _FIRSTS[months + 1] - first)
-    return np.where(fine, (first + day - 1) * 86_400 + (hour * 3_600 + minute * 60 + second), nan)
 
 
 def _is_odd(data: bytes, separator: str) -> bool:

@@ -14,15 +14,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil, inf
 
+import numpy as np
+
 from dagsim.errors import ModelError, TraceError
 from dagsim.model import Cluster, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.traces.fields import MOST_GPUS, Dirty, count, finite_number
 from dagsim.traces.formats import pai_lists
-from dagsim.traces.formats.pai2020_columns import Tables, Words, read_table, read_tables
+from dagsim.traces.formats.pai2020_columns import Tables, Words, read_pai_tables, read_table
 from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
+from dagsim.traces.rows import Block
 from dagsim.traces.source import Source
 from dagsim.traces.text_columns import TextTable
 from dagsim.workload.arrays import JobArrays
@@ -85,9 +88,6 @@ class Pai2020(Reader):
         return pai_lists.recognises_pai_list(source)
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        if not source.path.is_dir() and pai_lists.recognises_pai_list(source):
-            yield from pai_lists.read_pai_list(source, options, report)
-            return
         tables = _Tables.beside(source)
         for group in gather(tables.rows(report)):
             gathered = _Gathered.of(group, tables)
@@ -96,16 +96,25 @@ class Pai2020(Reader):
                 report.kept += len(job.tasks) + len(gathered.submitted)
                 yield job
 
-    def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         if not source.path.is_dir() and pai_lists.recognises_pai_list(source):
-            return pai_lists.pai_list_arrays(source, options, report, most)
+            return pai_lists.pai_list_blocks(source, options, report, most)
+        arrays = self.arrays(source, options, report, most)
+        if arrays is None:
+            return Reader.blocks(self, source, options, report, most)
+        beside = (report.kept - arrays.tasks) // max(len(arrays), 1)  # a row of the job table, if there is one
+        return iter((Block(arrays, np.diff(arrays.first) + beside),))
+
+    def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
         found = _Tables.beside(source)
         read = found.in_columns()
 
         def by_rows(group: Gathered) -> Job | None:
             return _Gathered.of(group, found).job(options, report)
 
-        return read and read_tables(read, options, report, most, Words(_ended(options), _GPU_TYPES, _UNEVEN), by_rows)
+        return read and read_pai_tables(
+            read, options, report, most, Words(_ended(options), _GPU_TYPES, _UNEVEN), by_rows
+        )
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``pai_machine_spec`` beside the trace."""

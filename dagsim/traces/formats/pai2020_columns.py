@@ -11,16 +11,17 @@ from typing import NamedTuple
 import numpy as np
 
 from dagsim.model import Job, Task
-from dagsim.traces.columnar import Rows, gathered, kinds_of_rows, told
+from dagsim.traces.columnar import Rows, gathered, told
 from dagsim.traces.fields import are_counts
 from dagsim.traces.gather import Gathered, pack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
+from dagsim.traces.rows import kinds_of_rows
 from dagsim.traces.source import Source, picker
 from dagsim.traces.text_columns import TextTable, plain_lines, table_of
 from dagsim.workload.arrays import JobArrays, TaskKind, bounds, objects
 
-__all__ = ["Tables", "Words", "read_table", "read_tables"]
+__all__ = ["Tables", "Words", "read_pai_tables", "read_table"]
 
 _NO_HEADER = re.compile(b"")
 _JOB, _NAME, _INSTANCES, _STATUS, _START, _END, _CPU, _MEMORY, _GPU, _TYPE = range(10)
@@ -70,7 +71,7 @@ def read_table(source: Source, columns: Sequence[str], names: Sequence[str], tab
     return table_of(lines, places, numbers, texts, lambda text: list(pick(text.split(","))))
 
 
-def read_tables(
+def read_pai_tables(
     tables: Tables,
     options: TraceOptions,
     report: ReadReport,
