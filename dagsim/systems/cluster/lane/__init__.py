@@ -29,7 +29,7 @@ row behind those of the tasks, with the work that is left.
 
 **The loop.** ``advance_*`` does one thing per turn: an end, an arrival, or one decision. All of its
 state is in the arrays, so that it can stop at any turn and go on: when the log is full, or when an
-array has to grow (``with_room``).
+array has to grow (``with_more_room``).
 
 **Finding a node.** There is one *tournament tree* per demand class and GPU type. Its leaves are the
 scores of the type's nodes, smaller is better, and each inner place holds the smaller of the two

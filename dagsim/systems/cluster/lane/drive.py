@@ -26,8 +26,8 @@ from dagsim.systems.cluster.lane.state import (
     grown,
     more_pieces,
     new_state,
+    with_more_room,
     with_pieces,
-    with_room,
 )
 from dagsim.systems.cluster.models.estimates import Estimates
 from dagsim.systems.cluster.models.runtime import Recorded
@@ -161,7 +161,7 @@ class Loop:
     def grow(self) -> None:
         """Make more space in the state."""
         pieces = more_pieces(self.s)
-        self.s = with_room(self.s, pieces)
+        self.s = with_more_room(self.s, pieces)
         self._more = tuple([grown(state, pieces) for state in self._more])
 
 

@@ -29,7 +29,7 @@ from dagsim.systems.cluster.lane.state import (
     Classes,
     State,
     Work,
-    record,
+    one_record,
     record_type,
     records,
 )
@@ -121,7 +121,7 @@ def new_groups(work: Work, rank: int) -> Groups:
         members=members,
     )
     return Groups(
-        count=record(GROUP_COUNT, groups=len(pairs), rank=rank),
+        count=one_record(GROUP_COUNT, groups=len(pairs), rank=rank),
         best_s=best_s,
         slowness=slowness(best_s),
         ready_s=np.empty(len(best_s)),

@@ -21,7 +21,7 @@ from dagsim.systems.cluster.lane.state import (
     Classes,
     State,
     Work,
-    record,
+    one_record,
     record_type,
     records,
 )
@@ -57,7 +57,7 @@ def new_job_order(work: Work, classes: Classes, key: int) -> JobOrder:
     """The order before anything has happened."""
     best_s = work.best_s
     return JobOrder(
-        rule=record(JOB_RULE, key=key),
+        rule=one_record(JOB_RULE, key=key),
         best_s=best_s,
         rank_s=upward_rank(work, best_s),
         factor=np.where(classes.table.gpus, classes.table.gpus, 1.0),

@@ -33,7 +33,7 @@ from dagsim.systems.cluster.lane.srtf import (
 from dagsim.systems.cluster.lane.state import (
     SLOTS,
     State,
-    record,
+    one_record,
     record_type,
 )
 
@@ -81,7 +81,7 @@ def new_queue(s: State) -> LasQueues:
     """Nothing waits."""
     jobs, tasks = len(s.jobs) - 1, len(s.fresh)
     return LasQueues(
-        count=record(QUEUE_COUNT),
+        count=one_record(QUEUE_COUNT),
         known=np.zeros(jobs, np.bool_),
         key=np.zeros(jobs),
         first=np.full(jobs, -1, np.int64),
@@ -214,7 +214,7 @@ def new_service(s: State, by_gpus: bool) -> LasService:
     """Nobody has had anything."""
     jobs, runs = len(s.jobs) - 1, len(s.runs)
     return LasService(
-        counted=record(COUNTED, by_gpus=by_gpus),
+        counted=one_record(COUNTED, by_gpus=by_gpus),
         ended_s=np.zeros(jobs),
         first=np.full(jobs, -1, np.int64),
         last=np.full(jobs, -1, np.int64),
@@ -306,7 +306,7 @@ def new_las(s: State, by_gpus: bool, quantum_s: float, keeps: bool) -> Las:
         r=new_room(s),
         v=new_service(s, by_gpus),
         q=new_queue(s),
-        round=record(ROUND, quantum_s=quantum_s, wake_s=np.inf, task=-1, keeps=keeps),
+        round=one_record(ROUND, quantum_s=quantum_s, wake_s=np.inf, task=-1, keeps=keeps),
         stuck=np.zeros(len(s.classes), np.int64),
         ranked=np.empty(runs, np.int64),
         number=np.empty(runs, np.int64),

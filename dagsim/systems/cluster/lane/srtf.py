@@ -35,7 +35,7 @@ from dagsim.systems.cluster.lane.state import (
     MICRO,
     SLOTS,
     State,
-    record,
+    one_record,
     record_type,
     records,
 )
@@ -78,7 +78,7 @@ def new_room(s: State) -> RoomSearch:
     """Nothing searched yet."""
     nodes, runs = len(s.nodes), len(s.runs)
     return RoomSearch(
-        count=record(SEARCH_COUNT),
+        count=one_record(SEARCH_COUNT),
         nodes=s.nodes.copy(),
         left=s.left.copy(),
         touched=np.zeros(nodes, np.int64),
@@ -273,7 +273,7 @@ def new_srtf(s: State, weight: Weight, columns: KeyColumns, keeps: bool) -> Srtf
     length = 2 * len(s.runs) + _SPARE
     return Srtf(
         r=new_room(s),
-        rule=record(SRTF_RULE, keeps=keeps),
+        rule=one_record(SRTF_RULE, keeps=keeps),
         weights=weights,
         weight_of=weight_of.reshape(-1).astype(np.int64),
         seen=np.zeros(len(weights), np.int64),

@@ -36,11 +36,11 @@ __all__ = [
     "grown",
     "more_pieces",
     "new_state",
-    "record",
+    "one_record",
     "record_type",
     "records",
+    "with_more_room",
     "with_pieces",
-    "with_room",
 ]
 
 
@@ -122,7 +122,7 @@ def records(record: np.dtype, rows: int, /, **columns: Iterable[object]) -> np.r
     return made.view(np.recarray)
 
 
-def record(type_: np.dtype, **values: float) -> Any:
+def one_record(type_: np.dtype, **values: float) -> Any:
     """One record of zeros and these values, whose fields are read and written as attributes."""
     one = np.zeros(1, type_).view(np.recarray)[0]
     for name, value in values.items():
@@ -184,7 +184,7 @@ TYPE = record_type(i8="count idle cpus")
 
 @by_pointer
 class State(NamedTuple):
-    """The state of a run. Arrays that are too small are replaced by ``with_room``, between two
+    """The state of a run. Arrays that are too small are replaced by ``with_more_room``, between two
     calls of ``advance``."""
 
     clock: Any  # CLOCK
@@ -228,9 +228,9 @@ def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, 
     jobs, rows = work.jobs, work.rows
     free = nodes.table
     return State(
-        clock=record(CLOCK),
-        rule=record(RULE, placement=placement),
-        count=record(COUNT, runs_free=-1, holds_free=-1),
+        clock=one_record(CLOCK),
+        rule=one_record(RULE, placement=placement),
+        count=one_record(COUNT, runs_free=-1, holds_free=-1),
         jobs=records(
             JOB,
             len(jobs.first),
@@ -291,7 +291,7 @@ _PER_TASK = {
 
 def with_pieces(s: State) -> State:
     """The state for a policy that preempts: with columns of its own, and room for pieces."""
-    return with_room(s._replace(work_left=np.ones(len(s.fresh))), SPARE)
+    return with_more_room(s._replace(work_left=np.ones(len(s.fresh))), SPARE)
 
 
 def more_pieces(s: State) -> int:
@@ -299,7 +299,7 @@ def more_pieces(s: State) -> int:
     return max(SPARE, len(s.origin)) if len(s.work_left) else 0
 
 
-def with_room(s: State, pieces: int) -> State:
+def with_more_room(s: State, pieces: int) -> State:
     """The same state with room for twice the runs and ``pieces`` more, and queues for as many."""
     s = grown(s, pieces)
     if not pieces:
