@@ -211,7 +211,7 @@ def offer(scenario: ClusterScenario, policy: str, engine: EngineUse, wall_s: flo
     steps = [] if is_installed() else ["pip install -e '.[fast]'"]
     if not is_installed() or _not_ready(scenario, policy):
         steps.append(f"`dagsim warm --algo {name}`, once")
-    steps.append("`--engine compiled`")
+    steps.append("`--set engine=compiled`")
     faster = FASTER[plan_for(policy, scenario.preemption).loop]
     return (
         f"{name} took {wall_s:.0f} s in engine simpy. The compiled engine writes the same bytes about {faster} times "
