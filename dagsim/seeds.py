@@ -1,8 +1,8 @@
 """Pools of seeds by purpose, so that nothing is judged on the seeds that it was chosen by.
 
 Training draws from ``TRAIN``. Every choice (a parameter, a checkpoint, the best heuristic) is made
-on ``VALIDATION``. ``REPORT`` is used once, for the final table: each published table has a part of
-its own (``dagsim.experiment.ledger``). An experiment of ``dagsim eval`` has other seeds
+on ``VALIDATION``. ``REPORT`` is used once, for the final table: each published table and each
+training has a part of its own (``dagsim.experiment.ledger``). An experiment of ``dagsim eval`` has other seeds
 (``replicate_seeds``).
 """
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
@@ -22,8 +21,6 @@ __all__ = [
     "REMOVED",
     "Algo",
     "ConfigFile",
-    "EngineName",
-    "Engines",
     "Experiment",
     "Jobs",
     "Json",
@@ -45,14 +42,6 @@ __all__ = [
     "Workers",
     "expand_options",
 ]
-
-
-class EngineName(StrEnum):
-    """Names of the engines, as an enumeration for Typer."""
-
-    AUTO = "auto"
-    SIMPY = "simpy"
-    COMPILED = "compiled"
 
 
 def _experiment(*names: str, **more: Any) -> Any:
@@ -108,10 +97,6 @@ Within = Annotated[
         help="Add seeds until the 95 % intervals of the ratios extend at most this far to either side.",
     ),
 ]
-Engines = Annotated[
-    EngineName | None,
-    _experiment("--engine", help="Engine of the GPU cluster; all write the same bytes (docs/engines.md)."),
-]
 Out = Annotated[Path, _output("--out", "-o", help="Folder for the run folder.")]
 Plots = Annotated[
     bool | None,
@@ -160,6 +145,7 @@ READ_KEYS = (
 
 REMOVED = {f"--{key.replace('_', '-')}": f"--read {key}=" for key in READ_KEYS} | {
     "--measure": "--set workload.measure=",
+    "--engine": "--set engine=",
 }
 """Removed options, each with the start of its replacement."""
 
@@ -174,7 +160,6 @@ class Experiment(NamedTuple):
     seeds: Seeds = None
     seed: Seed = None
     precision: Within = None
-    engine: Engines = None
 
 
 class Output(NamedTuple):

@@ -1,10 +1,10 @@
-"""Sums that are equal to the last bit on every Python, indices of distinct values, and checks of
+"""Sums that are equal to the last bit on every Python, bits of a set, indices of distinct values, and checks of
 numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from operator import add
 from typing import TypeVar
@@ -13,7 +13,7 @@ import numpy as np
 
 from dagsim.errors import ModelError
 
-__all__ = ["check_numbers", "check_whole", "numbered", "ordered_sum"]
+__all__ = ["bits", "check_numbers", "check_whole", "numbered", "ordered_sum"]
 
 
 def ordered_sum(terms: Iterable[float]) -> float:
@@ -23,6 +23,14 @@ def ordered_sum(terms: Iterable[float]) -> float:
     decides anything (a key, a price, a comparison) must not: the same seed gives the same log on any Python.
     """
     return reduce(add, terms, 0.0)
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The places of the bits that are set, lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
 
 
 T = TypeVar("T")
