@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, grow by whole pieces, and have one writer."""
+"""Files that appear completely or not at all, grow by whole pieces, and have one writer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ __all__ = ["Lock", "append", "cut", "file_hash", "is_there", "replaced", "write_
 
 
 def is_there(path: Path | str) -> bool:
-    """There is such a file or folder; there is none where the text cannot be a path at all (too long, say)."""
+    """True if the file or folder exists; False also for text that cannot be a path, for example
+    because it is too long.
+    """
     try:
         return Path(path).exists()
     except (OSError, ValueError):
@@ -30,9 +32,12 @@ def is_there(path: Path | str) -> bool:
 
 @contextmanager
 def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """A temporary path beside ``path`` to write to; it becomes ``path`` when the block is through, and is removed when
-    the block fails: a reader finds what was there before, or all of what is new. ``durable``: also if the power
-    fails."""
+    """Write to a temporary path that replaces ``path`` when the block succeeds, and is removed when
+    it fails.
+
+    Readers see either the old file or all of the new one. ``durable`` keeps this promise even if
+    the power fails.
+    """
     temporary = path.with_name(f".{path.name}.part")
     try:
         yield temporary
@@ -47,7 +52,7 @@ def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
 
 
 def _sync(path: Path) -> None:
-    """Wait until the file or folder is on the disk."""
+    """Wait until the file or folder is on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -58,7 +63,7 @@ def _sync(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``, whole or not at all; folders are made.
+    """Write ``text`` to ``path``, completely or not at all; missing folders are created.
 
     Raises:
         InputError: The file cannot be written.
@@ -72,7 +77,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file, or of a folder's files by name, as hex digits."""
+    """SHA-256 of a file, or of all files of a folder in the order of their names, as hex digits."""
     total = sha256()
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if file.is_file():
@@ -83,13 +88,14 @@ def file_hash(path: Path) -> str:
 
 
 def append(path: Path, data: bytes, at: int) -> int:
-    """Write ``data`` to ``path`` behind its first ``at`` bytes, and cut off what stood there; returns the new size.
+    """Write ``data`` to ``path`` after its first ``at`` bytes, cut off the rest, and return the new
+    size.
 
-    Where that fails (the disk is full), the file keeps its first ``at`` bytes. A process that is killed meanwhile may
-    leave more than these, never fewer.
+    If writing fails (the disk is full), the file keeps its first ``at`` bytes. If the process is
+    killed meanwhile, the file has at least these.
 
     Raises:
-        OSError: It cannot be written, or is shorter than ``at``.
+        OSError: The file cannot be written, or is shorter than ``at``.
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT if at == 0 else os.O_WRONLY, 0o666)
     try:
@@ -110,10 +116,10 @@ def append(path: Path, data: bytes, at: int) -> int:
 
 
 def cut(path: Path, size: int) -> None:
-    """Cut ``path`` off behind its first ``size`` bytes; a file without any is removed.
+    """Truncate ``path`` to its first ``size`` bytes; with size 0, remove it.
 
     Raises:
-        OSError: It cannot be, or it is shorter.
+        OSError: The file cannot be truncated, or is shorter.
     """
     there = path.stat().st_size if path.exists() else 0
     if there < size:
@@ -125,7 +131,7 @@ def cut(path: Path, size: int) -> None:
 
 
 class Lock:
-    """The right to write to a folder: of one process at a time, and gone with it, however it ends."""
+    """A lock that makes one process the only writer of a folder; it ends with the process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -133,14 +139,14 @@ class Lock:
 
     @property
     def held(self) -> bool:
-        """It is ours."""
+        """True if this object holds the lock."""
         return self._release is not None
 
     def claim(self) -> bool:
-        """Take it, unless another has it; false then.
+        """Take the lock; False if another process has it.
 
         Raises:
-            OSError: The file cannot be made.
+            OSError: The file cannot be created.
         """
         if self._release is not None:
             return True
@@ -152,7 +158,7 @@ class Lock:
         return True
 
     def is_free(self) -> bool:
-        """Nobody has it, so far as can be known; nothing is written, and a claim meanwhile waits a moment."""
+        """True if no process has the lock, as far as can be known. Writes nothing."""
         if fcntl is None or self._release is not None:
             return False
         try:
@@ -170,14 +176,16 @@ class Lock:
         return True
 
     def release(self) -> None:
-        """Give it back."""
+        """Give the lock back."""
         if self._release is not None:
             self._release()
             self._release = None
 
 
 def _locked(handle: int) -> bool:
-    """Lock an open file, also where ``is_free`` looks at it right now; false if another has it."""
+    """Lock an open file, and retry if ``is_free`` is testing it right now; False if another process
+    has it.
+    """
     for wait_s in (0.01, 0.05, None):
         try:
             if fcntl is not None:

@@ -1,9 +1,10 @@
-"""Code of the user's own: how a name finds it, which file it stands in, and when it may be imported.
+"""Code of the user's own: how a name finds it, which file it is in, and when it may be imported.
 
-A name with a colon, ``module:attr`` or ``path/to/file.py:attr``, is code from outside dagsim. Importing it runs it, so
-the commands say with ``allow`` which names they accept: those on the command line and in a file given to ``--config``,
-and those of a run folder whose source file still has the SHA-256 that the folder recorded. Python programs are not
-restricted: they run code anyway. See docs/security.md.
+A name with a colon, ``module:attr`` or ``path/to/file.py:attr``, is code outside dagsim. Importing
+it runs it, so each command states which names it accepts: those on the command line and in a file
+given to ``--config``, and those of a run folder if the source file still has the SHA-256 that the
+folder recorded. Python programs are not restricted, since they run code anyway. See
+docs/security.md.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ __all__ = ["Allowed", "allow", "allowed", "attribute", "is_own", "name_of", "own
 
 
 class Allowed:
-    """The names that a command may import. A new one allows none; ``command_line`` holds the arguments of the command.
+    """The names that a command may import. A new object allows none; ``command_line`` holds the
+    arguments.
 
-    A name is allowed if it stands in a text of the user's: the command line, or a file given to ``--config``.
+    A name is allowed if it appears in text from the user: the command line, or a file given to
+    ``--config``.
     """
 
     def __init__(self, command_line: Iterable[str] = ()) -> None:
@@ -35,14 +38,14 @@ class Allowed:
         self._texts: list[str] = []
         self._recorded: list[tuple[Path, Mapping[str, str]]] = []
         self.everything = False
-        """True if every name is allowed, as ``--allow-code`` says."""
+        """True if every name is allowed (``--allow-code``)."""
 
     def trust_command_line(self) -> None:
-        """Allow the names on the command line: for commands that run what they are given."""
+        """Allow the names on the command line. For commands that run what they are given."""
         self._texts += self._command_line
 
     def trust_values(self, value: object) -> None:
-        """Allow every name in ``value``, as read from a YAML file of the user's: in its keys and in its values."""
+        """Allow every name in the keys and values of a YAML file of the user's."""
         if isinstance(value, Mapping):
             for key, part in value.items():
                 self.trust_values(key)
@@ -54,11 +57,11 @@ class Allowed:
             self._texts.append(value)
 
     def trust_recorded(self, folder: Path, hashes: Mapping[str, str]) -> None:
-        """Allow the names of a run folder whose source files have the SHA-256 in ``hashes`` (by name)."""
+        """Allow names of a run folder whose source file has the SHA-256 in ``hashes``, by name."""
         self._recorded.append((folder, hashes))
 
     def check(self, kind: str, name: str) -> None:
-        """Check that code called ``name`` may be imported, or run if it is ``exec:COMMAND``.
+        """Check that code called ``name`` may be imported, or run in the case of ``exec:COMMAND``.
 
         Raises:
             CodeNotAllowed: It may not.
@@ -82,7 +85,9 @@ _allowed: Allowed | None = None
 
 
 def allowed() -> Allowed | None:
-    """The names that this process may import; ``None`` if it may import all, as Python programs may."""
+    """The names that this process may import; None if there is no restriction, as in Python
+    programs.
+    """
     return _allowed
 
 
@@ -103,7 +108,7 @@ def is_own(name: str) -> bool:
 
 
 def own_names(text: str) -> list[str]:
-    """The names of code outside dagsim in ``text``, which is a name or a name with parameters in brackets."""
+    """Names of code outside dagsim in ``text``, a name with or without parameters in brackets."""
     return _NAME.findall(text)
 
 
@@ -113,10 +118,10 @@ _BY_PATH: dict[Path, str] = {}
 
 
 def attribute(name: str) -> Any:
-    """The object at ``module:attr`` or ``file.py:attr`` (``attr`` may have dots).
+    """Import the object at ``module:attr`` or ``file.py:attr`` (``attr`` may have dots).
 
     Raises:
-        ModuleNotFoundError, AttributeError: There is none.
+        ModuleNotFoundError, AttributeError: There is no such module or attribute.
         UnknownName: There is no such file.
     """
     module, _, attributes = name.rpartition(":") if _is_path(name) else name.partition(":")
@@ -131,9 +136,10 @@ def _is_path(name: str) -> bool:
 
 
 def _module_at(path: Path) -> object:
-    """The module in the file ``path``, imported once.
+    """Import the file ``path`` as a module, once.
 
-    It is known by the name of the file, so that worker processes can import it again; its folder joins the search path.
+    The module gets the name of the file and its folder joins the search path, so that worker
+    processes can import it again.
     """
     file = path.expanduser().resolve()
     if file in _BY_PATH:
@@ -160,13 +166,15 @@ def _module_at(path: Path) -> object:
 
 
 def name_of(cls: type) -> str:
-    """The name that finds a class again: ``file.py:Class`` if it was imported from a path, else ``module:Class``."""
+    """The name that finds a class again: ``file.py:Class`` if it was imported by path, otherwise
+    ``module:Class``.
+    """
     by_name = {name: str(file) for file, name in _BY_PATH.items()}
     return f"{by_name.get(cls.__module__, cls.__module__)}:{cls.__qualname__}"
 
 
 def source_file(name: str) -> Path | None:
-    """The file that ``name`` is in; ``None`` if there is none, as for compiled code. Nothing is imported."""
+    """The file that ``name`` is in; None if there is no source file. Nothing is imported."""
     if _is_path(name):
         file = Path(name.rpartition(":")[0]).expanduser()
         return file if file.is_file() else None
@@ -181,6 +189,6 @@ def source_file(name: str) -> Path | None:
 
 
 def source_sha256(name: str) -> str | None:
-    """SHA-256 of the file that ``name`` is in, as hex digits; ``None`` if there is no such file."""
+    """SHA-256 of the file that ``name`` is in, as hex digits; None if there is no such file."""
     file = source_file(name)
     return None if file is None else sha256(file.read_bytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""Worker processes: one thread each, deaf to Ctrl-C, gone with their parent."""
+"""Worker processes: single-threaded, unaffected by Ctrl-C, and ended with their parent."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["SIGNALS", "end_with_parent", "starting"]
 SIGNALS = tuple(
     number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
 )
-"""The signals that ask a run to stop."""
+"""Signals that ask a run to stop."""
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def end_with_parent() -> None:
-    """In a worker: end at once when the parent is gone, however that ended and whatever the worker is at."""
+    """In a worker: exit as soon as the parent is gone, however it ended."""
     threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 
@@ -36,8 +36,12 @@ def _wait_for_parent() -> None:
 
 @contextmanager
 def starting(*, main: bool = False) -> Iterator[None]:
-    """A stretch in which workers start that hear no signal to stop. Their parent ends them. They use one thread in
-    numeric libraries, and import the main script only with ``main``, where things that it defines are sent to them."""
+    """Start worker processes inside this block.
+
+    They ignore the signals that stop a run, since their parent ends them, and use one thread in
+    numeric libraries. They import the main script only with ``main=True``, which objects defined
+    there need.
+    """
     with _signals_blocked(), _one_thread(), nullcontext() if main else _no_main():
         yield
 

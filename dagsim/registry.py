@@ -1,7 +1,8 @@
-"""Registries: from ``"name"``, ``"name[param=value]"`` or ``"module:attr"`` to an object, and lists of what there is.
+"""Registries: look up objects by ``"name"``, ``"name[param=value]"`` or ``"module:attr"``, and list
+the names.
 
-Built-ins stand in a literal table (name, ``module:attr``, summary), so that listing them imports none of them; other
-packages add theirs by an entry point.
+Built-in entries form a literal table (name, ``module:attr``, summary), so that listing them imports
+nothing. Other packages add entries with entry points.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ Factory = TypeVar("Factory", bound=Callable[..., object])
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a registry. ``target`` is what makes the object, or ``"module:attr"`` of it."""
+    """One entry of a registry. ``target`` makes the object, or is the ``"module:attr"`` of what
+    does.
+    """
 
     name: str
     target: str | Callable[..., object]
@@ -35,18 +38,21 @@ class Entry:
 
 
 class Spec(NamedTuple):
-    """A name and the parameters in brackets behind it."""
+    """A name and its parameters in brackets."""
 
     name: str
     params: dict[str, object]
 
     @classmethod
     def parse(cls, text: str) -> Spec:
-        """Read ``name[param=value,other=3]``. Values are YAML scalars, ``[1,2]`` a tuple, quotes keep text as it is;
-        brackets nest: ``sticky[policy=sjf[strict=true]]``.
+        """Parse ``name[param=value,other=3]``.
+
+        Values are YAML scalars, ``[1,2]`` is a tuple, and quotes keep text unchanged. Brackets
+        nest: ``sticky[policy=sjf[strict=true]]``.
 
         Raises:
-            ConfigError: Brackets or quotes that do not match, a parameter without ``=``, or one given twice.
+            ConfigError: Brackets or quotes do not match, a parameter has no ``=``, or one is given
+                twice.
         """
         name, bracket, rest = text.partition("[")
         if not name.strip() or (bracket and not rest.rstrip().endswith("]")):
@@ -63,12 +69,13 @@ class Spec(NamedTuple):
 
 
 class Registry(Generic[T]):
-    """Everything of one kind that can be asked for by name.
+    """Everything of one kind that can be requested by name.
 
-    ``group`` is the entry-point group of other packages, ``listing`` the command that shows the registry, ``home`` the
-    package that targets such as ``".orders:sjf"`` are relative to. ``method`` is what tells one of this kind from
-    other objects; a user's own ``module:attr`` is accepted only if it has that method, or if it is a function whose
-    annotation says that it returns something that has it. Without ``method`` no such name is accepted.
+    ``group`` is the entry-point group of other packages, ``listing`` the command that lists the
+    registry, and ``home`` the package that targets such as ``".orders:sjf"`` are relative to.
+    ``method`` identifies objects of this kind: a user's own ``module:attr`` is accepted only if it
+    has that method, or if it is a function whose return annotation has it. Without ``method``,
+    names of the user's own are refused.
     """
 
     def __init__(
@@ -88,7 +95,7 @@ class Registry(Generic[T]):
         self._entries = {entry.name: _at_home(entry, home) for entry in builtins}
 
     def register(self, name: str, summary: str = "", tags: Iterable[str] = ()) -> Callable[[Factory], Factory]:
-        """Decorate a class or function that makes a ``T``; a name taken before is an error."""
+        """Decorate a class or function that makes a ``T``. Raises ValueError if the name is taken."""
 
         def add(factory: Factory) -> Factory:
             if name in self._entries:
@@ -99,11 +106,13 @@ class Registry(Generic[T]):
         return add
 
     def create(self, spec: str, **defaults: object) -> T:
-        """The object that ``spec`` asks for. ``defaults`` go to parameters of those names that ``spec`` leaves open.
+        """Make the object that ``spec`` describes. ``defaults`` fill parameters that ``spec``
+        leaves out.
 
         Raises:
-            UnknownName: No such name, module, attribute or parameter; the message suggests the nearest.
-            ConfigError: ``spec`` cannot be read, or a parameter is missing.
+            UnknownName: There is no such name, module, attribute or parameter; the message suggests
+                the nearest.
+            ConfigError: ``spec`` cannot be parsed, or a parameter is missing.
         """
         name, params = Spec.parse(spec)
         target: Any = self.get(name)
@@ -114,15 +123,16 @@ class Registry(Generic[T]):
         return target(**self._arguments(name, target, params, defaults))  # type: ignore[no-any-return]
 
     def get(self, name: str, *, own: bool = True) -> object:
-        """The factory of the ``T`` called ``name``: a class, a function, or, of a user's own ``module:attr``, the
-        object.
+        """The factory called ``name``: a class or a function, or any object for a user's own
+        ``module:attr``.
 
-        With ``own=False``, for names in data files, code outside dagsim is not accepted; entry points are.
+        With ``own=False``, for names in data files, code outside dagsim is refused, except entry
+        points.
 
         Raises:
-            UnknownName: No such name, module or attribute.
-            CodeNotAllowed: ``name`` is code from outside dagsim, which may not be imported here.
-            ConfigError: It is not of this kind.
+            UnknownName: There is no such name, module or attribute.
+            CodeNotAllowed: ``name`` is code outside dagsim that may not be imported here.
+            ConfigError: The object is not of this kind.
         """
         if self.is_own(name):
             if not own:
@@ -145,7 +155,9 @@ class Registry(Generic[T]):
             raise self._broken(name, _origin(plugin), error) from error
 
     def is_own(self, name: str) -> bool:
-        """True if ``name`` is code from outside dagsim, ``module:attr``, and not what an installed package offers."""
+        """True if ``name`` is a ``module:attr`` outside dagsim that no installed package offers by
+        an entry point.
+        """
         return is_own(name) and all(plugin.value != name for plugin in self._plugins().values())
 
     def __contains__(self, name: object) -> bool:
@@ -153,23 +165,29 @@ class Registry(Generic[T]):
         return name in self._entries or name in self._plugins()
 
     def names(self) -> tuple[str, ...]:
-        """All names: built-ins as listed, then registered, then those of other packages."""
+        """All names: built-ins in the order of the table, then registered names, then those of
+        other packages.
+        """
         return tuple(entry.name for entry in self.describe())
 
     def describe(self) -> tuple[Entry, ...]:
-        """All entries. Costs a search of the installed packages where there is an entry-point group."""
+        """All entries. If the registry has an entry-point group, this searches the installed
+        packages.
+        """
         plugins = self._plugins().values()
         return (*self._entries.values(), *(Entry(plugin.name, plugin.value, _origin(plugin)) for plugin in plugins))
 
     def _plugins(self) -> dict[str, EntryPoint]:
-        """Entry points of other packages; none of them hides a name of ours."""
+        """Entry points of other packages. An entry point never hides a built-in name."""
         if self.group is None:
             return {}
         found = sorted(entry_points(group=self.group), key=lambda plugin: plugin.name)
         return {plugin.name: plugin for plugin in found if plugin.name not in self._entries}
 
     def _own(self, name: str) -> object:
-        """A user's own object, if it may be imported and is of this kind: checked before it is called."""
+        """Import a user's own object, if it is allowed, and check its kind before anything calls
+        it.
+        """
         names = allowed()
         if names is not None:
             names.check(self.kind, name)
@@ -200,7 +218,7 @@ class Registry(Generic[T]):
             raise self._broken(name, "", error) from error
 
     def _broken(self, name: str, origin: str, error: Exception) -> PluginError:
-        """Another's code that cannot be imported."""
+        """The error for code of others that cannot be imported."""
         text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         return PluginError(f"{self.kind} {name!r}{f' ({origin})' if origin else ''} cannot be imported: {text}")
 
@@ -238,7 +256,9 @@ class Registry(Generic[T]):
 
 
 def _has(value: object, method: str) -> bool:
-    """True if ``value`` is an object or class with that method, or a function that is annotated to return one."""
+    """True if ``value`` is an object or class with that method, or a function annotated to return
+    one.
+    """
     if isinstance(value, type) or not inspect.isroutine(value):
         cls = value if isinstance(value, type) else type(value)
         return any(callable(vars(base).get(method)) for base in cls.__mro__)  # not getattr: every class has a __call__
@@ -255,7 +275,7 @@ def _parameters(target: Callable[..., object]) -> tuple[inspect.Parameter, ...]:
 
 
 _of_class = lru_cache(1024)(_parameters)
-"""The same of a class, remembered: every episode of a training makes a reward and a placement."""
+"""Cached parameters of a class: every episode of a training makes a reward and a placement."""
 
 
 def _number(value: object) -> bool:
@@ -270,7 +290,7 @@ _KINDS: dict[str, Callable[[object], bool]] = {
     "None": lambda value: value is None,
     "tuple[float, ...]": lambda value: isinstance(value, tuple) and all(map(_number, value)),
 }
-"""Annotations of parameters that can be checked."""
+"""Annotations of parameters whose values are checked."""
 
 _SAID = {
     "float": "a number",
@@ -283,14 +303,17 @@ _SAID = {
 
 
 def _kinds(annotation: object) -> tuple[str, ...]:
-    """The annotations of ``_KINDS`` that one allows; none where it allows anything else, too."""
+    """The entries of ``_KINDS`` in an annotation; empty if the annotation allows any other type."""
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     parts = tuple(part.strip() for part in text.split("|"))
     return parts if all(part in _KINDS for part in parts) else ()
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'heft'?"``, or nothing if no known name is near. The beginning of a name is near to it."""
+    """Suggest a known name, ``"; did you mean 'heft'?"``; empty if none is near.
+
+    A name that starts with ``name`` counts as near.
+    """
     names = list(known)
     close = get_close_matches(name, names, n=1) or [each for each in names if len(name) > 2 and each.startswith(name)]
     return f"; did you mean {close[0]!r}?" if close else ""
@@ -307,7 +330,7 @@ def _origin(plugin: EntryPoint) -> str:
 
 
 def _split(text: str, whole: str) -> Iterator[str]:
-    """The parts between commas, except those inside brackets or quotes."""
+    """Split at commas, except inside brackets or quotes."""
     part, depth, quote = "", 0, ""
     for letter in text:
         if quote:

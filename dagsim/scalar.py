@@ -1,6 +1,7 @@
-"""Plain words of a configuration as values, by the core schema of YAML 1.2.
+"""Plain words of a configuration as values, after the core schema of YAML 1.2.
 
-YAML 1.1, which PyYAML follows, reads ``3e-4`` as text and ``off`` as false; people mean the opposite of both.
+YAML 1.1, which PyYAML implements, reads ``3e-4`` as text and ``off`` as false. People mean the
+opposite of both.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _INF = re.compile(r"([-+]?)\.(inf|Inf|INF)")
 _NAN = re.compile(r"\.(nan|NaN|NAN)")
 _MOST_DIGITS = 1000
-"""A longer word is text: Python refuses to print integers of more than 4,300 digits, and so would every message."""
+"""Longest word that is read as a number. Python cannot print integers of more than 4,300 digits, so
+error messages could not show a larger one.
+"""
 
 
 def scalar(text: str) -> Scalar:
-    """The value of an unquoted word: nothing, a truth value, a number, or else the text itself (``off``)."""
+    """Value of an unquoted word: None, a truth value, a number, or the text itself (``off``)."""
     if text in _WORDS:
         return _WORDS[text]
     if len(text) > _MOST_DIGITS:

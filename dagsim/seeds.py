@@ -1,9 +1,9 @@
-"""Pools of seeds by purpose, so that nothing is judged on what it was chosen by.
+"""Pools of seeds by purpose, so that nothing is judged on the seeds that it was chosen by.
 
-Training draws from ``TRAIN``, every choice (a parameter, a checkpoint, the best heuristic) is made on ``VALIDATION``,
-and ``REPORT`` is touched once, for the final table; published tables have a part of it each
-(``dagsim.experiment.ledger``), and the reports of trainings the first 10,000. An experiment of ``dagsim eval`` has
-seeds of its own (``run.replicate_seeds``).
+Training draws from ``TRAIN``. Every choice (a parameter, a checkpoint, the best heuristic) is made
+on ``VALIDATION``. ``REPORT`` is used once, for the final table: each published table and each
+training has a part of its own (``dagsim.experiment.ledger``). An experiment of ``dagsim eval`` has other seeds
+(``replicate_seeds``).
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ TRAIN = range(1_000_000, 2_000_000)
 VALIDATION = range(2_000_000, 3_000_000)
 REPORT = range(3_000_000, 4_000_000)
 WINDOWS = range(4_000_000, 5_000_000)
-"""Not drawn from: the windows of a trace, counted, in experiments on windows."""
+"""Numbers of the windows of a trace in experiments on windows; nothing is drawn from this pool."""
 
 _PARTS = {TRAIN: (0.0, 0.6), VALIDATION: (0.6, 0.8), REPORT: (0.8, 1.0)}
 
 
 def part_of(seed: int) -> tuple[float, float]:
-    """The part of a trace, between two fractions of its jobs, for the pool of ``seed``. Training has the first three
-    fifths, validation and report a fifth each; the seeds of experiments have all of it."""
+    """The part of a trace that belongs to the pool of ``seed``, as two fractions of its jobs.
+
+    Training has the first 60 %, validation and report 20 % each. The seeds of experiments have the
+    whole trace.
+    """
     return next((part for pool, part in _PARTS.items() if seed in pool), (0.0, 1.0))
 
 
@@ -31,7 +34,7 @@ def seeds_of(pool: range, count: int) -> tuple[int, ...]:
     """The first ``count`` seeds of a pool.
 
     Raises:
-        ConfigError: It has not so many.
+        ConfigError: The pool has fewer seeds.
     """
     if not 1 <= count <= len(pool):
         raise ConfigError(f"seeds: allowed are 1 to {len(pool)}, got {count}")

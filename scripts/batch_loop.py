@@ -6,8 +6,8 @@ The independent side of ``validate_swf.py``. PYSS's rules: a job runs for max(1,
 claims max(run, request, 1), also where the request is -1; at equal times submissions come before ends, ends in the
 order of starts; each of them is followed by one pass of the scheduler, which takes a job's processors for free from its
 claimed end on. A pass starts jobs by age until one does not fit; those behind it go ahead if they claim to end by its
-shadow time, or need no more than is left over then. Printed are the mean wait and the mean bounded slowdown, max(1,
-(wait + run) / max(run, 10 s)).
+shadow time, or need no more than is left over then. The script prints the mean wait and the mean bounded slowdown,
+max(1, (wait + run) / max(run, 10 s)).
 """
 
 from __future__ import annotations

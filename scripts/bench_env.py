@@ -2,12 +2,11 @@
 
     python scripts/bench_env.py [--episodes 20] [--repeats 3] [--workload heterogeneous] [--train] [--json]
 
-Played by random legal actions: the candidates codec alone (what our agents play on), the Gymnasium environment with
-each observation preset, and eight environments in a ``SyncVectorEnv``. The kernel's share is that of a policy that
-takes the first candidate without looking (``sjf``); the codec's is the rest of the first figure. ``--train`` adds
-samples per CPU-second of PPO's whole iterations (playing and learning), and of sb3-contrib's MaskablePPO on the same
-environment in the same run where that is installed. CPU times of one process with one torch thread; of some passes
-the best.
+Random legal actions play the candidates codec alone (on which our agents train), the Gymnasium environment with each
+observation preset, and eight environments in a ``SyncVectorEnv``. The kernel's share of a decision is the cost of a
+policy that looks at nothing (``sjf``); the codec's share is the rest of the first figure. ``--train`` adds samples per
+CPU-second of PPO's whole iterations (playing and learning), and of sb3-contrib's MaskablePPO on the same environment if
+that is installed. CPU time of one process with one torch thread, best of several passes.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ def maskable(config: Config, steps: int) -> int:
 
 
 def rate(work: Callable[[], int], repeats: int) -> float:
-    """What the work counts per CPU-second, the best of so many passes: others on the machine can only take away."""
+    """Count of ``work`` per CPU-second, best of ``repeats`` passes: other processes can only slow it down."""
     rates = []
     for _ in range(repeats):
         began = process_time()

@@ -7,9 +7,9 @@ Independent jobs of one GPU on 32 GPUs, first come, first served, random arrival
 ``heapq`` loop, dagsim's kernel and its compiled lane (full records both), a model in plain SimPy as its documentation
 would have it, and those of ciw, salabim and SimGrid (C++ and Python) that are there: ``pip install ciw salabim`` for
 ``--python`` (salabim wants greenlet), ``apt install libsimgrid-dev python3-simgrid`` for SimGrid (``--simgrid DIR``: it
-was unpacked there). What is not there is skipped with a word. Each peer is a program of its own in ``scripts/peers/``;
-only its simulation is measured, neither start nor reading. The median is told. ``--out results/peers/peers.json`` is
-what README's table is made from.
+was unpacked there). The script skips peers that are not installed, and says so. Each peer is a program of its own in
+``scripts/peers/``; only its simulation is measured, neither start nor reading. The figures are medians. README's table
+comes from ``--out results/peers/peers.json``.
 """
 
 from __future__ import annotations
@@ -70,33 +70,33 @@ def jobs(count: int) -> Jobs:
     return Jobs(arrivals, works, listed)
 
 
-def bare(given: Jobs) -> tuple[Ends, float]:
+def bare(load: Jobs) -> tuple[Ends, float]:
     """First come, first served on equal GPUs needs nothing but the heap of when each is free."""
     began = process_time()
     free = [0.0] * GPUS
     ends = []
-    for arrival_s, work in zip(given.arrivals, given.works, strict=True):
+    for arrival_s, work in zip(load.arrivals, load.works, strict=True):
         end_s = max(arrival_s, free[0]) + work
         heapreplace(free, end_s)
         ends.append(end_s)
     return ends, process_time() - began
 
 
-def plain_simpy(given: Jobs) -> tuple[Ends, float]:
+def plain_simpy(load: Jobs) -> tuple[Ends, float]:
     """A process per job and a resource."""
     began = process_time()
     env = simpy.Environment()
     gpus = simpy.Resource(env, GPUS)
-    ends = [0.0] * len(given.works)
+    ends = [0.0] * len(load.works)
 
     def execute(number: int) -> Iterator[Event]:
         with gpus.request() as turn:
             yield turn
-            yield env.timeout(given.works[number])
+            yield env.timeout(load.works[number])
             ends[number] = env.now
 
     def arrive() -> Iterator[Event]:
-        for number, arrival_s in enumerate(given.arrivals):
+        for number, arrival_s in enumerate(load.arrivals):
             yield env.timeout(arrival_s - env.now)
             env.process(execute(number))
 
@@ -105,30 +105,30 @@ def plain_simpy(given: Jobs) -> tuple[Ends, float]:
     return ends, process_time() - began
 
 
-def kernel(given: Jobs) -> tuple[Ends, float]:
+def kernel(load: Jobs) -> tuple[Ends, float]:
     """The SimPy kernel under ``fifo``, full records."""
-    simulate(given.jobs[:10], "fifo")  # imports
+    simulate(load.jobs[:10], "fifo")  # imports
     began = process_time()
-    schedule = simulate(given.jobs, "fifo")
+    schedule = simulate(load.jobs, "fifo")
     spent_s = process_time() - began
-    ends = [0.0] * len(given.works)
+    ends = [0.0] * len(load.works)
     for row in schedule.log:
         if row.kind == Kind.FINISHED:
             ends[row.job] = row.time_s
     return ends, spent_s
 
 
-def lane(given: Jobs) -> tuple[Ends, float]:
+def lane(load: Jobs) -> tuple[Ends, float]:
     """The compiled lane under ``fifo``, full records; its columns are made beforehand."""
     if not jitted():
         raise Missing("pip install -e '.[fast]'")
-    scene = scene_of(one_node(), given.jobs)
-    compiled(scene_of(one_node(), given.jobs[:10]))  # compiles, where that was not done before
+    scene = scene_of(one_node(), load.jobs)
+    compiled(scene_of(one_node(), load.jobs[:10]))  # compiles, where that was not done before
     began = process_time()
     rows = compiled(scene)
     spent_s = process_time() - began
     finished = rows[rows["kind"] == int(Kind.FINISHED)]
-    ends = [0.0] * len(given.works)
+    ends = [0.0] * len(load.works)
     for job, time_s in zip(finished["job"].tolist(), finished["time_s"].tolist(), strict=True):
         ends[job] = time_s
     return ends, spent_s
@@ -141,10 +141,10 @@ class Outside:
         self._command = command
         self._environment = {**os.environ, **(environment or {})}
 
-    def __call__(self, given: Jobs) -> tuple[Ends, float]:
+    def __call__(self, load: Jobs) -> tuple[Ends, float]:
         with TemporaryDirectory() as name:
             folder = Path(name)
-            numbers = array("d", [float(GPUS), *given.arrivals, *given.works])
+            numbers = array("d", [float(GPUS), *load.arrivals, *load.works])
             (folder / "jobs").write_bytes(numbers.tobytes())
             command = [*self._command(folder), str(folder / "jobs"), str(folder / "answer")]
             done = subprocess.run(command, env=self._environment, capture_output=True, text=True)
@@ -187,27 +187,29 @@ def _found_in(root: Path) -> dict[str, str]:
     }
 
 
-def peers(given: Namespace) -> dict[str, Callable[[Jobs], tuple[Ends, float]]]:
+def peers(options: Namespace) -> dict[str, Callable[[Jobs], tuple[Ends, float]]]:
     """Everything that can simulate the jobs, by name."""
     return {
         "bare heapq loop": bare,
         "dagsim, compiled lane": lane,
         "dagsim, SimPy kernel": kernel,
         "SimPy, a process per job": plain_simpy,
-        "SimGrid 3.32, C++ actors": simgrid_cpp(given.simgrid),
-        "SimGrid 3.32, Python actors": python_peer(given.simgrid_python, "simgrid_fifo.py", _found_in(given.simgrid)),
-        "ciw": python_peer(given.python, "ciw_fifo.py"),
-        "salabim": python_peer(given.python, "salabim_fifo.py"),
+        "SimGrid 3.32, C++ actors": simgrid_cpp(options.simgrid),
+        "SimGrid 3.32, Python actors": python_peer(
+            options.simgrid_python, "simgrid_fifo.py", _found_in(options.simgrid)
+        ),
+        "ciw": python_peer(options.python, "ciw_fifo.py"),
+        "salabim": python_peer(options.python, "salabim_fifo.py"),
     }
 
 
-def compare(given: Namespace) -> dict[str, float | str]:
+def compare(options: Namespace) -> dict[str, float | str]:
     """CPU microseconds per job by name, or why there are none."""
-    everybody, same = peers(given), jobs(given.jobs)
+    everybody, same = peers(options), jobs(options.jobs)
     expected = bare(same)[0]
     spent: dict[str, list[float]] = {}
     missing: dict[str, str] = {}
-    for _ in range(given.repeats):
+    for _ in range(options.repeats):
         for name, run in everybody.items():
             if name in missing:
                 continue
@@ -219,7 +221,7 @@ def compare(given: Namespace) -> dict[str, float | str]:
             wrong = [at for at, (one, other) in enumerate(zip(ends, expected, strict=True)) if not _equal(one, other)]
             if wrong:
                 raise SystemExit(f"{name}: job {wrong[0]} ends at {ends[wrong[0]]!r}, not {expected[wrong[0]]!r}")
-            spent.setdefault(name, []).append(1e6 * cpu_s / given.jobs)
+            spent.setdefault(name, []).append(1e6 * cpu_s / options.jobs)
     return {name: missing[name] if name in missing else round(median(spent[name]), 3) for name in everybody}
 
 

@@ -4,9 +4,9 @@
 
 The default cluster and the default workload, or its DAGs with ``--dag``, but twice as many jobs as are to be pending,
 all there at the start. The first conversation, in which a policy builds its indexes over everything, is left out; after
-it, decisions are counted until enough of them were made or a policy has used ``--seconds``. A decision's share of the
-waiting (asking and being told to wait) is in its cost; what reading the clock costs is taken off. Of ten equal parts of
-the decisions the one that took least is told: others on the machine can only add to it.
+it, decisions count until there are enough of them or a policy has used ``--seconds``. The cost includes conversations
+in which the policy decides to wait, and excludes the cost of reading the clock. The figure is the cheapest of ten equal
+parts of the decisions, since other processes can only add to it.
 """
 
 from __future__ import annotations

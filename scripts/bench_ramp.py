@@ -4,9 +4,9 @@
 
 ``--graphs`` holds PipeDream's profiles. Look-aheads are timed at degree 16 from a placed job on (run times of all
 dependencies, orders, the walk), by ddls' rules on an empty 4x4x2 fabric: median and minimum of the repeats. A cold
-decision does everything anew: it splits, places, orders and looks ahead, with nothing remembered of the fabric or of
-other jobs. Episodes have 1,000 jobs of the five models of PAC-ML: an arrival stream (``arrivals_paper_*.json``), or
-one drawn from a seed; each policy plays with an empty memo, and again with the memo it left.
+decision splits, places, orders and looks ahead, with nothing remembered of the fabric or of other jobs. Episodes have
+1,000 jobs of the five models of PAC-ML: an arrival stream (``arrivals_paper_*.json``), or one drawn from a seed; each
+policy plays with an empty memo, and again with the memo it left.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def whole(nodes: int) -> Case:
 
 
 def cpus(nodes: int) -> Case:
-    """Whole GPUs with CPUs and memory, any of which may run out first."""
+    """Whole GPUs with CPUs and memory; each of the three may run out first."""
     rng = random.Random(nodes)
     slots = nodes * GPUS // 2
     tasks = [
@@ -124,7 +124,7 @@ def types(count: int) -> Case:
 
 
 def bare(jobs: list[Job], slots: int) -> int:
-    """The ends of all tasks, oldest first on so many slots; returns how many there were."""
+    """Run all tasks, oldest first, on ``slots`` slots, and count their ends."""
     open_parents = [[len(parents) for parents in job.graph.parents] for job in jobs]
     events: list[tuple[float, int, int]] = []
     ready: list[tuple[int, int]] = []

@@ -29,16 +29,16 @@ def report(what: str, jobs: Iterable[Job]) -> None:
     count = tasks = 0
     for job in jobs:
         count, tasks = count + 1, tasks + len(job.graph.tasks)
-    told(what, count, tasks, process_time() - began)
+    report_row(what, count, tasks, process_time() - began)
 
 
 def report_columns(what: str, workload: Synthetic | Sessions) -> None:
     began = process_time()
     drawn = workload.arrays(CLUSTER, RUNTIME)
-    told(f"{what}, columns", len(drawn), drawn.tasks, process_time() - began)
+    report_row(f"{what}, columns", len(drawn), drawn.tasks, process_time() - began)
 
 
-def told(what: str, jobs: int, tasks: int, seconds: float) -> None:
+def report_row(what: str, jobs: int, tasks: int, seconds: float) -> None:
     print(f"{what:<28} {jobs:>9,} jobs {tasks:>10,} tasks {seconds:7.2f} s {1e6 * seconds / tasks:6.2f} us per task")
 
 

@@ -45,11 +45,11 @@ def main() -> None:
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--iterations", type=int, default=12)
     parser.add_argument("--out", type=Path, default=Path("results/agents/rainbow.md"))
-    given = parser.parse_args()
-    seeds = [int(each) for each in given.seeds.split(",")]
+    options = parser.parse_args()
+    seeds = [int(each) for each in options.seeds.split(",")]
     with tempfile.TemporaryDirectory() as root:
         agents = {
-            f"{name}, seed {seed}": trained(name, seed, given.iterations, Path(root))
+            f"{name}, seed {seed}": trained(name, seed, options.iterations, Path(root))
             for seed in seeds
             for name in ALGORITHMS
         }
@@ -58,11 +58,11 @@ def main() -> None:
         policy: np.mean([line.metrics["jct_s.mean"] for line in lines if line.policy == policy])
         for policy in dict.fromkeys(line.policy for line in lines)
     }
-    command = f"python scripts/compare_rainbow.py --seeds {given.seeds} --iterations {given.iterations}"
+    command = f"python scripts/compare_rainbow.py --seeds {options.seeds} --iterations {options.iterations}"
     text = [
         "# Rainbow beside D3QN",
         "",
-        f"Made by `{command}`: 30 independent jobs at load 1.1, {given.iterations} iterations of 8 episodes and 40",
+        f"Made by `{command}`: 30 independent jobs at load 1.1, {options.iterations} iterations of 8 episodes and 40",
         f"updates, the best on 10 validation seeds, mean completion time on n = {JUDGED} report seeds.",
         "So short a training shows that both learn, not which of them ends up better.",
         "",
@@ -73,7 +73,7 @@ def main() -> None:
     for name in ALGORITHMS:
         ratios = [value / jct_s["eft-wait"] for policy, value in jct_s.items() if policy.startswith(f"{name},")]
         text.append(f"| {name}, mean of {len(ratios)} seeds (sd {np.std(ratios):.3f}) | | {np.mean(ratios):.3f} |")
-    given.out.write_text("\n".join(text) + "\n", encoding="utf-8")
+    options.out.write_text("\n".join(text) + "\n", encoding="utf-8")
     print("\n".join(text))
 
 

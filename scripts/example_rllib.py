@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--workload", default="heterogeneous")
     parser.add_argument("--runners", type=int, default=0, help="processes that play (0: the trainer's own)")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
         from ray.rllib.algorithms.ppo import PPOConfig
         from ray.rllib.core.rl_module.rl_module import RLModuleSpec
@@ -40,13 +40,13 @@ def main() -> None:
     register_env("dagsim", make)
     config = (
         PPOConfig()
-        .environment("dagsim", env_config={"workload": given.workload})
-        .env_runners(num_env_runners=given.runners)
+        .environment("dagsim", env_config={"workload": options.workload})
+        .env_runners(num_env_runners=options.runners)
         .training(train_batch_size_per_learner=2000, minibatch_size=250, num_epochs=4)
         .rl_module(rl_module_spec=RLModuleSpec(module_class=ActionMaskingTorchRLModule))
     )
     algorithm = config.build_algo()
-    for iteration in range(given.iterations):
+    for iteration in range(options.iterations):
         result = algorithm.train()
         played = result["env_runners"]
         print(iteration, f"{played['episode_return_mean']:.1f} per episode of {played['episode_len_mean']:.0f} choices")

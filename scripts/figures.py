@@ -402,7 +402,7 @@ def rules() -> Iterator[str]:
             ("the same by Holm's method", _range(shares["holm"])),
             ("coverage of the precision rule's intervals, worst pair", f"{measured['precision']['worst']:.3f}"),
             ("traces without any drift that `--blocks` stops", f"{100 * measured['blocks']['stopped']:.0f} %"),
-            ("jobs of one run at load 0.9 that tell as much as one independent job", _alike(measured["alike"])),
+            ("jobs of one run at load 0.9 that are worth one independent job", _alike(measured["alike"])),
             ("`steady`: offered load", f"{offered[0]:.2f} to {offered[-1]:.2f}"),
             ("`steady`: share of the GPUs that `sjf` holds", _range([100 * share for share in held])),
         ),

@@ -196,13 +196,13 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="the folder of the publishers' files")
     parser.add_argument("--only", nargs="*", choices=list(FITS), default=list(FITS))
     parser.add_argument("--out", type=Path, default=FITTED)
-    given = parser.parse_args()
-    for name in given.only:
-        fitted = replace(FITS[name](name, given.data), **_SHORT)
-        there = [path for path in SOURCES[name] if (given.data / path).exists()]
+    options = parser.parse_args()
+    for name in options.only:
+        fitted = replace(FITS[name](name, options.data), **_SHORT)
+        there = [path for path in SOURCES[name] if (options.data / path).exists()]
         head = f"# {SUMMARIES[name]}\n# Parameters, fitted by scripts/fit_workloads.py to {', '.join(there)}.\n"
         text = yaml.safe_dump(_written(fitted), sort_keys=False, default_flow_style=None, width=120)
-        write_text(given.out / f"{name}.yaml", head + text)
+        write_text(options.out / f"{name}.yaml", head + text)
         print(f"{name}: {len(fitted.kinds)} kinds, {fitted.rates.per_hour:g} sessions an hour", flush=True)
 
 

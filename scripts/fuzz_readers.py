@@ -42,27 +42,27 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5.0, help="limit of a case")
     parser.add_argument("--memory-mb", type=int, default=512, help="what cases may take on top of what is loaded")
     parser.add_argument("--faults", type=int, default=5, help="shown per format; the rest is counted")
-    given = parser.parse_args()
-    _limit_memory(given.memory_mb)
+    options = parser.parse_args()
+    _limit_memory(options.memory_mb)
     signal.signal(signal.SIGALRM, _hangs)
     original, faults = ROOT / "workloads" / "samples", 0
-    for format_ in given.format or READERS.names():
+    for format_ in options.format or READERS.names():
         mine = [sample for sample in SAMPLES if sample.format == format_]
         outcomes: Counter[str] = Counter()
         slowest, started = 0.0, time.perf_counter()
         with tempfile.TemporaryDirectory() as made:
             folder = Path(made) / "samples"
             shutil.copytree(original, folder)
-            for seed in range(given.first, given.first + given.count):
+            for seed in range(options.first, options.first + options.count):
                 sample, began = mine[seed % len(mine)], time.perf_counter()
-                faulthandler.dump_traceback_later(5 * given.seconds, exit=True)  # where Python cannot be interrupted
-                signal.setitimer(signal.ITIMER_REAL, given.seconds)
+                faulthandler.dump_traceback_later(5 * options.seconds, exit=True)  # where Python cannot be interrupted
+                signal.setitimer(signal.ITIMER_REAL, options.seconds)
                 try:
                     outcomes[try_case(sample, seed, original, folder)] += 1
                 except (Exception, Hang) as error:
                     signal.setitimer(signal.ITIMER_REAL, 0)
                     outcomes["faults"] += 1
-                    if outcomes["faults"] <= given.faults:
+                    if outcomes["faults"] <= options.faults:
                         _show(error, f"--format {format_} --first {seed} --count 1", sample.damaged)
                 finally:
                     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -71,7 +71,7 @@ def main() -> int:
         faults += outcomes["faults"]
         counts = ", ".join(f"{outcomes[name]:,} {name}" for name in ("read", "refused", "faults"))
         took = time.perf_counter() - started
-        print(f"{format_}: {given.count:,} cases: {counts}; {took:.0f} s, the slowest {slowest:.2f} s", flush=True)
+        print(f"{format_}: {options.count:,} cases: {counts}; {took:.0f} s, the slowest {slowest:.2f} s", flush=True)
     return 1 if faults else 0
 
 

@@ -88,7 +88,7 @@ def choose(cell: str, estimates: str, itp: Path | None) -> dict[str, str]:
 
 
 def _best(config: Config, specs: Sequence[str], seeds: int, kept: int) -> list[str]:
-    """The ``kept`` best of ``specs`` by the geometric mean over so many validation seeds."""
+    """The ``kept`` best of ``specs`` by the geometric mean over ``seeds`` validation seeds."""
     chosen = seeds_of(VALIDATION, seeds)
     score = {spec: float(np.log(play_seeds(config, spec, chosen).jct_s).mean()) for spec in specs}
     return sorted(score, key=lambda spec: score[spec] if np.isfinite(score[spec]) else np.inf)[:kept]
@@ -199,49 +199,49 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", help="only these cells; the seeds stay open for the others")
     parser.add_argument("--fresh", action="store_true", help="report seeds of the pool that were not spent yet")
     parser.add_argument("--again", action="store_true", help="the same report seeds again; the table says so")
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    cells = given.only or (["itp"] if given.itp else list(CELLS))
+    cells = options.only or (["itp"] if options.itp else list(CELLS))
     path = OUT / "references.yaml"
-    if given.what == "choose":
+    if options.what == "choose":
         for cell, estimates in product(cells, ESTIMATES):
             if estimates not in references(path).get(cell, {}):
-                chosen = choose(cell, estimates, given.itp)
+                chosen = choose(cell, estimates, options.itp)
                 print(cell, estimates, chosen, flush=True)
                 found = references(path)  # another process may have chosen for another cell meanwhile
                 found.setdefault(cell, {})[estimates] = chosen
                 write_text(path, "# References of the agents' tables, chosen on validation seeds.\n" + yaml.dump(found))
         return 0
-    command = "python scripts/judge_agents.py report" + (" --itp raw-traces.tar.gz" if given.itp else "")
+    command = "python scripts/judge_agents.py report" + (" --itp raw-traces.tar.gz" if options.itp else "")
     ledger = Ledger(ROOT / "results" / "seeds.yaml")
-    pool = range(REPORT.start, REPORT.start + 69) if given.itp else None
-    name, count = ("agents/itp", 69) if given.itp else ("agents/cells", given.seeds)
+    pool = range(REPORT.start, REPORT.start + 69) if options.itp else None
+    name, count = ("agents/itp", 69) if options.itp else ("agents/cells", options.seeds)
     try:
         spending = ledger.spend(
             name,
             count,
             command,
-            fresh=given.fresh,
-            again=given.again,
+            fresh=options.fresh,
+            again=options.again,
             pool=pool,
-            windows_of="Microsoft ITP, last fifth" if given.itp else None,
+            windows_of="Microsoft ITP, last fifth" if options.itp else None,
         )
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    few = min(given.rollout_seeds or (20 if given.itp else 6), count)
-    kept = KeptRuns(OUT / ("itp.jsonl" if given.itp else "cells.jsonl"))
-    stem = "itp" if given.itp else "cells"
-    for _ in run(cells, few, spending.seeds, kept, given.itp):
+    few = min(options.rollout_seeds or (20 if options.itp else 6), count)
+    kept = KeptRuns(OUT / ("itp.jsonl" if options.itp else "cells.jsonl"))
+    stem = "itp" if options.itp else "cells"
+    for _ in run(cells, few, spending.seeds, kept, options.itp):
         there = [
             cell
-            for cell in (["itp"] if given.itp else CELLS)
+            for cell in (["itp"] if options.itp else CELLS)
             if any(kept.of(f"{cell} exact", ("sjf",), spending.seeds))
         ]
-        write_text(OUT / f"{'itp' if given.itp else 'report'}.md", report(there, few, spending, kept))
+        write_text(OUT / f"{'itp' if options.itp else 'report'}.md", report(there, few, spending, kept))
         if table := rows(there, few, spending.seeds, kept):
             write_text(OUT / f"{stem}.csv", to_csv(table))
-    if not given.only:
+    if not options.only:
         ledger.close(spending)
     return 0
 

@@ -110,7 +110,7 @@ def statistics(jobs: Sequence[Job]) -> dict[str, float]:
 
 
 def dispersion(time_s: np.ndarray, gaps: float) -> float:
-    """Variance over mean of the arrivals in windows of so many mean gaps; 1 for a Poisson process."""
+    """Variance over mean of the arrivals in windows of that many mean gaps; 1 for a Poisson process."""
     width = gaps * time_s[-1] / len(time_s)
     counts = np.bincount((time_s // width).astype(int))[:-1]
     return float(counts.var() / counts.mean()) if len(counts) > 5 else float("nan")
@@ -322,25 +322,25 @@ def main() -> int:
     parser.add_argument("--draw", action="store_true", help="run nothing; take what is kept")
     parser.add_argument("--fresh", action="store_true", help="report seeds of the pool that were not spent yet")
     parser.add_argument("--again", action="store_true", help="the same report seeds again; the table says so")
-    given = parser.parse_args()
+    options = parser.parse_args()
     ledger = Ledger(ROOT / "results" / "seeds.yaml")
     command = "python scripts/judge_workloads.py --data DIR"
     try:
-        spending = ledger.spend("workloads/judged", given.windows, command, fresh=given.fresh, again=given.again)
+        spending = ledger.spend("workloads/judged", options.windows, command, fresh=options.fresh, again=options.again)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    kept = KeptRuns(given.out / "judged.jsonl")
+    kept = KeptRuns(options.out / "judged.jsonl")
     found = {}
-    for name in given.only:
-        found[name] = judge(name, given.data, spending, kept, run=not given.draw)
+    for name in options.only:
+        found[name] = judge(name, options.data, spending, kept, run=not options.draw)
         print(name, found[name]["tau"], flush=True)
     stats, ranks = tables(found)
-    write_text(given.out / "statistics.csv", to_csv(stats))
-    write_text(given.out / "ranking.csv", to_csv(ranks))
-    write_text(given.out / "judged.md", "\n".join(page(found, spending)) + "\n")
-    draw(found, given.out / "judged.png")
-    if set(given.only) == set(TRACES) and not list(fewer(found, given.windows)):
+    write_text(options.out / "statistics.csv", to_csv(stats))
+    write_text(options.out / "ranking.csv", to_csv(ranks))
+    write_text(options.out / "judged.md", "\n".join(page(found, spending)) + "\n")
+    draw(found, options.out / "judged.png")
+    if set(options.only) == set(TRACES) and not list(fewer(found, options.windows)):
         ledger.close(spending)
     return 0
 

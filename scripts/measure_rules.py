@@ -109,25 +109,25 @@ def main() -> int:
     parser.add_argument("--streams", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=OUT)
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        known = populations(given.data, "mean")
+        known = populations(options.data, "mean")
     except (DagsimError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     drawn = [each for each in known if each.kind == "drawn"]
     heterogeneous = next(each for each in drawn if each.name == "heterogeneous")
     found = {
-        "command": f"python scripts/measure_rules.py --data DIR --draws {given.draws} --streams {given.streams}",
+        "command": f"python scripts/measure_rules.py --data DIR --draws {options.draws} --streams {options.streams}",
         "populations": {each.name: len(each.values) for each in known},
-        "power": power(heterogeneous, ("fifo-fit", "sjf"), given.draws, given.seed),
-        "tables": tables(drawn, max(given.draws // 5, 10), given.seed),
-        "precision": precision(drawn, max(given.draws // 20, 10), given.seed),
-        "blocks": blocks(max(given.draws // 5, 10), given.seed),
-        "alike": alike(given.streams),
+        "power": power(heterogeneous, ("fifo-fit", "sjf"), options.draws, options.seed),
+        "tables": tables(drawn, max(options.draws // 5, 10), options.seed),
+        "precision": precision(drawn, max(options.draws // 20, 10), options.seed),
+        "blocks": blocks(max(options.draws // 5, 10), options.seed),
+        "alike": alike(options.streams),
         "steady": steady(2),
     }
-    write_text(given.out, json.dumps(found, indent=1) + "\n")
+    write_text(options.out, json.dumps(found, indent=1) + "\n")
     return 0
 
 

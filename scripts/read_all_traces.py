@@ -2,7 +2,7 @@
 
     python scripts/read_all_traces.py DIR [--markdown | --json]
 
-Files that no reader takes are listed with what was said of them.
+Files that no reader takes are listed with the error.
 """
 
 from __future__ import annotations

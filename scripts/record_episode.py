@@ -69,13 +69,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--film", action="store_true")
-    given = parser.parse_args()
-    scenario = scenario_of(load_config(find_config(given.config), given.set))
-    kernel = scenario.kernel(given.seed)
+    options = parser.parse_args()
+    scenario = scenario_of(load_config(find_config(options.config), options.set))
+    kernel = scenario.kernel(options.seed)
     assert isinstance(kernel, SparkKernel), "the system must be spark"
-    film = given.out.with_suffix(".gif") if given.film else None
-    mean_s = record(kernel, make_policy(scenario, given.algo, given.seed), given.algo, given.out, film)
-    print(f"mean completion time {mean_s:.1f} s; {given.out}")
+    film = options.out.with_suffix(".gif") if options.film else None
+    mean_s = record(kernel, make_policy(scenario, options.algo, options.seed), options.algo, options.out, film)
+    print(f"mean completion time {mean_s:.1f} s; {options.out}")
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def _minutes_s(text: str | None) -> float | None:
 
 
 def _accounts(folder: Path, own: Mapping[str, float]) -> tuple[tuple[QueueNode, ...], dict[str, str]]:
-    """The tree of ``sshare``, told by how far names are indented, with priorities of users' ``own``, and the
+    """The tree of ``sshare``, which is given by the indentation of names, with priorities of users' ``own``, and the
     association of each user."""
     below: dict[str, list[str]] = {}
     shares: dict[str, float] = {}

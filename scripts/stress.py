@@ -3,9 +3,9 @@
     python scripts/stress.py [--cases 3000] [--from 0] [--policy NAME ...] [--json]
 
 Case n is drawn from seed n (``dagsim.testing.random_case``) and played by the policies in turn, those with a placement
-with one placement after the other. Printed are the policies, the cases, and every violation: what the checker
-(``dagsim.testing.violations``) finds in a log, an illegal decision, a stall that no departed node explains, or a
-traceback. The exit code is 1 if there is any.
+with one placement after the other. The script prints the number of policies and cases, and every violation:
+a fault that the checker (``dagsim.testing.violations``) finds in a log, an illegal decision, a stall that no departed
+node explains, or a traceback. It exits with 1 if there is any.
 """
 
 from __future__ import annotations
@@ -61,20 +61,20 @@ def main() -> int:
     parser.add_argument("--from", type=int, default=0, dest="first", help="seed of the first case")
     parser.add_argument("--policy", action="append", help="play only these; may be given more than once")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    given = parser.parse_args()
-    policies = given.policy or specs()
+    options = parser.parse_args()
+    policies = options.policy or specs()
     played: Counter[str] = Counter()
     violations = []
-    for spec, seed, found in stress(given.cases, given.first, policies):
+    for spec, seed, found in stress(options.cases, options.first, policies):
         played[spec] += 1
         violations += [{"policy": spec, "case": seed, "what": what} for what in found[:3]]
-        if found and not given.json:
+        if found and not options.json:
             print(f"{spec} on case {seed}: {found[0]}")
-    if given.json:
-        json.dump({"policies": len(played), "cases": given.cases, "violations": violations}, sys.stdout, indent=1)
+    if options.json:
+        json.dump({"policies": len(played), "cases": options.cases, "violations": violations}, sys.stdout, indent=1)
         print()
     else:
-        print(f"{len(played)} policies, {given.cases} cases, {len(violations)} violations")
+        print(f"{len(played)} policies, {options.cases} cases, {len(violations)} violations")
     return int(bool(violations))
 
 

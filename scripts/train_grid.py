@@ -174,17 +174,17 @@ def transfer(out: Path, trace: Path | None) -> Iterator[str]:
         config, settings = arguments(Run("", cell, (), 0))
         for name, changes in TRANSFERS.items():
             chosen = load_config(ROOT / "configs" / f"{config}.yaml", [*settings, *changes])
-            yield told(cell, name, compare_agents(chosen, agents, heuristics, seeds_of(REPORT, 60)))
+            yield table_row(cell, name, compare_agents(chosen, agents, heuristics, seeds_of(REPORT, 60)))
         if trace is not None:
             lines: list[ReportLine] = []
             for window in range(20):
                 options = f"{{start: {300 * window}, limit: 100, gpus_per_task: 1, load: 0.9}}"
                 chosen = load_config(None, [f"workload={{kind: trace, path: {trace}, options: {options}}}"])
                 lines += compare_agents(chosen, agents, heuristics, [window])
-            yield told(cell, trace.name, lines)
+            yield table_row(cell, trace.name, lines)
 
 
-def told(cell: str, name: str, lines: list[ReportLine]) -> str:
+def table_row(cell: str, name: str, lines: list[ReportLine]) -> str:
     """One row of the table of transfers."""
     ranked = {each.policy: each.ratio for each in standings(lines, reference="eft-wait")}
     cells = [
@@ -203,29 +203,29 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", nargs="*", help="names of runs (train) or cells (report)")
     parser.add_argument("--trace", type=Path, help="transfer: a batch_task.csv of Alibaba 2018")
-    given = parser.parse_args()
-    if given.what == "transfer":
+    options = parser.parse_args()
+    if options.what == "transfer":
         torch.set_num_threads(1)
-        text = "\n".join(transfer(given.out, given.trace)) + "\n"
-        (given.out / "transfer.md").write_text(text, encoding="utf-8")
+        text = "\n".join(transfer(options.out, options.trace)) + "\n"
+        (options.out / "transfer.md").write_text(text, encoding="utf-8")
         return
-    if given.what == "train":
-        todo = [run for run in runs() if not given.only or run.name in given.only]
-        with ThreadPoolExecutor(given.workers) as pool:
-            for told in pool.map(lambda run: train(run, given.runs), todo):
-                print(told, flush=True)
+    if options.what == "train":
+        todo = [run for run in runs() if not options.only or run.name in options.only]
+        with ThreadPoolExecutor(options.workers) as pool:
+            for line in pool.map(lambda run: train(run, options.runs), todo):
+                print(line, flush=True)
         return
-    given.out.mkdir(parents=True, exist_ok=True)
-    for cell in given.only or cells():
-        lines = list(table(cell, judge(cell, given.runs, given.out)))
-        (given.out / f"{cell}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    options.out.mkdir(parents=True, exist_ok=True)
+    for cell in options.only or cells():
+        lines = list(table(cell, judge(cell, options.runs, options.out)))
+        (options.out / f"{cell}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
         print(*lines, sep="\n", flush=True)
-    there = [path for cell in cells() if (path := given.out / f"{cell}.md").exists()]
+    there = [path for cell in cells() if (path := options.out / f"{cell}.md").exists()]
     parts = [path.read_text(encoding="utf-8") for path in there]
     head = (
         "# All trainings, on report seeds that other tables use, too\n\nMade by `train_grid.py train` and `report`.\n"
     )
-    (given.out / "trainings.md").write_text(head + "".join(parts), encoding="utf-8")
+    (options.out / "trainings.md").write_text(head + "".join(parts), encoding="utf-8")
 
 
 if __name__ == "__main__":

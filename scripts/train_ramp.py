@@ -193,7 +193,7 @@ def main() -> int:
     parser.add_argument("--beta", default="A", help="a letter of the paper, or a distribution by name")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=6.0)
-    parser.add_argument("--iterations", type=int, help="at most so many")
+    parser.add_argument("--iterations", type=int, help="the most iterations")
     parser.add_argument("--jobs", type=int, default=300, help="jobs of a training episode")
     parser.add_argument("--episodes", type=int, default=8, help="episodes of the teacher that are imitated")
     parser.add_argument("--teacher", help="the heuristic that is imitated first (default: the best that is known)")

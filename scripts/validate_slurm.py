@@ -14,8 +14,8 @@ DIR is a folder with ``sacct-aDX.txt`` (docs/traces.md has the command), and for
 - starts: the jobs of the run submitted again to the policy ``slurm-multifactor`` on the run's nodes, with the run's
   partitions and SchedulerParameters, under both rules for a limit that ends just when a reservation begins, with nodes
   free 0, 0.5 or 1 s after the end of a job (0 and 1 were measured), with a main loop at every event or at most every
-  2 s (sched_min_interval; both fit some run), and, where backfill runs less often than every
-  second, at the instants at which Flags says that it started most jobs. Of these the nearest, which is told.
+  2 s (sched_min_interval; both fit some run), and, where backfill runs less often than every second, at the
+  instants at which Flags says that it started most jobs. The figures are those of the variant that comes nearest.
   ``order_differs`` counts the jobs that had to be moved for the same order of starts (of one second any order is the
   same), ``worst_gap_s`` is the largest difference of a start, ``median_gap_s`` the usual one; ``other_scheduler`` jobs
   were started by the main loop here and by backfill there, or the other way round.
@@ -78,7 +78,7 @@ def accounting(folder: Path) -> dict[str, Any]:
 
 
 def priorities(folder: Path) -> dict[str, Any]:
-    """Every priority that slurmctld logged, computed anew by the policy's own code from the times of jobs."""
+    """Compute every priority that slurmctld logged by the policy's own code, from the times of jobs."""
     site = read_site(folder)
     with (folder / "golden_priorities.csv").open(encoding="utf-8", newline="") as file:
         rows = sorted(csv.DictReader(file), key=lambda row: float(row["epoch"]))
@@ -245,7 +245,7 @@ def _simulated(
 ) -> tuple[dict[int, float], dict[int, str]]:
     """The start of each job, and which part of the scheduler made it.
 
-    A gang runs on one GPU type here; so types are told apart only where jobs ask for them.
+    A gang runs on one GPU type here; so types differ only where jobs ask for them.
     """
     asked = {kind for job in jobs for kind, _ in job.asked.types}
     types = {kind: GpuType(kind or "gpu", 1.0, 1.0, 1.0, 1.0, 0.0) for kind in (asked or {""})}

@@ -49,7 +49,7 @@ def refused(told: Result, *texts: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--algo", ":"], "cannot read policy ':': expected name or module:attr"),
+        (["--algo", ":"], "cannot read policy ':': expected a name, module:attr or path"),
         (["--algo", "a:"], "policy"),
         (["--algo", LONG], "unknown policy 'xxx"),
         (["--config", LONG], "no configuration 'xxx"),

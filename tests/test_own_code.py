@@ -211,6 +211,26 @@ def test_a_run_with_a_network_of_ones_own_is_reported_without_it(folder: Path) -
     assert dump_config(read.config) == (path / "config.yaml").read_text(encoding="utf-8")
 
 
+def test_a_system_of_ones_own_is_read_with_its_code_only_if_that_is_allowed(folder: Path) -> None:
+    text = (
+        "from dataclasses import dataclass\nfrom dagsim.systems.spark.scenario import SparkScenario\n"
+        "@dataclass(frozen=True)\nclass World(SparkScenario):\n    jobs: int = 3\n    executors: int = 3\n"
+    )
+    (folder / "own_world.py").write_text(MARK + text, encoding="utf-8")
+    ended = run("eval", "--system", "own_world:World", "--algo", "fifo", "--seeds", "1", "--no-plots", "--json")
+    assert ended.exit_code == 0, ended.output
+    path = Path(json.loads(ended.output)["run"])
+    (folder / "own_world.imported").unlink()
+    del sys.modules["own_world"]
+    assert run("compare", path).exit_code == 0
+    refused = run("report", path)
+    assert refused.exit_code == 2
+    assert "its system 'own_world:World' is code outside dagsim, which was not imported" in refused.output
+    assert imported(folder) == []
+    assert run("report", path, "--allow-code").exit_code == 0
+    assert imported(folder) == ["own_world"]
+
+
 def test_a_run_folder_is_run_again_only_with_the_code_that_it_recorded(folder: Path) -> None:
     path = run_folder("--algo", "evil_policy:Fifo")
     manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))

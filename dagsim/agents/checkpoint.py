@@ -43,7 +43,6 @@ __all__ = [
 
 
 _FORMAT = "dagsim-agent-3"
-_OLD = ("dagsim-agent-2", "dagsim-agent-1", "dagsim-decima-1")
 _CODECS: Mapping[str, Registry[Any]] = {"cluster": CODECS, "spark": SPARK_CODECS, "ramp": RAMP_CODECS}
 
 
@@ -67,8 +66,8 @@ class Checkpoint:
             "format": _FORMAT,
             "system": self.system,
             "algorithm": self.algorithm,
-            "net": _settings(self.net),
-            "codec": _settings(self.codec),
+            "net": _plain_settings(self.net),
+            "codec": _plain_settings(self.codec),
             "codec_version": getattr(self.codec, "version", 1),
             "features": _features(self.codec),
             "weights": dict(self.weights),
@@ -81,24 +80,23 @@ class Checkpoint:
     def load(
         cls, path: Path, system: str | None = None, *, codec: str | None = None, net: str | None = None
     ) -> Checkpoint:
-        """Read what ``save`` wrote, now or in older versions. ``system`` must be its own.
+        """Read a file that ``save`` wrote. ``system``, if given, must be the agent's own.
 
-        The file is data: it can name only codecs and nets that come with dagsim. Of another, whoever loads it names
-        the class, ``module:Class``, as ``codec`` or ``net``.
+        The file is data: it can name only codecs and nets that come with dagsim. To load any other, pass its class,
+        ``module:Class``, as ``codec`` or ``net``.
 
         Raises:
             RunFolderError: Missing, damaged, of another version of dagsim or system, or made for other observations.
             CodeNotAllowed: Its codec or net is code outside dagsim, and was not named.
         """
         plain = read_plain(path)
-        if plain.get("format") not in (_FORMAT, *_OLD):
+        if plain.get("format") != _FORMAT:
             raise RunFolderError(f"{path}: not an agent of this version of dagsim (it says {plain.get('format')!r})")
         try:
-            plain = _brought_up(plain)
             own = plain["system"]
             if system is not None and own != system:
                 raise RunFolderError(f"{path}: an agent for the system {own!r}, which cannot decide in {system!r}")
-            codec_settings = _made(_CODECS.get(own, CODECS), plain["codec"], codec)
+            codec_settings = _settings_from(_CODECS.get(own, CODECS), plain["codec"], codec)
             version = getattr(codec_settings, "version", 1)
             if plain["codec_version"] != version:
                 raise RunFolderError(
@@ -108,10 +106,10 @@ class Checkpoint:
             _same_features(path, plain["features"], _features(codec_settings))
             bounds = None if plain.get("ranges") is None else ObservationBounds.of(plain["ranges"])
             _finite(path, {"weights": plain["weights"], "ranges": plain.get("ranges") or {}})
-            net_settings = _made(NETS, plain["net"], net)
+            net_settings = _settings_from(NETS, plain["net"], net)
             about = plain["about"]
-            made = cls(plain["algorithm"], net_settings, codec_settings, plain["weights"], about, bounds, own)
-            made.network()
+            agent = cls(plain["algorithm"], net_settings, codec_settings, plain["weights"], about, bounds, own)
+            agent.network()
         except CodeNotAllowed as error:
             raise CodeNotAllowed(f"{path}: {error}") from None
         except (AttributeError, ConfigError, IndexError, KeyError, TypeError, RuntimeError) as error:
@@ -120,7 +118,7 @@ class Checkpoint:
             if isinstance(error, RunFolderError):
                 raise
             raise RunFolderError(f"{path}: {error}") from None
-        return made
+        return agent
 
     def clipped(self, codec: Codec) -> Codec:
         """The codec as the agent sees through it: nothing beyond what it was trained on."""
@@ -193,10 +191,10 @@ def read_plain(path: Path) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise RunFolderError(f"{path}: not a checkpoint of dagsim")
     digest = plain.pop("digest", None)
-    if digest is None and plain.get("format") not in _OLD:
+    if digest is None:
         raise RunFolderError(f"{path}: not a checkpoint of this version of dagsim (it has no digest)")
-    if digest is not None and digest != _digest(plain):
-        raise RunFolderError(f"{path}: damaged: it is not what was written (its digest differs)")
+    if digest != _digest(plain):
+        raise RunFolderError(f"{path}: damaged: its content does not match its digest")
     return plain
 
 
@@ -233,31 +231,8 @@ def _finite(path: Path, parts: Mapping[str, Mapping[str, torch.Tensor]]) -> None
                 raise RunFolderError(f"{path}: {name!r} of its {part} holds numbers that are not finite")
 
 
-def _brought_up(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """The file's content as this version writes it."""
-    match plain["format"]:
-        case "dagsim-agent-1":
-            codec = {"kind": "candidates", **plain["codec"]}
-            return {**plain, "system": "cluster", "codec": codec, "codec_version": 1}
-        case "dagsim-decima-1":
-            return {
-                "system": "spark",
-                "algorithm": "decima",
-                "net": {"kind": "decima", "hidden": plain["hidden"], "head": plain["head"]},
-                "codec": {"kind": "stages", "action": plain.get("action", "executors")},
-                "codec_version": 1,
-                "features": plain["features"],
-                "weights": plain["weights"],
-                "about": plain["about"],
-            }
-    return dict(plain)
-
-
-def _made(registry: Registry[Any], settings: Mapping[str, Any], own: str | None) -> Any:
-    """The settings object that ``_settings`` gave; older files name fields that it never had.
-
-    ``own`` is the name of its class if that is code outside dagsim.
-    """
+def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: str | None) -> Any:
+    """The settings object that ``_plain_settings`` described; ``own`` names its class if dagsim does not have it."""
     kind = settings["kind"]
     part = registry.kind
     if registry.is_own(kind) and own is None:
@@ -269,16 +244,16 @@ def _made(registry: Registry[Any], settings: Mapping[str, Any], own: str | None)
     if own not in (None, kind) and not registry.is_own(kind):
         raise ConfigError(f"its {part} is {kind!r}, which comes with dagsim; leave out {own!r}")
     cls: Any = registry.get(kind if own is None else own)
-    known = {field.name for field in fields(cls) if field.name != "kind" or field.default == kind}
-    return cls(**{name: value for name, value in settings.items() if name in known})
+    has_kind = any(field.name == "kind" and field.default == kind for field in fields(cls))
+    return cls(**{name: value for name, value in settings.items() if has_kind or name != "kind"})
 
 
-def _settings(made: Any) -> dict[str, Any]:
+def _plain_settings(settings: Any) -> dict[str, Any]:
     """The fields of a settings object, with its ``kind``: its name, or where its class stands."""
-    cls = type(made)
+    cls = type(settings)
     path = f"{cls.__module__}:{cls.__qualname__}"
-    kind = getattr(made, "kind", path) if cls.__module__.startswith("dagsim.") else path
-    return {**asdict(made), "kind": kind}
+    kind = getattr(settings, "kind", path) if cls.__module__.startswith("dagsim.") else path
+    return {**asdict(settings), "kind": kind}
 
 
 def _features(codec: CodecSettings) -> list[str]:

@@ -333,6 +333,9 @@ class TrainConfig:
     """Iterations between validations."""
     validation_seeds: int = 50
     report_seeds: int = 200
+    report_from: int | None = None
+    """First seed of the report, to repeat that of another training (its run folder records it in
+    ``report_seeds.yaml``). Left out: the next seeds that no training in the same results folder has reported on."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

@@ -1,4 +1,4 @@
-"""The app that all commands join, and what becomes of their errors."""
+"""The Typer app that every command joins, and how errors reach the user."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ ORDER = (
     *("eval", "baseline", "train", "replay", "tune", "compare", "report", "plot", "record", "serve", "sweep"),
     *("whatif", "plan", "why", "trace", "cluster", "workload", "config", "list", "warm"),
 )
-"""The commands in the order in which ``dagsim --help`` lists them: as they are used."""
+"""Commands in the order of use, which is the order of ``dagsim --help``."""
 _READING = ("eval", "baseline", "replay", "tune", "whatif", "plan")
 """Commands that read traces by ``TraceFlags``."""
 
 
 class _Guarded(typer.core.TyperGroup):
-    """Says what the user did wrong in plain words instead of a traceback.
+    """Turn errors into one plain line instead of a traceback.
 
-    A command may import no code from outside dagsim, until it says what its user allows (``shared.trust``).
+    A command may not import code from outside dagsim until it calls ``shared.trust``.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -77,7 +77,9 @@ class _Guarded(typer.core.TyperGroup):
 
 
 def _ended(error: Exception, text: str, code: int) -> typer.Exit:
-    """The end of the command that an error is, once it is said; with ``DAGSIM_DEBUG=1`` its traceback, too."""
+    """Print an error, and return the exit that ends the command. ``DAGSIM_DEBUG=1`` prints the
+    traceback too.
+    """
     if os.environ.get("DAGSIM_DEBUG", "0") not in ("", "0"):
         traceback.print_exception(error)
     short = re.sub(r"\S{400,}", lambda word: f"{word[0][:200]}...{word[0][-100:]}", text)
@@ -86,7 +88,7 @@ def _ended(error: Exception, text: str, code: int) -> typer.Exit:
 
 
 def _refuse_removed(args: Sequence[str]) -> None:
-    """End with the successor's name if an option of an earlier version is among the arguments."""
+    """Exit with the name of the successor if one of the arguments is a removed option."""
     if not args or args[0] not in _READING:
         return
     for place, arg in enumerate(args):
@@ -109,11 +111,13 @@ app = typer.Typer(
 
 
 _GC_THRESHOLDS = 200_000, 20, 10
-"""A run makes millions of objects and few cycles: Python's own thresholds cost a tenth of a replay."""
+"""Thresholds of the garbage collector. A run makes millions of objects and few cycles, and Python's
+own thresholds cost 10 % of a replay.
+"""
 
 
 def main() -> None:
-    """The entry point."""
+    """Run the command line."""
     gc.set_threshold(*_GC_THRESHOLDS)
     sys.path.append(str(Path.cwd()))  # where --algo my_module:MyPolicy is looked for, last
     atexit.register(gc.freeze)  # memory is given back anyway: to search it for garbage is a tenth of a short command

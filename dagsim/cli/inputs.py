@@ -23,7 +23,7 @@ app.add_typer(config_app, name="config")
 
 @config_app.command("show")
 def config_show(config: ConfigFile = None, set_: Settings = None) -> None:
-    """Print the whole configuration, defaults included, as YAML.
+    """Print the whole configuration as YAML, defaults included.
 
     Example: dagsim config show --set cluster.groups.0.count=4
     """
@@ -38,9 +38,9 @@ def config_check(
         list[str], typer.Argument(metavar="YAML...", help="Files, run folders, or names of `dagsim list configs`.")
     ],
 ) -> None:
-    """Check configurations; every fault is named with its line, key and remedy.
+    """Check configurations, and report every fault with its line, key and remedy.
 
-    Nothing is imported from outside dagsim, and no program is started.
+    The check imports nothing from outside dagsim and starts no program.
 
     Example: dagsim config check my.yaml
     """
@@ -70,7 +70,7 @@ def config_check(
 
 @config_app.command("schema")
 def config_schema() -> None:
-    """Print the JSON schema of configurations, for editors.
+    """Print the JSON Schema of configurations, for editors.
 
     Example: dagsim config schema > dagsim.schema.json
     """
@@ -91,7 +91,7 @@ def show_workload(
     seed: Seed = None,
     json_: Json = False,
 ) -> None:
-    """Say what a workload is like: sizes, shapes, arrivals, and the load it offers.
+    """Describe a workload: sizes, shapes, arrivals and offered load.
 
     Example: dagsim workload info heterogeneous-dag
     """
@@ -120,7 +120,7 @@ def workload_save(
     set_: Settings = None,
     seed: Seed = None,
 ) -> None:
-    """Write the jobs of a workload to a file, to be replayed anywhere.
+    """Write the jobs of a workload to a file that can be replayed.
 
     Example: dagsim workload save steady steady.jsonl.gz --seed 3
     """
@@ -201,7 +201,7 @@ def list_(
     what: Annotated[str, typer.Argument(metavar="WHAT", help=f"One of {', '.join(LISTINGS)}.", callback=_known)],
     json_: Json = False,
 ) -> None:
-    """List what there is to choose from.
+    """List the names that can be used: policies, workloads, GPUs, metrics and more.
 
     Example: dagsim list policies
     """

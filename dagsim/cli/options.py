@@ -1,10 +1,11 @@
-"""Options that several commands take, in groups: ``expand_options`` gives a command those of the groups it names."""
+"""Options that several commands share, in groups. ``expand_options`` adds a group's options to a
+command.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
@@ -20,8 +21,6 @@ __all__ = [
     "REMOVED",
     "Algo",
     "ConfigFile",
-    "EngineName",
-    "Engines",
     "Experiment",
     "Jobs",
     "Json",
@@ -45,14 +44,6 @@ __all__ = [
 ]
 
 
-class EngineName(StrEnum):
-    """The engines, as typer wants them."""
-
-    AUTO = "auto"
-    SIMPY = "simpy"
-    COMPILED = "compiled"
-
-
 def _experiment(*names: str, **more: Any) -> Any:
     return typer.Option(*names, rich_help_panel="Experiment", **more)
 
@@ -66,7 +57,7 @@ def _of_trace(*names: str, **more: Any) -> Any:
 
 
 def fraction(text: str) -> float:
-    """``2%`` or ``0.02`` as 0.02."""
+    """Read ``2%`` or ``0.02`` as 0.02."""
     try:
         return float(text.rstrip().removesuffix("%")) / (100 if "%" in text else 1)
     except ValueError:
@@ -106,10 +97,6 @@ Within = Annotated[
         help="Add seeds until the 95 % intervals of the ratios extend at most this far to either side.",
     ),
 ]
-Engines = Annotated[
-    EngineName | None,
-    _experiment("--engine", help="Engine of the GPU cluster; all write the same bytes (docs/engines.md)."),
-]
 Out = Annotated[Path, _output("--out", "-o", help="Folder for the run folder.")]
 Plots = Annotated[
     bool | None,
@@ -132,7 +119,7 @@ Wide = Annotated[bool, _output("--wide", help="Print every column, even if they 
 TableLook = Annotated[TableFormat, _output("--table", help="Print tables as text, Markdown or LaTeX.")]
 
 WINDOW_JOBS = 1000
-"""Jobs of a window unless another number is given: longer windows help more than more of them."""
+"""Default length of a window. Longer windows help more than more windows."""
 
 READ_KEYS = (
     "gpus_per_task",
@@ -154,16 +141,17 @@ READ_KEYS = (
     "keep_partial",
     "strict",
 )
-"""Keys of ``--read``; the others of ``TraceOptions`` have options of their own."""
+"""Keys of ``--read``. The other fields of ``TraceOptions`` have options of their own."""
 
 REMOVED = {f"--{key.replace('_', '-')}": f"--read {key}=" for key in READ_KEYS} | {
     "--measure": "--set workload.measure=",
+    "--engine": "--set engine=",
 }
-"""Options of earlier versions, and the beginning of what to write instead."""
+"""Removed options, each with the start of its replacement."""
 
 
 class Experiment(NamedTuple):
-    """Options of the experiment: a configuration and changes to it."""
+    """Options that choose a configuration and change it."""
 
     workload: Jobs = None
     config: ConfigFile = None
@@ -172,11 +160,10 @@ class Experiment(NamedTuple):
     seeds: Seeds = None
     seed: Seed = None
     precision: Within = None
-    engine: Engines = None
 
 
 class Output(NamedTuple):
-    """Options of the output."""
+    """Options of where results go and how they are printed."""
 
     out: Out = Path("results")
     plots: Plots = None
@@ -191,7 +178,7 @@ class Output(NamedTuple):
 
     @property
     def watched(self) -> bool:
-        """Somebody looks on."""
+        """True if progress is shown."""
         return not (self.quiet or self.json_)
 
     def where(self) -> str:
@@ -228,7 +215,7 @@ class SweepOutput(NamedTuple):
 
 
 class TraceFlags(NamedTuple):
-    """Options of reading a trace, and of its cluster."""
+    """Options of how a trace is read, and of its cluster."""
 
     format_: Annotated[
         str | None, _of_trace("--format", metavar="NAME", help="Its format (default: recognised; dagsim list readers).")
@@ -260,15 +247,15 @@ class TraceFlags(NamedTuple):
     )
 
     def windowing(self) -> dict[str, int]:
-        """The windows to run on, by the key of ``workload``; empty without windows."""
+        """Windows to run on, by key of ``workload``; empty if the whole trace is run."""
         jobs = self.window_jobs or (WINDOW_JOBS if self.windows else None)
         return {key: value for key, value in (("window", jobs), ("windows", self.windows)) if value is not None}
 
     def settings(self) -> list[Setting]:
-        """The options of reading that were given, as settings.
+        """Settings for the options that were given.
 
         Raises:
-            BadParameter: A ``--read`` without a key.
+            BadParameter: A ``--read`` has no key.
         """
         from dagsim.config.schema import Setting
 
@@ -288,7 +275,9 @@ class TraceFlags(NamedTuple):
 
 
 def expand_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command: every parameter that is a group of options becomes these options."""
+    """Decorate a command: replace every parameter that is a group of options by the options
+    themselves.
+    """
     signature = inspect.signature(command, eval_str=True)
     groups = {name: each.annotation for name, each in signature.parameters.items() if _is_group(each.annotation)}
     parameters: list[inspect.Parameter] = []

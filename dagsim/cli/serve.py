@@ -1,4 +1,4 @@
-"""``dagsim serve``: run folders in a browser, as they grow."""
+"""``dagsim serve``: show run folders in a browser while they grow."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve from; 0: any that is free.")] = 8765,
 ) -> None:
-    """Show the runs of a folder in a browser: a list, a page of each, and what is running as it goes on. It writes
-    nothing and asks no other host.
+    """Show the runs of a folder in a browser: a list, a page for each, and live progress.
+
+    The server writes nothing and contacts no other host.
 
     Example: dagsim serve results
     """

@@ -91,10 +91,9 @@ def experiment(
     """
     from dagsim.config.schema import Setting
 
-    engine = None if what.engine is None else what.engine.value
     settings = [
         *more,
-        *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision, engine=engine),
+        *given(policy=policy, seeds=what.seeds, seed=what.seed, precision=what.precision),
     ]
     if what.system is not None:  # before --set, whose keys may be the system's
         system = Setting(f"--system {what.system}", "system.kind", what.system)

@@ -1,4 +1,4 @@
-"""``dagsim trace``: traces described, fetched and converted."""
+"""``dagsim trace``: describe, fetch, convert and anonymise traces."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def show_trace(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say what a trace is like: its jobs, their shapes, sizes and arrivals, beside what was published of it.
+    """Describe a trace: jobs, shapes, sizes and arrivals, beside the published figures.
 
     Example: dagsim trace info batch_task.csv.gz
     """
@@ -93,10 +93,10 @@ def anonymise_traces(
     to: Annotated[Path, typer.Option("--to", metavar="FOLDER", help="Folder to write them into.")],
     quiet: Quiet = False,
 ) -> None:
-    """Write logs and lists of nodes without names, to be shared. Users, accounts, jobs, partitions and nodes get new
-    names.
+    """Replace names in logs and lists of nodes, so that they can be shared.
 
-    The same name becomes the same in all files of one call.
+    Users, accounts, jobs, partitions and nodes get new names. A name gets the same new name in all
+    files of one call.
 
     Example: dagsim trace anonymise sacct.txt nodes.txt --to out
     """
@@ -116,7 +116,7 @@ def convert_trace(
     to: Annotated[Path, typer.Argument(metavar="OUT", help="A file called .jsonl, .jsonl.gz or .parquet.")],
     format_: Annotated[str | None, typer.Option("--format", help="Its format (default: recognised).")] = None,
 ) -> None:
-    """Rewrite a trace as JSON Lines or as a Parquet table. dagsim reads the lines back; the table is for analysis.
+    """Rewrite a trace as JSON Lines, which dagsim reads, or as a Parquet table for analysis.
 
     Example: dagsim trace convert batch_task.csv.gz jobs.jsonl.gz
     """
@@ -135,7 +135,7 @@ def fetch_trace(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Download a published trace from its publisher, resumed where it was cut off, and verify it.
+    """Download a published trace from its publisher and verify it; a second call resumes.
 
     Example: dagsim trace fetch ctc-sp2
     """
@@ -173,7 +173,7 @@ def fetch_trace(
 
 @trace_app.command("list")
 def list_traces(json_: Json = False) -> None:
-    """List the published traces that can be fetched, with their sizes and terms.
+    """List the published traces that can be fetched, with sizes and terms.
 
     Example: dagsim trace list
     """

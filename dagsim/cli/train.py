@@ -1,4 +1,4 @@
-"""``dagsim train``: an agent that learns to schedule."""
+"""``dagsim train``: train an agent to schedule."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
 
 
 def _refuse_beside_resume(what: Experiment, **options: object) -> None:
-    """Raise where an option stands beside ``--resume`` that the training was configured with."""
+    """Refuse options beside ``--resume`` that the training was configured with."""
     from dagsim.errors import InputError
 
     wrong = [name for name, value in {**what._asdict(), **options}.items() if value not in (None, [])]

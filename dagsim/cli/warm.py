@@ -21,7 +21,7 @@ def warm(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Compile the fast engine once for this machine: large runs then use it by themselves.
+    """Compile the fast engine for this machine once; large runs then use it automatically.
 
     Example: dagsim warm --algo sjf
     """

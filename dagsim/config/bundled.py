@@ -23,7 +23,7 @@ Kind: TypeAlias = Literal["configs", "workloads"]
 
 
 def shipped(kind: Kind) -> dict[str, Path]:
-    """The files of ``configs/`` or ``workloads/`` by name without endings."""
+    """Files of ``configs/`` or ``workloads/``, by name without endings."""
     package = Path(__file__).parents[1]
     found: dict[str, Path] = {}
     for folder in (Path(kind), package / kind, package.parent / kind):
@@ -35,10 +35,10 @@ def shipped(kind: Kind) -> dict[str, Path]:
 
 
 def shipped_folder(kind: Kind, name: str) -> Path:
-    """A folder below ``configs/`` or ``workloads/`` that comes with dagsim.
+    """Find a folder below ``configs/`` or ``workloads/`` that comes with dagsim.
 
     Raises:
-        UnknownName: There is none of that name.
+        UnknownName: There is no folder of that name.
     """
     package = Path(__file__).parents[1]
     for root in (package, package.parent):
@@ -48,11 +48,12 @@ def shipped_folder(kind: Kind, name: str) -> Path:
 
 
 def find_config(text: str) -> Path:
-    """The file that ``--config`` means: a file, the configuration of a run folder, or a shipped one by name.
+    """Find the file that ``--config`` means: a file, the configuration of a run folder, or a
+    shipped one by name.
 
     Raises:
-        UnknownName: No such file or name.
-        ConfigError: A folder without a configuration.
+        UnknownName: There is no such file or name.
+        ConfigError: A folder has no configuration.
     """
     path = Path(text)
     if is_there(path) and path.is_dir():
@@ -74,7 +75,7 @@ def find_config(text: str) -> Path:
 
 
 def opening_of(path: Path) -> str:
-    """The summary of a configuration: its first comment that is not for editors."""
+    """Summary of a configuration: its first comment that is not meant for editors."""
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             break
@@ -84,11 +85,11 @@ def opening_of(path: Path) -> str:
 
 
 FITTED = Path(__file__).parents[1] / "workload" / "fitted"
-"""The folder of the fits; ``scripts/fit_workloads.py`` makes them."""
+"""Folder of the fits, which ``scripts/fit_workloads.py`` makes."""
 
 
 class _Workloads(Mapping[str, Preset]):
-    """Presets by name; a fit is read when it is asked for."""
+    """Presets by name. A fit is read from its file when it is first used."""
 
     def __getitem__(self, name: str) -> Preset:
         return PRESETS[name] if name in PRESETS else _fit(FITTED / f"{name}.yaml")

@@ -1,4 +1,4 @@
-"""An imported cluster as the YAML of a configuration."""
+"""Write an imported cluster as the YAML of a configuration."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SHOWN = 20
 
 
 def cluster_yaml(imported: ImportedCluster, name: str, origin: str) -> str:
-    """The ``cluster`` (and ``gpu_types``) of a configuration, with what was left out and noted as comments.
+    """Write ``cluster`` and ``gpu_types``; nodes that were left out, and notes, become comments.
 
-    Whatever a log says is quoted: it can end neither a comment nor a value.
+    Text from the log is quoted, so that it cannot end a comment or a value.
     """
     lines = [f"Made by dagsim cluster import from {origin}."]
     lines += _listed("left out, as jobs cannot run there", imported.left_out)

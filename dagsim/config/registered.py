@@ -1,4 +1,6 @@
-"""A part of the configuration that a registry names: ``kind`` says which class, the other keys are its fields."""
+"""Parts of a configuration that are chosen by name: ``kind`` names the class, the other keys are
+its fields.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +22,22 @@ __all__ = ["Foreign", "Later", "Registered", "kind_of"]
 
 @dataclass(frozen=True)
 class Foreign:
-    """A part of a configuration whose class is code outside dagsim, which was only read and not imported."""
+    """A part of a configuration whose class is code outside dagsim, and was read without importing
+    it.
+    """
 
     kind: str
     settings: Mapping[str, Any]
-    """The part as it stands in the file, ``kind`` included."""
+    """The part as it stands in the file, including ``kind``."""
 
 
 class Registered:
-    """``Annotated[Any, Registered(NETWORKS, "uniform")]``: the class of that ``kind``, or the one called ``default``.
+    """``Annotated[Any, Registered(NETWORKS, "uniform")]``: a part whose class is named by ``kind``,
+    or is ``default``.
 
-    A class is imported when its kind is asked for. A user's own (``module:attr`` or an entry point) is a dataclass; it
-    needs no field ``kind``. If the validation context says ``own: False``, a ``module:attr`` becomes a ``Foreign``.
+    The class is imported only when a configuration uses it. A user's own class (``module:attr`` or
+    an entry point) must be a dataclass, and needs no field ``kind``. If the validation context says
+    ``own: False``, a ``module:attr`` becomes a ``Foreign``.
     """
 
     def __init__(self, registry: Registry[Any], default: str | None = None) -> None:
@@ -47,10 +53,10 @@ class Registered:
         return {"anyOf": union, **({} if self.default is None else {DEFAULT_KIND: self.default})}
 
     def read(self, value: Any) -> Any:
-        """The object that a name or a mapping with its ``kind`` describes.
+        """Build the object that a name, or a mapping with its ``kind``, describes.
 
         Raises:
-            ConfigError: There is none, or a key or a value of it is wrong.
+            ConfigError: There is no such kind, or a key or value is wrong.
         """
         try:
             return self._object(dict(value) if isinstance(value, Mapping) else value, None)
@@ -86,7 +92,9 @@ class Registered:
 
 
 class Later:
-    """``Annotated[Any, Later("module:Class")]``: a section whose class is imported when the section is given."""
+    """``Annotated[Any, Later("module:Class")]``: a section whose class is imported only if the
+    section is present.
+    """
 
     def __init__(self, target: str) -> None:
         self.target = target
@@ -107,6 +115,6 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
 
 
 def kind_of(value: Any) -> str | None:
-    """The ``kind`` that a user's own class has in a configuration; ``None`` for classes of dagsim."""
+    """The ``kind`` that names a user's own class in a configuration; None for classes of dagsim."""
     cls = type(value)
     return None if cls.__module__.split(".")[0] == "dagsim" else name_of(cls)

@@ -1,7 +1,8 @@
-"""The configuration of an experiment: YAML and ``--set`` in, frozen objects out, every fault named at once.
+"""The configuration of an experiment: YAML and ``--set`` in, frozen objects out, all faults
+reported at once.
 
-The sections of lower floors (runtime, network, estimates ...) are their own dataclasses; which of several is meant says
-``kind``. All defaults live here, so that everything runs without a file.
+Sections of lower floors (runtime, network, estimates and others) are dataclasses of those floors,
+chosen by ``kind``. All defaults are here, so that every command runs without a file.
 """
 
 from __future__ import annotations
@@ -81,29 +82,31 @@ _CLUSTER_ONLY = (
     "queues",
     "engine",
 )
-"""The keys that describe the system ``cluster``; every other system has its keys under ``system``."""
+"""Keys that describe the system ``cluster``. Every other system has its keys under ``system``."""
 
 Runtime: TypeAlias = Annotated[Any, Registered(RUNTIMES, "throughput")]
 FailureModel: TypeAlias = Annotated[Any, Registered(FAILURE_MODELS, "node_failures")]
 
 
 class Section(BaseModel):
-    """A part of the configuration: frozen, and without keys of your own."""
+    """A part of the configuration: frozen, and without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class NodeGroup(Section):
-    """``count`` equal nodes, called ``<name>-0``, ``<name>-1`` ..."""
+    """``count`` equal nodes, called ``<name>-0``, ``<name>-1`` and so on."""
 
     name: str
-    """Begins the names of its nodes."""
+    """Prefix of the names of its nodes."""
     count: int = Field(default=1, ge=1)
     """Nodes of this group."""
     hosts: str | None = None
-    """The names of its nodes instead, as Slurm lists them, ``h[001-032]``; ``count`` is then as many, or left out."""
+    """Names of the nodes in Slurm's notation, ``h[001-032]``, instead of ``<name>-0``; ``count``
+    must agree or be left out.
+    """
     gpu: str | None = None
-    """GPU type: one of ``dagsim list gpus`` or of ``gpu_types``; left out for CPU machines."""
+    """GPU type, from ``dagsim list gpus`` or ``gpu_types``; leave it out for CPU machines."""
     gpus: int = Field(default=0, ge=0)
     """GPUs per node."""
     cpus: float = Field(default=0.0, ge=0, allow_inf_nan=False)
@@ -129,7 +132,7 @@ class NodeGroup(Section):
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The names of its nodes."""
+        """Names of the nodes."""
         if self.hosts is not None:
             return _hosts(self.hosts)
         return tuple([f"{self.name}-{index}" for index in range(self.count)])
@@ -147,15 +150,17 @@ class NodeGroup(Section):
 
 
 _MOST = {"count": 100_000, "gpus": 1_024, "cpus": 1_000_000, "memory_gb": 10_000_000}
-"""More than this in a group of nodes is a slip of the keyboard."""
+"""Upper limits for a group of nodes, to catch typing errors."""
 
 
 class ClusterSection(Section):
-    """The cluster, as groups of equal nodes, or the machines of a trace."""
+    """The cluster: groups of equal nodes, or the machines of a trace."""
 
     name: str = "cluster"
     from_trace: bool = False
-    """The machines that the workload, a trace, lists itself, also when they come and leave; ``groups`` stay empty."""
+    """Use the machines that the trace lists, including when they come and leave; ``groups`` stay
+    empty.
+    """
     groups: tuple[NodeGroup, ...] = (
         NodeGroup(name="a100-40", gpu="A100-40", gpus=8, cpus=96, memory_gb=1024),
         NodeGroup(name="v100-16", gpu="V100-16", gpus=8, cpus=96, memory_gb=1024),
@@ -188,7 +193,7 @@ def _hosts(text: str) -> tuple[str, ...]:
 
 
 def _spelled_out(workload: Any) -> Any:
-    """A workload given by name: that of a preset or a file, with the keys beside it changed."""
+    """Spell out a workload given by name: the preset or file, with the keys beside it changed."""
     if isinstance(workload, str):
         workload = {"preset": workload}
     if isinstance(workload, dict) and isinstance(workload.get("measure"), str):
@@ -207,47 +212,58 @@ def _spelled_out(workload: Any) -> Any:
 
 
 class Config(Section):
-    """An experiment: a cluster, a workload, the models of everything that takes time, a policy, and seeds.
+    """An experiment: a cluster, a workload, the models of everything that takes time, a policy, and
+    seeds.
 
-    ``system`` says which kind of world is simulated. The GPU cluster is described by the keys beside it, any other
-    system by the keys in it.
+    ``system`` chooses the kind of world. The keys beside it describe the GPU cluster; any other
+    system has its keys inside ``system``.
     """
 
     system: Annotated[Any, Registered(SYSTEMS, "cluster")] = ClusterSystem()
     """The simulated world: ``cluster`` (the default) or another of ``dagsim list systems``, with its settings."""
     cluster: ClusterSection = ClusterSection()
     gpu_types: tuple[GpuType, ...] = ()
-    """GPU types beside those of ``dagsim list gpus``, for use in ``cluster``."""
+    """GPU types for use in ``cluster``, in addition to those of ``dagsim list gpus``."""
     workload: Annotated[Workload, BeforeValidator(_spelled_out)] = PRESETS[DEFAULT_WORKLOAD].workload
-    """The jobs: ``synthetic`` (all of it, or what differs from a ``preset``), a ``trace``, or the name of either."""
+    """The jobs: ``synthetic`` (all of it, or changes to a ``preset``), a ``trace``, or the name of
+    either.
+    """
     runtime: Runtime = Field(default_factory=lambda known: _runtime_of(known["workload"]))
-    """How work becomes seconds on each GPU type; left out: by measured throughputs, and of a trace as recorded."""
+    """How work becomes seconds on each GPU type. Default: measured throughputs; for a trace, the
+    recorded seconds.
+    """
     network: Annotated[Any, Registered(NETWORKS, "uniform")] | None = None
-    """How outputs reach the nodes of the next tasks; left out: at once."""
+    """How outputs reach the nodes of the next tasks. Default: instantly."""
     setup: Annotated[Any, Registered(SETUPS, "moving_delay")] | None = None
-    """Time that a run spends on its GPUs before it computes; left out: none."""
+    """Time that a run occupies its GPUs before it computes. Default: none."""
     preemption: Preemption = Preemption()
-    """What a preempted run keeps, and what coming back costs."""
+    """What a preempted run keeps, and what it costs to resume it."""
     disturbances: tuple[FailureModel, ...] = ()
-    """What takes nodes down and brings them back."""
+    """Failures and maintenance: what takes nodes down and brings them back."""
     policy: str = "fifo"
     """The scheduler: ``name``, ``name[param=value]`` or ``module:attr`` (``dagsim list policies``)."""
     estimates: Estimates = Estimates()
-    """What the policy may know of durations."""
+    """What the policy may know about durations."""
     queues: QueueTree | None = None
-    """Accounts, partitions and limits of the schedulers that know them (docs/schedulers.md); left out: none."""
+    """Accounts, partitions and limits, for schedulers that use them (docs/schedulers.md). Default:
+    none.
+    """
     prices: Mapping[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
-    """Prices of a GPU hour by type, for ``dagsim whatif`` and ``plan``; a type that is left out has its list price."""
+    """Price of a GPU hour by type, for ``dagsim whatif`` and ``plan``. Default: the list price."""
     engine: Engine = "auto"
-    """What simulates: ``simpy``, ``compiled`` (the same bytes, much faster; docs/engines.md), or what suits a run."""
+    """The engine: ``simpy``, ``compiled`` (same bytes, much faster; docs/engines.md), or ``auto``,
+    which picks one per run.
+    """
     train: Annotated[Any, Later("dagsim.config.training:TrainSection")] | None = None
-    """How ``dagsim train`` trains an agent on all this; left out: by its defaults."""
+    """How ``dagsim train`` trains an agent. Default: the defaults of the system."""
     seed: int = Field(default=0, ge=0)
-    """Root of all chance."""
+    """Root of all randomness."""
     seeds: int = Field(default=20, ge=1)
-    """How many times the experiment is run, each time on another workload."""
+    """Number of runs, each on a workload of its own."""
     precision: float | None = Field(default=None, gt=0, lt=1)
-    """Add seeds until the intervals of the ratios reach at most this fraction to either side; left out: ``seeds``."""
+    """Add seeds until the intervals of the ratios extend at most this fraction to either side.
+    Default: run ``seeds``.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -305,7 +321,7 @@ class Config(Section):
         return self
 
     def training(self) -> TrainSection:
-        """The part ``train``, or the system's defaults."""
+        """The section ``train``, or the defaults of the system."""
         from dagsim.config.training import section_for
 
         section: TrainSection = self.train or section_for(self.system.kind)
@@ -315,25 +331,26 @@ class Config(Section):
         """The workload, which must be a trace.
 
         Raises:
-            ConfigError: It is not.
+            ConfigError: The workload is not a trace.
         """
         if not isinstance(self.workload, TraceFile):
             raise ConfigError("the workload is no trace")
         return self.workload
 
     def trace_path(self) -> Path | None:
-        """The trace that the jobs come from, if there is one."""
+        """Path of the trace that the jobs come from, or None."""
         if self.system.kind == "cluster":
             return self.workload.source.path if isinstance(self.workload, TraceFile) else None
         path = getattr(self.system, "trace", None)
         return None if path is None else Path(path)
 
     def build_cluster(self) -> Cluster:
-        """The cluster that the section describes.
+        """Build the cluster that the section describes.
 
         Raises:
-            ConfigError: The machines of a trace are asked for, and there is none, or it lists none.
-            TraceError: They cannot be read.
+            ConfigError: It asks for the machines of a trace, but there is no trace or it lists
+                none.
+            TraceError: The machines cannot be read.
         """
         if self.cluster.from_trace:
             return self.trace().machines()
@@ -352,12 +369,14 @@ class Config(Section):
 
 
 def _spelled(part: NodePartition) -> NodePartition:
-    """The partition with each of its nodes by name."""
+    """The partition with its nodes spelled out by name."""
     return replace(part, nodes=tuple([name for text in part.nodes for name in _hosts(text)]))
 
 
 def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
-    """By measured throughputs; of a trace, the seconds that it recorded, or what was saved with it."""
+    """Default runtime model: measured throughputs; for a trace, the seconds it recorded or the
+    model saved with it.
+    """
     if isinstance(workload, Synthetic):
         return Throughput()
     if isinstance(workload, Sessions):
@@ -378,7 +397,9 @@ def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
 
 
 class Setting(NamedTuple):
-    """One key set from the command line: ``source`` is the option as given, ``key`` as in ``--set``."""
+    """One key set from the command line. ``source`` is the option as typed, ``key`` is as in
+    ``--set``.
+    """
 
     source: str
     key: str
@@ -386,19 +407,21 @@ class Setting(NamedTuple):
 
 
 def load_config(path: Path | None = None, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:
-    """The configuration in the YAML file ``path`` (or the defaults), with ``settings`` (``a.b=value``) applied to it.
+    """Load the configuration in the YAML file ``path`` (or the defaults) and apply ``settings``
+    (``a.b=value``).
 
-    With ``own=False`` it is only read: a part whose ``kind`` is code outside dagsim stays a ``Foreign``.
+    With ``own=False`` the file is only read: a part whose ``kind`` is code outside dagsim stays a
+    ``Foreign``.
 
     Raises:
-        ConfigError: Anything wrong with it: all faults, one per line.
-        CodeNotAllowed: It names code that this process may not import.
+        ConfigError: Something is wrong; the message has one line per fault.
+        CodeNotAllowed: The file names code that this process may not import.
     """
     return config_in(yaml.Document({}, "defaults") if path is None else yaml.read_yaml(path), settings, own=own)
 
 
 def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:
-    """The configuration that ``document`` holds, as ``load_config``."""
+    """Build the configuration that ``document`` holds; see ``load_config``."""
     for setting in settings:
         defaults = _defaults(document, setting if isinstance(setting, str) else setting.key)
         if isinstance(setting, str):
@@ -409,13 +432,15 @@ def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *
 
 
 def dump_config(config: Config) -> str:
-    """The whole configuration as YAML; ``load_config`` reads it back equal, and equal ones give equal text."""
+    """Write the whole configuration as YAML. ``load_config`` reads it back equal, and equal
+    configurations give equal text.
+    """
     # Read again, so that a default that the code writes as 20 is 20.0 like one that was read from a file.
     return yaml.dump(plain(Config.model_validate(plain(config), context={"own": not foreign_parts(config)})))
 
 
 def foreign_parts(value: Any) -> list[str]:
-    """The names of code outside dagsim that a configuration, or a part of it, was read with and did not import."""
+    """Names of code outside dagsim in a configuration that was read with ``own=False``."""
     match value:
         case Foreign():
             return [value.kind]
@@ -431,13 +456,13 @@ def foreign_parts(value: Any) -> list[str]:
 
 
 def config_hash(config: Config) -> str:
-    """SHA-256 of ``dump_config``, as hex digits: comments and spelling do not count."""
+    """SHA-256 of ``dump_config`` as hex digits, so that comments and spelling do not matter."""
     return sha256(dump_config(config).encode()).hexdigest()
 
 
 @cache
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of the configuration, for editors (``# yaml-language-server: $schema=...``)."""
+    """JSON Schema of the configuration, for editors (``# yaml-language-server: $schema=...``)."""
     schema: dict[str, Any] = _any_of(Config.model_json_schema())
     for kind in ("Synthetic", "Sessions"):
         schema["$defs"][kind]["properties"]["preset"] = {"enum": list(WORKLOADS)}
@@ -458,9 +483,9 @@ def _validate(document: yaml.Document, *, own: bool) -> Config:
 
 
 def _defaults(document: yaml.Document, key: str) -> Any:
-    """Defaults of the parts that ``document`` leaves out, where ``key`` is to be set.
+    """Defaults of the parts that ``document`` leaves out, where ``key`` will be set.
 
-    A workload given by name is made a mapping that has it.
+    A workload given by name becomes a mapping with that name.
     """
     defaults = plain(Config())
     if key.strip().startswith("train"):
@@ -479,13 +504,13 @@ def _defaults(document: yaml.Document, key: str) -> Any:
 
 
 def _left_out(config: Config) -> tuple[str, ...]:
-    """The keys that are not written: of other systems, and prices where there are none."""
+    """Keys that ``plain`` omits: those of other systems, and ``prices`` if there are none."""
     prices = () if config.prices else ("prices",)
     return (*prices, *(_CLUSTER_ONLY if config.system.kind != "cluster" else ()))
 
 
 def plain(value: Any) -> Any:
-    """Models, dataclasses and tuples as what YAML knows; ``kind`` first, so that people see what they look at."""
+    """Convert models, dataclasses and tuples to YAML values, with ``kind`` first for readability."""
     match value:
         case BaseModel():
             left_out = _left_out(value) if isinstance(value, Config) else ()
@@ -506,7 +531,7 @@ def plain(value: Any) -> Any:
 
 
 def _any_of(schema: Any) -> Any:
-    """The schema with ``oneOf`` loosened: without a ``kind``, more than one branch can hold."""
+    """Replace ``oneOf`` by ``anyOf`` in a schema: without ``kind``, several branches can match."""
     match schema:
         case dict():
             return {"anyOf" if key == "oneOf" else key: _any_of(part) for key, part in schema.items()}

@@ -1,4 +1,6 @@
-"""The part ``train`` of a configuration: a ``TrainConfig`` whose parts are named by their registries."""
+"""The section ``train`` of a configuration: a ``TrainConfig`` whose parts are chosen from
+registries.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ _ALL_CODECS: Registry[Any] = Registry(
     listing="dagsim list codecs",
     method="build",
 )
-"""The codecs of every system: which of them fits is checked when the system is known."""
+"""Codecs of all systems; ``check_training`` refuses those of another system."""
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "spark": {
@@ -50,33 +52,33 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "linear_iterations": 0,
     },
 }
-"""What a system's training is unless its configuration says otherwise; of a part with a ``kind``, its kind."""
+"""Defaults of a training by system. A part that has a ``kind`` is given by its kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainSection(TrainConfig):
-    """A training: what learns, on what reward, for how long, and how it is judged."""
+    """A training: what learns, with which reward, for how long, and how it is judged."""
 
     algorithm: Annotated[Any, Registered(ALGORITHMS, "ppo")] = field(default_factory=PpoConfig)
     """How it learns (``dagsim list algorithms``)."""
     net: Annotated[Any, Registered(NETS, "scorer")] = field(default_factory=ScorerConfig)
     """The neural net (``dagsim list nets``)."""
     codec: Annotated[Any, Registered(_ALL_CODECS, "candidates")] = field(default_factory=CandidatesConfig)
-    """How the agent sees and decides (``dagsim list codecs``)."""
+    """How the agent observes and decides (``dagsim list codecs``)."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
 
 def section_for(system: str) -> TrainSection:
-    """The section of a configuration that says nothing of it."""
+    """Default section of a system."""
     section: TrainSection = TypeAdapter(TrainSection).validate_python(for_system({}, system))
     return section
 
 
 def for_system(section: Any, system: str, codecs: Registry[Any] | None = None) -> Any:
-    """The section as it was given, with the system's defaults where it says nothing.
+    """Fill in the system's defaults where the section says nothing.
 
-    ``codecs`` are those of the system: the names of a system of the user's own stand in no other registry.
+    ``codecs`` are the codecs of the system, whose names may be in no other registry.
     """
     if isinstance(section, TrainConfig):
         return {each.name: getattr(section, each.name) for each in fields(section)}
@@ -97,10 +99,10 @@ def for_system(section: Any, system: str, codecs: Registry[Any] | None = None) -
 
 
 def check_training(train: TrainConfig, scenario: Scenario) -> None:
-    """Compare a training with the system that it is for.
+    """Check that a training fits its system.
 
     Raises:
-        ConfigError: A codec or a reward term of another system, or episodes that cannot grow.
+        ConfigError: A codec or a reward term belongs to another system, or episodes cannot grow.
     """
     for other, cls in (("cluster", CandidatesConfig), ("spark", StagesConfig), ("ramp", PartitionConfig)):
         if isinstance(train.codec, cls) and other != scenario.system:

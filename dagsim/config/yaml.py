@@ -1,6 +1,8 @@
-"""YAML in and out: values as people mean them, the place each came from, and every fault with its place and remedy.
+"""YAML in and out: values as people mean them, the position of each, and faults with position and
+remedy.
 
-Plain words follow YAML 1.2 (``dagsim.scalar``); a key given twice is an error; mapping keys are text.
+Plain words follow YAML 1.2 (``dagsim.scalar``), a duplicate key is an error, and mapping keys are
+text.
 """
 
 from __future__ import annotations
@@ -25,17 +27,19 @@ __all__ = ["DEFAULT_KIND", "Document", "dump", "explain", "load", "read_yaml"]
 
 
 Key: TypeAlias = tuple[str | int, ...]
-"""The way to a value: mapping keys and list places from the top."""
+"""Path to a value: mapping keys and list indices from the top."""
 
 _MOST_BYTES = 10_000_000
 _MOST_VALUES = 100_000
-"""Aliases count with all that they stand for: nine lines of them can stand for billions of values."""
+"""Each use of an alias counts with all its values: nine lines of aliases can stand for billions."""
 _TEXT = "tag:yaml.org,2002:str"
 
 
 @dataclass(slots=True)
 class Document:
-    """A YAML value, and where each of its parts stands (``file:line:column`` or ``--set key=value``)."""
+    """A YAML value, and the position of each of its parts (``file:line:column`` or ``--set
+    key=value``).
+    """
 
     value: Any
     source: str
@@ -43,18 +47,18 @@ class Document:
     keys: dict[Key, str] = field(default_factory=dict)
 
     def place(self, path: Key) -> str:
-        """The place where the value at ``path`` stands, or else the nearest part around it."""
+        """Position of the value at ``path``, or else of the nearest part around it."""
         return _nearest(self.values, path) or self.source
 
     def key_place(self, path: Key) -> str:
-        """The place where the key that ends ``path`` stands, or else the nearest part around it."""
+        """Position of the key at the end of ``path``, or else of the nearest part around it."""
         return self.keys.get(path) or self.place(path)
 
     def override(self, setting: str, default: Any = None) -> None:
-        """Apply ``a.b=value`` (the text behind ``--set``); the value is read as YAML.
+        """Apply ``a.b=value``, the text of ``--set``. The value is read as YAML.
 
         Raises:
-            ConfigError: No ``=``, a value that is no YAML, or as ``put``.
+            ConfigError: There is no ``=``, or the value is not YAML; or see ``put``.
         """
         source = f"--set {setting}"
         key, equals, text = setting.partition("=")
@@ -67,13 +71,13 @@ class Document:
         self.put(key.strip(), value, source, default)
 
     def put(self, key: str, value: Any, source: str, default: Any = None) -> None:
-        """Set the part at ``key`` (``a.b.0.c``), which comes from ``source``.
+        """Set the part at ``key`` (``a.b.0.c``); ``source`` is its position in messages.
 
-        Parts on the way that the document leaves out start as they stand in ``default``. Another ``kind`` drops what
-        the part held for the old one.
+        Missing parts on the way start as in ``default``. A new ``kind`` removes the settings of the
+        old one.
 
         Raises:
-            ConfigError: The way leads through what has no such part.
+            ConfigError: A value on the way has no such part.
         """
         if self.value is None:
             self.value = {}
@@ -100,10 +104,10 @@ class Document:
 
 
 def read_yaml(path: Path) -> Document:
-    """The document in the file ``path``.
+    """Read the document in the file ``path``.
 
     Raises:
-        ConfigError: It cannot be read, or as ``load``.
+        ConfigError: The file cannot be read; or see ``load``.
     """
     try:
         if path.is_fifo() and path.parts[:2] not in (("/", "dev"), ("/", "proc")):
@@ -119,10 +123,11 @@ def read_yaml(path: Path) -> Document:
 
 
 def load(text: str, source: str) -> Document:
-    """The document that ``text`` holds; ``source`` is what errors call it.
+    """Parse ``text``; ``source`` is its name in error messages.
 
     Raises:
-        ConfigError: No YAML (with line and column), more than one document, a tag, or keys given twice (all of them).
+        ConfigError: The text is not YAML (with line and column), has several documents or a tag, or
+            has duplicate keys (all of them are listed).
     """
     try:
         node = yaml.compose(text, Loader=yaml.BaseLoader)
@@ -146,12 +151,16 @@ def load(text: str, source: str) -> Document:
 
 
 def dump(value: Any) -> str:
-    """``value`` (mappings, lists, text, numbers, truth values, ``None``) as YAML that ``load`` reads back equal."""
+    """Write ``value`` (mappings, lists, text, numbers, truth values, None) as YAML that ``load``
+    reads back equal.
+    """
     return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that ``scalar`` would read as something else. Quotes also what no line of YAML can hold as it is."""
+    """Quotes text that ``scalar`` would read as another type, and text that YAML cannot hold on one
+    line.
+    """
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -169,7 +178,7 @@ _Dumper.add_representer(str, _text)
 
 
 def _value(node: yaml.Node, path: Key, document: Document, faults: list[str], within: tuple[yaml.Node, ...]) -> Any:
-    """The value of ``node``. Notes the places of its parts in ``document``, and what is wrong in ``faults``."""
+    """Value of ``node``. Adds the positions of its parts to ``document``, and errors to ``faults``."""
     if len(document.values) >= _MOST_VALUES:
         raise ConfigError(f"{document.source}: more than {_MOST_VALUES:,} values (each use of an alias counts)")
     document.values[path] = place = _place(document.source, node)
@@ -214,7 +223,7 @@ def _nearest(places: dict[Key, str], path: Key) -> str | None:
 
 
 def _part(default: Any, holder: Any, word: str) -> Any:
-    """The part ``word`` of ``default``; ``None`` if there is none, or if ``holder`` is of another kind."""
+    """The part ``word`` of ``default``; None if there is none, or if ``holder`` is of another kind."""
     if not isinstance(default, dict):
         return None
     if isinstance(holder, dict) and "kind" in holder and holder["kind"] != default.get("kind"):
@@ -223,7 +232,7 @@ def _part(default: Any, holder: Any, word: str) -> Any:
 
 
 def _step(holder: Any, word: str, path: Key, source: str) -> Any:
-    """The key or place in ``holder`` (at ``path``) that ``word`` means."""
+    """The key or index in ``holder`` (at ``path``) that ``word`` means."""
     at = ".".join(map(str, path))
     match holder:
         case dict():
@@ -245,9 +254,10 @@ _NO_MAPPING = {"dataclass_type", "dict_type", "model_type", "union_tag_not_found
 
 
 def explain(error: ValidationError, document: Document, schema: Schema) -> str:
-    """One line per fault: ``file:line:column: key.path: what (got ...); allowed``.
+    """Explain a validation error with one line per fault: ``file:line:column: key.path: what (got
+    ...); allowed``.
 
-    ``schema`` is the JSON schema that the document was held against.
+    ``schema`` is the JSON Schema that the document was validated against.
     """
     faults = (fault for fault in error.errors(include_url=False) if fault["type"] != "default_factory_not_called")
     return "\n".join(dict.fromkeys(_line(fault, document, schema) for fault in faults))
@@ -284,7 +294,7 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
 
 
 def _path(fault: ErrorDetails, value: Any) -> Key:
-    """The way to the fault in the document: pydantic's, without the kinds that it names on the way."""
+    """Path of the fault in the document: pydantic's path without the kinds that it inserts."""
     path: list[str | int] = []
     missing = fault["type"] == "missing"
     for depth, key in enumerate(fault["loc"], 1):
@@ -310,8 +320,7 @@ def _child(value: Any, key: str | int) -> Any:
 
 
 def _named(message: str, path: Key, value: Any) -> Key:
-    """``path``, or the way on to the key below it that the message names. The key is found by its name or else by its
-    value."""
+    """Extend ``path`` to the key below it that the message names, by name or else by value."""
     for key in path:
         value = _child(value, key)
     if not isinstance(value, dict):
@@ -328,7 +337,9 @@ def _got(fault: ErrorDetails) -> str:
 
 
 def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
-    """The keys that the schema knows at ``loc``: those of the ``kind`` that stands there in ``value``, if it is one."""
+    """Keys that the schema allows at ``loc``. If ``value`` has a ``kind`` there, only the keys of
+    that kind.
+    """
     node: Schema = schema
     for key in loc:
         node = _within(schema, node, key)
@@ -342,13 +353,15 @@ def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
 
 
 def _default_kind(schema: Schema, node: Schema) -> str | None:
-    """The kind of a part that does not say it: that of ``Registered``, which stands in the schema beside the union."""
+    """The ``kind`` of a part that leaves it out, which ``Registered`` writes beside the union."""
     nodes = [node, *(node.get("anyOf") or ())]
     return next((str(each[DEFAULT_KIND]) for each in nodes if DEFAULT_KIND in each), None)
 
 
 def _within(schema: Schema, node: Schema, key: str | int) -> Schema:
-    """The part of the schema that ``key`` leads to: a property, the items of a list, or the branch of that kind."""
+    """The part of the schema that ``key`` leads to: a property, the items of a list, or the branch
+    of that kind.
+    """
     for branch in _branches(schema, node):
         properties = branch.get("properties", {})
         if key in properties:
@@ -361,7 +374,7 @@ def _within(schema: Schema, node: Schema, key: str | int) -> Schema:
 
 
 def _branches(schema: Schema, node: Schema) -> list[Schema]:
-    """The alternatives that a node of the schema stands for, references followed."""
+    """The alternatives that a node of the schema stands for, with references resolved."""
     if "$ref" in node:
         return _branches(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
     alternatives = node.get("anyOf") or node.get("oneOf")

@@ -1,6 +1,13 @@
-"""The ledger of report seeds: each published table has a pool of its own, and spends a seed once.
+"""The ledger of report seeds: each published table and each training has a pool of its own, and spends a seed once.
 
-``results/seeds.yaml`` is the ledger of this project. A script that makes a table asks it for seeds (``Ledger.spend``)
+A ledger is the file ``seeds.yaml`` in the folder that holds the run folders. ``results/seeds.yaml`` is the ledger of
+this project.
+
+Every training reports on a block of seeds that no other training in the same folder has (``claim_report_seeds``):
+with the same seeds for all, choosing the best of several trainings by their reports would be choosing on the test.
+A training claims its block when it first reports, records it in its run folder, and keeps it when it is resumed.
+
+A script that makes a table asks it for seeds (``Ledger.spend``)
 before its first run and closes the entry (``Ledger.close``) when the table is written. A second request for the same
 table is refused, unless it takes seeds that nobody has looked at (``fresh``) or agrees that the table says how often
 its seeds were used (``again``). A stopped script gets its open entry back.
@@ -8,7 +15,9 @@ its seeds were used (``again``). A stopped script gets its open entry back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,15 +26,18 @@ from typing import Any
 from dagsim.config import yaml
 from dagsim.errors import ConfigError
 from dagsim.experiment.provenance import code_commit
-from dagsim.files import write_text
+from dagsim.files import Lock, write_text
 from dagsim.seeds import REPORT
 
-__all__ = ["Ledger", "Spending"]
+__all__ = ["Ledger", "Spending", "claim_report_seeds"]
 
 BLOCK = 1_000
 """Seeds of a pool."""
 FIRST = REPORT.start + 10_000
-"""The first seed of the first pool; those before belong to the reports that ``dagsim train`` writes."""
+"""The first seed of the first pool; those before were spent before there was a ledger."""
+_WAIT_S = 60.0
+"""How long a process waits for another to finish its entry."""
+_RECORD = "report_seeds.yaml"
 _HEAD = "# Report seeds by published table: its pool, and who spent which (dagsim/experiment/ledger.py).\n"
 
 
@@ -54,8 +66,38 @@ class Spending:
         )
 
 
+def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tuple[int, ...]:
+    """The report seeds of the training in the run folder ``folder``.
+
+    Reads them from the run folder. A training that has none yet takes the next free block of the ledger beside its
+    run folder, or with ``first`` the seeds from there on, to repeat an earlier report.
+
+    Raises:
+        ConfigError: The ledger has not enough seeds left, or ``first`` is not a report seed.
+    """
+    record = folder / _RECORD
+    if record.exists():
+        content = yaml.read_yaml(record).value
+        if not isinstance(content, dict) or not isinstance(content.get("seeds"), list):
+            raise ConfigError(f"{record}: should map seeds to the first seed and the end, got {content!r}")
+        return tuple(range(*content["seeds"]))
+    if first is None:
+        ledger = Ledger(folder.parent / "seeds.yaml")
+        spending = ledger.spend(f"train/{folder.name}", count, f"dagsim train ({folder.name})")
+        seeds = spending.seeds
+        ledger.close(spending)
+    else:
+        seeds = range(first, first + count)
+        if first not in REPORT or seeds[-1] not in REPORT:
+            raise ConfigError(
+                f"train.report_from: seeds {first} to {seeds[-1]} must lie in {REPORT.start} to {REPORT.stop - 1}"
+            )
+    write_text(record, yaml.dump({"seeds": _bounds(seeds)}))
+    return tuple(seeds)
+
+
 class Ledger:
-    """The pools of report seeds in the YAML file at ``path``, which is made if it is not there."""
+    """The pools of report seeds in the YAML file at ``path``, which is created by the first entry."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -79,9 +121,23 @@ class Ledger:
         Raises:
             ConfigError: They were spent before, or the pool has too few.
         """
+        with self._locked():
+            return self._spend(table, count, command, fresh, again, pool, windows_of)
+
+    def _spend(
+        self,
+        table: str,
+        count: int,
+        command: str,
+        fresh: bool,
+        again: bool,
+        pool: range | None,
+        windows_of: str | None,
+    ) -> Spending:
         tables = self.tables()
         of = {"windows_of": windows_of} if windows_of else {}
-        entry = tables.setdefault(table, {"pool": _bounds(pool or _next_block(tables)), **of, "spent": []})
+        pool = pool or _next_block(tables, count)
+        entry = tables.setdefault(table, {"pool": _bounds(pool), **of, "spent": []})
         whole, spent = range(*entry["pool"]), entry["spent"]
         commit = code_commit(Path(__file__).parents[2]) or "unknown"
         if spent and not spent[-1]["done"] and spent[-1]["command"] == command:
@@ -119,12 +175,13 @@ class Ledger:
         Raises:
             ConfigError: There is no such entry.
         """
-        tables = self.tables()
-        for each in reversed(tables.get(spending.table, {"spent": []})["spent"]):
-            if each["seeds"] == _bounds(spending.seeds) and each["command"] == spending.command:
-                each["done"] = True
-                self._write(tables)
-                return
+        with self._locked():
+            tables = self.tables()
+            for each in reversed(tables.get(spending.table, {"spent": []})["spent"]):
+                if each["seeds"] == _bounds(spending.seeds) and each["command"] == spending.command:
+                    each["done"] = True
+                    self._write(tables)
+                    return
         raise ConfigError(f"{self.path}: {spending.table!r} has no entry for {spending.command!r}")
 
     def tables(self) -> dict[str, Any]:
@@ -140,6 +197,24 @@ class Ledger:
             raise ConfigError(f"{self.path}: should map tables to their pools")
         return found
 
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes from reading and writing entries meanwhile.
+
+        Raises:
+            ConfigError: Another process has held the lock for a minute.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lock, until = Lock(self.path.with_name(f".{self.path.name}.lock")), time.monotonic() + _WAIT_S
+        while not lock.claim():
+            if time.monotonic() > until:
+                raise ConfigError(f"{self.path}: another process has been writing to it for {_WAIT_S:.0f} s")
+            time.sleep(0.05)
+        try:
+            yield
+        finally:
+            lock.release()
+
     def _write(self, tables: Mapping[str, Any]) -> None:
         write_text(self.path, _HEAD + yaml.dump(dict(tables)))
 
@@ -151,11 +226,12 @@ def _spending(table: str, entry: Mapping[str, Any], spent: list[dict[str, Any]])
     return Spending(table, seeds, entry["command"], entry["commit"], str(entry["on"]), times, last)
 
 
-def _next_block(tables: Mapping[str, Any]) -> range:
-    """The first block behind all pools, but for those of windows and those that lie elsewhere."""
+def _next_block(tables: Mapping[str, Any], count: int) -> range:
+    """The first free block of whole thousands that holds ``count`` seeds. Pools of windows, and those that lie outside
+    of the report seeds, do not count."""
     blocks = [entry["pool"][1] for entry in tables.values() if FIRST <= entry["pool"][0] < REPORT.stop]
     first = max(blocks, default=FIRST)
-    return range(first, min(first + BLOCK, REPORT.stop))
+    return range(first, min(first + BLOCK * max(1, -(-count // BLOCK)), REPORT.stop))
 
 
 def _bounds(seeds: range) -> list[int]:

@@ -1,4 +1,4 @@
-"""Frozen values, standard library only: what the simulation is about and what is said of it."""
+"""Frozen values that describe a simulation: clusters, jobs, decisions, records and queues."""
 
 from dagsim.model.cluster import Cluster, Node
 from dagsim.model.decision import Admit, Decision, Kill, Migrate, Placement, Preempt, Reject, Share, Start, Wait

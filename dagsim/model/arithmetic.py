@@ -1,8 +1,10 @@
-"""Sums that are the same to the last bit on every Python, places among distinct values, and checks of numbers."""
+"""Sums that are equal to the last bit on every Python, bits of a set, indices of distinct values, and checks of
+numbers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from operator import add
 from typing import TypeVar
@@ -11,7 +13,7 @@ import numpy as np
 
 from dagsim.errors import ModelError
 
-__all__ = ["check_numbers", "check_whole", "numbered", "ordered_sum"]
+__all__ = ["bits", "check_numbers", "check_whole", "numbered", "ordered_sum"]
 
 
 def ordered_sum(terms: Iterable[float]) -> float:
@@ -23,11 +25,22 @@ def ordered_sum(terms: Iterable[float]) -> float:
     return reduce(add, terms, 0.0)
 
 
+def bits(mask: int) -> Iterator[int]:
+    """The places of the bits that are set, lowest first."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
 T = TypeVar("T")
 
 
 def numbered(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
-    """(n,) int32: the place of each value among the distinct ones; and these, in order of first appearance."""
+    """Number the distinct values in the order of their first appearance.
+
+    Returns (n,) int32, the number of each value, and the distinct values.
+    """
     listed = values if isinstance(values, list | tuple) else list(values)
     distinct = tuple(dict.fromkeys(listed))
     if len(distinct) < 2:
@@ -40,17 +53,17 @@ def check_whole(name: str, value: object) -> None:
     """Check that a value is a whole number; truth values are not.
 
     Raises:
-        ModelError: It is something else; the message starts with ``name``.
+        ModelError: The value is of another type; the message starts with ``name``.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise ModelError(f"{name} must be a whole number, got {value!r}")
 
 
 def check_numbers(place: str, owner: object, names: Iterable[str]) -> None:
-    """Check that attributes of ``owner`` are numbers, or None; messages start with ``place``.
+    """Check that attributes of ``owner`` are numbers or None; messages start with ``place``.
 
     Raises:
-        ModelError: One of them is something else.
+        ModelError: One of them is of another type.
     """
     for name in names:
         value = getattr(owner, name)

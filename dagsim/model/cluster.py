@@ -1,4 +1,4 @@
-"""The cluster: nodes of one GPU type each."""
+"""Clusters: nodes with GPUs of one type each."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ __all__ = ["Cluster", "Node"]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One machine: ``gpus`` GPUs of one type (``gpu=None`` and 0 for a CPU machine), CPU cores and memory.
+    """One machine: ``gpus`` GPUs of one type (``gpu=None`` and 0 for a CPU machine), CPU cores and
+    memory.
 
     Raises:
-        ModelError: A count or size is negative, or GPUs without a type (or a type without GPUs).
+        ModelError: A count or size is negative or not a number, or there are GPUs without a type
+            (or a type without GPUs).
     """
 
     name: str
@@ -38,10 +40,11 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Nodes, numbered in the order given; a node's number is its place in ``nodes``.
+    """Nodes, numbered in the given order; the number of a node is its index in ``nodes``.
 
     Raises:
-        ModelError: No nodes, two nodes of one name, or two different GPU types of one name.
+        ModelError: There are no nodes, two nodes have one name, or two different GPU types have one
+            name.
     """
 
     nodes: tuple[Node, ...]
@@ -69,7 +72,8 @@ class Cluster:
         memory_gb_per_gpu: float = 128.0,
         name: str = "cluster",
     ) -> Cluster:
-        """A cluster from counts by GPU type, ``{"A100-40": 8, "T4": 16}``, on nodes of up to ``per_node`` GPUs.
+        """Build a cluster from GPU counts by type, ``{"A100-40": 8, "T4": 16}``, on nodes of up to
+        ``per_node`` GPUs.
 
         Raises:
             ModelError: A count is not a whole number of 0 or more, or there are no GPUs.
@@ -89,22 +93,22 @@ class Cluster:
 
     @property
     def gpu_types(self) -> tuple[GpuType | None, ...]:
-        """The distinct node types in node order; ``None`` stands for CPU machines."""
+        """Distinct node types in node order; None stands for CPU machines."""
         return tuple(dict.fromkeys(node.gpu for node in self.nodes))
 
     @property
     def gpus(self) -> int:
-        """All GPUs of the cluster."""
+        """Number of GPUs in the cluster."""
         return sum(node.gpus for node in self.nodes)
 
     @property
     def cpus(self) -> float:
-        """All CPU cores of the cluster."""
+        """Number of CPU cores in the cluster."""
         return ordered_sum(node.cpus for node in self.nodes)
 
     @property
     def memory_gb(self) -> float:
-        """All memory of the cluster in GB."""
+        """Memory of the cluster in GB."""
         return ordered_sum(node.memory_gb for node in self.nodes)
 
     def gpus_by_type(self) -> dict[str, int]:

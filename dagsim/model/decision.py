@@ -1,4 +1,4 @@
-"""Decisions of policies: frozen data that the kernel checks and carries out."""
+"""Decisions of policies: frozen data that the kernel checks and executes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ __all__ = ["Admit", "Decision", "Kill", "Migrate", "Placement", "Preempt", "Reje
 
 
 class Waiting(Protocol):
-    """A ready task, as the view hands it out (``dagsim.systems.cluster.api.TaskState``)."""
+    """A ready task, as a view offers it (``dagsim.systems.cluster.view``)."""
 
     waiting: int
 
 
 class Share(NamedTuple):
-    """``instances`` of a task on one node. ``gpu`` picks the GPU to share for a fractional demand; ``None`` lets the
-    kernel take the fullest one with room."""
+    """``instances`` of a task on one node.
+
+    ``gpu`` picks the GPU to share if the demand is a fraction; None lets the kernel take the
+    fullest one with room.
+    """
 
     node: int
     instances: int = 1
@@ -25,52 +28,56 @@ class Share(NamedTuple):
 
 
 Placement: TypeAlias = tuple[Share, ...]
-"""Where the instances of one start go: one share per node."""
+"""Placement of one start: one share per node."""
 
 
 class Start(NamedTuple):
-    """Start waiting instances of a ready task. A gang must be placed whole; of independent instances, as many as you
-    like."""
+    """Start waiting instances of a ready task.
+
+    A gang must be placed completely; of independent instances, any number may start.
+    """
 
     task: Waiting
     placement: Placement
 
 
 class Preempt(NamedTuple):
-    """Stop a run; its instances go back to the ready tasks, with the work left that the preemption model keeps."""
+    """Stop a run. Its instances become ready again, with the work that the preemption model leaves."""
 
     run: int
 
 
 class Migrate(NamedTuple):
-    """Preempt a run and start its instances elsewhere in the same instant."""
+    """Preempt a run and start its instances elsewhere at the same instant."""
 
     run: int
     placement: Placement
 
 
 class Admit(NamedTuple):
-    """Let a job that arrived into the system (only where the simulation asks for admission)."""
+    """Admit an arrived job (only in simulations that ask for admission)."""
 
     job: int
 
 
 class Reject(NamedTuple):
-    """Turn a job that arrived away (only where the simulation asks for admission)."""
+    """Reject an arrived job (only in simulations that ask for admission)."""
 
     job: int
 
 
 class Kill(NamedTuple):
-    """End a job in the system before it is done, as at its time limit: its runs stop, and nothing of it comes back."""
+    """End an unfinished job, as its time limit does: its runs stop and do not come back."""
 
     job: int
     reason: RejectReason = RejectReason.TIME_LIMIT
 
 
 class Wait(NamedTuple):
-    """Decide nothing now, but ask again at ``until_s`` at the latest. That holds even if nothing changes (time slices,
-    rounds)."""
+    """Decide nothing now, but ask again at ``until_s`` at the latest, even if nothing changes.
+
+    Time slices and rounds use it.
+    """
 
     until_s: float
 

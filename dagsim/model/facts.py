@@ -1,4 +1,4 @@
-"""Facts of many jobs as NumPy arrays; ``JobFacts`` are views that are made when Python code asks for them."""
+"""Facts of many jobs as NumPy arrays. ``JobFacts`` are views, made when Python code asks for them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from dagsim.model.log import JobFacts
 __all__ = ["NUMBERS", "FactColumns", "Parents", "numbers_of", "texts_of"]
 
 NUMBERS = ("arrival_s", "priority", "deadline_s", "weight", "ideal_s", "ideal_gpu_s", "gpus")
-"""The facts that are numbers."""
+"""Names of the facts that are numbers."""
 
 Parents: TypeAlias = tuple[tuple[int, ...], ...]
 
 _BLOCK = 1024
-"""Jobs made at once."""
+"""Number of ``JobFacts`` made at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FactColumns(Sequence[JobFacts]):
-    """The facts of J jobs with n tasks. A slice is a list.
+    """Facts of J jobs with n tasks, as columns. A slice is a list.
 
     Raises:
-        ValueError: Columns that do not fit each other.
+        ValueError: The columns have different lengths.
     """
 
     id: np.ndarray  # (J,) object: str
@@ -41,7 +41,9 @@ class FactColumns(Sequence[JobFacts]):
     names: tuple[str, ...]
     graph: np.ndarray  # (J,) int: place in graphs
     graphs: tuple[Parents, ...]
-    """The distinct ``JobFacts.parents``. These, ``tenants`` and ``names`` are in the order in which jobs have them."""
+    """Distinct ``JobFacts.parents``. Like ``tenants`` and ``names``, in the order in which jobs
+    have them.
+    """
 
     def __post_init__(self) -> None:
         jobs = len(self.id)
@@ -55,7 +57,7 @@ class FactColumns(Sequence[JobFacts]):
 
     @classmethod
     def of(cls, facts: Sequence[JobFacts]) -> FactColumns:
-        """The columns of ``facts``, in whatever form they are."""
+        """Convert ``facts`` in any form to columns."""
         if isinstance(facts, FactColumns):
             return facts
         tenant, tenants = numbered([job.tenant for job in facts])
@@ -111,7 +113,7 @@ class FactColumns(Sequence[JobFacts]):
 
 
 def numbers_of(facts: Sequence[JobFacts], name: str) -> np.ndarray:
-    """(J,) float64: one of ``NUMBERS`` of all jobs; NaN is none. Not to be written to."""
+    """(J,) float64: one of ``NUMBERS`` for all jobs, NaN where there is none. Read-only."""
     if isinstance(facts, FactColumns):
         return facts.numbers[name]
     return np.array(list(map(itemgetter(JobFacts._fields.index(name)), facts)), float)  # None becomes NaN

@@ -23,7 +23,7 @@ __all__ = ["GPU_TYPES", "LIST_PRICES", "GpuType", "ListPrice", "canonical", "gpu
 
 @dataclass(frozen=True, slots=True)
 class GpuType:
-    """One kind of GPU. Dense peak rates (no sparsity); ``None`` where the hardware has no such mode.
+    """One kind of GPU, with dense peak rates (no sparsity); None where the hardware lacks a mode.
 
     Raises:
         ModelError: A rate, size or power is not positive, or ``idle_watts`` exceeds ``tdp_watts``.
@@ -38,7 +38,7 @@ class GpuType:
     tf32_tflops: float | None = None
     fp16_tflops: float | None = None
     nvlink_gb_s: float = 0.0
-    """All links of the GPU to its peers together, in one direction: half of what data sheets sum up."""
+    """Bandwidth of all links to peer GPUs, in one direction: half of the sum in data sheets."""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     __pydantic_config__ = {"extra": "forbid"}
@@ -144,13 +144,15 @@ _CATALOGUE = (
 # fmt: on
 
 GPU_TYPES: Mapping[str, GpuType] = {gpu.name: gpu for gpu in _CATALOGUE}
-"""The catalogue by name. A name is a type with its memory size; new types come from YAML (``gpu_types:``)."""
+"""The catalogue by name. A name is a type and its memory size; add types with ``gpu_types`` in
+YAML.
+"""
 
 _ALIASES = {"A100": "A100-40", "V100": "V100-16", "V100M16": "V100-16", "V100M32": "V100-32"}
 
 
 def canonical(name: str) -> str:
-    """The catalogue's name for ``name``: ``A100`` and ``V100`` mean the smaller memory size."""
+    """The catalogue's name for ``name``; ``A100`` and ``V100`` mean the smaller memory size."""
     return _ALIASES.get(name, name)
 
 
@@ -159,10 +161,11 @@ _SLICES, _A30_SLICES = 7, 4
 
 
 def mig_slice(gpu: GpuType, profile: str) -> GpuType:
-    """A slot of the MIG profile ``1g.5gb`` on ``gpu``: its share of the compute slices, and the memory that it names.
+    """A slot of the MIG profile ``1g.5gb`` on ``gpu``: its share of the compute slices, and the
+    memory in its name.
 
     Raises:
-        ModelError: That is no profile of this GPU.
+        ModelError: The GPU has no such profile.
     """
     found = _PROFILE.fullmatch(profile)
     of = _A30_SLICES if gpu.name == "A30" else _SLICES
@@ -184,10 +187,10 @@ def mig_slice(gpu: GpuType, profile: str) -> GpuType:
 
 
 def gpu_type(name: str) -> GpuType:
-    """The catalogue's GPU type called ``name``; ``A100`` and ``V100`` mean the smaller memory size.
+    """Look up a GPU type of the catalogue; ``A100`` and ``V100`` mean the smaller memory size.
 
     Raises:
-        ModelError: No such type; the message lists the known ones.
+        ModelError: There is no such type; the message lists the known ones.
     """
     try:
         return GPU_TYPES[canonical(name)]
@@ -196,7 +199,7 @@ def gpu_type(name: str) -> GpuType:
 
 
 class ListPrice(NamedTuple):
-    """The on-demand price of a GPU with its share of the machine."""
+    """On-demand price of one GPU, including its share of the machine."""
 
     usd_per_h: float
     source: str
@@ -229,4 +232,6 @@ LIST_PRICES: Mapping[str, ListPrice] = {
     "TPU-v5p": ListPrice(4.20, "Google Cloud, a chip, 2024"),
     "TPU-v6e": ListPrice(2.70, "Google Cloud, a chip, 2024"),
 }
-"""By name of the GPU type; US dollars. Types without a published on-demand price are missing."""
+"""List prices in US dollars by name of the GPU type; types without a published on-demand price are
+missing.
+"""

@@ -15,7 +15,9 @@ __all__ = ["Demand", "Edge", "Job", "Task", "TaskGraph"]
 
 
 class Edge(NamedTuple):
-    """``child`` starts after ``parent`` ends and reads ``bytes`` of its output; both are places in ``tasks``."""
+    """``child`` starts after ``parent`` ends and reads ``bytes`` of its output; both are indices
+    into ``tasks``.
+    """
 
     parent: int
     child: int
@@ -27,11 +29,11 @@ _NONE: tuple[tuple[int, ...], ...] = ((),)
 
 @dataclass(frozen=True, slots=True)
 class TaskGraph:
-    """Tasks and the edges between them; checked at birth.
+    """Tasks and the edges between them, checked when they are made.
 
     Raises:
-        GraphError: No tasks, two tasks of one name, an edge to nowhere, a doubled edge, a task that waits for itself, a
-            cycle (the message walks along it).
+        GraphError: There are no tasks, two tasks of one name, an edge to nowhere, a duplicate edge,
+            a task that waits for itself, or a cycle (the message lists it).
     """
 
     tasks: tuple[Task, ...]
@@ -39,7 +41,7 @@ class TaskGraph:
     parents: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     children: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     order: tuple[int, ...] = field(init=False, repr=False, compare=False)
-    """A topological order: parents first; among free tasks the first listed first."""
+    """A topological order: parents first; of tasks that are free at once, the first listed first."""
 
     def __post_init__(self) -> None:
         count = len(self.tasks)
@@ -71,10 +73,10 @@ class TaskGraph:
 
     @classmethod
     def of(cls, tasks: Iterable[Task], parents: Mapping[str, Iterable[str]]) -> TaskGraph:
-        """A graph from parents by name, ``{"reduce": ["map-0", "map-1"]}``.
+        """Build a graph from parents by name, ``{"reduce": ["map-0", "map-1"]}``.
 
         Raises:
-            GraphError: As above, and a parent or child that is no task, by name.
+            GraphError: As for the class; or a parent or child is not the name of a task.
         """
         listed = tuple(tasks)
         place = {task.name: index for index, task in enumerate(listed)}
@@ -88,8 +90,11 @@ class TaskGraph:
         return cls(listed, tuple(edges))
 
     def upward_rank(self, seconds: Sequence[float]) -> list[float]:
-        """Per task the longest path from its start to the job's end. The task itself is included; ``seconds`` are per
-        task."""
+        """Longest path from the start of each task to the end of the job, including the task
+        itself.
+
+        ``seconds`` are per task.
+        """
         rank = list(seconds)
         children = self.children
         for index in reversed(self.order):
@@ -101,17 +106,17 @@ class TaskGraph:
         return rank
 
     def critical_path(self, seconds: Sequence[float]) -> float:
-        """The longest path through the graph with ``seconds`` per task."""
+        """Length of the longest path through the graph, with ``seconds`` per task."""
         return max(self.upward_rank(seconds))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the tasks, in order."""
+        """Names of the tasks, in order."""
         tasks = self.tasks
         return (tasks[0].name,) if len(tasks) == 1 else tuple([task.name for task in tasks])
 
     def depth(self) -> int:
-        """Tasks on the longest chain."""
+        """Number of tasks on the longest chain."""
         return int(self.critical_path([1.0] * len(self.tasks)))
 
     def _set(
@@ -125,7 +130,7 @@ class TaskGraph:
         return f"{self.tasks[parent].name!r} -> {self.tasks[child].name!r}"
 
     def _sorted(self, parents: list[list[int]], children: list[list[int]]) -> tuple[int, ...]:
-        """Kahn's order; what is left when no task is free is a cycle."""
+        """Topological order by Kahn's algorithm; tasks that never become free form a cycle."""
         missing = [len(of) for of in parents]
         order = [index for index, count in enumerate(missing) if count == 0]
         for index in order:
@@ -148,8 +153,10 @@ class TaskGraph:
 
 
 class Demand(NamedTuple):
-    """The resources that one instance of a task occupies while it runs; tasks of equal demand are interchangeable to a
-    node."""
+    """Resources that one instance of a task occupies while it runs.
+
+    Tasks of equal demand are interchangeable for a node.
+    """
 
     gpus: float = 1.0
     cpus: float = 0.0
@@ -159,7 +166,7 @@ class Demand(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ...] | None) -> Demand:
-    """The demand, checked once per distinct value and shared by all tasks that ask the same."""
+    """Check a demand, once per distinct value. Tasks of equal demand share one object."""
     if not (gpus >= 0 and isfinite(gpus) and (gpus <= 1 or gpus == int(gpus))):
         raise ModelError(f"gpus must be 0, a fraction up to 1 or a whole number, got {gpus!r}")
     if not (cpus >= 0 and isfinite(cpus)):
@@ -268,7 +275,7 @@ class Job:
 
     @classmethod
     def single(cls, id: str, task: Task, arrival_s: float = 0.0, **rest: object) -> Job:
-        """A job of one task."""
+        """Build a job of one task."""
         return cls(id, TaskGraph((task,)), arrival_s, **rest)  # type: ignore[arg-type]
 
     @property

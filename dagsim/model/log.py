@@ -29,20 +29,24 @@ __all__ = [
 
 
 class Kind(IntEnum):
-    """The kind of a row of the log. A run that spans nodes (a gang) writes one row per node for each of its steps."""
+    """Kind of a row of the log. A run on several nodes (a gang) writes one row per node for each of
+    its steps.
+    """
 
     ARRIVED = 0
     """A job arrived."""
     ADMITTED = 1
-    """A job that had to be admitted was."""
+    """A job that needed admission was admitted."""
     REJECTED = 2
-    """A job was turned away, or killed; ``value`` is the ``RejectReason``."""
+    """A job was rejected or killed; ``value`` is the ``RejectReason``."""
     STARTED = 3
-    """A run took its GPUs, CPUs and memory; ``value`` is the GPUs held on this node (a fraction where shared)."""
+    """A run took its GPUs, CPUs and memory; ``value`` is the number of GPUs held on this node, a
+    fraction if shared.
+    """
     COMPUTING = 4
-    """A run that had transfers or a set-up has finished them and now computes."""
+    """A run that had transfers or a set-up finished them and now computes."""
     FINISHED = 5
-    """A run did all its work and gave its resources back; ``value`` as in STARTED."""
+    """A run did all its work and released its resources; ``value`` as in STARTED."""
     PREEMPTED = 6
     """A run was stopped by a decision; ``value`` as in STARTED."""
     FAILED = 7
@@ -56,30 +60,32 @@ class Kind(IntEnum):
 
 
 class RejectReason(IntEnum):
-    """The reason why a job was rejected."""
+    """Why a job was rejected."""
 
     TOO_LARGE = 1
-    """Some task asks more than the whole cluster, empty, can ever give."""
+    """A task asks for more than the whole empty cluster has."""
     NO_SUCH_GPU = 2
-    """Some task allows only GPU types that the cluster does not have."""
+    """A task allows only GPU types that the cluster lacks."""
     BY_POLICY = 3
     """The policy rejected it."""
     NO_PLACE = 4
-    """It could not wait, and there was no place for it."""
+    """The job could not wait, and there was no room for it."""
     TOO_SLOW = 5
-    """It would have taken longer than is acceptable."""
+    """The job would have taken longer than is acceptable."""
     TIME_LIMIT = 6
-    """It ran until its time limit, and was killed."""
+    """The job ran until its time limit and was killed."""
     CANCELLED = 7
-    """It was cancelled: preempted by a scheduler that does not requeue, or because no limit would ever let it run."""
+    """The job was cancelled: its scheduler preempts without requeueing, or no limit would ever let
+    it run.
+    """
 
 
 class Record(NamedTuple):
-    """One row of the log. Fields that a kind does not use are -1 (``instances``, ``gpus``: 0).
+    """One row of the log. Fields that a kind does not use are -1 (``instances`` and ``gpus``: 0).
 
-    ``job`` counts arrivals from 0; ``task`` is the place in the job's graph; ``run`` counts starts from 0; ``node`` is
-    the place in the cluster; ``gpus`` is the set of GPUs held on that node as a bit mask (0 where a node has more than
-    62).
+    ``job`` counts arrivals from 0, ``task`` is an index into the job's graph, ``run`` counts starts
+    from 0, and ``node`` is an index into the cluster. ``gpus`` is a bit mask of the GPUs held on
+    that node, or 0 if the node has more than 62.
     """
 
     kind: int
@@ -94,7 +100,7 @@ class Record(NamedTuple):
 
 
 class JobFacts(NamedTuple):
-    """Facts of a job that stay known after it left: one per arrival, in the order of ``Record.job``."""
+    """Facts of a job that remain after it left: one per arrival, in the order of ``Record.job``."""
 
     id: str
     arrival_s: float
@@ -103,15 +109,17 @@ class JobFacts(NamedTuple):
     deadline_s: float | None
     weight: float
     ideal_s: float
-    """The critical path with every task on its fastest allowed GPU type and no waiting: no schedule ends sooner."""
+    """Length of the critical path with every task on its fastest allowed GPU type and no waiting: a
+    lower bound.
+    """
     ideal_gpu_s: float
     """GPU-seconds of all instances, each on its fastest allowed GPU type (CPU-only tasks count 0)."""
     gpus: float
-    """The most GPUs any one task can hold at once: instances times GPUs per instance."""
+    """Most GPUs that one task can hold at once: instances times GPUs per instance."""
     tasks: tuple[str, ...]
-    """The names of its tasks, by ``Record.task``."""
+    """Names of its tasks, by ``Record.task``."""
     parents: tuple[tuple[int, ...], ...] = ()
-    """Per task those that must end before it starts; empty where the record does not say."""
+    """For each task the tasks that must end before it starts; empty if the record does not say."""
 
 
 ROW = np.dtype(
@@ -127,31 +135,34 @@ ROW = np.dtype(
         ("value", "f8"),
     ]
 )
-"""A row: 49 bytes. Its fields are those of ``Record``."""
+"""Type of a row, 49 bytes, with the fields of ``Record``."""
 
 Row: TypeAlias = tuple[int, float, int, int, int, int, int, int, float]
-"""One row as the kernel writes it: the fields of ``Record``, plain."""
+"""One row as the kernel writes it: a tuple of the fields of ``Record``."""
 
 _ROW = Struct("<bdiiqiiqd")
-"""``ROW``, for one row at a time."""
+"""Layout of ``ROW`` for one row at a time."""
 
 packed_row: Callable[[int, float, int, int, int, int, int, int, float], bytes] = _ROW.pack
-"""The 49 bytes of a row, from the fields of ``Record``. The garbage collector does not look into bytes, and joining
-them makes the array: with tuples a simulation of 10,000 jobs spent a tenth of its time on collections."""
+"""Pack the fields of ``Record`` into the 49 bytes of a row.
+
+The garbage collector does not visit bytes, and joined bytes are the array. With tuples, a simulation
+of 10,000 jobs spent 10 % of its time on collections.
+"""
 
 unpacked_row: Callable[[bytes], Row] = _ROW.unpack
-"""The fields of a row, from its bytes."""
+"""Unpack the fields of a row from its bytes."""
 
 _CHUNK = 1 << 16
 
 
 class ScheduleLog:
-    """Rows in the order things happened. ``pack`` joins the bytes of full chunks into ``ROW`` arrays."""
+    """Rows in the order of events. ``pack`` joins the bytes of full chunks into ``ROW`` arrays."""
 
     __slots__ = ("_packed", "_packed_rows", "_tail", "append_packed")
 
     append_packed: Callable[[bytes], None]
-    """Add a ``packed_row``: what the kernel writes four times a task."""
+    """Add a ``packed_row``. The kernel writes four per task."""
 
     def __init__(self) -> None:
         self._packed: list[np.ndarray] = []
@@ -164,7 +175,7 @@ class ScheduleLog:
         self._tail.append(packed_row(*row))
 
     def pack(self) -> None:
-        """Make long tails compact (49 bytes a row); call it now and then while writing."""
+        """Pack long tails (49 bytes a row). Call it now and then while writing."""
         if len(self._tail) >= _CHUNK:
             self._pack()
 
@@ -176,7 +187,9 @@ class ScheduleLog:
         return self._packed[0] if self._packed else np.empty(0, ROW)
 
     def since(self, row: int) -> list[Row]:
-        """The rows from number ``row`` on, as tuples: what a live fold (a reward) has not seen yet."""
+        """Rows from number ``row`` on, as tuples: those that a live fold, such as a reward, has not
+        read yet.
+        """
         if row >= self._packed_rows:
             return [*map(unpacked_row, self._tail[row - self._packed_rows :])]
         return list(self.rows()[row:].tolist())
@@ -192,10 +205,10 @@ class ScheduleLog:
 
     @classmethod
     def load(cls, path: Path) -> ScheduleLog:
-        """Read what ``save`` wrote.
+        """Read a log that ``save`` wrote.
 
         Raises:
-            RunFolderError: ``path`` is missing, damaged, or no schedule log.
+            RunFolderError: ``path`` is missing, damaged, or not a schedule log.
         """
         try:
             rows = np.load(path, allow_pickle=False)
@@ -207,14 +220,14 @@ class ScheduleLog:
 
     @classmethod
     def of(cls, rows: np.ndarray) -> ScheduleLog:
-        """A log of the given ``ROW`` array."""
+        """Wrap a ``ROW`` array as a log."""
         log = cls()
         log._packed = [rows]
         log._packed_rows = len(rows)
         return log
 
     def copy(self) -> ScheduleLog:
-        """An equal log that grows on its own; shares the packed rows."""
+        """Copy the log; both share the packed rows and grow independently."""
         log = ScheduleLog()
         log._packed = list(self._packed)
         log._packed_rows = self._packed_rows
@@ -244,27 +257,28 @@ class ScheduleLog:
 
 @dataclass(slots=True)
 class Schedule:
-    """The result of a simulation, live or read back from a run folder. ``jobs[n]`` belongs to ``Record.job ==
-    n``."""
+    """Result of a simulation, live or read from a run folder. ``jobs[n]`` is the job with
+    ``Record.job == n``.
+    """
 
     cluster: Cluster
     jobs: Sequence[JobFacts] = field(default_factory=list)
-    """A list, or ``FactColumns`` where they are many."""
+    """A list, or ``FactColumns`` for large runs."""
     log: ScheduleLog = field(default_factory=ScheduleLog)
     seed: int = 0
     decision_s: float = 0.0
-    """Wall-clock seconds the policy took to decide, summed (0 where it was not measured)."""
+    """Seconds that the policy took to decide, summed; 0 if they were not measured."""
     decisions: int = 0
-    """Decisions carried out."""
+    """Number of decisions that were executed."""
     ended_s: float = 0.0
-    """When the simulation stopped: its last event, or the time it was run until."""
+    """Time at which the simulation stopped: its last event, or the time it was run until."""
 
     def arrived(self, job: JobFacts) -> None:
-        """Take in the next job."""
+        """Add the next job."""
         if not isinstance(self.jobs, list):
             self.jobs = list(self.jobs)
         self.jobs.append(job)
 
     def copy(self) -> Schedule:
-        """An equal schedule that grows on its own."""
+        """Copy the schedule; both grow independently."""
         return replace(self, jobs=list(self.jobs), log=self.log.copy())

@@ -1,7 +1,8 @@
-"""Named streams of random numbers from one root seed. No use of chance disturbs another.
+"""Named streams of random numbers from one root seed, which do not disturb each other.
 
-Each concern (arrivals, shapes, failures, ...) draws from the stream of its own name. A new stream moves no other, and
-the number of an episode or worker goes in as ``index``, never as ``root + index``.
+Each concern (arrivals, shapes, failures) draws from the stream of its own name, so that a new
+stream changes no other. Pass the number of an episode or worker as ``index``, never as ``root +
+index``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ __all__ = ["stream"]
 
 
 def stream(root: int, name: str, index: int = 0) -> np.random.Generator:
-    """The generator called ``name`` (and numbered ``index``) under the seed ``root``; equal arguments, equal numbers.
+    """The generator called ``name`` with number ``index`` under the seed ``root``. Equal arguments
+    give equal numbers.
 
     Raises:
         InputError: ``root`` or ``index`` is negative.

@@ -150,7 +150,7 @@ def metric_name(metric: str) -> str:
 
 
 def _unit(sample: Sample) -> str:
-    """What a table counts: a single trace is still run on seeds."""
+    """The unit that a table counts: a single trace is still run on seeds."""
     return "seed" if sample is Sample.TRACE else str(sample)
 
 

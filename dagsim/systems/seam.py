@@ -1,10 +1,8 @@
-"""The seam: all that systems have in common, and nothing else.
+"""The seam: everything that systems have in common, and nothing else.
 
 A *system* is a kind of simulated world. Its *scenario* says what a configuration describes and builds *kernels*, one
 per seed. A kernel asks (it yields a *view* of the present) and is answered with decisions; a ``Conversation`` drives
-it. Everything above a system (runs, environments, training, comparisons, plots) knows only what stands here.
-
-Jobs on their way into a kernel, while somebody hears how many have come."""
+it. Everything above a system (runs, environments, training, comparisons, plots) knows only what stands here."""
 
 from __future__ import annotations
 
@@ -46,7 +44,7 @@ class View(Protocol):
         ...
 
     def stream(self, name: str) -> np.random.Generator:
-        """The named random stream of this simulation; each name has its own, whoever else draws."""
+        """The random stream of that name. Each name has its own, so other draws do not move it."""
         ...
 
 
@@ -182,7 +180,7 @@ class Scenario(Protocol):
         ...
 
     def kernel(self, seed: int, *, record: bool = True, heard: Callable[[int], None] | None = None) -> Kernel[Any, Any]:
-        """A new kernel: the same seed gives the same jobs, failures and outages, whoever asks.
+        """A new kernel: the same seed gives the same jobs, failures and outages every time.
 
         ``record=False`` allows a kernel to keep less than every run in its log, where that is faster; jobs' arrivals
         and completions are always there. ``heard`` is called now and then with the number of jobs that arrived.
@@ -247,7 +245,7 @@ class Conversation(Generic[ViewT, DecisionT]):
 
 
 def decisions_of(answer: object, now: float) -> Iterator[Any]:
-    """The decisions of a policy's answer, as they come; ``None`` is no decision.
+    """The decisions of a policy's answer, as they come; ``None`` means no decision.
 
     Raises:
         IllegalDecision: The answer cannot be iterated over, or is a decision itself.

@@ -108,7 +108,7 @@ class Admitting:
 
 def crowd(gpus: int = 2, jobs: int = 9) -> Case:
     """Jobs that all arrive at once, the longest first, and short ones while those run. There are far too few GPUs:
-    whoever starts before looking further wants to stop what has just been started."""
+    a policy that starts before it looks further wants to stop the run that it has just started."""
     cluster = Cluster((Node("n", gpu_type("T4"), gpus, 16, 64),))
     tasks = [Task("t", float(jobs - number), gpus=1 + number % gpus) for number in range(jobs)]
     first = [Job.single(f"j{number}", task, priority=number) for number, task in enumerate(tasks)]

@@ -1,4 +1,5 @@
-"""What a policy or a codec knows and touches: decisions behind scrambled truths, and writes into live state."""
+"""Checks of what a policy or codec knows and touches: scrambled truths behind equal estimates, and writes into live
+state."""
 
 from __future__ import annotations
 

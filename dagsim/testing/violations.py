@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from dagsim.model import GpuType, Job, Kind, Node, Record, RejectReason, Task
+from dagsim.model.arithmetic import bits
 from dagsim.model.gpu import canonical
 from dagsim.model.log import Schedule
 
 __all__ = ["Seconds", "as_recorded", "stuck", "violations"]
 
 Seconds = Callable[[Task, GpuType | None], float]
-"""What an instance takes on a GPU type from scratch."""
+"""Seconds that an instance takes on a GPU type from scratch."""
 
 _NEARLY = 1e-6
 
@@ -98,14 +99,14 @@ class _Reading:
         self.stopped: set[tuple[int, int]] = set()
         """Tasks some of whose instances were stopped before."""
         self.done: defaultdict[tuple[int, int], float] = defaultdict(float)
-        """Per task, instances' worth of work."""
+        """Work done for each task, in instances."""
         self.down: set[int] = set()
         self.fell_s: dict[int, float] = {}
         self.held = [[0.0, 0.0, 0.0] for _ in self.nodes]
         self.whole: list[int] = [0] * len(self.nodes)
-        """Per node the bit mask of GPUs that serve one task alone."""
+        """For each node, the bit mask of GPUs that serve one task alone."""
         self.shared: list[Counter[int]] = [Counter() for _ in self.nodes]
-        """Per node and GPU, runs that share it."""
+        """For each node and GPU, the runs that share it."""
 
     def read(self, row: Record) -> None:
         if not (isfinite(row.time_s) and row.time_s >= self.now):
@@ -254,8 +255,8 @@ class _Reading:
         if task.gpus >= 1:
             self.whole[row.node] |= row.gpus
         else:
-            self.shared[row.node].update(_bits(row.gpus))
-        for gpu in _bits(row.gpus):
+            self.shared[row.node].update(bits(row.gpus))
+        for gpu in bits(row.gpus):
             only = [other for run in self.runs.values() if (other := run.rows.get(row.node)) and other.gpus == 1 << gpu]
             if sum(other.value for other in only) > 1 + _NEARLY:
                 self.say(row, f"GPU {gpu} is shared beyond 1")
@@ -306,7 +307,7 @@ class _Reading:
         if task.gpus >= 1:
             self.whole[row.node] &= ~row.gpus
         else:
-            self.shared[row.node] -= Counter(_bits(row.gpus))
+            self.shared[row.node] -= Counter(bits(row.gpus))
         self.running[row.job, row.task] -= row.instances
         if row.kind == Kind.FINISHED:
             self.finished[row.job, row.task] += row.instances
@@ -347,10 +348,3 @@ def _room(task: Task, node: Node) -> int:
     if task.memory_gb:
         counts.append(int((node.memory_gb + _NEARLY) // task.memory_gb))
     return min(counts)
-
-
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import ClassVar, NamedTuple, Protocol
+
+import numpy as np
 
 from dagsim.model import Cluster, Job
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
+from dagsim.traces.rows import Block
 from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays
 
 __all__ = ["Downtime", "Reader"]
+
+
+_BLOCK = 1024
+"""Jobs of a block."""
 
 
 class Downtime(NamedTuple):
@@ -54,12 +62,21 @@ class Reader(Protocol):
         """
         ...
 
-    def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
-        """The first ``most`` jobs (all, if ``None``) as ``read`` gives them, in columns; ``report`` fills likewise.
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        """The first ``most`` jobs (all, if ``None``) in columns, block by block; what ``Trace`` asks for.
 
-        Nothing where the reader knows no columns, or not for this source; ``report`` is then as it was.
+        A reader of a table fills columns itself; by default they are made of the jobs of ``read``.
         """
-        return None
+        jobs = islice(self.read(source, options, report), most)
+        while True:
+            batch, rows, before = [], [], report.kept
+            for job in islice(jobs, _BLOCK):
+                batch.append(job)
+                rows.append(report.kept - before)
+                before = report.kept
+            if not batch:
+                return
+            yield Block(JobArrays.of(batch), np.array(rows, np.int64))
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The trace's own machines, where it lists them."""

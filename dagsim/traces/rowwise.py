@@ -1,33 +1,19 @@
-"""Traces that give each job in one row: read one by one, or large files in columns."""
+"""Traces that give each job in one row, read one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from typing import NamedTuple
 
-import numpy as np
-
 from dagsim.errors import ModelError
 from dagsim.model import Job
-from dagsim.traces.columnar import Note, gathered, told
 from dagsim.traces.fields import Dirty
 from dagsim.traces.gather import gather, pack, unpack
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
-from dagsim.traces.text_columns import TextTable
-from dagsim.workload.arrays import JobArrays
 
-__all__ = ["PlainRows", "RowReader"]
-
-
-class PlainRows(NamedTuple):
-    """The jobs of n rows, as far as they are plain."""
-
-    jobs: JobArrays
-    """One per row, in the order of the file; ids and times may be NaN, and rows that are not plain hold anything."""
-    plain: np.ndarray  # (n,) bool: the row's job is certain; only ``notes`` are to be said of it
-    notes: Sequence[Note] = ()
+__all__ = ["RowReader"]
 
 
 class RowReader(NamedTuple):
@@ -52,30 +38,6 @@ class RowReader(NamedTuple):
             job = self._job([unpack(text) for text in group.rows])
             if job is not None:
                 yield job
-
-    def arrays(self, table: TextTable, read: PlainRows, most: int | None) -> JobArrays:
-        """The first ``most`` jobs, in columns."""
-        import pandas as pd
-
-        lines = table.lines
-        self.report.rows = len(lines.ends)
-        ids, time = read.jobs.ids.copy(), np.maximum(read.jobs.arrival_s, 0.0)
-        unnamed = pd.isna(ids)
-        for row in np.flatnonzero(unnamed).tolist():
-            ids[row] = _unnamed(lines.number(row))
-        for row in np.flatnonzero(~np.isfinite(time)).tolist():
-            time[row] = _arrival(table.fields(row)[self.time])
-        rows = gathered(*pd.factorize(ids), time)
-        places = rows.line[rows.first[:-1]]
-        plain = (read.plain & ~unnamed)[places] & (np.diff(rows.first) == 1)
-
-        def make(_: int, members: list[int]) -> Job | None:
-            return self._job([(lines.number(row), table.fields(row)) for row in members])
-
-        notes = [(reason, mask[rows.line]) for reason, mask in read.notes]
-        arrays = told(read.jobs, places, rows, plain, notes, lines, self.report, most, make)
-        self.report.kept = len(arrays)
-        return arrays
 
     def _job(self, rows: list[tuple[int, list[str]]]) -> Job | None:
         """The job of the rows of one id, if it can be made; all but the earliest row are dropped."""

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from dagsim.errors import TraceError
+from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty, finite_number
 from dagsim.traces.report import ReadReport
-from dagsim.traces.source import LINE_BITS, Row, Source
+from dagsim.traces.source import Row, Source
 from dagsim.workload.records import clipped, clipped_repr
 
 __all__ = [
@@ -33,9 +34,9 @@ __all__ = [
     "limit_s",
     "memory_gb",
     "moment_s",
-    "places_of",
     "resources",
     "sacct_rows",
+    "sacct_tables",
     "state",
 ]
 
@@ -370,54 +371,55 @@ def delimiter_of(source: Source) -> str | None:
 
 
 def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Row]:
-    """The rows with their fields in the order of ``COLUMNS``, empty where the file has none; counts the rows.
+    """The rows with their fields in the order of ``COLUMNS``, empty where the file has none.
+
+    Raises:
+        TraceError: As ``sacct_tables``.
+    """
+    for table in sacct_tables(source, report, delimiter):
+        for row, line in enumerate(table.line.tolist()):
+            yield line, table.fields(row)
+
+
+def sacct_tables(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
+    """The rows in chunks with the columns ``COLUMNS``, all as texts; counts the rows.
 
     Raises:
         TraceError: Columns are missing, or a job's name tears a row apart.
     """
+    every = range(len(COLUMNS))
     if is_json(source):
-        for number, job in elements(source, "jobs"):
-            report.rows += 1
-            yield number, _json_row(job)
-        return
-    yield from _text_rows(source, report, delimiter or delimiter_of(source) or "|")
+        form = Form((), every, layout=lambda first, where: FileLayout(every, len(COLUMNS), False))
+        return tables_of(source, form, len(COLUMNS), _json_rows(source, report))
+    mark = delimiter or delimiter_of(source) or "|"
+    names: list[str] = []
 
+    def layout(first: list[str], where: str) -> FileLayout:
+        names[:] = [_ALIASES.get(name.strip().lower(), name.strip().lower()) for name in first]
+        _check_header(names, where)
+        places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
+        return FileLayout(places, len(first), True)
 
-def _text_rows(source: Source, report: ReadReport, delimiter: str) -> Iterator[Row]:
-    shard, width, free, places = -1, 0, "", [-1]
-    for number, line in source.lines():
-        if not line.strip():
-            continue
-        fields = line.rstrip("\r").split(delimiter)
-        if number >> LINE_BITS != shard:
-            shard, width = number >> LINE_BITS, len(fields)
-            names = [_ALIASES.get(name.strip().lower(), name.strip().lower()) for name in fields]
-            _check_header(names, source.where(number))
-            places = [names.index(name.lower()) if name.lower() in names else -1 for name in COLUMNS]
-            free = next((name for name in names if name in _FREE_TEXT), "")
-            continue
-        report.rows += 1
-        if len(fields) == width:
-            yield number, ["" if place < 0 else fields[place].strip() for place in places]
-        elif len(fields) > width and free:
+    def misfit(fields: list[str], width: int, where: str) -> None:
+        free = next((name for name in names if name in _FREE_TEXT), "")
+        if len(fields) > width and free:
             raise TraceError(
-                f"{source.where(number)}: {len(fields)} fields under {width} columns: a {delimiter!r} within "
+                f"{where}: {len(fields)} fields under {width} columns: a {mark!r} within "
                 f"{free!r}, which sacct does not quote; leave JobName and other free text out: {COMMAND}"
             )
-        else:
-            report.drop("with a wrong number of fields", source.where(number), detail=f"{len(fields)}")
+
+    form = Form((), every, layout, mark, quoted=False, strips=True, misfit=misfit)
+    return read_tables(source, form, report)
+
+
+def _json_rows(source: Source, report: ReadReport) -> Iterator[Row]:
+    for number, job in elements(source, "jobs"):
+        report.rows += 1
+        yield number, _json_row(job)
 
 
 def _names(line: str, delimiter: str) -> set[str]:
     return {name.strip().lower() for name in line.split(delimiter)}
-
-
-def places_of(names: Sequence[str]) -> list[int] | None:
-    """Where ``COLUMNS`` stand in a header, -1 for those that it lacks; nothing if it lacks a needed one."""
-    known = [_ALIASES.get(name.strip().lower(), name.strip().lower()) for name in names]
-    if not all(any(name.lower() in known for name in each) for each in _NEEDED):
-        return None
-    return [known.index(name.lower()) if name.lower() in known else -1 for name in COLUMNS]
 
 
 def _check_header(names: Sequence[str], where: str) -> None:

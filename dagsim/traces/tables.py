@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 from dagsim.errors import TraceError
-from dagsim.traces import text_columns
+from dagsim.traces.chunks import Table, csv_form, read_tables, tables_of
 from dagsim.traces.documents import elements
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Row, Source
 from dagsim.workload.records import clipped, clipped_repr
 
-__all__ = ["Table", "likely", "map_command"]
+__all__ = ["NamedColumns", "header_hint", "likely", "map_command"]
 
 _DELIMITERS = ",;\t|"
 _MOST_COLUMNS = 1000
+_LEAST_COLUMNS = 3
+_NAME = re.compile(r"[^\W\d][\w .()/-]*")
 _SYNONYMS = {
     "id": ("job_id", "jobid", "job", "job_name", "jobname", "name", "uuid", "run_id"),
     "arrival_s": (
@@ -32,7 +35,7 @@ _SYNONYMS = {
 }
 
 
-class Table:
+class NamedColumns:
     """The columns of a source, by name, and its rows."""
 
     def __init__(self, source: Source, mapping: Mapping[str, str], delimiter: str | None = None) -> None:
@@ -76,25 +79,21 @@ class Table:
                     f"{self._source}:1: unknown column {clipped_repr(name)}; {hint}allowed: {', '.join(allowed)}"
                 )
 
-    def rows(self, report: ReadReport, needed: Sequence[str], optional: Sequence[str]) -> Iterator[Row]:
-        """The rows, their fields in the order ``needed + optional``, empty where there are none; counts them.
+    def tables(
+        self, needed: Sequence[str], optional: Sequence[str], numbers: Collection[int], report: ReadReport
+    ) -> Iterator[Table]:
+        """The rows with the columns ``needed`` and ``optional``, those at the places ``numbers`` read as numbers.
 
         Raises:
-            TraceError: A needed column is missing.
+            TraceError: The source cannot be read.
         """
-        names = [self.name(each) for each in needed], [self.name(each) for each in optional]
-        if not self._json:
-            return self._source.rows(report, *names, delimiter=self._delimiter, header=True)
-        return self._objects(report, [*names[0], *names[1]])
-
-    def in_columns(
-        self, needed: Sequence[str], optional: Sequence[str], numbers: Collection[int], texts: Collection[int]
-    ) -> text_columns.TextTable | None:
-        """What ``rows`` gives, in columns (see ``csv_table``); nothing of JSON lines."""
-        if self._json or self._delimiter not in _DELIMITERS:
-            return None
-        names = [self.name(each) for each in needed], [self.name(each) for each in optional]
-        return text_columns.csv_table(self._source, *names, numbers, texts, self._delimiter)
+        ours = [self.name(name) for name in needed], [self.name(name) for name in optional]
+        width = len(needed) + len(optional)
+        texts = [place for place in range(width) if place not in numbers]
+        form = csv_form(*ours, numbers=numbers, texts=texts, separator=self._delimiter, header=True)
+        if self._json:
+            return tables_of(self._source, form, width, self._objects(report, [*ours[0], *ours[1]]))
+        return read_tables(self._source, form, report)
 
     def _objects(self, report: ReadReport, names: Sequence[str]) -> Iterator[Row]:
         for number, record in elements(self._source, "jobs"):
@@ -118,6 +117,15 @@ def map_command(source: Source, found: Mapping[str, str], missing: Sequence[str]
     pairs = [f"{ours}={theirs}" for ours, theirs in found.items() if ours != theirs]
     pairs += [f"{ours}=COLUMN" for ours in missing]
     return f"dagsim replay --trace {shlex.quote(str(source))} --map {shlex.quote(','.join(pairs))}"
+
+
+def header_hint(source: Source) -> str | None:
+    """The columns of a table of which no name is known, and the command that names them; nothing without a header."""
+    names = NamedColumns(source, {}).names
+    if len(names) < _LEAST_COLUMNS or not all(_NAME.fullmatch(name) for name in names):
+        return None
+    command = map_command(source, {}, ("id", "arrival_s", "gpus", "duration_s"))
+    return f"if it is a table, its columns are {clipped(', '.join(names))}; say which hold the jobs: {command}"
 
 
 def _split(head: str, delimiter: str) -> list[str]:

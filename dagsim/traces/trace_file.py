@@ -14,7 +14,7 @@ from dagsim.model import Cluster, Job
 from dagsim.model.streams import stream
 from dagsim.seeds import REPORT, VALIDATION, WINDOWS, part_of
 from dagsim.traces import Source, Trace, TraceOptions, open_trace, reader, recognise
-from dagsim.traces.trace import shifted
+from dagsim.workload.arrays import JobArrays
 from dagsim.workload.jsonl import read_meta
 from dagsim.workload.load import WorkRuntime, offered_load
 from dagsim.workload.windows import Measure, check_measure, most_windows, spread_order, spread_windows
@@ -74,12 +74,11 @@ class TraceFile:
         """
         jobs = _all_jobs(self._whole())
         where = self._place(seed, len(jobs))
-        chosen = jobs[where.start : where.stop]
+        window = jobs.between(where.start, where.stop)
         scale = 1.0
         if self.options.load is not None:
-            scale = self._offered_by(chosen, cluster, runtime) / self.options.load
-        origin = chosen[0].arrival_s
-        return (shifted(job, origin, scale) for job in chosen)
+            scale = self._offered_by(window.jobs(), cluster, runtime) / self.options.load
+        return window.shifted(float(window.arrival_s[0]), scale).jobs()
 
     def most_windows(self) -> int:
         """The disjoint windows that the whole trace has room for.
@@ -191,6 +190,6 @@ def _machines(trace: TraceFile) -> Cluster | None:
 
 
 @lru_cache(maxsize=1)
-def _all_jobs(trace: TraceFile) -> tuple[Job, ...]:
-    """All jobs of the trace, for those who want windows of it."""
-    return tuple(trace.as_recorded().jobs())
+def _all_jobs(trace: TraceFile) -> JobArrays:
+    """All jobs of the trace, for windows of it."""
+    return trace.as_recorded().arrays()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from dagsim.errors import ModelError
 from dagsim.model import Demand, Edge, Job, Task, TaskGraph
 from dagsim.model.arithmetic import numbered
 from dagsim.model.facts import Parents
@@ -24,8 +25,10 @@ __all__ = [
     "Labels",
     "TaskKind",
     "bounds",
+    "combinations",
     "kinds_of",
     "objects",
+    "optional",
     "ranges",
     "renumbered",
 ]
@@ -35,6 +38,9 @@ _NUMBERS = {"priority": 0.0, "deadline_s": inf, "weight": 1.0, "observed_start_s
 """The numbers, and those of a job that has none."""
 _LABELS: dict[str, Any] = {"tenant": "", "user": "", "account": "", "partition": "", "qos": "", "observed_nodes": ()}
 """The words, and those of a job that has none."""
+
+
+T = TypeVar("T")
 
 
 class Labels(NamedTuple):
@@ -49,9 +55,14 @@ class Labels(NamedTuple):
         return self.place.nbytes
 
     @classmethod
+    def numbered(cls, words: Iterable[Any]) -> Labels:
+        """These words."""
+        return cls(*numbered(words))
+
+    @classmethod
     def of(cls, words: Iterable[Any]) -> Labels | None:
         """These words; nothing if all are empty."""
-        labels = cls(*numbered(words))
+        labels = cls.numbered(words)
         return labels if any(labels.words) else None
 
     def chosen(self, jobs: np.ndarray) -> Labels:
@@ -62,11 +73,6 @@ class Labels(NamedTuple):
         """What is read of each."""
         place, words = numbered(map(read, self.words))
         return Labels(place[self.place], words)
-
-    def joined(self, other: Labels) -> Labels:
-        """These, and others behind them."""
-        place, words = numbered((*self.words, *other.words))
-        return Labels(place[np.concatenate([self.place, other.place + np.int32(len(self.words))])], words)
 
     def tolist(self) -> list[Any]:
         """The words."""
@@ -88,16 +94,34 @@ def _chosen_columns(arrays: JobArrays, jobs: np.ndarray) -> dict[str, Any]:
     return {name: each.chosen(jobs) if isinstance(each, Labels) else each[jobs] for name, each in there.items()}
 
 
-def _joined_columns(one: JobArrays, other: JobArrays) -> dict[str, Any]:
-    """The columns of the jobs of one, and behind them those of the other."""
-    sizes, found = (len(one), len(other)), dict[str, Any]()
+def _joined_columns(several: Sequence[JobArrays]) -> dict[str, Any]:
+    """The columns of several, one after the other."""
+    sizes, columns = [len(each) for each in several], dict[str, Any]()
     for name, none in _NUMBERS.items():
-        found[name] = _filled((getattr(one, name), getattr(other, name)), sizes, none)
+        columns[name] = _filled([getattr(each, name) for each in several], sizes, none)
     for name, nothing in _LABELS.items():
-        mine, theirs = getattr(one, name), getattr(other, name)
-        if mine or theirs:
-            found[name] = (mine or _none(nothing, len(one))).joined(theirs or _none(nothing, len(other)))
-    return found
+        labels = [getattr(each, name) for each in several]
+        if any(each is not None for each in labels):
+            filled = [
+                each or Labels(np.zeros(size, np.int32), (nothing,)) for each, size in zip(labels, sizes, strict=True)
+            ]
+            columns[name] = Labels(*_renamed(filled))
+    return columns
+
+
+def _renamed(several: Sequence[tuple[np.ndarray, Sequence[T]]]) -> tuple[np.ndarray, tuple[T, ...]]:
+    """Places in several lists as places in one list, which has each value once."""
+    place, values = numbered([value for _, listed in several for value in listed])
+    starts = bounds([len(listed) for _, listed in several])
+    return np.concatenate([place[places + start] for (places, _), start in zip(several, starts, strict=False)]), values
+
+
+def _sizes(graph: TaskGraph) -> list[float]:
+    """The bytes of each edge, by child."""
+    if not any(edge.bytes for edge in graph.edges):
+        return [0.0] * len(graph.edges)
+    size = {(edge.parent, edge.child): edge.bytes for edge in graph.edges}
+    return [size[parent, child] for child, parents in enumerate(graph.parents) for parent in parents]
 
 
 def _filled(columns: Sequence[np.ndarray | None], sizes: Sequence[int], none: float) -> np.ndarray | None:
@@ -116,26 +140,38 @@ def _numbers(values: Sequence[float | None], none: float) -> np.ndarray | None:
     return np.array([none if value is None else value for value in values], np.float64)
 
 
-def _none(nothing: Any, jobs: int) -> Labels:
-    return Labels(np.zeros(jobs, np.int32), (nothing,))
-
-
-T = TypeVar("T")
-
 _BLOCK = 1024
 """Jobs whose tasks are made at once."""
 
 
 class TaskKind(NamedTuple):
-    """Alike tasks: they differ in no more than name, work, instances and estimate."""
+    """Tasks that differ in nothing but name, work, instances and estimate."""
 
     demand: Demand
     gang: bool = False
     model: str | None = None
+    batch: int | None = None
+    speeds: tuple[tuple[str, float], ...] | None = None
+    """``Task.speeds`` as pairs."""
+
+    @classmethod
+    def of(cls, task: Task) -> TaskKind:
+        """The kind of a task."""
+        speeds = None if task.speeds is None else tuple(task.speeds.items())
+        return cls(task.demand, task.gang, task.model, task.batch, speeds)
+
+    def is_possible(self) -> bool:
+        """True if a task may ask for this."""
+        try:
+            self.task("", 0.0, 1)
+        except ModelError:
+            return False
+        return True
 
     def task(self, name: str, work: float, instances: int, estimate: float | None = None) -> Task:
         """A task of this kind."""
-        return Task(name, work, instances, self.gang, *self.demand, None, self.model, None, estimate)
+        speeds = None if self.speeds is None else dict(self.speeds)
+        return Task(name, work, instances, self.gang, *self.demand, speeds, self.model, self.batch, estimate)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,16 +206,11 @@ class JobArrays:
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> JobArrays:
-        """The arrays of jobs of tasks without speeds, batches and outputs; edges are kept by child,
-        in their order."""
+        """The arrays of jobs; edges are kept by child, in their order."""
         tasks = [task for job in jobs for task in job.graph.tasks]
-        parents = [
-            [edge.parent for edge in job.graph.edges if edge.child == place]
-            for job in jobs
-            for place in range(len(job.graph.tasks))
-        ]
+        parents = [places for job in jobs for places in job.graph.parents]
         name, names = numbered([task.name for task in tasks])
-        kind, kinds = numbered([TaskKind(task.demand, task.gang, task.model) for task in tasks])
+        kind, kinds = numbered(list(map(TaskKind.of, tasks)))
         return cls(
             ids=objects([job.id for job in jobs]),
             arrival_s=np.array([job.arrival_s for job in jobs], np.float64),
@@ -190,9 +221,10 @@ class JobArrays:
             instances=np.array([task.instances for task in tasks], np.int64),
             kind=kind,
             kinds=kinds,
-            waits=bounds([len(of) for of in parents]),
-            parent=np.array([place for of in parents for place in of], np.int32),
+            waits=bounds([len(places) for places in parents]),
+            parent=np.array([place for places in parents for place in places], np.int32),
             estimate=_numbers([task.estimate for task in tasks], nan),
+            output_bytes=_numbers([size for job in jobs for size in _sizes(job.graph)], 0.0),
             **_columns_of(jobs),
         )
 
@@ -297,23 +329,29 @@ class JobArrays:
             **_chosen_columns(self, jobs),
         )
 
-    def joined(self, other: JobArrays) -> JobArrays:
-        """These jobs, and behind them others; both have no more than what ``of`` keeps."""
-        kind, kinds = numbered((*self.kinds, *other.kinds))
-        return JobArrays(
-            ids=np.concatenate([self.ids, other.ids]),
-            arrival_s=np.concatenate([self.arrival_s, other.arrival_s]),
-            first=bounds(np.concatenate([np.diff(self.first), np.diff(other.first)])),
-            name=np.concatenate([self.name, other.name + np.int32(len(self.names))]),
-            names=np.concatenate([self.names, other.names]),
-            work=np.concatenate([self.work, other.work]),
-            instances=np.concatenate([self.instances, other.instances]),
-            kind=kind[np.concatenate([self.kind, other.kind + np.int32(len(self.kinds))])],
+    @classmethod
+    def joined(cls, several: Sequence[JobArrays]) -> JobArrays:
+        """The jobs of several, one after the other."""
+        if len(several) == 1:
+            return several[0]
+        tasks, edges = [each.tasks for each in several], [len(each.parent) for each in several]
+        name, names = _renamed([(each.name, each.names.tolist()) for each in several])
+        kind, kinds = _renamed([(each.kind, each.kinds) for each in several])
+        return cls(
+            ids=np.concatenate([each.ids for each in several]),
+            arrival_s=np.concatenate([each.arrival_s for each in several]),
+            first=bounds(np.concatenate([np.diff(each.first) for each in several])),
+            name=name,
+            names=objects(names),
+            work=np.concatenate([each.work for each in several]),
+            instances=np.concatenate([each.instances for each in several]),
+            kind=kind,
             kinds=kinds,
-            waits=bounds(np.concatenate([np.diff(self.waits), np.diff(other.waits)])),
-            parent=np.concatenate([self.parent, other.parent]),
-            estimate=_filled((self.estimate, other.estimate), (self.tasks, other.tasks), nan),
-            **_joined_columns(self, other),
+            waits=bounds(np.concatenate([np.diff(each.waits) for each in several])),
+            parent=np.concatenate([each.parent for each in several]),
+            estimate=_filled([each.estimate for each in several], tasks, nan),
+            output_bytes=_filled([each.output_bytes for each in several], edges, 0.0),
+            **_joined_columns(several),
         )
 
     def arriving(self, arrival_s: np.ndarray) -> JobArrays:
@@ -327,7 +365,8 @@ class JobArrays:
         Under a scale other than 1 it is no longer the cluster that was observed, so that
         observations are left out.
         """
-        arrival_s = (self.arrival_s - origin) * scale
+        with np.errstate(over="ignore"):  # the caller looks for arrivals that are not finite
+            arrival_s = (self.arrival_s - origin) * scale
         still = (arrival_s == self.arrival_s) & (scale == 1)
 
         def seen(times: np.ndarray | None) -> np.ndarray | None:
@@ -348,6 +387,26 @@ class JobArrays:
             eligible_s=eligible,
             observed_nodes=nodes,
         )
+
+    def faults(self, among: np.ndarray) -> Iterator[tuple[int, ModelError]]:
+        """The jobs ``among`` these, (J,) bool, that cannot be, each with the error that making it raises."""
+        bad_kind = np.array([not kind.is_possible() for kind in self.kinds] or [False], bool)
+        with np.errstate(invalid="ignore"):
+            fine = (self.work >= 0) & (self.work < inf) & (self.instances >= 1) & ~bad_kind[self.kind]
+            doubtful = ~((self.arrival_s >= 0) & (self.arrival_s < inf))
+            doubtful |= np.bincount(np.repeat(np.arange(len(self)), np.diff(self.first)), ~fine, len(self)) > 0
+            if self.deadline_s is not None:
+                doubtful |= ~(self.deadline_s >= self.arrival_s)
+            if self.weight is not None:
+                doubtful |= ~((self.weight > 0) & (self.weight < inf))
+            for seen in (self.observed_start_s, self.eligible_s):
+                if seen is not None:
+                    doubtful |= (seen < self.arrival_s) | np.isinf(seen)
+        for number in np.flatnonzero(doubtful & among).tolist():
+            try:
+                next(self.between(number, number + 1).jobs())
+            except ModelError as error:
+                yield number, error
 
     def critical_paths(self, seconds: np.ndarray) -> np.ndarray:
         """(J,) float64: the longest path through each job with ``seconds`` per task; as many passes
@@ -427,24 +486,31 @@ def kinds_of(
     Raises:
         ModelError: A task asks for what cannot be.
     """
-    code, codes = np.zeros(len(gpus), np.int64), 1
-    for column in (gpus, cpus, memory_gb, gang, model):
-        if len(column) and (column != column[0]).any():
-            place = np.unique(column, return_inverse=True)[1] if column.dtype.kind == "f" else column
-            places = int(place.max()) + 1
-            if codes * places >= 1 << 62:
-                distinct, code = np.unique(code, return_inverse=True)
-                codes = len(distinct)
-            code, codes = code * places + place, codes * places
-    _, first, code = np.unique(code, return_index=True, return_inverse=True)
-    kind, rows = renumbered(code, first.tolist())
-    listed = zip(*[column[list(rows)].tolist() for column in (gpus, cpus, memory_gb, gang, model)], strict=True)
+    kind, rows = combinations((gpus, cpus, memory_gb, gang, model))
+    listed = zip(*[column[rows].tolist() for column in (gpus, cpus, memory_gb, gang, model)], strict=True)
     return kind, tuple(
         [
             TaskKind(Task("t0", 0.0, 1, False, gpus, cpus, gb, gpu_types).demand, together, models[trained])
             for gpus, cpus, gb, together, trained in listed
         ]
     )
+
+
+def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) int32: a number for each combination of values, in order of appearance; and the row where each first is."""
+    count = len(columns[0])
+    code, codes = np.zeros(count, np.int64), 1
+    for column in columns:
+        if count and (column != column[0]).any():
+            place = np.unique(column, return_inverse=True)[1] if column.dtype.kind in "fO" else column
+            places = int(place.max()) + 1
+            if codes * places >= 1 << 62:
+                distinct, code = np.unique(code, return_inverse=True)
+                codes = len(distinct)
+            code, codes = code * places + place, codes * places
+    _, first, code = np.unique(code, return_index=True, return_inverse=True)
+    numbers, rows = renumbered(code, first.tolist())
+    return numbers, np.array(rows, np.int64)
 
 
 def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -471,12 +537,18 @@ def bounds(sizes: Any) -> np.ndarray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(sizes, np.int64))])
 
 
-def objects(values: Iterable[str]) -> np.ndarray:
-    """An array of texts."""
+def objects(values: Iterable[Any]) -> np.ndarray:
+    """An array of texts, or of other objects."""
     listed = list(values)
     made = np.empty(len(listed), object)
     made[:] = listed
     return made
+
+
+def optional(column: np.ndarray, none: float = nan) -> np.ndarray | None:
+    """The column, or nothing if all of it is ``none``."""
+    missing = np.isnan(column) if none != none else column == none
+    return None if missing.all() else column
 
 
 def _taken(column: np.ndarray | None, places: np.ndarray) -> np.ndarray | None:

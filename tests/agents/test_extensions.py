@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from dagsim.agents.checkpoint import Checkpoint
 from dagsim.cli import app
-from dagsim.config.schema import load_config
+from dagsim.config.schema import dump_config, load_config
 from dagsim.errors import ConfigError
 from dagsim.experiment.simulate import run_policy
 
@@ -25,7 +25,9 @@ from dagsim.agents.config import PpoConfig
 from dagsim.agents.nets.actor import ScoreNet
 from dagsim.agents.nets.rows import Sizes, indifferent
 from dagsim.systems.cluster.codecs.candidates import Candidates
+from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.codecs.codec import Observation
+from dagsim.systems.spark.scenario import SparkScenario
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,15 @@ class Narrow:
 
     def build(self):
         return NarrowCodec(self.columns)
+
+
+@dataclass(frozen=True)
+class World(SparkScenario):
+    """A system that brings a codec along."""
+
+    @property
+    def codecs(self):
+        return Registry("codec", [Entry("narrow", "somebodys:Narrow")])
 
 
 class NarrowCodec:
@@ -139,6 +150,17 @@ def test_own_codec_net_reward_and_algorithm_train_and_decide() -> None:
     config = load_config(None, ["workload.count=8"])
     own = 'codec="somebodys:Narrow",net="somebodys:OneLayer"'
     assert run_policy(config, f'ppo[checkpoint="{run / "best.pt"}",{own}]', 1).summary.jobs_completed == 8
+
+
+def test_a_system_brings_codecs_along_that_a_training_can_name(tmp_path: Path) -> None:
+    for setting, columns in (("narrow", 4), ("{kind: narrow, columns: 6}", 6)):
+        config = load_config(None, ["system=somebodys:World", f"train.codec={setting}"])
+        codec = config.training().codec
+        assert (type(codec).__name__, codec.columns) == ("Narrow", columns)  # type: ignore[attr-defined]
+        (tmp_path / "again.yaml").write_text(dump_config(config))
+        assert load_config(tmp_path / "again.yaml").training().codec == codec
+    with pytest.raises(ConfigError, match="unknown codec 'narow'"):
+        load_config(None, ["system=somebodys:World", "train.codec=narow"])
 
 
 def test_own_codec_and_reward_in_gymnasium() -> None:

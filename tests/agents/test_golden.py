@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from dagsim.agents.checkpoint import Checkpoint
 from dagsim.config.schema import load_config
+from dagsim.errors import RunFolderError
 from dagsim.experiment.agents import make_policy
 from dagsim.experiment.simulate import run_policy
 from dagsim.systems.spark.scenario import SparkScenario
@@ -33,3 +36,17 @@ def test_kept_decima_nets_play_the_same_schedules(path: Path) -> None:
     for seed in (1, 2):
         episode = scenario.kernel(seed).run(make_policy(scenario, f'decima[checkpoint="{path}"]'))
         assert episode.mean_jct_s == GOLDEN["schedules"][f"decima/{path.name} {seed}"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results").rglob("*.pt")), ids=lambda path: path.stem)
+def test_every_kept_agent_has_a_digest_that_protects_it(path: Path, tmp_path: Path) -> None:
+    Checkpoint.load(path)
+    content = torch.load(path, weights_only=True)
+    next(iter(content["weights"].values())).view(-1)[0] += 1e-3
+    torch.save(content, tmp_path / "changed.pt")
+    with pytest.raises(RunFolderError, match="its content does not match its digest"):
+        Checkpoint.load(tmp_path / "changed.pt")
+    del content["digest"]
+    torch.save(content, tmp_path / "bare.pt")
+    with pytest.raises(RunFolderError, match="it has no digest"):
+        Checkpoint.load(tmp_path / "bare.pt")

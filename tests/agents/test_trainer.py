@@ -368,7 +368,7 @@ def test_python_trains_the_agent_that_the_command_trains(tmp_path: Path, monkeyp
     options = [part for setting in settings for part in ("--set", setting)]
     ended = CliRunner().invoke(app, ["train", *options, "--out", "command", "--quiet"])
     assert ended.exit_code == 0, ended.output
-    (command,) = (tmp_path / "command").iterdir()
+    (command,) = (tmp_path / "command").glob("*-train-*")
     assert (result.folder.path / "best.pt").read_bytes() == (command / "best.pt").read_bytes()
     assert result.folder.state == "done"
     assert (result.folder.path / "report.csv").exists()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from dagsim.errors import ConfigError
-from dagsim.experiment.ledger import BLOCK, FIRST, Ledger
+from dagsim.experiment.ledger import BLOCK, FIRST, Ledger, claim_report_seeds
 from dagsim.seeds import REPORT, TRAIN, VALIDATION
 
 
@@ -89,3 +90,37 @@ def test_a_pool_has_an_end(ledger: Ledger) -> None:
     ledger.close(ledger.spend("itp", 69, "judge"))
     with pytest.raises(ConfigError, match="has 0 seeds left"):
         ledger.spend("itp", 1, "judge", fresh=True)
+
+
+def test_every_training_reports_on_seeds_of_its_own(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    first, second = (claim_report_seeds(tmp_path / name, 200) for name in "ab")
+    assert first == tuple(range(FIRST, FIRST + 200))
+    assert second == tuple(range(FIRST + BLOCK, FIRST + BLOCK + 200))
+    assert claim_report_seeds(tmp_path / "c", 1500)[-1] == FIRST + 2 * BLOCK + 1499
+    (tmp_path / "d").mkdir()
+    assert claim_report_seeds(tmp_path / "d", 1)[0] == FIRST + 4 * BLOCK
+    entry = Ledger(tmp_path / "seeds.yaml").tables()["train/b"]["spent"]
+    assert [(each["seeds"], each["done"]) for each in entry] == [([second[0], second[-1] + 1], True)]
+
+
+def test_a_resumed_training_keeps_its_report_seeds(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    seeds = claim_report_seeds(tmp_path / "a", 5)
+    assert claim_report_seeds(tmp_path / "a", 5) == seeds
+    (tmp_path / "b").mkdir()
+    assert claim_report_seeds(tmp_path / "b", 5, first=seeds[0]) == seeds  # another one repeats its report
+    assert "train/b" not in Ledger(tmp_path / "seeds.yaml").tables()
+    (tmp_path / "c").mkdir()
+    with pytest.raises(ConfigError, match=r"train\.report_from: seeds 5 to 9 must lie in 3000000"):
+        claim_report_seeds(tmp_path / "c", 5, first=5)
+
+
+def test_trainings_that_end_at_once_share_no_seed(tmp_path: Path) -> None:
+    names = [f"run{number}" for number in range(12)]
+    for name in names:
+        (tmp_path / name).mkdir()
+    with ThreadPoolExecutor(6) as pool:
+        claimed = list(pool.map(lambda name: claim_report_seeds(tmp_path / name, 10), names))
+    assert len({seed for seeds in claimed for seed in seeds}) == 120

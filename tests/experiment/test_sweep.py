@@ -328,3 +328,12 @@ def test_results_are_sorted_by_id(whole: Store) -> None:
     assert len(ids) == 8
     first = json.loads((whole.path / "cells" / f"{ids[0]}.json").read_text())
     assert str(first["metrics"]["jct_s.mean"]) in rows[1]
+
+
+def test_a_kept_network_is_a_policy_of_a_sweep(tmp_path: Path) -> None:
+    path = Path(__file__).parents[2] / "results" / "decima" / "w2.pt"
+    (tmp_path / "spark.yaml").write_text("system: {kind: spark, executors: 3, jobs: 1}\n", encoding="utf-8")
+    grid = described(tmp_path, f"base: {tmp_path}/spark.yaml\nover: {{policy: [fifo, {{file: {path}}}]}}\nseeds: 1\n")
+    _, ran = swept(grid, tmp_path)
+    assert not ran.failures
+    assert [cell.policy for cell in ran.done] == ["fifo", f'decima[checkpoint="{path}"]']

@@ -1,4 +1,4 @@
-"""The report of a training: the agent beside heuristics, on seeds that nothing else ever uses."""
+"""The report of a training: the agent beside heuristics, on seeds that no other training uses."""
 
 from __future__ import annotations
 

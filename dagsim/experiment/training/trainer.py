@@ -6,7 +6,8 @@ results/20261120T193000Z-train-ppo-s1-3fa9c1/
 ├── checkpoint.pt     everything that `dagsim train --resume` needs, from before the first iteration on
 ├── replay/           of d3qn, rainbow and sac: what they learn from, until the last iteration
 ├── best.pt           the agent that was best on validation: `dagsim eval --algo ppo --checkpoint best.pt`
-├── report.csv        the agent and heuristics on the report seeds, which nothing else ever uses
+├── report_seeds.yaml the seeds of the report, which no other training in the same folder uses
+├── report.csv        the agent and heuristics on these seeds
 └── plots/
 """
 
@@ -36,10 +37,12 @@ from dagsim.config.schema import Config
 from dagsim.config.training import check_training
 from dagsim.envs.episode import EpisodeFactory, RewardConfig
 from dagsim.errors import RunFolderError
-from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.ledger import claim_report_seeds
+from dagsim.experiment.scenario import sample_of, scenario_of
 from dagsim.experiment.store import Store
 from dagsim.experiment.training.log import TrainingLog, has_rows
 from dagsim.experiment.training.reference import Runs, best_heuristic, merit_of, play_seeds
+from dagsim.metrics.standings import Sample
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 
 __all__ = ["Progress", "TrainingRun"]
@@ -90,8 +93,6 @@ class TrainingRun:
         self._checkpoint = folder.path / "checkpoint.pt"
         self._archive = ReplayArchive(folder.path / "replay")
         one_thread()
-        assert not set(self.validation) & set(self.report_seeds)
-        assert not (set(self.validation) | set(self.report_seeds)) & set(TRAIN)
 
     @property
     def best(self) -> float:
@@ -105,8 +106,14 @@ class TrainingRun:
 
     @property
     def report_seeds(self) -> tuple[int, ...]:
-        """The seeds of the report."""
-        return seeds_of(REPORT, self.train.report_seeds)
+        """The seeds of the report: of this training alone, claimed on first use.
+
+        Windows of a trace cannot be drawn anew for every training: all trainings on them report on
+        the same ones.
+        """
+        on_windows = sample_of(self.config) is Sample.WINDOW
+        first = REPORT.start if on_windows else self.train.report_from
+        return claim_report_seeds(self.folder.path, self.train.report_seeds, first)
 
     def run(self, *, resume: bool = False, init: Path | None = None) -> None:
         """Train to the end; ``resume`` goes on from the folder's checkpoint, ``init`` begins with an agent's weights.

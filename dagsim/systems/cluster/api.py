@@ -17,7 +17,7 @@ line after its ``yield``. Nothing else happens during an answer, and time stands
 - ``jobs``: jobs in the system by number, from their arrival (where asked for, their admission) until their last task is
   done, or ``Kill`` ends it. ``applicants``: those that wait for ``Admit`` or ``Reject``.
 - ``running``: runs under way by id, in the order they started.
-- ``machines``: what is free where (``ClusterState``). ``fits``, ``fit``: room for a task now.
+- ``machines``: free resources of each node (``ClusterState``). ``fits``, ``fit``: room for a task now.
 - ``pending``: false if nothing will ever happen any more unless the policy acts; an empty answer then raises
   ``Stalled``.
 - ``expected_free``: when GPUs are expected to be free, by estimates (``ExpectedFree``).
@@ -26,7 +26,7 @@ line after its ``yield``. Nothing else happens during an answer, and time stands
 - ``stream``: random numbers that are the same in every simulation with the same seed.
 - ``queues``: accounts, partitions and limits as configured (``QueueTree``). ``claimed_s(task)``: the time limit that a
   user asked for.
-- ``fork``: a simulation of what is known now, to try decisions in.
+- ``fork``: a copy of the simulation that knows no more than the view, to try decisions in.
 
 **TaskState**, a task of a job in the system, and what ``Start`` takes.
 
@@ -55,27 +55,27 @@ held).
   ``now``.
 - ``ends_s``, ``seconds``: the true end and length, for clairvoyant policies only, as ``task.truth``.
 
-**ClusterState**, what is free. ``list[node]`` is the ``NodeState`` of a node: ``idle`` GPUs, free ``cpus`` and
+**ClusterState**, the free resources. ``list[node]`` is the ``NodeState`` of a node: ``idle`` GPUs, free ``cpus`` and
 ``memory`` in whole millionths (``MICRO``), ``shares`` (free millionths of each partly used GPU), ``up``, and
 ``room(demand)``, the instances it could take. ``fits_on(demand, type)``, ``idle_gpus(type)``, ``capacity(demand,
 type)``, ``candidates(demand, type)`` answer from indexes, without a look at every node.
 
-**Being told.** ``view.index(key, make)`` makes an index once, keeps it with the simulation and tells it of events by
-those of three methods that it has:
+**Events.** ``view.index(key, make)`` makes an index once, keeps it with the simulation and calls those of these three
+methods that it has:
 
 - ``push(task)``: the task became ready, at its arrival or later, or instances of it came back as a further piece.
 - ``started(run, now)``: the run has just started. Its nodes are taken and ``run.task.waiting`` is reduced.
 - ``ended(run, now)``: the run has just finished, failed or been preempted. Its nodes are free and it is not in
-  ``running`` any more. What follows is told after that: its task may still count it as unfinished, children and pieces
-  are not pushed yet. Leave what depends on that to the next decision.
+  ``running`` any more. The consequences come later: its task may still count it as unfinished, and children and pieces
+  are not pushed yet. Leave anything that depends on them to the next decision.
 
-A new index is first told of everything ready and everything running. Tasks that were started stay in an index until it
-drops them (``waiting`` is 0). Who makes no index pays nothing for it.
+A new index first receives everything that is ready and everything that runs. Started tasks stay in an index until it
+drops them (``waiting`` is 0). A policy without an index pays nothing.
 
 An index may refer to tasks and runs, as a fork makes its own. A policy itself must be deep-copyable and keeps only
 plain data; where that is a past which no view shows (the service a job has had), it says ``view.follow(listener)`` at
-each decision, with itself or a part of it. The copy in a fork is told again of what runs there, so ``started`` must
-take a run that it knows already.
+each decision, with itself or a part of it. The copy in a fork receives the runs there again, so ``started`` must
+accept a run that it knows already.
 """
 
 from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState

@@ -1,6 +1,6 @@
-"""Free amounts of nodes: bit sets of machines by what they have free.
+"""Free amounts of nodes, as bit sets of machines.
 
-A bit set is one integer with a bit per machine. Cutting two of them and taking the first machine out of what is left
+A bit set is one integer with a bit per machine. Intersecting two of them and finding the first machine of the result
 are single operations, so that finding room takes about as long on 4,000 machines as on 8.
 """
 
@@ -9,21 +9,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 
-__all__ = ["ALL", "EnoughIndex", "FreeIndex", "ShareIndex", "machine_numbers"]
+from dagsim.model.arithmetic import bits
+
+__all__ = ["ALL", "EnoughIndex", "FreeIndex", "ShareIndex"]
 
 ALL = -1
 """The bit set of all machines."""
 
 _AMOUNTS = 64
-"""How many amounts an ``EnoughIndex`` tells apart."""
-
-
-def machine_numbers(bits: int) -> Iterator[int]:
-    """The machines of a bit set, lowest number first."""
-    while bits:
-        bit = bits & -bits
-        yield bit.bit_length() - 1
-        bits ^= bit
+"""The most amounts that an ``EnoughIndex`` distinguishes."""
 
 
 class FreeIndex:
@@ -66,24 +60,24 @@ class FreeIndex:
         used = self.used >> least << least
         if not used:
             return -1
-        bits = self.sets[(used & -used).bit_length() - 1]
-        return (bits & -bits).bit_length() - 1
+        machines = self.sets[(used & -used).bit_length() - 1]
+        return (machines & -machines).bit_length() - 1
 
     def levels(self, least: int) -> Iterator[int]:
         """The levels in use from ``least`` on, lowest first."""
-        return machine_numbers(self.used >> least << least)
+        return bits(self.used >> least << least)
 
     def from_least(self, least: int, among: int = ALL) -> Iterator[int]:
         """Machines of the set ``among`` with at least ``least`` free, least free first, lowest number first."""
         for level in self.levels(least):
-            yield from machine_numbers(self.sets[level] & among)
+            yield from bits(self.sets[level] & among)
 
     def from_most(self, least: int, among: int = ALL) -> Iterator[int]:
         """Machines of the set ``among`` with at least ``least`` free, most free first, lowest number first."""
         used = self.used >> least << least
         while used:
             level = used.bit_length() - 1
-            yield from machine_numbers(self.sets[level] & among)
+            yield from bits(self.sets[level] & among)
             used ^= 1 << level
 
     def having(self, least: int) -> int:
@@ -132,9 +126,8 @@ class ShareIndex:
         lowest number; some again for a further GPU."""
         amounts = self._amounts
         for place in range(bisect_left(amounts, share), len(amounts)):
-            bits = self._sets[amounts[place]] & among
-            if bits:
-                yield from machine_numbers(bits)
+            if machines := self._sets[amounts[place]] & among:
+                yield from bits(machines)
 
     def copy(self) -> ShareIndex:
         twin = ShareIndex()

@@ -25,13 +25,12 @@ from dagsim.workload.synthetic import Synthetic
 __all__ = ["JOBS_KEPT", "DrawnJobs", "JobStream", "Workload"]
 
 JOBS_KEPT = 20_000
-"""Jobs, of all seeds together, up to which those that were drawn are kept for the next policy."""
+"""The most drawn jobs, over all seeds, that are kept for the next policy."""
 Workload: TypeAlias = Annotated[Synthetic | Sessions | TraceFile, TaggedUnion("synthetic")]
 
 
 class DrawnJobs:
-    """Jobs that a generator drew: columns, and objects made when somebody goes through them; those of few jobs are
-    kept."""
+    """Jobs that a generator drew: columns, with objects made during an iteration and kept if they are few."""
 
     def __init__(self, arrays: JobArrays) -> None:
         self.arrays = arrays
@@ -85,7 +84,7 @@ class JobStream:
         return self._trace is not None and self._trace.is_large()
 
     def told(self, heard: Callable[[int], None]) -> Heard[Job]:
-        """The jobs, while somebody hears how many have come."""
+        """The jobs, with progress reported to ``heard``."""
         return Heard(self, heard)
 
     def arrays(self) -> JobArrays | None:
@@ -115,7 +114,7 @@ class JobStream:
                 self._observed[number] = float(started_s[number]), float(since_s[number])
 
     def has(self, tasks: int) -> bool:
-        """True if at least so many tasks come; makes no more jobs than it takes to know."""
+        """True if there are at least this many tasks; makes only as many jobs as needed to know."""
         if isinstance(self._jobs, DrawnJobs):
             return self._jobs.arrays.tasks >= tasks
         jobs, made, count = iter(self._jobs), [], 0

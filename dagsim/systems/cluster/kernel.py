@@ -39,6 +39,7 @@ from dagsim.model import (
     Start,
     Wait,
 )
+from dagsim.model.arithmetic import bits
 from dagsim.model.log import Schedule, packed_row, unpacked_row
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import ARRIVALS, COMPLETIONS, Clock, Timer
@@ -69,11 +70,11 @@ _NAMED = 5
 _MOST_FAILURES = 1_000
 """Failures in a row, each losing all work since the one before, after which a task is taken to never finish."""
 _ITERABLE = frozenset((GeneratorType, list, tuple))
-"""The usual answers of policies; of others it is asked whether they can be iterated over."""
+"""The usual answers of policies; any other answer is checked for being iterable."""
 _facts_of: Callable[[tuple[object, ...]], JobFacts] = partial(tuple.__new__, JobFacts)
 """``JobFacts`` of its fields in order, without a Python function per job."""
 _NOTHING = ()
-"""The usual answer of a policy that waits: Python has but one empty tuple."""
+"""The usual answer of a policy that waits: Python has only one empty tuple."""
 
 
 class Preempted:
@@ -119,7 +120,7 @@ class ClusterKernel:
         self.running: Live[int, Run] = Live()
         self.applicants: Live[int, JobState] = Live()
         self.jobs = jobs
-        """The jobs as given: their source may know more of them."""
+        """The jobs as passed in; their source may know more about them."""
         self._source: Iterator[Job] = iter(jobs)
         self._next_job: Job | None = None
         self._jobs_left = True
@@ -139,13 +140,13 @@ class ClusterKernel:
         self._started = 0
         self._pieces = 0
         self._down = [0] * len(cluster.nodes)
-        """Per node, how many disturbances have it down."""
+        """The number of disturbances that hold each node down."""
         self._away = 0
         """Nodes that are down."""
         self._wake_s = inf
         self._streams: dict[str, np.random.Generator] = {}
         self._served: list[list[int]] | None = None
-        """Per machine and GPU the job it served last; kept only where a set-up model asks."""
+        """The job that each GPU of each machine served last; kept only for a set-up model."""
         if setup is not None:
             self._served = [[-1] * node.gpus for node in cluster.nodes]
         self._changed = False
@@ -226,7 +227,7 @@ class ClusterKernel:
             active.shows_truth = True
 
     def stream(self, name: str) -> np.random.Generator:
-        """The named random stream of this simulation; each name has its own, whoever else draws."""
+        """The random stream of that name. Each name has its own, so other draws do not move it."""
         known = self._streams.get(name)
         if known is None:
             known = self._streams[name] = stream(self.schedule.seed, name)
@@ -244,7 +245,7 @@ class ClusterKernel:
         due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
         return [due[node] == down for node, down in enumerate(self._down)]
 
-    # What disturbances may do.
+    # Operations for disturbances.
 
     def take_down(self, node: int) -> None:
         """The node goes down, unless it is down already; its runs end as failed."""
@@ -364,8 +365,8 @@ class ClusterKernel:
             self._start(decision.task, decision.placement)
         else:
             raise IllegalDecision(
-                f"at {self.now:g} s: {decision!r} is no decision; yield Start, Preempt, Migrate, Admit, Reject, Kill "
-                "or Wait"
+                f"at {self.now:g} s: {decision!r} is not a decision; yield Start, Preempt, Migrate, Admit, Reject, "
+                "Kill or Wait"
             )
         return True
 
@@ -600,11 +601,9 @@ class ClusterKernel:
         previous = []
         for machine, _, mask, _ in run.held:
             served = self._served[machine.index]
-            while mask:
-                gpu = (mask & -mask).bit_length() - 1
+            for gpu in bits(mask):
                 previous.append(served[gpu])
                 served[gpu] = number
-                mask &= mask - 1
         return self._setup.seconds(run.task.task, number, tuple(previous))
 
     def _flows(self, run: Run) -> list[Flow]:
@@ -658,8 +657,8 @@ class ClusterKernel:
     def fork(self, *, known: bool = False) -> ClusterKernel:
         """An equal simulation at the present instant that goes its own way. Costs O(jobs in the system + machines).
 
-        Observers stay with the original; jobs still to come are shared, read once by whoever is first. With ``known``
-        it goes by what a policy may know: tasks take what is estimated, nobody arrives any more and nothing fails.
+        Observers stay with the original. Jobs still to come are shared and read once, by the first that needs them.
+        With ``known`` it knows no more than a policy: tasks take their estimates, no job arrives and nothing fails.
         """
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)

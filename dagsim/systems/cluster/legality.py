@@ -1,4 +1,4 @@
-"""Legality: what a decision must be before the kernel carries it out. Nothing here changes anything.
+"""Legality: checks of a decision before the kernel carries it out. Nothing here changes anything.
 
 Everything is checked before anything is done, so that a decision which is refused leaves the simulation as it was. Each
 message says when, which task or run, why not, and what to do instead.
@@ -79,7 +79,7 @@ def wake_up(now: float, until_s: object) -> float:
     """The end of a ``Wait``.
 
     Raises:
-        IllegalDecision: That is no time to come.
+        IllegalDecision: It is not a later time.
     """
     try:
         wake_s = float("nan") if isinstance(until_s, bool | str) else float(until_s)  # type: ignore[arg-type]
@@ -111,7 +111,7 @@ def resident(kernel: Simulation, decision: Kill) -> tuple[JobState, RejectReason
     """
     number = decision.job
     if decision.reason not in tuple(RejectReason):
-        _refuse(kernel.now, f"job {number!r} cannot be killed: {decision.reason!r} is no RejectReason")
+        _refuse(kernel.now, f"job {number!r} cannot be killed: {decision.reason!r} is not a RejectReason")
     place = _whole(number)
     active = None if place is None else kernel.frontier.jobs.get(place)
     if active is None:
@@ -145,7 +145,7 @@ def _allotted(
 ) -> list[Allotted]:
     """The shares of a placement of ``waiting`` instances on ``machines``. Each is checked, then all together."""
     if not isinstance(placement, tuple | list):
-        _refuse_start(kernel, task, f"{placement!r} is no placement; give a tuple of Share, as view.fit(task) does")
+        _refuse_start(kernel, task, f"{placement!r} is not a placement; give a tuple of Share, as view.fit(task) does")
     if not placement:
         _refuse_start(kernel, task, "an empty placement; there must be a Share for each node")
     shares = [_share(kernel, task, waiting, share, machines) for share in placement]
@@ -165,7 +165,7 @@ def _allotted(
 
 def _share(kernel: Simulation, task: TaskState, waiting: int, share: object, machines: Sequence[NodeState]) -> Allotted:
     if not isinstance(share, tuple) or len(share) != 3:
-        _refuse_start(kernel, task, f"{share!r} is no Share(node, instances, gpu)")
+        _refuse_start(kernel, task, f"{share!r} is not a Share(node, instances, gpu)")
     node, instances = _whole(share[0]), _whole(share[1])
     if node is None or not 0 <= node < len(machines):
         _refuse_start(kernel, task, f"there is no node {share[0]!r}; nodes are the integers 0..{len(machines) - 1}")

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from math import inf
 
 from dagsim.model import Cluster, Demand, GpuType, Node, Placement, Share
+from dagsim.model.arithmetic import bits
 from dagsim.model.gpu import canonical
 from dagsim.model.log import RejectReason
-from dagsim.systems.cluster.free_index import ALL, EnoughIndex, FreeIndex, ShareIndex, machine_numbers
+from dagsim.systems.cluster.free_index import ALL, EnoughIndex, FreeIndex, ShareIndex
 
 __all__ = ["ClusterState", "DemandClass", "NodeState"]
 
@@ -19,7 +20,7 @@ NAMED_GPUS = 62
 """The log names the GPUs a run holds on machines with up to this many (a signed 64-bit mask)."""
 
 _MOST = 1e15
-"""Cores or GB; whatever is more is as much, so that its millionths are a number."""
+"""Cap on cores and GB, so that an infinite amount can be counted in millionths."""
 _LOOK_BACK = 8
 """How many releases a demand class that did not fit looks back at, before it searches all machines again."""
 
@@ -71,7 +72,7 @@ class DemandClass:
 
 
 class NodeState:
-    """One node and what is free on it. ``idle`` GPUs are wholly free (``free`` is their bit mask), ``shares`` maps each
+    """One node and its free resources. ``idle`` GPUs are wholly free (``free`` is their bit mask), ``shares`` maps each
     partly used GPU to its free millionths."""
 
     __slots__ = (
@@ -175,15 +176,14 @@ class ClusterState:
         place = {gpu: index for index, gpu in enumerate(self.types)}
         self.list = [NodeState(index, node, place[node.gpu]) for index, node in enumerate(cluster.nodes)]
         self.by_gpus = [FreeIndex() for _ in self.types]
-        """Per type, machines by wholly idle GPUs."""
+        """For each type, machines by wholly idle GPUs."""
         self.shared = [0] * len(self.types)
-        """Per type, the bit set of machines with a partly used GPU."""
+        """For each type, the bit set of machines with a partly used GPU."""
         self.by_share = [ShareIndex() for _ in self.types]
-        """Per type, those machines by what their partly used GPUs have free."""
+        """For each type, these machines by the free amounts of their partly used GPUs."""
         self._enough_cpus, self._enough_memory = EnoughIndex(), EnoughIndex()
-        """Per type, wholly idle GPUs of machines that are up."""
         self.by_cpus: list[FreeIndex] | None = None
-        """Per type, machines by whole free CPU cores (up to a limit); kept only once a CPU-only task has been seen."""
+        """For each type, machines by whole free CPU cores (up to a limit); kept once a CPU-only task was seen."""
         self.released = 0
         """Counts releases; a demand class that did not fit need not be tried again until it moves."""
         self.recent: list[NodeState] = []
@@ -296,8 +296,8 @@ class ClusterState:
             used = levels.used >> demand.whole << demand.whole
             if not used:
                 return None
-            bits = levels.sets[(used & -used).bit_length() - 1]
-            index = (bits & -bits).bit_length() - 1
+            machines = levels.sets[(used & -used).bit_length() - 1]
+            index = (machines & -machines).bit_length() - 1
         elif demand.gang:
             return self._fit_gang(demand, type_)
         else:
@@ -492,12 +492,12 @@ class ClusterState:
             return None
         used, shares = levels.used, list[Share]()
         while True:
-            room, bits = (used.bit_length() - 1) // whole, 0
+            room, machines = (used.bit_length() - 1) // whole, 0
             while used >> room * whole:
                 level = used.bit_length() - 1
-                bits |= levels.sets[level]
+                machines |= levels.sets[level]
                 used ^= 1 << level
-            for index in machine_numbers(bits):
+            for index in bits(machines):
                 if needed <= room:
                     return (*shares, Share(index, needed))
                 shares.append(Share(index, room))
@@ -520,16 +520,16 @@ class ClusterState:
     def _with_idle_gpu(self, type_: int, among: int) -> Iterator[int]:
         """Machines with a wholly idle GPU: partly used ones by number, then the others, least idle first."""
         levels, partly = self.by_gpus[type_], self.shared[type_]
-        yield from machine_numbers(partly & among & ~levels.sets.get(0, 0))
+        yield from bits(partly & among & ~levels.sets.get(0, 0))
         yield from levels.from_least(1, among & ~partly)
 
     def _share_candidates(self, type_: int, most_free_first: bool, among: int) -> Iterator[int]:
         levels, partly = self.by_gpus[type_], self.shared[type_]
         if most_free_first:
             yield from levels.from_most(1, among)
-            yield from machine_numbers(partly & among & levels.sets.get(0, 0))
+            yield from bits(partly & among & levels.sets.get(0, 0))
         else:
-            yield from machine_numbers(partly & among)
+            yield from bits(partly & among)
             yield from levels.from_least(1, among & ~partly)
 
     def _set_idle(self, machine: NodeState, idle: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from dagsim.errors import ConfigError
 from dagsim.metrics.observed import observed_against_simulated
@@ -74,6 +74,11 @@ class ClusterScenario:
     for policies given by name (``engaged``): whoever asks for a ``kernel`` decides live, which needs the SimPy kernel.
     """
 
+    system: ClassVar[str] = "cluster"
+    merit: ClassVar[str] = "jct_s.mean"
+    policies: ClassVar[Registry[ClusterPolicy]] = POLICIES
+    codecs: ClassVar[Registry[Any]] = CODECS
+    terms: ClassVar[Registry[RewardTerm]] = TERMS
     cluster: Cluster
     workload: Synthetic | Sessions | TraceFile | Iterable[Job]
     runtime: Runtime = field(default_factory=Recorded)
@@ -92,21 +97,6 @@ class ClusterScenario:
         if self.engine not in get_args(Engine):
             hint = nearest(str(self.engine), get_args(Engine))
             raise ConfigError(f"engine must be one of {', '.join(get_args(Engine))}, got {self.engine!r}{hint}")
-
-    @property
-    def system(self) -> str:
-        """The name of the system."""
-        return "cluster"
-
-    @property
-    def merit(self) -> str:
-        """The metric that policies are ranked by."""
-        return "jct_s.mean"
-
-    @property
-    def policies(self) -> Registry[ClusterPolicy]:
-        """The policies of the GPU cluster."""
-        return POLICIES
 
     def kernel(
         self,
@@ -178,16 +168,6 @@ class ClusterScenario:
             queues=self.queues,
             seed=seed,
         )
-
-    @property
-    def codecs(self) -> Registry[Any]:
-        """The codecs of the GPU cluster."""
-        return CODECS
-
-    @property
-    def terms(self) -> Registry[RewardTerm]:
-        """The reward terms of the GPU cluster."""
-        return TERMS
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Facts of the jobs that came: number, load, and of a trace what was read and dropped, and the

@@ -1,4 +1,4 @@
-"""What changes in a simulation: jobs in the system with their tasks, runs, and the frontier of all that waits, with
+"""The mutable state of a simulation: jobs with their tasks, runs, and the frontier of everything that waits, with
 indexes of the ready tasks by a policy's key."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ValueT = TypeVar("ValueT")
 
 
 class Live(dict[KeyT, ValueT]):
-    """A dictionary that may change while somebody iterates over it: each iteration goes over a snapshot.
+    """A dictionary that may change during an iteration: each iteration goes over a snapshot.
 
     Policies are generators, and the kernel carries out a decision before it asks for the next one. So the most natural
     loop, ``for task in view.ready: ... yield Start(...)``, removes tasks from what it iterates over. The kernel itself
@@ -77,7 +77,7 @@ class JobState:
         self.shows_truth = False
         """A policy that declared itself clairvoyant may read what its tasks really take."""
         self.places: dict[int, dict[int, int]] = {}
-        """Per finished task how many instances ran on which node; kept only where a network needs it."""
+        """For each finished task, the number of instances by node; kept only for a network."""
 
     def rank(self) -> float:
         """Set every task's ``rank_s`` from its ``best_s``; returns the job's critical path, ``ideal_s``."""
@@ -146,7 +146,7 @@ class TaskState:
         self.task = task
         self.demand = demand
         self._truth = self.seconds = truth
-        """``_truth`` is for the kernel and rewards; everybody else asks for ``truth``, which may refuse."""
+        """``_truth`` is for the kernel and rewards only; ``truth`` checks whether the policy may read it."""
         self.best_s = truth[0] if len(truth) == 1 else min(truth)
         self.rank_s = self.best_s
         self.missing = missing
@@ -226,8 +226,8 @@ def hidden_truth(name: str, task: TaskState, instead: str) -> IllegalDecision:
 
 
 Held: TypeAlias = tuple[NodeState, int, int, tuple[int, ...]]
-"""What a run holds on one machine: the machine, instances, the GPUs' bit mask and, where shared, the GPU of each
-instance."""
+"""The resources that a run holds on one machine: the machine, instances, the GPUs' bit mask and, where shared, the GPU
+of each instance."""
 
 
 class Run(Event):
@@ -463,7 +463,7 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
 
 class Frontier:
     """Everything that waits: jobs in the system, ready tasks in the order they became ready, and the policy's
-    indexes with what tells them of ready tasks, starts and ends."""
+    indexes with their listeners for ready tasks, starts and ends."""
 
     __slots__ = ("_pushes", "ended", "indexes", "jobs", "ready", "started")
 
@@ -472,16 +472,16 @@ class Frontier:
         """``Index`` or ``RunIndex`` or both, by the policy's key."""
         self._pushes: list[Callable[[TaskState], None]] = []
         self.started: list[Callable[[Run, float], None]] = []
-        """Whom to tell of each start."""
+        """Called with each start."""
         self.ended: list[Callable[[Run, float], None]] = []
-        """Whom to tell of each end."""
+        """Called with each end."""
         self.jobs: Live[int, JobState] = Live()
         self.ready: Live[TaskState, None] = Live()
         """Ready tasks, in the order they became ready."""
 
     def add(self, task: TaskState, now: float) -> None:
-        """A task became ready, or instances came back. A task with none left waiting is taken out of ``ready`` by
-        whoever starts them; the indexes drop it when they next see it."""
+        """A task became ready, or instances came back. When its last waiting instance starts, the
+        kernel removes it from ``ready``; the indexes drop it when they next see it."""
         task.ready_s = now
         self.ready[task] = None
         for push in self._pushes:
@@ -503,13 +503,13 @@ class Frontier:
             self.ended.append(ended)
 
     def believe_estimates(self) -> None:
-        """From now on tasks take what is estimated: for copies that ask what if."""
+        """Let tasks take their estimates from now on, for look-ahead."""
         everything = [task for job in self.jobs.values() for task in job.tasks]
         for task in (*everything, *(task for task in self.ready if task.piece)):
             task._truth = tuple([seconds / task.left for seconds in task.seconds]) if task.left else task.seconds
 
     def copy(self, machines: ClusterState) -> Frontier:
-        """An equal frontier on ``machines``; policies build their indexes anew."""
+        """An equal frontier on ``machines``; policies rebuild their indexes."""
         twin = Frontier()
         for number, job in self.jobs.items():
             twin.jobs[number] = job.copy(machines)

@@ -140,8 +140,8 @@ class ClusterView:
 
     @property
     def expected_free(self) -> ExpectedFree:
-        """Times at which GPUs are expected to be free: an index shared by all who ask, made when the first one does.
-        Ask for it anew at each decision."""
+        """Times at which GPUs are expected to be free: an index that is made at the first use and shared.
+        Ask for it at each decision."""
         known = self.index(ExpectedFree, lambda: ExpectedFree(self))
         known.refresh()
         return known
@@ -166,17 +166,17 @@ class ClusterView:
         return known
 
     def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
-        """A policy's own index, made once and told of events. It is told by those of three methods that it has:
+        """A policy's own index, made once and kept up to date. The kernel calls those of three methods that it has:
         ``push(task)`` of every task that becomes ready, ``started(run, now)`` and ``ended(run, now)`` of every run that
-        does; first of all that are ready and all that run. In a fork it is made anew."""
+        does; first for everything that is ready or runs. A fork makes its own."""
         known = self._frontier.indexes.get(key)
         if known is None:
             known = self._build(make(), key)
         return known
 
     def follow(self, listener: object) -> None:
-        """Tell ``listener`` of events as an ``index``, unless that is so already: for what keeps a past that no view
-        shows. Call it at each decision. In a fork a copy of the listener is told again of what runs."""
+        """Tell ``listener`` of events as an ``index``, unless that is so already: for listeners that keep a past
+        that no view shows. Call it at each decision. In a fork a copy of the listener receives the runs again."""
         if listener not in self._frontier.indexes:
             self._build(listener, listener)
 
@@ -213,8 +213,8 @@ class ClusterView:
         return self._simulation.stream(name)
 
     def fork(self) -> Simulation:
-        """A simulation of what is known now that goes its own way, to ask what if. Tasks take what is estimated, nobody
-        arrives any more and nothing fails."""
+        """An independent simulation from the present instant, to try decisions in. Tasks take their estimates, no job
+        arrives and nothing fails."""
         return self._simulation.fork(known=True)
 
     def _build(self, index: AnyIndex, key: object) -> AnyIndex:
@@ -223,7 +223,7 @@ class ClusterView:
 
 
 NEVER_S = 1e7
-"""Stands for an end that nobody knows: finite, so that networks can read it."""
+"""Stands for an unknown end; finite, so that neural networks can read it."""
 
 End: TypeAlias = tuple[float, int, float]
 """Expected end, id and GPUs of a run. The end may lie in the past: the run takes longer than estimated."""
@@ -259,7 +259,7 @@ class ExpectedFree:
         self._moving.pop(run.id, None)
 
     def refresh(self) -> None:
-        """Estimate anew the ends of what did not compute yet."""
+        """Update the estimated ends of runs that do not compute yet."""
         if self._moving:
             moving, self._moving = self._moving, {}
             for run in moving.values():
@@ -293,8 +293,8 @@ class ExpectedFree:
         return NEVER_S
 
     def free_in_each_s(self, amounts: Sequence[float], idle: Sequence[int]) -> list[float]:
-        """Seconds until so many GPUs of a type are expected to be idle, for each of the amounts and type after type;
-        ``idle`` of each are now."""
+        """Seconds until each of ``amounts`` GPUs is expected to be idle, type by type; ``idle`` GPUs of each type are
+        idle now."""
         now = self._view.now
         waits: list[float] = []
         for ends, free in zip(self._ends, idle, strict=True):
@@ -333,7 +333,7 @@ class ExpectedFree:
         return (shadow_s, -missing) if missing <= 0 else (inf, 0.0)
 
     def oldest_s(self, type_: int, count: int) -> list[float]:
-        """Seconds until the ends of the ``count`` runs of the type that started first; 0 for what is missing."""
+        """Seconds until the ends of the ``count`` runs of the type that started first; padded with 0."""
         now = self._view.now
         first = sorted([(id_, end_s) for end_s, id_, _ in self._ends[type_]])[:count]
         return [max(end_s - now, 0.0) for _, end_s in first] + [0.0] * (count - len(first))

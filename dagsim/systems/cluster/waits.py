@@ -82,7 +82,7 @@ class Stretch:
 
 
 class WaitRules(Protocol):
-    """The limits and partitions of a policy, told of the starts and ends of a log.
+    """The limits and partitions of a policy, kept up to date with the starts and ends of a log.
 
     A policy that has some gives them by a method ``wait_rules(view)``, where ``view`` is of an empty simulation of the
     same cluster and queues.
@@ -108,7 +108,7 @@ class WaitRules(Protocol):
         ...
 
     def alone(self, task: TaskState) -> bool:
-        """True if the task shares its nodes with nobody."""
+        """True if the task shares its nodes with no other."""
         ...
 
     def distinct(self, task: TaskState) -> bool:
@@ -146,7 +146,7 @@ class NodeStanding(IntEnum):
 
     OPEN = 0
     CLOSED = 1
-    """Its users, or the task, share a node with nobody."""
+    """Its users, or the task, need the node for themselves."""
     DOWN = 2
     OUTSIDE = 3
     """The rules do not let the task go there."""
@@ -162,7 +162,7 @@ class RoomTally:
         self._sums: dict[tuple[NodeStanding, int], list[int]] = {}
 
     def put(self, machine: NodeState, place: NodeStanding) -> None:
-        """Count a node anew."""
+        """Count a node again."""
         if machine.type not in self.task.demand.types:
             return
         old = self._nodes.get(machine.index)
@@ -263,7 +263,7 @@ def _stretches(
 
 
 def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
-    """Make one of those that touch and have the same causes."""
+    """Join adjacent stretches with the same causes."""
     last: Stretch | None = None
     for each in stretches:
         if last is not None and last.until_s == each.from_s and last.causes == each.causes:
@@ -291,9 +291,9 @@ class _Past:
         self._done: dict[tuple[int, int], int] = {}
         """Instances of each task that are done."""
         self._users: dict[int, dict[int, TaskState]] = {}
-        """Per node the runs on it."""
+        """The runs on each node."""
         self._touched: set[int] = set()
-        """Nodes that the tally has to count anew."""
+        """Nodes that the tally has to count again."""
         self._allowed = 0
 
     def read(self, row: tuple[Any, ...]) -> None:

@@ -11,20 +11,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import inf
-from typing import TypeAlias
+from typing import NamedTuple
+
+import numpy as np
 
 from dagsim.errors import GraphError, ModelError, TraceError
-from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph
-from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.formats.alibaba2018_columns import EARLY_END, NO_PARENT, read_columns
-from dagsim.traces.gather import Gathered, gather
+from dagsim.model import Cluster, Demand, Node
+from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
+from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
+from dagsim.traces.rows import Block, Checks, JobBatch, in_parts, job_blocks, kinds_of_rows, repeated, rows_by_job
 from dagsim.traces.source import Source
-from dagsim.workload.arrays import JobArrays
+from dagsim.workload.arrays import JobArrays, TaskKind, bounds, objects, ranges
 from dagsim.workload.records import clipped
 
 __all__ = ["Alibaba2018"]
@@ -41,6 +43,29 @@ _JOINED = (
     "plan_mem",
     "mean_instance_duration_s",
 )
+_OFFICIAL = (
+    "task_name",
+    "instance_num",
+    "job_name",
+    "task_type",
+    "status",
+    "start_time",
+    "end_time",
+    "plan_cpu",
+    "plan_mem",
+)
+_NAME, _INSTANCES, _JOB, _, _STATUS, _START, _END, _CPU, _MEMORY = range(len(_OFFICIAL))
+_NUMBERS, _TEXTS = (_INSTANCES, _START, _END, _CPU, _MEMORY), (_NAME, _JOB, _STATUS)
+_FORM = Form(
+    _NUMBERS,
+    _TEXTS,
+    layout=lambda first, where: FileLayout(range(len(_OFFICIAL)), len(_OFFICIAL), False),
+    quoted=False,
+    heading="task_name",
+)
+_JOINED_FORM = Form(_NUMBERS, _TEXTS, lambda first, where: _joined_layout(first, where))
+_BY_NAME = np.int64(1) << 31
+"""Keys of tasks without a number begin here."""
 _MACHINE_COLUMNS = ("machine_id", "time_stamp", "failure_domain_1", "failure_domain_2", "cpu_num", "mem_size", "status")
 
 
@@ -59,26 +84,11 @@ class Alibaba2018(Reader):
         rows = [line.split(",") for line in _tasks(source).head()]
         return _is_joined(source) or any(len(row) == 9 and row[4] in _STATUSES and not row[0].isdigit() for row in rows)
 
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         source = _tasks(source)
-        for group in gather(_joined_rows(source, report) if _is_joined(source) else _rows(source, report)):
-            job = _job(group, source, options, report)
-            if job is not None:
-                report.kept += len(job.graph.tasks)
-                yield job
-
-    def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
-        source = _tasks(source)
-        if _is_joined(source):
-            return None
-
-        def by_rows(group: Gathered) -> Job | None:
-            job = _job(group, source, options, report)
-            if job is not None:
-                report.kept += len(job.graph.tasks)
-            return job
-
-        return read_columns(source, options, report, most, spelled=_dag_name, by_rows=by_rows)
+        joined = _is_joined(source)
+        parts = in_parts(partial(_rows, source, joined), partial(_keys, joined), report)
+        return job_blocks((_batch(table, joined, options) for table in parts), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """The machines of ``machine_meta.csv``, if it lies beside the tasks and they need no GPUs."""
@@ -102,147 +112,194 @@ class Alibaba2018(Reader):
         }
 
 
-_Row: TypeAlias = tuple[int, str, int | None, tuple[int, ...], int, float, float, float, float]
-"""Where, name, number, parents, instances, start, end, cores, memory; a plain tuple, for there are millions."""
-
-
 def _tasks(source: Source) -> Source:
     """The task table, if ``source`` is a directory or archive of several tables."""
     tables = source.select("batch_task.*")
     return tables if tables.files else source
 
 
-def _rows(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
-    """Job, start and text (led by its number) of every row; rows that are no part of a job's life start never."""
-    for place, line in source.lines():
-        fields = line.split(",")
-        if len(fields) != 9:
-            if line.strip():
-                report.rows += 1
-                report.drop("with a wrong number of fields", source.where(place), detail=f"{len(fields)}")
-            continue
-        if fields[0] == "task_name":
-            continue
-        report.rows += 1
-        if not fields[2]:
-            report.drop("without job_name", source.where(place))
-            continue
-        try:
-            start = float(fields[5]) if fields[4] == "Terminated" else inf
-        except ValueError:
-            start = inf
-        yield fields[2], start if start >= 0 else inf, f"{place},{line}"
-
-
 def _is_joined(source: Source) -> bool:
     return not source.path.is_dir() and set(_JOINED) <= set(source.head(1)[0].split(","))
 
 
-def _joined_rows(source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
-    """The rows of a table joined with instances, as ``_rows`` gives those of the official one."""
-    for place, (task, instances, job, start, end, cpu, mem, _) in source.rows(report, _JOINED, header=True):
-        try:
-            arrival = max(0.0, finite_number(start, "start_time"))
-        except Dirty:
-            arrival = inf  # the row meets its fate with its job
-        fields = (place, task, instances, job, "", "Terminated", start, end, cpu, mem)
-        yield job, arrival, ",".join([str(field).replace(",", " ").replace("\n", " ") for field in fields])
+def _joined_layout(first: list[str], where: str) -> FileLayout:
+    names = [name.strip().lower() for name in first]
+    return FileLayout([names.index(name) if name in _JOINED else None for name in _OFFICIAL], len(names), True)
 
 
-def _job(group: Gathered, source: Source, options: TraceOptions, report: ReadReport) -> Job | None:
-    rows: dict[int | str, _Row] = {}
-    whole = True
-    for text in group.rows:
-        try:
-            row = _parse(text, source, report)
-            known = rows.setdefault(row[1] if row[2] is None else row[2], row)
-            if known is row:
-                continue
-            if known[1:] != row[1:]:
-                raise Dirty("with a task number that another row has")
-            report.drop("given twice", source.where(row[0]))
-        except Dirty as reason:
-            whole = False
-            report.drop(str(reason), source.where(int(text.partition(",")[0])))
-    if rows and (whole or options.keep_partial):
-        try:
-            return Job(group.job, _graph(rows, source, options, report), group.time)
-        except GraphError as error:
-            report.drop("cyclic", _first(rows, source), len(rows), f"job {group.job}: {error}")
-    elif rows:
-        report.drop("of jobs that did not finish as a whole", _first(rows, source), len(rows))
-    return None
+def _rows(source: Source, joined: bool, report: ReadReport) -> Iterator[Table]:
+    """The rows of jobs with a name."""
+    for table in read_tables(source, _JOINED_FORM if joined else _FORM, report):
+        unnamed = table.texts(_JOB) == ""
+        if joined or not unnamed.any():
+            yield table
+            continue
+        for row in np.flatnonzero(unnamed).tolist():
+            report.drop("without job_name", table.where(row))
+        yield table.chosen(np.flatnonzero(~unnamed))
 
 
-def _first(rows: dict[int | str, _Row], source: Source) -> str:
-    return source.where(next(iter(rows.values()))[0])
+def _keys(joined: bool, table: Table) -> tuple[np.ndarray, np.ndarray]:
+    """Job and start of rows; ``inf`` for rows that are no part of a job's life."""
+    start, status = table.numbers(_START), table.texts(_STATUS)
+    if joined:
+        return table.texts(_JOB), np.where(np.isfinite(start), np.maximum(start, 0.0), inf)
+    return table.texts(_JOB), np.where((status == "Terminated") & (start >= 0), start, inf)
 
 
-def _graph(rows: dict[int | str, _Row], source: Source, options: TraceOptions, report: ReadReport) -> TaskGraph:
-    place = {key: index for index, key in enumerate(rows)}
-    tasks: list[Task] = []
-    edges: list[Edge] = []
-    missing, floor_s, gpus = 0, options.floor_s, options.gpus_per_task
-    for index, (where, name, _, parents, instances, start, end, cpus, memory) in enumerate(rows.values()):
-        begin = start
-        for parent in parents:
-            if parent not in rows:
-                missing = missing or where
-                continue
-            edges.append(Edge(place[parent], index))
-            ended = rows[parent][6]
-            if ended > begin:
-                begin = ended
-        work = end - begin
-        if work < 0.0:
-            report.note(EARLY_END, source.where(where))
-        if work < floor_s:
-            work = floor_s
-        if gpus is None:
-            tasks.append(Task(name, work, instances, False, 0.0, cpus, memory))
-        else:
-            tasks.append(Task(name, work, instances, False, gpus))
-    if missing:
-        report.note(NO_PARENT, source.where(missing))
-    return TaskGraph(tuple(tasks), tuple(edges))
+def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
+    """The jobs of a table."""
+    checks = Checks(table)
+    if not joined:
+        status = table.words(_STATUS)
+        known = np.array([word in _STATUSES for word in status.words])[status.place]
+        checks.drop(~known, "of an unknown status")
+        terminated = np.array([word == "Terminated" for word in status.words])[status.place]
+        checks.drop(~terminated, "of tasks that did not terminate")
+    for column, optional in ((_START, False), (_END, False), (_CPU, True), (_MEMORY, True)):
+        wrong = table.unreadable(column)
+        checks.drop(wrong & ~table.blank(column) if optional else wrong, "with something else than a number")
+    instances = checks.count(_INSTANCES, "number of instances", blank=1)
+    start, end = table.numbers(_START), table.numbers(_END)
+    checks.drop(~((start >= 0) & (start < inf) & (end < inf)), "with an impossible time")
+    checks.drop((end < start) & (end > 0), "with an end before the start")
+    checks.drop(end < start, "without end")
+    cpus, memory = table.numbers(_CPU), table.numbers(_MEMORY)
+    fine = (cpus >= 0) & (cpus < inf), (memory >= 0) & (memory <= 100)
+    checks.note(~fine[0], "tasks without a usable plan_cpu (no cores asked)")
+    checks.note(~fine[1], "tasks without a usable plan_mem (no memory asked)")
+    cpus, memory = (np.where(usable, asked, 0.0) for usable, asked in zip(fine, (cpus / 100, memory), strict=True))
+    name = table.words(_NAME)
+    spelled = [(None, (), "") if word.startswith("task_") else _dag_name(word) for word in name.words]
+    for odd in dict.fromkeys(ignored for _, _, ignored in spelled if ignored):
+        at_odds = np.array([ignored == odd for _, _, ignored in spelled])[name.place]
+        checks.note(at_odds, f"task names with {odd} (ignored)")
+
+    groups = rows_by_job(*_keys(joined, table))
+    job = groups.job_of_row()
+    number = np.array([_BY_NAME + place if own is None else own for place, (own, _, _) in enumerate(spelled)], np.int64)
+    key = job * (2 * _BY_NAME) + number[name.place]  # number and place of a name lie below 2^31 each
+    again = checks.usable.copy()
+    again[checks.usable] = repeated(key[checks.usable])
+    if again.any():
+        values = np.array((name.place, instances, start, end, cpus, memory)).T
+        rows = np.flatnonzero(checks.usable & ~again)
+        first = rows[np.argsort(key[rows])]
+        same = np.zeros(len(table), bool)
+        twice = np.flatnonzero(again)
+        same[twice] = (values[first[np.searchsorted(key[first], key[twice])]] == values[twice]).all(axis=1)
+        whole_row = checks.usable & ~(again & ~same)
+        checks.drop(again & same, "given twice")
+        checks.drop(again, "with a task number that another row has")
+    else:
+        whole_row = checks.usable
+    whole = np.bincount(job, ~whole_row, len(groups.ids)) == 0
+    tasks = groups.row[checks.usable[groups.row]]  # job by job, in the order of rows
+    sizes = np.bincount(job[tasks], minlength=len(groups.ids)).astype(np.int64)
+    kept = (sizes > 0) & (whole | options.keep_partial)
+    first_row = np.full(len(groups.ids), -1)
+    first_row[job[tasks][::-1]] = tasks[::-1]
+    lost = np.flatnonzero((sizes > 0) & ~kept)
+    findings = checks.findings
+    findings.drop(first_row[lost], "of jobs that did not finish as a whole", stage=1, counts=sizes[lost])
+
+    degree = np.array([len(parents) for _, parents, _ in spelled], np.int64)
+    listed = np.array([parent for _, parents, _ in spelled for parent in parents], np.int64)
+    graph = _graph(key[tasks], job[tasks], name.place[tasks], degree, listed)
+    work, early = _work(start[tasks], end[tasks], graph, options.floor_s)
+    alive = kept[job[tasks]]
+    findings.note(tasks[early & alive], "tasks that end before a parent does (work 0)", stage=1)
+    orphans = np.flatnonzero(graph.orphan & alive)
+    orphans = orphans[np.diff(job[tasks[orphans]], prepend=-1) > 0]
+    findings.note(tasks[orphans], "jobs with a parent that does not exist (taken as done)", stage=2)
+    if options.gpus_per_task is None:
+        kind, kinds = kinds_of_rows(
+            np.ones(len(tasks), bool), (cpus[tasks], memory[tasks]), lambda cpus, gb: TaskKind(Demand(0.0, cpus, gb))
+        )
+    else:
+        kind, kinds = np.zeros(len(tasks), np.int32), (TaskKind(Demand(options.gpus_per_task)),)
+    first = bounds(sizes)
+    base = np.repeat(first[:-1], sizes)
+    every = JobArrays(
+        ids=groups.ids,
+        arrival_s=groups.time,
+        first=first,
+        name=name.place[tasks],
+        names=objects(name.words),
+        work=work,
+        instances=instances[tasks].astype(np.int64),
+        kind=kind,
+        kinds=kinds,
+        waits=graph.waits,
+        parent=(graph.parent - np.repeat(base, np.diff(graph.waits))).astype(np.int32),
+    )
+    circular = np.flatnonzero(kept & (np.bincount(job[tasks], graph.circular, len(kept)) > 0))
+    kept[circular] = False
+    details = {int(first_row[place]): f"job {groups.ids[place]}: {_error(every, place)}" for place in circular.tolist()}
+    findings.drop(first_row[circular], "cyclic", stage=3, counts=sizes[circular], details=details)
+    return JobBatch(table, every, kept, sizes, job, findings)
 
 
-def _parse(text: str, source: Source, report: ReadReport) -> _Row:
-    """The row in numbers.
+class _Graph(NamedTuple):
+    """The edges between n tasks, by child, without those from tasks that do not exist."""
 
-    Raises:
-        Dirty: It cannot be used.
-    """
-    place, name, instance_num, _, _, status, start_time, end_time, plan_cpu, plan_mem = text.split(",")
-    where = int(place)
-    if status != "Terminated":
-        raise Dirty("of tasks that did not terminate" if status in _STATUSES else "of an unknown status")
+    waits: np.ndarray  # (n + 1,) int64
+    parent: np.ndarray  # (E,) int64: tasks
+    orphan: np.ndarray  # (n,) bool: has a parent that does not exist
+    circular: np.ndarray  # (n,) bool: waits for itself in the end
+
+
+def _graph(key: np.ndarray, job: np.ndarray, name: np.ndarray, degree: np.ndarray, listed: np.ndarray) -> _Graph:
+    """The graph of tasks with these keys, jobs and names; ``degree`` and ``listed`` are the parents of each name."""
+    by_key = np.argsort(key, kind="stable")
+    ordered, degrees = key[by_key], degree[name]
+    wanted = listed[ranges((np.cumsum(degree) - degree)[name], degrees)]
+    child = np.repeat(np.arange(len(key)), degrees)
+    sought = job[child] * (2 * _BY_NAME) + wanted
+    place = np.searchsorted(ordered, sought)
+    place[place == len(ordered)] = 0
+    there = ordered[place] == sought if len(ordered) else np.zeros(0, bool)
+    orphan = np.zeros(len(key), bool)
+    orphan[child[~there]] = True
+    parent, child, upward = by_key[place[there]], child[there], (sought >= key[child])[there]
+    waits = bounds(np.bincount(child, minlength=len(key)))
+    return _Graph(waits, parent, orphan, _circular(parent, child, job, upward))
+
+
+def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np.ndarray) -> np.ndarray:
+    """(n,) bool: the task waits for itself in the end; possible only where an edge leads to a number no larger."""
+    if not len(child):
+        return np.zeros(len(job), bool)
+    suspect = np.zeros(int(job.max()) + 1, bool)
+    suspect[job[child[upward]]] = True
+    these = suspect[job[child]]
+    parent, child = parent[these], child[these]
+    missing = np.bincount(child, minlength=len(job))
+    while len(parent):
+        free = missing[parent] == 0
+        if not free.any():
+            break
+        missing -= np.bincount(child[free], minlength=len(job))
+        parent, child = parent[~free], child[~free]
+    return missing > 0
+
+
+def _work(start: np.ndarray, end: np.ndarray, graph: _Graph, floor_s: float) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) float64 and bool: the work of each task, and that it ended before a parent did."""
+    begin, waiting = start.copy(), np.flatnonzero(np.diff(graph.waits))
+    if len(waiting):
+        begin[waiting] = np.maximum(begin[waiting], np.maximum.reduceat(end[graph.parent], graph.waits[:-1][waiting]))
+    work = end - begin
+    return np.where(work < floor_s, floor_s, work), work < 0.0
+
+
+def _error(every: JobArrays, job: int) -> str:
+    """Why a job's graph cannot be."""
     try:
-        start, end = float(start_time), float(end_time)
-        cpus, memory = float(plan_cpu or -1), float(plan_mem or -1)
-    except ValueError:
-        raise Dirty("with something else than a number") from None
-    instances = _count(instance_num or "1", "number of instances")
-    if not 0 <= start < inf or not end < inf:
-        raise Dirty("with an impossible time")
-    if end < start:
-        raise Dirty("with an end before the start" if end > 0 else "without end")
-    if not 0 <= cpus < inf:
-        report.note("tasks without a usable plan_cpu (no cores asked)", source.where(where))
-        cpus = 0.0
-    if not 0 <= memory <= 100:
-        report.note("tasks without a usable plan_mem (no memory asked)", source.where(where))
-        memory = 0.0
-    if name.startswith("task_"):
-        return where, name, None, (), instances, start, end, cpus / 100, memory
-    own, parents, ignored = _dag_name(name)
-    if ignored:
-        report.note(f"task names with {ignored} (ignored)", source.where(where))
-    return where, name, own, parents, instances, start, end, cpus / 100, memory
-
-
-_count = lru_cache(maxsize=1 << 12)(count)
-"""``count``, which most rows ask the same of."""
+        next(every.between(job, job + 1).jobs())
+    except GraphError as error:
+        return str(error)
+    return ""
 
 
 @lru_cache(maxsize=1 << 16)

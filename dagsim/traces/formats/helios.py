@@ -1,27 +1,26 @@
 """SenseTime Helios 2020: ``cluster_log.csv``, with the table of virtual clusters beside it as the cluster.
 
 ``job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, duration, queue``; times are
-dates without a zone, durations seconds. ``cluster_gpu_number.csv``: ``date, <vc> ..., total``, GPUs per day. Rows are
-sorted by submission, externally beyond 262,144 rows (see ``gather``).
+dates without a zone, durations seconds. ``cluster_gpu_number.csv``: ``date, <vc> ..., total``, GPUs per
+day. Jobs are sorted by submission.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from math import inf, nan
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from dagsim.errors import TraceError
-from dagsim.model import Cluster, Job, Node, Task, gpu_type
-from dagsim.traces.columnar import kinds_of_rows
-from dagsim.traces.fields import Dirty, are_counts, count, finite_number, seconds_since_1970
+from dagsim.model import Cluster, Demand, Node, gpu_type
+from dagsim.traces.chunks import Table, csv_form, read_tables
+from dagsim.traces.fields import Dirty, count
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rowwise import PlainRows, RowReader
-from dagsim.traces.source import Row, Source
-from dagsim.traces.text_columns import TextTable, csv_table, date_seconds
+from dagsim.traces.rows import Block, Checks, dates, kinds_of_rows, row_blocks
+from dagsim.traces.source import Source
 from dagsim.workload.arrays import JobArrays, TaskKind
 
 __all__ = ["Helios", "read_capacity"]
@@ -29,10 +28,15 @@ __all__ = ["Helios", "read_capacity"]
 _COLUMNS = ("job_id", "user", "vc", "gpu_num", "cpu_num", "node_num", "state", "submit_time")
 _TIMES = ("start_time", "end_time", "duration", "queue")
 _STATES = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL")
-_UNKNOWN = "of an unknown state (kept)"
 _GPUS_PER_NODE = 8
-_NUMBERS, _TEXTS = (3, 4, 5, 10), (0, 2, 6, 7, 8, 9)
-"""Places of the fields that count."""
+_JOB, _TENANT, _GPUS, _CPUS, _NODES, _STATE, _SUBMIT, _START, _END, _DURATION = 0, 2, 3, 4, 5, 6, 7, 8, 9, 10
+_FORM = csv_form(
+    _COLUMNS,
+    _TIMES,
+    numbers=(_GPUS, _CPUS, _NODES, _DURATION),
+    texts=(_JOB, _TENANT, _STATE, _SUBMIT, _START, _END),
+    header=True,
+)
 
 
 class Helios(Reader):
@@ -48,16 +52,8 @@ class Helios(Reader):
     def recognises(self, source: Source) -> bool:
         return set(_COLUMNS) <= {name.strip().lower() for name in source.head(1)[0].split(",")}
 
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        rows = _dated(source.rows(report, _COLUMNS, _TIMES, header=True))
-        return _reader(source, options, report).jobs(rows)
-
-    def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
-        table = csv_table(source, _COLUMNS, _TIMES, _NUMBERS, _TEXTS)
-        if table is None:
-            return None
-        dated = table._replace(split=lambda text: _with_submission(table.split(text)))
-        return _reader(source, options, report).arrays(dated, _plain(table, options), most)
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        return row_blocks(partial(read_tables, source, _FORM), _JOB, _times, partial(_jobs, options), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
         """Nodes of 8 GPUs for every virtual cluster, by the last day of the table."""
@@ -102,72 +98,41 @@ def read_capacity(source: Source, gpu: str) -> Cluster:
     return Cluster(tuple(nodes), "helios")
 
 
-def _dated(rows: Iterator[Row]) -> Iterator[Row]:
-    """The rows with their submission in seconds as a last field; nothing where it cannot be read."""
-    for place, row in rows:
-        yield place, _with_submission(row)
+def _times(table: Table) -> np.ndarray:
+    """(n,) float64: when the job of each row arrives, 0 where that cannot be read."""
+    seconds: np.ndarray = np.nan_to_num(dates(table, _SUBMIT), nan=0.0)
+    return seconds
 
 
-def _with_submission(row: Sequence[str]) -> list[str]:
-    try:
-        return [*row, repr(seconds_since_1970(row[7], "submit_time"))]
-    except Dirty:
-        return [*row, ""]
-
-
-def _reader(source: Source, options: TraceOptions, report: ReadReport) -> RowReader:
-    return RowReader(source, report, 0, 12, lambda row, where: _job(row, options, report, where))
-
-
-def _job(row: list[str], options: TraceOptions, report: ReadReport, where: str) -> Job:
-    """The job of a row.
-
-    Raises:
-        Dirty: It cannot be used.
-        ModelError: It is impossible.
-    """
-    id, _, vc, gpu_num, cpu_num, node_num, state, submit, start, end, duration, _, _ = row
-    submitted = seconds_since_1970(submit, "submit_time")
-    if duration:
-        seconds = finite_number(duration, "duration")
-    else:
-        seconds = seconds_since_1970(end, "end_time") - seconds_since_1970(start, "start_time")
-    if seconds < 0:
-        raise Dirty("with a negative duration")
-    if state not in _STATES:
-        report.note(_UNKNOWN, where)
-    gpus = count(gpu_num, "gpu_num", 0)
-    pieces = gpus or count(node_num or "1", "node_num")
-    cpus = finite_number(cpu_num, "cpu_num") / pieces
-    task = Task("job", max(seconds, options.floor_s), pieces, pieces > 1, 1.0 if gpus else 0.0, cpus)
-    return Job.single(id, task, submitted, tenant=vc)
-
-
-def _plain(table: TextTable, options: TraceOptions) -> PlainRows:
-    """The jobs that ``_job`` makes, of all rows at once."""
-    duration, gpus, cpus, nodes = (
-        table.numbers(place, blank) for place, blank in ((10, nan), (3, nan), (4, nan), (5, 1))
-    )
-    if (unsaid := table.blank(10)).any():
-        duration = np.where(unsaid, date_seconds(table.texts(9)) - date_seconds(table.texts(8)), duration)
-    submitted = date_seconds(table.texts(7))
-    plain = (duration >= 0) & (duration < inf) & (cpus >= 0) & (cpus < inf) & (submitted >= 0)
-    plain &= are_counts(gpus, 0) & ((gpus > 0) | are_counts(nodes))
-    pieces = np.where(gpus > 0, gpus, nodes)
+def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
+    """The jobs of all rows."""
+    table = checks.table
+    submitted = checks.date(_SUBMIT, "submit_time")
+    blank = table.blank(_DURATION)
+    seconds = checks.number(_DURATION, "duration", where=~blank)
+    if blank.any():
+        end = checks.date(_END, "end_time", blank)
+        seconds = np.where(blank, end - checks.date(_START, "start_time", blank), seconds)
+    checks.drop(seconds < 0, "with a negative duration")
+    states = table.words(_STATE)
+    known = np.array([state in _STATES for state in states.words])
+    checks.note(~known[states.place], "of an unknown state (kept)")
+    gpus = checks.count(_GPUS, "gpu_num", 0)
+    pieces = np.where(gpus > 0, gpus, checks.count(_NODES, "node_num", blank=1, where=gpus == 0))
     with np.errstate(divide="ignore", invalid="ignore"):
-        columns = (np.where(gpus > 0, 1.0, 0.0), cpus / pieces, pieces > 1)
+        cpus = checks.number(_CPUS, "cpu_num") / pieces
     kind, kinds = kinds_of_rows(
-        plain, columns, lambda gpus, cpus, gang: TaskKind(Task("job", 0.0, gpus=gpus, cpus=cpus).demand, gang)
+        checks.usable,
+        (np.where(gpus > 0, 1.0, 0.0), cpus, pieces > 1),
+        lambda gpus, cpus, gang: TaskKind(Demand(gpus, cpus), gang),
     )
-    state, states = table.words(6)
-    jobs = JobArrays.of_single_tasks(
-        table.texts(0),
+    return JobArrays.of_single_tasks(
+        table.texts(_JOB),
         submitted,
         "job",
-        work=np.where(duration < options.floor_s, options.floor_s, duration),
-        instances=np.where(plain, pieces, 1).astype(np.int64),
+        work=np.where(seconds < options.floor_s, options.floor_s, seconds),
+        instances=np.where(checks.usable, pieces, 1).astype(np.int64),
         kind=kind,
         kinds=kinds,
-        tenant=table.words(2),
+        tenant=table.words(_TENANT),
     )
-    return PlainRows(jobs, plain, ((_UNKNOWN, np.array([each not in _STATES for each in states])[state]),))

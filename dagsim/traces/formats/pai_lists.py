@@ -8,29 +8,31 @@ sorted by submission, externally where they are many.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from math import ceil, inf
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
-from dagsim.model import Job, Task
+from dagsim.model import Demand
 from dagsim.model.gpu import canonical
-from dagsim.traces.columnar import kinds_of_rows
-from dagsim.traces.fields import Dirty, are_counts, count, finite_number
+from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rowwise import PlainRows, RowReader
+from dagsim.traces.rows import Block, Checks, arrivals, kinds_of_rows, row_blocks
 from dagsim.traces.source import Source
-from dagsim.traces.text_columns import TextTable, csv_table
-from dagsim.workload.arrays import JobArrays, TaskKind
+from dagsim.workload.arrays import JobArrays, TaskKind, optional
 
-__all__ = ["assumptions", "pai_list_arrays", "read_pai_list", "recognises_pai_list"]
+__all__ = ["assumptions", "pai_list_blocks", "recognises_pai_list"]
 
 _SIMULATOR = ("job_id", "num_gpu", "submit_time", "duration")
 _SIMULATOR_MORE = ("num_inst", "num_cpu", "user", "gpu_type")
 _HYDRA = ("job_name", "norm_job_submit_time", "ddl")
 _HYDRA_TYPES = {"A100": "A100-40", "V100": "V100-16", "GTX2080Ti": "RTX-2080Ti"}
 _UNEVEN = "jobs that ask for a fraction above one GPU (rounded up)"
+_SIMULATOR_FORM = csv_form(_SIMULATOR, _SIMULATOR_MORE, numbers=(1, 2, 3, 4, 5), texts=(0, 6, 7), header=True)
+_HYDRA_FORM = csv_form(
+    _HYDRA, tuple(_HYDRA_TYPES), numbers=(1, 2, *range(3, 3 + len(_HYDRA_TYPES))), texts=(0,), header=True
+)
 _GPU_TYPES = {"V100M32": "V100-32", "MISC": "K80"}
 
 
@@ -40,24 +42,14 @@ def recognises_pai_list(source: Source) -> bool:
     return set(_HYDRA) <= names or (set(_SIMULATOR) <= names and bool(names & {"num_inst", "group_gpu_dur"}))
 
 
-def read_pai_list(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+def pai_list_blocks(source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
     """The jobs of a list in order of submission."""
     if set(_HYDRA) <= _header(source):
-        rows = source.rows(report, _HYDRA, tuple(_HYDRA_TYPES), header=True)
-        return RowReader(source, report, 0, 1, lambda row, where: _hydra_job(row, options)).jobs(rows)
-    return _simulated(source, options, report).jobs(source.rows(report, _SIMULATOR, _SIMULATOR_MORE, header=True))
-
-
-def pai_list_arrays(source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
-    """The first ``most`` jobs in columns; nothing for lists of Hydra, whose jobs each have speeds of their own."""
-    if set(_HYDRA) <= _header(source):
-        return None
-    table = csv_table(source, _SIMULATOR, _SIMULATOR_MORE, (1, 2, 3, 4, 5), (0, 6, 7))
-    return None if table is None else _simulated(source, options, report).arrays(table, _plain(table, options), most)
-
-
-def _simulated(source: Source, options: TraceOptions, report: ReadReport) -> RowReader:
-    return RowReader(source, report, 0, 2, lambda row, where: _simulator_job(row, options, report, where))
+        form, time, jobs = _HYDRA_FORM, 1, _hydra_jobs
+    else:
+        form, time, jobs = _SIMULATOR_FORM, 2, _simulator_jobs
+    read = partial(read_tables, source, form)
+    return row_blocks(read, 0, lambda table: arrivals(table, time), partial(jobs, options), report, most)
 
 
 def assumptions(source: Source) -> dict[str, str]:
@@ -73,75 +65,74 @@ def assumptions(source: Source) -> dict[str, str]:
     }
 
 
-def _simulator_job(row: Sequence[str], options: TraceOptions, report: ReadReport, where: str) -> Job:
-    name, num_gpu, submit_time, duration, num_inst, num_cpu, user, kind = row
-    gpus = finite_number(num_gpu or "0", "num_gpu")
-    if 1 < gpus < inf and gpus != int(gpus):
-        report.note(_UNEVEN, where)
-        gpus = float(ceil(gpus))
-    seconds = finite_number(duration, "duration")
-    if seconds < 0:
-        raise Dirty("with a negative duration")
-    measured_on = _GPU_TYPES.get(kind, kind) if gpus and kind != "CPU" else ""
-    instances = count(num_inst or "1", "num_inst")
-    task = Task(
-        "job",
-        max(options.on_reference(seconds, measured_on), options.floor_s),
-        instances,
-        instances > 1,
-        gpus,
-        finite_number(num_cpu or "0", "num_cpu"),
-        gpu_types=(canonical(measured_on),) if measured_on else None,
-    )
-    return Job.single(name, task, finite_number(submit_time, "submit_time"), tenant=user)
-
-
-def _plain(table: TextTable, options: TraceOptions) -> PlainRows:
-    """The jobs that ``_simulator_job`` makes, of all rows at once."""
-    gpus, instances, cpus = (table.numbers(place, blank) for place, blank in ((1, 0), (4, 1), (5, 0)))
-    submitted, duration = table.numbers(2), table.numbers(3)
-    plain = np.isfinite(gpus) & (gpus >= 0) & (cpus >= 0) & (cpus < inf) & are_counts(instances)
-    plain &= (duration >= 0) & (duration < inf) & (submitted >= 0) & (submitted < inf)
+def _simulator_jobs(options: TraceOptions, checks: Checks) -> JobArrays:
+    """The jobs of all rows of the simulator's list."""
+    table = checks.table
+    gpus = checks.number(1, "num_gpu", 0)
     uneven = (gpus > 1) & (gpus != np.floor(gpus))
+    checks.note(uneven, _UNEVEN)
     gpus = np.where(uneven, np.ceil(gpus), gpus)
-    word, words = table.words(7)
-    measured = ["" if kind == "CPU" else _GPU_TYPES.get(kind, kind) for kind in words]
-    measured_on = np.where(gpus > 0, word, len(words) - 1)
-    work = options.all_on_reference(duration, measured, measured_on)
+    seconds = checks.number(3, "duration")
+    checks.drop(seconds < 0, "with a negative duration")
+    instances = checks.count(4, "num_inst", blank=1)
+    cpus = checks.number(5, "num_cpu", 0)
+    submitted = checks.number(2, "submit_time")
+    types = table.words(7)
+    measured = [*("" if kind == "CPU" else _GPU_TYPES.get(kind, kind) for kind in types.words), ""]
+    measured_on = np.where(gpus != 0, types.place, len(types.words))
+    work = options.all_on_reference(seconds, measured, measured_on)
     kind, kinds = kinds_of_rows(
-        plain,
+        checks.usable,
         (gpus, cpus, instances > 1, measured_on),
         lambda gpus, cpus, gang, place: TaskKind(
-            Task(
-                "job", 0.0, 1, gang, gpus, cpus, gpu_types=(canonical(measured[place]),) if measured[place] else None
-            ).demand,
-            gang,
+            Demand(gpus, cpus, 0.0, (canonical(measured[place]),) if measured[place] else None), gang
         ),
     )
-    jobs = JobArrays.of_single_tasks(
+    return JobArrays.of_single_tasks(
         table.texts(0),
         submitted,
         "job",
         work=np.where(work < options.floor_s, options.floor_s, work),
-        instances=np.where(plain, instances, 1).astype(np.int64),
+        instances=np.where(checks.usable, instances, 1).astype(np.int64),
         kind=kind,
         kinds=kinds,
         tenant=table.words(6),
     )
-    return PlainRows(jobs, plain, ((_UNEVEN, uneven),))
 
 
-def _hydra_job(row: Sequence[str], options: TraceOptions) -> Job:
-    name, submit_time, ddl, *texts = row
-    seconds = {kind: finite_number(text, kind) for kind, text in zip(_HYDRA_TYPES.values(), texts, strict=True) if text}
-    if not seconds or min(seconds.values()) <= 0:
-        raise Dirty("without a positive duration")
+def _hydra_jobs(options: TraceOptions, checks: Checks) -> JobArrays:
+    """The jobs of all rows of a list of Hydra."""
+    table, types = checks.table, list(_HYDRA_TYPES.values())
+    columns = range(len(_HYDRA), len(_HYDRA) + len(types))
+    there = np.array([~table.blank(column) for column in columns]).T
+    seconds = np.array(
+        [checks.number(column, kind, where=~table.blank(column)) for column, kind in zip(columns, types, strict=True)]
+    ).T
+    checks.drop(~there.any(axis=1) | ((seconds <= 0) & there).any(axis=1), "without a positive duration")
+    deadline = table.numbers(2, np.inf)
+    checks.finite(deadline, 2, "ddl", where=deadline != np.inf)
+    submitted = checks.number(1, "norm_job_submit_time")
     reference = canonical(options.reference_gpu or "A100")
-    work = seconds.get(reference, next(iter(seconds.values())))
-    speeds = {kind: work / duration for kind, duration in seconds.items()}
-    task = Task("job", max(work, options.floor_s), gpu_types=tuple(seconds), speeds=speeds)
-    deadline = None if ddl in ("", "inf") else finite_number(ddl, "ddl")
-    return Job.single(name, task, finite_number(submit_time, "norm_job_submit_time"), deadline_s=deadline)
+    measured_on = np.argmax(there, axis=1)
+    if reference in types:
+        measured_on = np.where(there[:, types.index(reference)], types.index(reference), measured_on)
+    work = seconds[np.arange(len(table)), measured_on]
+    kind, kinds = kinds_of_rows(checks.usable, [work, *seconds.T], partial(_hydra_kind, types))
+    return JobArrays.of_single_tasks(
+        table.texts(0),
+        submitted,
+        "job",
+        work=np.where(work < options.floor_s, options.floor_s, work),
+        instances=np.ones(len(table), np.int64),
+        kind=kind,
+        kinds=kinds,
+        deadline_s=optional(deadline, np.inf),
+    )
+
+
+def _hydra_kind(types: list[str], work: float, *seconds: float) -> TaskKind:
+    speeds = {kind: work / duration for kind, duration in zip(types, seconds, strict=True) if duration == duration}
+    return TaskKind(Demand(gpu_types=tuple(speeds)), speeds=tuple(speeds.items()))
 
 
 def _header(source: Source) -> set[str]:

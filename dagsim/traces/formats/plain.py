@@ -24,31 +24,44 @@ arrival_s, gpus`` and either ``duration_s`` or both ``start_s`` and ``end_s``. A
 ==============  =====================================================================================
 
 Times are seconds, from any origin at or before the first arrival, or ISO dates; durations are seconds or
-``[DD-]HH:MM:SS``. Rows are sorted by arrival, externally beyond 262,144
-rows (see ``gather``).
+``[DD-]HH:MM:SS``. Jobs are sorted by arrival.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from math import inf
-from zoneinfo import ZoneInfo
+from dataclasses import replace
+from functools import partial
+from math import inf, nan
+from typing import Any
 
-from dagsim.errors import GraphError, ModelError, TraceError
-from dagsim.model import Job, Task, TaskGraph
+import numpy as np
+
+from dagsim.errors import GraphError, TraceError
+from dagsim.model import Demand, Task, TaskGraph
 from dagsim.model.gpu import canonical
-from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.formats.plain_columns import NUMBERS, TEXTS, plain_rows
-from dagsim.traces.gather import Gathered, gather, pack, unpack
+from dagsim.traces.chunks import Table, local_seconds
+from dagsim.traces.fields import Dirty
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
-from dagsim.traces.rowwise import RowReader
+from dagsim.traces.rows import (
+    Block,
+    Checks,
+    Grouped,
+    JobBatch,
+    in_parts,
+    job_blocks,
+    kinds_of_rows,
+    repeated,
+    row_blocks,
+    rows_by_job,
+)
 from dagsim.traces.slurm import duration_s, moment_s
-from dagsim.traces.source import Row, Source
-from dagsim.traces.tables import Table, likely, map_command
-from dagsim.workload.arrays import JobArrays
+from dagsim.traces.source import Source
+from dagsim.traces.tables import NamedColumns, likely, map_command
+from dagsim.workload.arrays import JobArrays, TaskKind, bounds, objects, optional
 from dagsim.workload.records import clipped
 
 __all__ = ["Plain"]
@@ -79,9 +92,19 @@ _ALLOWED = (
     "parents",
 )
 _COLUMNS = (*_NEEDED, *_ALLOWED)
-_NUMBERS, _TEXTS = (tuple([_COLUMNS.index(name) for name in names]) for names in (NUMBERS, TEXTS))
+_AT = {name: place for place, name in enumerate(_COLUMNS)}
+_ID, _ARRIVAL = _AT["id"], _AT["arrival_s"]
+_NUMBERS = tuple(
+    [
+        _AT[name]
+        for name in (
+            *("arrival_s", "gpus", "duration_s", "start_s", "end_s", "eligible_s", "instances", "cpus", "memory_gb"),
+            *("estimate_s", "priority", "deadline_s", "weight", "batch"),
+        )
+    ]
+)
+_LABELS = ("tenant", "user", "account", "partition", "qos")
 _DURATION = ("duration_s", "start_s", "end_s")
-_MOMENTS = tuple([_COLUMNS.index(name) for name in ("arrival_s", "deadline_s", "start_s", "end_s", "eligible_s")])
 _YES_OR_NO = {"": True, "yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 
@@ -93,39 +116,30 @@ class Plain(Reader):
     uses = frozenset({"reference_gpu", "floor_s", "map", "timezone", "gpu_names", "delimiter"})
 
     def recognises(self, source: Source) -> bool:
-        return not _missing(Table(source, {}))
+        return not _missing(NamedColumns(source, {}))
 
     def nearly(self, source: Source) -> str | None:
-        names = Table(source, {}).names
-        found = likely(names, (*_NEEDED, *_DURATION))
-        if len(found) < 2:
+        names = NamedColumns(source, {}).names
+        columns = likely(names, (*_NEEDED, *_DURATION))
+        if len(columns) < 2:
             return None
-        table = Table(source, found)
-        missing = _missing(table)
-        if "duration_s" in found or missing:
-            found = {ours: theirs for ours, theirs in found.items() if ours not in ("start_s", "end_s")}
-        unnamed = [ours for ours in missing if ours not in found]
-        lacking = [ours for ours in _missing(Table(source, {})) if ours in _NEEDED or "duration_s" not in names]
+        missing = _missing(NamedColumns(source, columns))
+        if "duration_s" in columns or missing:
+            columns = {ours: theirs for ours, theirs in columns.items() if ours not in ("start_s", "end_s")}
+        unnamed = [ours for ours in missing if ours not in columns]
+        lacking = [ours for ours in _missing(NamedColumns(source, {})) if ours in _NEEDED or "duration_s" not in names]
         return (
             f"nearly 'plain': it lacks {', '.join(lacking)}; its columns are {clipped(', '.join(names))}; "
-            f"say which hold them: {map_command(source, found, unnamed)}"
+            f"say which hold them: {map_command(source, columns, unnamed)}"
         )
 
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        table, zone = _table(source, options), options.zone()
-        rows = ((place, _in_seconds(row, zone)) for place, row in table.rows(report, _NEEDED, _ALLOWED))
-        if table.has("task"):
-            return _graphs(rows, source, options, report)
-        return _reader(source, options, report).jobs(rows)
-
-    def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
-        found, zone = _table(source, options), options.zone()
-        table = None if found.has("task") else found.in_columns(_NEEDED, _ALLOWED, _NUMBERS, _TEXTS)
-        if table is None:
-            return None
-        read, split = plain_rows(table, _COLUMNS, _YES_OR_NO, options), table.split
-        dated = table._replace(split=lambda text: list(_in_seconds(split(text), zone)))
-        return None if read is None else _reader(source, options, report).arrays(dated, read, most)
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        columns, rows = _columns(source, options), _Rows(options)
+        if not columns.has("task"):
+            return row_blocks(
+                partial(columns.tables, _NEEDED, _ALLOWED, _NUMBERS), _ID, rows.arrivals, rows.jobs, report, most
+            )
+        return _task_blocks(columns, rows, report, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         said = {"work": "duration_s, or end_s - start_s, measured on the job's gpu_type where it has exactly one"}
@@ -134,171 +148,262 @@ class Plain(Reader):
         return said
 
 
-def _table(source: Source, options: TraceOptions) -> Table:
+def _columns(source: Source, options: TraceOptions) -> NamedColumns:
     """The table, with all columns that are needed.
 
     Raises:
         TraceError: One is missing, or unknown.
     """
-    table = Table(source, options.mapping(), options.delimiter)
-    table.check(_COLUMNS)
-    if missing := _missing(table):
+    columns = NamedColumns(source, options.mapping(), options.delimiter)
+    columns.check(_COLUMNS)
+    if missing := _missing(columns):
         raise TraceError(
             f"{source}:1: there is no column for {', '.join(missing)}; "
-            f"there are {clipped(', '.join(table.names))}; "
+            f"there are {clipped(', '.join(columns.names))}; "
             f"say which hold them: {map_command(source, options.mapping(), missing)}"
         )
-    return table
+    return columns
 
 
-def _reader(source: Source, options: TraceOptions, report: ReadReport) -> RowReader:
-    return RowReader(source, report, 0, 1, lambda row, where: _single(row, options))
-
-
-def _missing(table: Table) -> list[str]:
+def _missing(columns: NamedColumns) -> list[str]:
     """Needed columns that the table lacks."""
-    missing = [ours for ours in _NEEDED if not table.has(ours)]
-    if not table.has("duration_s") and not (table.has("start_s") and table.has("end_s")):
+    missing = [ours for ours in _NEEDED if not columns.has(ours)]
+    if not columns.has("duration_s") and not (columns.has("start_s") and columns.has("end_s")):
         missing.append("duration_s")
     return missing
 
 
-def _in_seconds(row: Sequence[str], zone: ZoneInfo | None) -> Sequence[str]:
-    """The row with dates as seconds since 1970; what is no date stays as it is."""
-    if any(_is_date(row[at]) for at in _MOMENTS):
-        row = list(row)
-        for at in _MOMENTS:
-            with suppress(Dirty):
-                if _is_date(row[at]):
-                    row[at] = repr(moment_s(row[at], _COLUMNS[at], zone))
-    return row
+class _Rows:
+    """What rows say, under some options."""
+
+    def __init__(self, options: TraceOptions) -> None:
+        self._options = options
+        self._zone = options.zone()
+        self._named = options.named_gpus()
+
+    def arrivals(self, table: Table) -> np.ndarray:
+        """(n,) float64: when the job of each row arrives, ``inf`` where that cannot be read."""
+        seconds = self._moments(table, "arrival_s")
+        seconds = np.where(np.isnan(seconds) & table.unreadable(_ARRIVAL), inf, np.fmax(seconds, 0.0))
+        return np.where(table.blank(_ARRIVAL), 0.0, seconds)
+
+    def jobs(self, checks: Checks) -> JobArrays:
+        """A job of each row, with one task."""
+        tasks = self.tasks(checks)
+        return replace(tasks, arrival_s=self.checked_arrivals(checks), **self.facts(checks))
+
+    def tasks(self, checks: Checks) -> JobArrays:
+        """The task of each row, as a job of its own."""
+        table, options = checks.table, self._options
+        seconds = self._seconds(checks)
+        instances = checks.count(_AT["instances"], "instances", blank=1)
+        gang = table.words(_AT["gang"])
+        together = [_YES_OR_NO.get(word.strip().lower()) for word in gang.words]
+        checks.drop(np.array([word is None for word in together])[gang.place], "whose gang is neither yes nor no")
+        checks.drop(seconds < 0, "with a negative duration_s")
+        claimed = ~table.blank(_AT["estimate_s"])
+        estimate = np.where(claimed, self._duration(checks, "estimate_s", claimed), nan)
+        gpus = checks.number(_AT["gpus"], "gpus")
+        cpus = checks.number(_AT["cpus"], "cpus", 0)
+        memory = checks.number(_AT["memory_gb"], "memory_gb", 0)
+        batch = np.where(table.blank(_AT["batch"]), 0, checks.count(_AT["batch"], "batch", 0, blank=0))
+        names, model = table.words(_AT["gpu_type"]), table.words(_AT["model"])
+        types = [self._types(text) for text in names.words]
+        measured_on = [kinds[0] if len(kinds) == 1 else None for kinds in types]
+        seconds, estimate = (options.all_on_reference(each, measured_on, names.place) for each in (seconds, estimate))
+        kind, kinds = kinds_of_rows(
+            checks.usable,
+            (
+                *(gpus, cpus, memory, np.array(together, bool)[gang.place] & (instances > 1)),
+                *(names.place, model.place, batch),
+            ),
+            lambda gpus, cpus, memory, gang, place, trained, batch: TaskKind(
+                Demand(gpus, cpus, memory, types[place] or None),
+                gang,
+                model.words[trained] or None,
+                int(batch) or None,
+            ),
+        )
+        task = table.words(_AT["task"]).mapped(lambda name: name or "task")
+        jobs = JobArrays.of_single_tasks(
+            table.texts(_ID),
+            np.zeros(len(table)),
+            "task",
+            work=np.where(seconds < options.floor_s, options.floor_s, seconds),
+            instances=np.where(checks.usable, instances, 1).astype(np.int64),
+            kind=kind,
+            kinds=kinds,
+            estimate=optional(estimate),
+        )
+        return replace(jobs, name=task.place, names=objects(task.words))
+
+    def facts(self, checks: Checks) -> dict[str, Any]:
+        """The columns of jobs that are not about tasks, one row per job."""
+        return {
+            "observed_start_s": self._moment(checks, "start_s"),
+            "eligible_s": self._moment(checks, "eligible_s"),
+            "priority": optional(checks.number(_AT["priority"], "priority", 0), 0.0),
+            "deadline_s": self._deadlines(checks),
+            "weight": optional(checks.number(_AT["weight"], "weight", 1), 1.0),
+            **{name: checks.table.words(_AT[name]) for name in _LABELS if checks.table.has(_AT[name])},
+        }
+
+    def checked_arrivals(self, checks: Checks) -> np.ndarray:
+        """(n,) float64: when the job of each row arrives."""
+        arrival = checks.finite(self._moments(checks.table, "arrival_s"), _ARRIVAL, "arrival_s")
+        checks.drop(arrival < 0, "with a negative arrival_s")
+        return arrival
+
+    def _seconds(self, checks: Checks) -> np.ndarray:
+        """(n,) float64: for how long each row ran."""
+        blank = checks.table.blank(_AT["duration_s"])
+        seconds = self._duration(checks, "duration_s", ~blank)
+        if blank.any():
+            end, start = (
+                checks.finite(self._moments(checks.table, name), _AT[name], "duration_s", where=blank)
+                for name in ("end_s", "start_s")
+            )
+            seconds = np.where(blank, end - start, seconds)
+        return seconds
+
+    def _duration(self, checks: Checks, name: str, where: np.ndarray) -> np.ndarray:
+        """(n,) float64: seconds, or ``[DD-]HH:MM:SS``."""
+        table, column = checks.table, _AT[name]
+        seconds = table.numbers(column)
+        odd = np.flatnonzero(np.isnan(seconds) & ~table.blank(column))
+        if len(odd):
+            seconds, texts, wrong = seconds.copy(), table.words_of[column], np.zeros(len(table), bool)
+            for row in odd.tolist():
+                if ":" in texts[row]:
+                    try:
+                        seconds[row] = duration_s(texts[row], name) or 0.0
+                    except Dirty:
+                        wrong[row] = True
+            checks.drop(wrong & where, f"whose {name} is no duration")
+        return checks.finite(seconds, column, name, where=where)
+
+    def _moments(self, table: Table, name: str) -> np.ndarray:
+        """(n,) float64: seconds, or dates as seconds since 1970; NaN where a text is neither."""
+        column = _AT[name]
+        seconds = table.numbers(column)
+        odd = np.flatnonzero(np.isnan(seconds) & ~table.blank(column))
+        if len(odd):
+            seconds, texts = seconds.copy(), table.words_of[column]
+            seconds[odd] = local_seconds(texts[odd], self._zone)
+            for row in odd[np.isnan(seconds[odd])].tolist():
+                text = texts[row]
+                if len(text) > 9 and text[4:5] == "-" and text[:4].isdecimal():
+                    with suppress(Dirty):
+                        seconds[row] = moment_s(text, name, self._zone)
+        return seconds
+
+    def _moment(self, checks: Checks, name: str) -> np.ndarray | None:
+        there = ~checks.table.blank(_AT[name])
+        return optional(checks.finite(self._moments(checks.table, name), _AT[name], name, where=there))
+
+    def _deadlines(self, checks: Checks) -> np.ndarray | None:
+        column = _AT["deadline_s"]
+        seconds = self._moments(checks.table, "deadline_s")
+        never = checks.table.blank(column)
+        if column in checks.table.words_of:
+            never = never | (checks.table.words_of[column] == "inf")
+        else:
+            never = never | (seconds == inf)
+        checks.finite(seconds, column, "deadline_s", where=~never)
+        return optional(np.where(never, inf, seconds), inf)
+
+    def _types(self, text: str) -> tuple[str, ...]:
+        """The GPU types that a field names."""
+        names = [name.strip() for name in text.split("|") if name.strip()]
+        return tuple(dict.fromkeys([self._named.get(name.lower()) or canonical(name) for name in names]))
 
 
-def _is_date(text: str) -> bool:
-    return len(text) > 9 and text[4:5] == "-" and text[:4].isdecimal()
-
-
-def _single(row: Sequence[str], options: TraceOptions) -> Job:
-    """The job of one row.
-
-    Raises:
-        Dirty: A field is missing or no number.
-        ModelError: The job is impossible.
-    """
-    fields = dict(zip(_COLUMNS, row, strict=True))
-    return _job(fields["id"], TaskGraph((_task(fields, options),)), _arrival(fields), fields)
-
-
-def _graphs(rows: Iterator[Row], source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
+def _task_blocks(columns: NamedColumns, rows: _Rows, report: ReadReport, most: int | None) -> Iterator[Block]:
     """The jobs whose tasks have a row each."""
-    for group in gather(_by_job(rows, source, report)):
-        job = _gathered(group, source, options, report)
-        if job is not None:
-            report.kept += len(job.tasks)
-            yield job
+
+    def read(report: ReadReport) -> Iterator[Table]:
+        for table in columns.tables(_NEEDED, _ALLOWED, _NUMBERS, report):
+            checks = Checks(table)
+            checks.drop(table.texts(_ID) == "", "without an id")
+            rows.checked_arrivals(checks)
+            checks.findings.tell(report, table, np.arange(len(table)), len(table))
+            yield table.chosen(np.flatnonzero(checks.usable))
+
+    def keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
+        return table.texts(_ID), rows.arrivals(table)
+
+    parts = in_parts(read, keys, report)
+    return job_blocks((_graphs(table, rows, rows_by_job(*keys(table))) for table in parts), report, most)
 
 
-def _by_job(rows: Iterator[Row], source: Source, report: ReadReport) -> Iterator[tuple[str, float, str]]:
-    for place, row in rows:
+def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
+    """The jobs of rows of tasks."""
+    checks = Checks(table)
+    tasks, group = rows.tasks(checks), groups.job_of_row()
+    checks.drop(repeated(group * np.int64(len(tasks.names)) + tasks.name), "whose task another row has")
+    checks.impossible(tasks)
+    usable = checks.usable[groups.row]
+    kept = np.bincount(groups.job, usable, len(groups.ids)).astype(np.int64)
+    leads = np.minimum.reduceat(np.where(usable, np.arange(len(usable)), len(usable) - 1), groups.first[:-1])
+    lead = groups.row[leads]  # the first usable row of each job says what is not about tasks
+
+    def drop(reason: str, jobs: np.ndarray, details: Mapping[int, str]) -> None:
+        checks.findings.drop(
+            lead[jobs],
+            reason,
+            stage=1,
+            counts=kept[jobs],
+            details={int(lead[job]): text for job, text in details.items()},
+        )
+
+    whole = kept == np.diff(groups.first)
+    drop("of jobs that lost another row", np.flatnonzero(~whole & (kept > 0)), {})
+    waits, parent, circular = _parents(table, tasks, groups, whole)
+    drop("of jobs that are no DAG", np.array(list(circular), np.int64), circular)
+    whole[list(circular)] = False
+    leading = Checks(table.chosen(lead))
+    every = replace(
+        tasks.chosen(lead),
+        ids=groups.ids,
+        arrival_s=groups.time,
+        first=groups.first,
+        name=tasks.name[groups.row],
+        names=tasks.names,
+        work=tasks.work[groups.row],
+        instances=tasks.instances[groups.row],
+        kind=tasks.kind[groups.row],
+        kinds=tasks.kinds,
+        estimate=None if tasks.estimate is None else tasks.estimate[groups.row],
+        waits=waits,
+        parent=parent,
+        **rows.facts(leading),
+    )
+    leading.usable &= whole
+    leading.impossible(every)
+    reasons = {job: text for job, text in leading.findings.reasons().items() if whole[job]}
+    drop("of jobs that cannot be", np.array(list(reasons), np.int64), reasons)
+    whole[list(reasons)] = False
+    return JobBatch(table, every, whole, kept, group, checks.findings)
+
+
+def _parents(
+    table: Table, tasks: JobArrays, groups: Grouped, whole: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
+    """``waits`` and ``parent`` of jobs that are ``whole``, and why others are no DAG."""
+    texts, waits, parent, wrong = table.texts(_AT["parents"]), np.zeros(len(table), np.int64), [], {}
+    for job in np.flatnonzero(whole).tolist():
+        begin, end = groups.first[job], groups.first[job + 1]
+        members = groups.row[begin:end].tolist()
+        names = [tasks.names[tasks.name[row]] for row in members]
+        waited = {
+            name: list(dict.fromkeys([text for text in texts[row].split("|") if text]))
+            for name, row in zip(names, members, strict=True)
+        }
         try:
-            if not row[0]:
-                raise Dirty("without an id")
-            yield row[0], _arrival({"arrival_s": row[1]}), pack(place, row)
-        except Dirty as reason:
-            report.drop(str(reason), source.where(place))
-
-
-def _gathered(group: Gathered, source: Source, options: TraceOptions, report: ReadReport) -> Job | None:
-    tasks: dict[str, Task] = {}
-    parents: dict[str, list[str]] = {}
-    facts: Mapping[str, str] = {}
-    places = []
-    for place, row in map(unpack, group.rows):
-        fields = dict(zip(_COLUMNS, row, strict=True))
-        try:
-            name = fields["task"] or "task"
-            if name in tasks:
-                raise Dirty("whose task another row has")
-            tasks[name] = _task(fields, options)
-            parents[name] = list(dict.fromkeys([text for text in fields["parents"].split("|") if text]))
-        except (Dirty, ModelError) as error:
-            reason = str(error) if isinstance(error, Dirty) else "that ask for what cannot be"
-            report.drop(reason, source.where(place), detail="" if isinstance(error, Dirty) else str(error))
+            graph = TaskGraph.of([Task(name, 0.0) for name in names], waited)
+        except GraphError as error:
+            wrong[job] = str(error)
             continue
-        facts = facts or fields
-        places.append(place)
-    if not places:
-        return None
-    first = source.where(places[0])
-    if len(places) < len(group.rows):
-        report.drop("of jobs that lost another row", first, len(places))
-        return None
-    try:
-        return _job(group.job, TaskGraph.of(tasks.values(), parents), group.time, facts)
-    except GraphError as error:
-        report.drop("of jobs that are no DAG", first, len(places), str(error))
-    except (Dirty, ModelError) as error:
-        report.drop("of jobs that cannot be", first, len(places), str(error))
-    return None
-
-
-def _task(fields: Mapping[str, str], options: TraceOptions) -> Task:
-    seconds = _seconds(fields)
-    named = options.named_gpus()
-    kinds = [text.strip() for text in fields["gpu_type"].split("|") if text.strip()]
-    types = tuple(dict.fromkeys([named.get(kind.lower()) or canonical(kind) for kind in kinds]))
-    measured_on = types[0] if len(types) == 1 else None
-    instances = count(fields["instances"] or "1", "instances")
-    gang = _YES_OR_NO.get(fields["gang"].strip().lower())
-    if gang is None:
-        raise Dirty("whose gang is neither yes nor no")
-    if seconds < 0:
-        raise Dirty("with a negative duration_s")
-    estimate = finite_number(fields["estimate_s"], "estimate_s") if fields["estimate_s"] else None
-    return Task(
-        fields["task"] or "task",
-        max(options.on_reference(seconds, measured_on), options.floor_s),
-        instances,
-        gang and instances > 1,
-        finite_number(fields["gpus"], "gpus"),
-        finite_number(fields["cpus"] or "0", "cpus"),
-        finite_number(fields["memory_gb"] or "0", "memory_gb"),
-        types or None,
-        model=fields["model"] or None,
-        batch=count(fields["batch"], "batch") if fields["batch"] else None,
-        estimate=None if estimate is None else options.on_reference(estimate, measured_on),
-    )
-
-
-def _seconds(fields: Mapping[str, str]) -> float:
-    """The time that it ran."""
-    said = fields["duration_s"]
-    if said:
-        return duration_s(said, "duration_s") or 0.0 if ":" in said else finite_number(said, "duration_s")
-    return finite_number(fields["end_s"], "duration_s") - finite_number(fields["start_s"], "duration_s")
-
-
-def _job(id: str, graph: TaskGraph, arrival_s: float, fields: Mapping[str, str]) -> Job:
-    deadline = fields["deadline_s"]
-    started, eligible = (
-        finite_number(fields[name], name) if fields[name] else None for name in ("start_s", "eligible_s")
-    )
-    return Job(
-        id,
-        graph,
-        arrival_s,
-        finite_number(fields["priority"] or "0", "priority"),
-        fields["tenant"],
-        None if deadline in ("", "inf") else finite_number(deadline, "deadline_s"),
-        finite_number(fields["weight"] or "1", "weight"),
-        started,
-        eligible,
-        **{name: fields[name] for name in ("user", "account", "partition", "qos")},  # type: ignore[arg-type]
-    )
-
-
-def _arrival(fields: Mapping[str, str]) -> float:
-    arrival = finite_number(fields["arrival_s"], "arrival_s")
-    if not 0 <= arrival < inf:
-        raise Dirty("with a negative arrival_s")
-    return arrival
+        waits[begin:end] = [len(places) for places in graph.parents]
+        parent += [place for places in graph.parents for place in places]
+    return bounds(waits), np.array(parent, np.int32), wrong

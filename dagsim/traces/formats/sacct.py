@@ -1,29 +1,31 @@
 """Slurm's accounting: what ``sacct -P`` or ``sacct --json`` prints.
 
-``docs/traces.md`` has the command. One job per ``JobID`` (``JobIDRaw`` is no key: the last task of an array carries the
-array's own number), its attempts the rows of equal ``JobID`` in order of submission. Rows are gathered by job, sorted
-externally beyond 262,144 rows (see ``gather``). Measured on Slurm 22.05.8 and 24.11.5.
+``docs/traces.md`` has the command. One job per ``JobID`` (``JobIDRaw`` is no key: the last task of
+an array carries the array's own number), its attempts the rows of equal ``JobID`` in order of
+submission. Measured on Slurm 22.05.8 and 24.11.5.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import groupby
-from math import inf
+from functools import lru_cache, partial
+from math import inf, nan
 from sys import intern
 from zoneinfo import ZoneInfo
 
+import numpy as np
+
 from dagsim.errors import ConfigError, ModelError
 from dagsim.model import Job, Task, TaskGraph
+from dagsim.model.arithmetic import numbered
+from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.formats.sacct_columns import sacct_arrays, sacct_table
-from dagsim.traces.gather import Gathered, gather, pack, unpack
 from dagsim.traces.options import TraceOptions
 from dagsim.traces.reader import Reader
 from dagsim.traces.report import ReadReport
+from dagsim.traces.rows import Block, Findings, Grouped, JobBatch, in_parts, job_blocks, rows_by_job, with_others
 from dagsim.traces.sites import hosts, site_gpu
 from dagsim.traces.slurm import (
     COLUMNS,
@@ -38,17 +40,21 @@ from dagsim.traces.slurm import (
     limit_s,
     moment_s,
     resources,
-    sacct_rows,
+    sacct_tables,
     state,
 )
-from dagsim.traces.source import Row, Source
-from dagsim.workload.arrays import JobArrays
+from dagsim.traces.source import Source
+from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects
 
 __all__ = ["Sacct"]
 
 _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0
+_AT = {name: place for place, name in enumerate(COLUMNS)}
+_SHAPE = ("State", "TimelimitRaw", "Timelimit", "NNodes", "NCPUS", "ReqTRES", "AllocTRES", "Restarts")
+"""The columns that decide, with whether nodes were assigned, what a job asks for, and whether it is
+kept."""
 _SHORT = 200  # characters of a list of nodes; longer ones are not remembered
 _MOST_NODES = 1 << 14  # of one job
 
@@ -56,8 +62,9 @@ _MOST_NODES = 1 << 14  # of one job
 class Sacct(Reader):
     """One gang per job, of one instance per node; a heterogeneous job has a task per component.
 
-    Every job that held its nodes is kept, however it ended. An attempt that was requeued, preempted or lost its node is
-    followed by another: work is that of the last one (``protocol="last-attempt"``) or of all (``all-attempts``).
+    Every job that held its nodes is kept, however it ended. An attempt that was requeued, preempted
+    or lost its node is followed by another: work is that of the last one
+    (``protocol="last-attempt"``) or of all (``all-attempts``).
     """
 
     name = "sacct"
@@ -90,23 +97,10 @@ class Sacct(Reader):
             f"nearly 'sacct': a header of sacct without -P, or without the columns needed; this makes them: {COMMAND}"
         )
 
-    def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        reading = _Reading.of(source, options, report)
-        groups = gather(reading.by_job(sacct_rows(source, report, options.delimiter)))
-        for _, together in groupby(groups, key=lambda group: group.time):
-            for group in sorted(together, key=lambda group: _order(group.job)):  # text and JSON list them differently
-                job = reading.job(group)
-                if job is not None:
-                    yield job
-
-    def arrays(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> JobArrays | None:
-        reading = _Reading.of(source, options, report)
-        if is_json(source) or options.start:  # rows of jobs that are left out differ in number
-            return None
-        table = sacct_table(source, options.delimiter)
-        if table is None:
-            return None
-        return sacct_arrays(table, options, report, most, _order, reading.template, reading.hosts, reading.job)
+    def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
+        reading = _Reading.of(options)
+        parts = in_parts(partial(reading.rows, source), reading.keys, report)
+        return job_blocks(map(reading.batch, parts), report, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
@@ -158,14 +152,13 @@ class _Attempt:
 class _Reading:
     """One reading of a log."""
 
-    source: Source
     options: TraceOptions
-    report: ReadReport
+    findings: Findings
     zone: ZoneInfo | None
     named: dict[str, str]
 
     @classmethod
-    def of(cls, source: Source, options: TraceOptions, report: ReadReport) -> _Reading:
+    def of(cls, options: TraceOptions) -> _Reading:
         """A reading with these options.
 
         Raises:
@@ -173,64 +166,115 @@ class _Reading:
         """
         if options.protocol not in (None, *_PROTOCOLS):
             raise ConfigError(f"sacct knows no protocol {options.protocol!r}; it knows {', '.join(_PROTOCOLS)}")
-        return cls(source, options, report, options.zone(), options.named_gpus())
+        return cls(options, Findings(), options.zone(), options.named_gpus())
 
-    def by_job(self, rows: Iterator[Row]) -> Iterator[tuple[str, float, str]]:
-        """Rows of jobs, with the job and when it was submitted; steps are passed over."""
-        for place, row in rows:
-            id = row[1] or row[0]
-            if "." in id.partition("[")[0]:  # a list of tasks that was cut has dots too
-                self.report.skip("of steps")
-                continue
-            try:
-                if not id:
-                    raise Dirty("without an id")
-                submit_s = moment_s(row[6], "Submit", self.zone)
-                if submit_s is None:
-                    raise Dirty("without Submit")
-            except Dirty as reason:
-                self.report.drop(str(reason), self.source.where(place))
-            else:
-                yield id.partition("+")[0], submit_s, pack(place, row)
+    def rows(self, source: Source, report: ReadReport) -> Iterator[Table]:
+        """Rows of jobs with an id and a time of submission; steps are passed over."""
+        for table in sacct_tables(source, report, self.options.delimiter):
+            ids = _ids(table).tolist()
+            steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)  # cut lists have dots too
+            if steps.any():
+                report.skip("of steps", int(steps.sum()))
+            submit = self._moments(table, "Submit")
+            fine = (submit >= 0) & np.array(list(map(bool, ids)))
+            for row in np.flatnonzero(~fine & ~steps).tolist():
+                reason = "whose Submit is no time" if submit[row] == -inf else "without Submit"
+                report.drop(reason if ids[row] else "without an id", table.where(row))
+            yield table.chosen(np.flatnonzero(fine & ~steps))
 
-    def job(self, group: Gathered) -> Job | None:
-        """The job of its rows, or nothing where it cannot be kept."""
+    def keys(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
+        """The job of each row, and when it was submitted."""
+        return objects([id.partition("+")[0] for id in _ids(table).tolist()]), self._moments(table, "Submit")
+
+    def batch(self, table: Table) -> JobBatch:
+        """The jobs of a table: those of one plain row all at once, the others from their attempts."""
+        reading = replace(self, findings=Findings())
+        ids, submit = self.keys(table)
+        groups = _in_order(rows_by_job(ids, submit))
+        eligible, start, end = (self._moments(table, name) for name in ("Eligible", "Start", "End"))
+        ran_s, known = _ran(table, start, end)
+        kinds = _Kinds(table, reading.template)
+        whole = np.array(["+" not in id for id in _ids(table).tolist()], bool)
+        plain = whole & known & kinds.known & (start >= 0) & ~np.isneginf(eligible)
+        first = groups.row[groups.first[:-1]]
+        work = self.options.all_on_reference(ran_s, kinds.measured_on, kinds.place)
+        arrival, eligible_s = submit[first], np.where(np.isnan(eligible), submit, eligible)[first]
+        labels = ("User", "Account", "Partition", "QOS", "NodeList")
+        words = {name: table.words(_AT[name]).chosen(first) for name in labels}
+        words["Partition"] = words["Partition"].mapped(lambda text: text.partition(",")[0])
+        every = JobArrays.of_single_tasks(
+            groups.ids,
+            arrival,
+            "job",
+            work=np.where(work < self.options.floor_s, self.options.floor_s, work)[first],
+            instances=kinds.instances[kinds.place][first],
+            kind=kinds.kind[kinds.place][first],
+            kinds=kinds.kinds,
+            estimate=kinds.estimate[kinds.place][first],
+            tenant=_tenant(words, self.options.tenant),
+            user=words["User"],
+            account=words["Account"],
+            partition=words["Partition"],
+            qos=words["QOS"],
+            observed_start_s=np.maximum(arrival, start[first]),
+            eligible_s=np.maximum(arrival, eligible_s),
+            observed_nodes=words["NodeList"].mapped(_readable_hosts),
+        )
+        kept = plain[first] & (np.diff(groups.first) == 1)
+        ones = np.ones(len(kept), np.int64)
+        batch = JobBatch(table, every, kept, ones, groups.job_of_row(), reading.findings)
+
+        def make(job: int, rows: list[int]) -> tuple[Job, int] | None:
+            return reading.job(groups.ids[job], float(groups.time[job]), {row: table.fields(row) for row in rows})
+
+        return with_others(batch, make, groups.first, groups.row)
+
+    def _moments(self, table: Table, name: str) -> np.ndarray:
+        """(n,) float64: seconds since 1970, NaN where nothing is set, ``-inf`` where it is no time."""
+        texts = table.texts(_AT[name])
+        try:
+            seconds = np.where(texts == "", "nan", texts).astype(np.float64)
+            return np.where(np.isnan(seconds) | ((seconds >= 0) & (seconds < inf)), seconds, -inf)
+        except ValueError:
+            seconds = local_seconds(texts, self.zone)
+        seconds[seconds < 0] = -inf
+        for row in np.flatnonzero(np.isnan(seconds)).tolist():
+            seconds[row] = _or_nan(lambda text: moment_s(text, "", self.zone), texts[row])
+        return seconds
+
+    def job(self, id: str, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
+        """The job of its rows and their number, or nothing where it cannot be kept."""
         components: dict[str, list[_Attempt]] = {}
-        seen: dict[str, set[str]] = {}
-        for text in group.rows:
-            place, row = unpack(text)
-            same = text.partition("\x1f")[2]
+        seen: dict[str, list[list[str]]] = {}
+        for place, row in rows.items():
             try:
                 attempt = self._attempt(place, dict(zip(COLUMNS, row, strict=True)))
-                if same in seen.setdefault(attempt.id, set()):
+                if row in seen.setdefault(attempt.id, []):
                     raise Dirty("given twice")
-                seen[attempt.id].add(same)
+                seen[attempt.id].append(row)
             except Dirty as reason:
-                self.report.drop(str(reason), self.source.where(place))
+                self._drop_row(str(reason), place)
             else:
                 components.setdefault(attempt.id, []).append(attempt)
-        kept = {id: self._lasting(attempts) for id, attempts in components.items()}
-        rows = [attempt for attempts in kept.values() for attempt in attempts]
-        if not rows:
+        kept = {name: self._lasting(attempts) for name, attempts in components.items()}
+        attempts = [attempt for attempts in kept.values() for attempt in attempts]
+        if not attempts:
             return None
         if not all(kept.values()):
-            self._drop("of jobs that lost a component", rows)
+            self._drop("of jobs that lost a component", attempts)
             return None
         try:
-            made = self._made(group, list(kept.values()))
+            return self._made(time, list(kept.values())), len(attempts)
         except Dirty as reason:
-            self._drop(str(reason), rows)
-            return None
+            self._drop(str(reason), attempts)
         except ModelError as error:
-            self._drop("that ask for what cannot be", rows, str(error))
-            return None
-        self.report.kept += len(rows)
-        return made
+            self._drop("that ask for what cannot be", attempts, str(error))
+        return None
 
     def template(self, row: list[str]) -> tuple[Task, str | None] | None:
-        """The task of a job that is this row alone, had it run for 10 s, and the GPU type that it was measured on;
-        nothing if anything is to be said of it."""
-        scratch = replace(self, report=ReadReport())
+        """The task of a job that is this row alone, had it run for 10 s, and the GPU type that it
+        was measured on; nothing if anything is to be said of it."""
+        scratch = replace(self, findings=Findings())
         said = {"JobID": "1", "Submit": "1", "Eligible": "1", "Start": "2", "End": "12", "ElapsedRaw": "10"}
         unsaid = {"Elapsed": "", "Suspended": ""}
         try:
@@ -239,16 +283,9 @@ class _Reading:
             task = scratch._task(parts[0], "job") if len(parts) == 1 else None
         except (Dirty, ModelError):
             return None
-        if task is None or scratch.report.dropped or scratch.report.noted:
+        if task is None or scratch.findings:
             return None
         return task, self._measured_on(parts[0][-1])
-
-    def hosts(self, text: str) -> tuple[str, ...]:
-        """The nodes of a list; none where it cannot be read."""
-        try:
-            return _hosts(text)
-        except ValueError:
-            return ()
 
     def _measured_on(self, attempt: _Attempt) -> str | None:
         kinds = [site_gpu(kind, self.named) for kind, _ in attempt.given.types]
@@ -256,7 +293,13 @@ class _Reading:
 
     def _drop(self, reason: str, rows: list[_Attempt], detail: str = "") -> None:
         for attempt in rows:
-            self.report.drop(reason, self.source.where(attempt.place), detail=detail)
+            self._drop_row(reason, attempt.place, detail)
+
+    def _drop_row(self, reason: str, place: int, detail: str = "") -> None:
+        self.findings.one(place, reason, True, detail=detail)
+
+    def _note(self, text: str, place: int, times: int = 1) -> None:
+        self.findings.one(place, text, False, times)
 
     def _attempt(self, place: int, row: dict[str, str]) -> _Attempt:
         """The attempt of a row.
@@ -314,7 +357,7 @@ class _Reading:
         if elapsed_s is None:
             elapsed_s = between_s
         elif between_s is not None and abs(abs(between_s - elapsed_s) - _HOUR_S) < 1:
-            self.report.note("whose hours change between winter and summer time", self.source.where(place))
+            self._note("whose hours change between winter and summer time", place)
         if elapsed_s is None:
             raise Dirty("without End and Elapsed")
         if elapsed_s < 0:
@@ -333,15 +376,14 @@ class _Reading:
             detail = ""
             if (tasks := _array_tasks(attempt.id)) is not None:
                 reason, detail = "of array tasks that never ran", f"{tasks:,} tasks"
-                self.report.note("array tasks never ran, at least", self.source.where(attempt.place), tasks)
-            self.report.drop(reason, self.source.where(attempt.place), detail=detail)
+                self._note("array tasks never ran, at least", attempt.place, tasks)
+            self._drop_row(reason, attempt.place, detail)
         if ran and not attempts[-1].is_over and not self.options.keep_partial:
             for attempt in ran:
-                self.report.drop("of jobs that outlive the trace", self.source.where(attempt.place))
+                self._drop_row("of jobs that outlive the trace", attempt.place)
             return []
         if ran and ran[0].restarts:
-            self.report.note("of requeued jobs whose first attempts are not in the file (sacct --duplicates)",
-                             self.source.where(ran[0].place))  # fmt: skip
+            self._note("of requeued jobs whose first attempts are not in the file (sacct --duplicates)", ran[0].place)
         return ran
 
     def _unusable(self, attempt: _Attempt) -> str | None:
@@ -355,7 +397,7 @@ class _Reading:
             return "that outlive the trace"
         return None
 
-    def _made(self, group: Gathered, components: list[list[_Attempt]]) -> Job:
+    def _made(self, time: float, components: list[list[_Attempt]]) -> Job:
         """The job, a task per component.
 
         Raises:
@@ -363,7 +405,7 @@ class _Reading:
         """
         first = components[0][0]
         if len(components) > 1:
-            self.report.note("of several components, which need not start together here", self._where(first))
+            self._note("of several components, which need not start together here", first.place)
         pieces = [piece for attempts in components for piece in self._by_type(attempts)]
         names = [f"component-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
         tasks = [self._task(each, name) for each, name in zip(pieces, names, strict=True)]
@@ -371,14 +413,14 @@ class _Reading:
         return Job(
             first.base,
             TaskGraph(tuple(tasks)),
-            group.time,
+            time,
             tenant=first.tenant,
             user=first.submitted[0],
             account=first.submitted[1],
             partition=shown.submitted[2],  # the one used, where several were asked for
             qos=first.submitted[3],
-            observed_start_s=None if shown.start_s is None else max(group.time, shown.start_s),
-            eligible_s=max(group.time, shown.eligible_s),
+            observed_start_s=None if shown.start_s is None else max(time, shown.start_s),
+            eligible_s=max(time, shown.eligible_s),
             observed_nodes=self._nodes([each[-1] for each in components]),
         )
 
@@ -391,19 +433,19 @@ class _Reading:
         return listed[0] if len(listed) == 1 else tuple([name for names in listed for name in names])
 
     def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
-        """A part of a component for each GPU type, since a gang runs on one type. Only of components whose whole nodes
-        are of several types."""
+        """A part of a component for each GPU type, since a gang runs on one type. Only of
+        components whose whole nodes are of several types."""
         last = attempts[-1]
         given, nodes = last.given, last.nodes
         if given.gpus > last.asked.gpus and last.asked.given:
-            self.report.note("that hold GPUs they did not request", self._where(last))
+            self._note("that hold GPUs they did not request", last.place)
         requested = self.options.demand == "requested" and last.asked.given
         if requested or given.slices or len(given.types) < 2 or nodes < 2 or given.gpus % nodes:
             return [attempts]
         per_node = given.gpus // nodes
         if sum(size for _, size in given.types) != given.gpus or any(size % per_node for _, size in given.types):
             return [attempts]
-        self.report.note("on nodes of several GPU types, which need not start together here", self._where(last))
+        self._note("on nodes of several GPU types, which need not start together here", last.place)
         parts = []
         for kind, size in sorted(given.types, key=lambda each: -each[1]):
             share = size / given.gpus
@@ -439,12 +481,12 @@ class _Reading:
             if not self.options.mig:
                 raise Dirty("on MIG slices (option mig)")
             if len(taken.slices) > 1:
-                self.report.note("on MIG slices of several sizes, each taken as the largest", self._where(attempt))
+                self._note("on MIG slices of several sizes, each taken as the largest", attempt.place)
             return sum(each for _, each in taken.slices), max(share for share, _ in taken.slices)
         if taken.gpus:
             if taken.gpus % nodes == 0:
                 return nodes, taken.gpus // nodes
-            self.report.note("whose GPUs are not even over their nodes, taken one by one", self._where(attempt))
+            self._note("whose GPUs are not even over their nodes, taken one by one", attempt.place)
             return taken.gpus, 1
         if taken.shards:
             if self.options.shards is None:
@@ -453,14 +495,88 @@ class _Reading:
             return 1, whole + (rest > 0) if whole else rest / self.options.shards
         return nodes, self.options.gpus_per_task or 0
 
-    def _where(self, attempt: _Attempt) -> str:
-        return self.source.where(attempt.place)
-
 
 def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
     """User, account, partition and QOS, shared by all jobs that have the same."""
     partition = row["Partition"].partition(",")[0]
     return intern(row["User"]), intern(row["Account"]), intern(partition), intern(row["QOS"])
+
+
+def _ids(table: Table) -> np.ndarray:
+    """(n,) object: the id of each row."""
+    ids, raw = table.texts(_AT["JobID"]), table.texts(_AT["JobIDRaw"])
+    return np.where(ids == "", raw, ids)
+
+
+class _Kinds:
+    """The demands of rows, one for all that are alike."""
+
+    def __init__(self, table: Table, template: Callable[[list[str]], tuple[Task, str | None] | None]) -> None:
+        nodes = table.words(_AT["NodeList"])
+        nowhere = np.array([text.lower() == "none assigned" for text in nodes.words])[nodes.place]
+        self.place, firsts = combinations([*[table.words(_AT[name]).place for name in _SHAPE], nowhere])
+        """(n,) int64: places in the others."""
+        made = [template(table.fields(at)) for at in firsts.tolist()]
+        self.known = np.array([each is not None for each in made])[self.place]
+        """(n,) bool: nothing is to be said of the row's demand, state and limit."""
+        tasks, self.measured_on = zip(*[each or (Task("job", 0.0), None) for each in made], strict=True)
+        self.instances = np.array([task.instances for task in tasks], np.int64)
+        self.estimate = np.array([nan if task.estimate is None else task.estimate for task in tasks], np.float64)
+        self.kind, self.kinds = numbered([TaskKind(task.demand, task.gang) for task in tasks])
+
+
+def _or_nan(read: Callable[[str], float | None], text: str) -> float:
+    """The number that is read, NaN where nothing is set, ``-inf`` where it cannot be."""
+    try:
+        value = read(text)
+    except Dirty:
+        return -inf
+    return nan if value is None else value
+
+
+def _ran(table: Table, start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) float64 and bool: for how long it ran, without suspensions, and that nothing is to be
+    said of that."""
+
+    def lasted(name: str) -> np.ndarray:
+        labels = table.words(_AT[name])
+        each = [_or_nan(lambda text: duration_s(text, name), text) for text in labels.words]
+        found: np.ndarray = np.array(each, np.float64)[labels.place]
+        return found
+
+    suspended, raw, elapsed = lasted("Suspended"), lasted("ElapsedRaw"), lasted("Elapsed")
+    known = (suspended != -inf) & (raw != -inf) & ~(np.isnan(raw) & (elapsed == -inf)) & ~np.isneginf(end)
+    elapsed = np.where(np.isnan(raw), elapsed, raw)
+    with np.errstate(invalid="ignore"):
+        between = end - start - np.where(np.isnan(suspended), 0.0, suspended)
+        known &= ~(np.abs(np.abs(between - elapsed) - 3600.0) < 1)
+        ran_s = np.where(np.isnan(elapsed), between, elapsed)
+        known &= (ran_s >= 0) & (ran_s < inf)
+    return ran_s, known
+
+
+def _in_order(groups: Grouped) -> Grouped:
+    """The same rows, with jobs of one time in the order of their numbers: text and JSON list them
+    differently."""
+    ids = groups.ids.tolist()
+    if all(id.isascii() and id.isdecimal() and len(id) < 19 and (id[0] != "0" or id == "0") for id in ids):
+        return groups.ordered(np.lexsort((np.array(ids, object).astype(np.int64), groups.time)))
+    jobs, tied = np.arange(len(ids)), np.flatnonzero(np.diff(groups.time) == 0)
+    begins = tied[np.diff(tied, prepend=-2) > 1]
+    ends = np.searchsorted(groups.time, groups.time[begins], "right")
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        jobs[begin:end] = sorted(range(begin, end), key=lambda job: _order(ids[job]))
+    return groups.ordered(jobs)
+
+
+def _tenant(words: dict[str, Labels], by: str | None) -> Labels:
+    """The user, account or partition; the account, else the user, if left out."""
+    if by is not None:
+        return words[by.capitalize()]
+    account, user = words["Account"], words["User"]
+    nameless = np.array([not word for word in account.words])[account.place]
+    place = np.where(nameless, user.place + np.int32(len(account.words)), account.place)
+    return Labels(place, (*account.words, *user.words)).mapped(str)
 
 
 def _order(job: str) -> tuple[tuple[int, ...], str]:
@@ -476,6 +592,14 @@ def _short_hosts(text: str) -> tuple[str, ...]:
 
 def _hosts(text: str) -> tuple[str, ...]:
     return _short_hosts(text) if len(text) < _SHORT else hosts(text, _MOST_NODES)
+
+
+def _readable_hosts(text: str) -> tuple[str, ...]:
+    """The nodes of a list; none where it cannot be read."""
+    try:
+        return _hosts(text)
+    except ValueError:
+        return ()
 
 
 def _array_tasks(id: str) -> int | None:

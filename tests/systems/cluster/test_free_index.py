@@ -70,11 +70,11 @@ def test_the_index_finds_what_a_look_at_every_machine_finds(seed: int, gpus: int
 
 def test_amounts_beyond_the_first_64_go_by_the_next_lower_one() -> None:
     state = ClusterState(Cluster.of({"V100": 8}, per_node=4))
-    index = EnoughIndex("cpus")
+    index = EnoughIndex()
     for amount in range(0, 65 * MICRO, MICRO):
-        index.ask(amount, state.list)
+        index.ask(amount, ((machine.bit, machine.cpus) for machine in state.list))
     assert index.having(30 * MICRO) == 0b11
     assert index.having(30 * MICRO + 1) == 0b11  # goes by 30 cores
     index.moved(0b01, 48 * MICRO, 12 * MICRO)
     assert index.having(30 * MICRO) == 0b10
-    assert index.having(64 * MICRO) == index.having(63 * MICRO)  # the 65th amount is not told apart
+    assert index.having(64 * MICRO) == index.having(63 * MICRO)  # the 65th amount is not distinguished

@@ -85,11 +85,11 @@ def starts(name: str, *shares: object) -> Callable[[ClusterView], object]:
 
 
 PLACEMENTS: dict[str, tuple[str, object, str]] = {
-    "none": ("first", None, "None is no placement; give a tuple of Share"),
+    "none": ("first", None, "None is not a placement; give a tuple of Share"),
     "empty": ("first", (), "an empty placement"),
-    "number": ("first", 3, "3 is no placement"),
-    "bare share": ("first", Share(0, 1), "0 is no Share"),
-    "short share": ("first", ((0, 1),), r"\(0, 1\) is no Share"),
+    "number": ("first", 3, "3 is not a placement"),
+    "bare share": ("first", Share(0, 1), "0 is not a Share"),
+    "short share": ("first", ((0, 1),), r"\(0, 1\) is not a Share"),
     "node 99": ("first", (Share(99),), r"there is no node 99; nodes are the integers 0\.\.3"),
     "node -1": ("first", (Share(-1),), "there is no node -1"),
     "node -4": ("first", (Share(-4),), "there is no node -4"),  # "a", if counted from the end
@@ -197,14 +197,14 @@ def test_an_applicants_task_is_refused_until_it_is_admitted() -> None:
 ANSWERS: dict[str, tuple[object, str]] = {
     "number": (5, r"decide\(\) answered 5; it must yield decisions"),
     "bare decision": (Wait(3.0), r"decide\(\) answered a Wait itself; .*yield Wait\(\.\.\.\), or return \[Wait"),
-    "text": (["nonsense"], "'nonsense' is no decision"),
+    "text": (["nonsense"], "'nonsense' is not a decision"),
     "preempt list": ([Preempt([])], r"run \[\] is not running"),  # type: ignore[arg-type]
     "preempt 0.0": ([Preempt(0.0)], r"run 0\.0 is not running"),  # type: ignore[arg-type]
     "preempt False": ([Preempt(False)], "run False is not running"),
     "preempt unknown": ([Preempt(7)], "run 7 is not running, so it cannot be preempted; take a key of view.running"),
     "kill unknown": ([Kill(7)], "job 7 is not in the system, so it cannot be killed; take a key of view.jobs"),
     "kill text": ([Kill("0")], "job '0' is not in the system"),  # type: ignore[arg-type]
-    "kill nonsense": ([Kill(0, 99)], "99 is no RejectReason"),  # type: ignore[arg-type]
+    "kill nonsense": ([Kill(0, 99)], "99 is not a RejectReason"),  # type: ignore[arg-type]
     "migrate unknown": ([Migrate(7, (Share(0),))], "run 7 is not running"),
     "wait x": ([Wait("x")], "cannot wait until 'x' s; give seconds above view.now"),  # type: ignore[arg-type]
     "wait NaN": ([Wait(math.nan)], "cannot wait until nan s"),
@@ -240,7 +240,7 @@ def running() -> tuple[ClusterKernel, Iterator[ClusterView]]:
 
 @pytest.mark.parametrize(
     ("placement", "why"),
-    [((Share(0, 3),), "3 instances asked, 2 waiting"), ((Share(2, 2),), "not of a type"), (None, "no placement")],
+    [((Share(0, 3),), "3 instances asked, 2 waiting"), ((Share(2, 2),), "not of a type"), (None, "not a placement")],
 )
 def test_a_migration_that_cannot_end_does_not_begin(placement: object, why: str) -> None:
     kernel, decisions = running()

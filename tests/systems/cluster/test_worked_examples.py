@@ -180,7 +180,7 @@ CASES = {
     "cannot wait until 0.5 s": lambda task: Wait(0.5),
     "job 4 does not wait to be admitted": lambda task: Admit(4),
     "job 5 does not wait to be admitted": lambda task: Reject(5),
-    "'nonsense' is no decision": lambda task: "nonsense",
+    "'nonsense' is not a decision": lambda task: "nonsense",
 }
 
 

@@ -1,32 +1,27 @@
-"""A trace read row by row and in columns, for comparison."""
+"""A trace read in several ways, for comparison."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from dagsim.errors import TraceError
 from dagsim.traces import TraceOptions, open_trace
 
-__all__ = ["both"]
+__all__ = ["ways"]
 
 
-def both(path: Path, format_: str, options: TraceOptions) -> tuple[Any, Any]:
-    """What reading row by row, and in columns, comes to: jobs, report and origin, or the error; nothing in columns
-    where the file is left to the reader of rows."""
-    rows, columns = open_trace(path, format_, options), open_trace(path, format_, options)
-    one: Any
-    other: Any
-    try:
-        arrays = columns.arrays()
-        other = arrays and (list(arrays.jobs()), asdict(columns.report), str(columns.report), columns.meta)
-    except TraceError as error:
-        other = str(error)
-    if other is None:
-        return None, None
-    try:
-        one = list(rows.jobs()), asdict(rows.report), str(rows.report), rows.meta
-    except TraceError as error:
-        one = str(error)
-    return one, other
+def ways(path: Path, format_: str, options: TraceOptions) -> Iterator[Any]:
+    """Jobs, report and origin, or the error: of rows split one by one, of blocks parsed at once, and of a table that
+    does not fit into memory."""
+    for small, most, columns in ((1 << 40, 1 << 40, False), (0, 1 << 40, True), (0, 12, False)):
+        with patch("dagsim.traces.chunks._SMALL_BYTES", small), patch("dagsim.traces.rows.ROWS_IN_MEMORY", most):
+            trace = open_trace(path, format_, options)
+            try:
+                jobs = list(trace.arrays().jobs() if columns else trace.jobs())
+                yield jobs, asdict(trace.report), str(trace.report), trace.meta
+            except TraceError as error:
+                yield str(error)

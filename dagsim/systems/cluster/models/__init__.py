@@ -20,7 +20,7 @@ RUNTIMES: Registry[Any] = Registry(
     home="dagsim.systems.cluster.models",
     method="seconds",
 )
-"""What turns work into seconds."""
+"""Runtime models: they turn work into seconds."""
 
 SETUPS: Registry[Any] = Registry(
     "set-up",
@@ -30,7 +30,7 @@ SETUPS: Registry[Any] = Registry(
     home="dagsim.systems.cluster.models",
     method="seconds",
 )
-"""What a run spends on its GPUs before it computes."""
+"""Set-up models: the time on its GPUs before a run computes."""
 
 FAILURE_MODELS: Registry[Any] = Registry(
     "failure model",
@@ -43,4 +43,4 @@ FAILURE_MODELS: Registry[Any] = Registry(
     home="dagsim.systems.cluster.models",
     method="start",
 )
-"""What takes nodes down and brings them back."""
+"""Models that take nodes down and bring them back."""

@@ -59,7 +59,7 @@ class Estimates:
         active.rank()
 
     def _factors(self, active: JobState, seed: int) -> list[float]:
-        """Per task a noisy estimate as a multiple of the truth."""
+        """The noisy estimate of each task as a multiple of the truth."""
         if self.kind != "noisy":
             return [1.0] * len(active.tasks)
         rng = stream(seed, "estimates", active.number)
@@ -70,7 +70,7 @@ def as_claimed(task: Task, job: str) -> Task:
     """The task with the work that its user claims.
 
     Raises:
-        ModelError: There is no claim, or it is no amount of work.
+        ModelError: There is no claim, or it is not an amount of work.
     """
     if task.estimate is None:
         raise ModelError(f"estimates 'predicted' need Task.estimate, and task {job}/{task.name} has none")

@@ -41,7 +41,7 @@ class Nodes(Protocol):
         ...
 
     def bring_up(self, node: int) -> None:
-        """The node is back, unless something else has taken it down too: it is up when all who did have said so."""
+        """The node is back, unless something else holds it down too; it is up once every process has released it."""
         ...
 
 
@@ -54,7 +54,7 @@ class FailureModel(Protocol):
 
 
 class FailureProcess(Protocol):
-    """A disturbance at work. What comes next is plain data, so that a copy goes on in a forked simulation."""
+    """A disturbance under way. Its next changes are plain data, so that a copy goes on in a forked simulation."""
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
         """The SimPy processes that carry on from the present state."""

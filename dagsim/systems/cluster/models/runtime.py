@@ -61,7 +61,7 @@ class Runtime(Protocol):
         """Seconds that one instance of ``task`` takes on each of ``gpus``.
 
         ``inf`` where it cannot run: a GPU task on a CPU machine, any task on a type that its ``gpu_types`` leave out.
-        Hand in the same tuple object again and again: what is known of it is remembered.
+        Pass the same tuple object each time: rates are cached by it.
         """
         ...
 
@@ -82,7 +82,7 @@ class HasRates(Runtime, Protocol):
 class _ByType(ABC):
     """Work over rate, with the rates of every kind of task remembered: the hot path that the models share.
 
-    ``_known`` finds the types by identity, since hashing a GPU type costs more than all the rest. It is no field of
+    ``_known`` finds the types by identity, since hashing a GPU type costs more than all the rest. It is not a field of
     the models, so that they stay plain values, and starts empty in a copy.
     """
 

@@ -20,10 +20,10 @@ from dagsim.systems.cluster.api import MICRO, ClusterView, NodeState, Run, TaskS
 __all__ = ["PROTOCOL", "External"]
 
 PROTOCOL = 1
-"""The version of the protocol, told at the beginning."""
+"""The version of the protocol, sent at the beginning."""
 
 _MOST_BYTES = 64_000_000
-"""A longer line is no answer."""
+"""The longest line that is read as an answer."""
 _SHOWN = 200
 
 

@@ -17,7 +17,7 @@ from dagsim.errors import ConfigError
 from dagsim.model import Decision, Preempt, Start, Wait
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, Queue, Run, TaskState
 from dagsim.systems.cluster.policies.orders import by_rank, width
-from dagsim.systems.cluster.policies.placement import PlacementRule, placing
+from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
 __all__ = ["Gavel", "Objective", "by_rate", "by_throughput", "shares"]
 
@@ -37,7 +37,7 @@ _USED = 1e-6
 """Shares up to this are rounding."""
 
 PRICE_PER_HOUR = {"A100-80": 5.0, "A100-40": 3.7, "V100-32": 2.5, "V100-16": 2.5, "P100": 1.5, "K80": 0.5, "T4": 0.35}
-"""Dollars per GPU and hour, as public clouds asked in 2023; other types cost as much as a V100."""
+"""Dollars per GPU and hour, as public clouds asked in 2023; other types cost the same as a V100."""
 
 
 class Gavel:
@@ -101,10 +101,8 @@ class Gavel:
         view.follow(self)
         waiting = view.index(Gavel, lambda: _Waiting(view.machines))
         self._count(view)
-        task = waiting.without_gpus.first_fit()
-        placement = None if task is None else self._place(view, task)
-        if task is not None and placement is not None:
-            yield Start(task, placement)
+        if start := start_of(self._place, view, waiting.without_gpus.first_fit()):
+            yield from start
             return
         ready = waiting.oldest(self.window)
         competing = view.now >= self._next_s
@@ -130,10 +128,8 @@ class Gavel:
                     started = True
                     yield Start(again, placement)
             if not started and not view.running:
-                some = next((each for each in waiting.oldest() if view.fits(each)), None)
-                placement = None if some is None else self._place(view, some)
-                if some is not None and placement is not None:
-                    yield Start(some, placement)
+                oldest = next((task for task in waiting.oldest() if view.fits(task)), None)
+                yield from start_of(self._place, view, oldest)
         if waiting.oldest(1):
             yield Wait(self._next_s)
 

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from dagsim.model import Decision, Placement, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Queue, Run, TaskState
 from dagsim.systems.cluster.policies.orders import width
-from dagsim.systems.cluster.policies.placement import PlacementRule, placing
+from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
 __all__ = ["AsObserved", "Qssf"]
 
@@ -31,11 +31,9 @@ class AsObserved:
             if placement is not None:
                 yield Start(task, placement)
                 return
-        late = due.late.first_fit()
-        placement = None if late is None else self._place(view, late)
-        if late is not None and placement is not None:
-            yield Start(late, placement)
-        elif due.later:
+        late = start_of(self._place, view, due.late.first_fit())
+        yield from late
+        if due.later and not late:
             yield Wait(due.later[0][0])
 
     def _observed(self, view: ClusterView, task: TaskState) -> Placement | None:
@@ -119,10 +117,7 @@ class Qssf:
         self._ended.clear()
         self._running |= self._new
         self._new.clear()
-        task = queue.first_fit()
-        placement = None if task is None else self._place(view, task)
-        if task is not None and placement is not None:
-            yield Start(task, placement)
+        yield from start_of(self._place, view, queue.first_fit())
 
     def started(self, run: Run, now: float) -> None:
         """Take in a run."""

@@ -7,8 +7,9 @@ from math import floor, inf
 from typing import TypeAlias
 
 from dagsim.errors import ConfigError
-from dagsim.model import Decision, Placement, Preempt, Share, Start
+from dagsim.model import Decision, Placement, Preempt, Share
 from dagsim.systems.cluster.api import MICRO, ClusterView, NodeState, Run, TaskState
+from dagsim.systems.cluster.policies.placement import start_of
 from dagsim.systems.cluster.policies.preemption import make_room
 
 __all__ = ["LEAST", "MOST", "KubeDefault", "NodeScorer", "Shape", "allocation_score"]
@@ -59,9 +60,7 @@ class KubeDefault:
             if chosen:
                 yield from map(Preempt, chosen)
                 task = first
-        placement = None if task is None else self._scorer.place(view, task)
-        if task is not None and placement is not None:
-            yield Start(task, placement)
+        yield from start_of(self._scorer.place, view, task)
 
     def _lower(self, view: ClusterView, task: TaskState) -> Iterator[Run]:
         """Runs of lower priority that may be stopped, the lowest and youngest first."""
@@ -191,7 +190,7 @@ class NodeScorer:
 
 
 class _Unasked:
-    """Per node how many pods run that ask for no CPU, and for no memory."""
+    """For each node, the pods that ask for no CPU, and those that ask for no memory."""
 
     def __init__(self) -> None:
         self.on: dict[int, tuple[int, int]] = {}

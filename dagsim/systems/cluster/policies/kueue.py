@@ -14,6 +14,7 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.gpu import canonical
 from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.kube import NodeScorer
+from dagsim.systems.cluster.policies.placement import start_of
 from dagsim.systems.cluster.policies.preemption import make_room
 
 __all__ = ["Kueue", "KueueWaits", "QuotaTree"]
@@ -51,7 +52,7 @@ class Kueue:
         self._now = float("inf")
 
     def wait_rules(self, view: ClusterView) -> KueueWaits:
-        """Its quotas, for whoever asks what kept a workload waiting."""
+        """Its quotas, for explanations of waits."""
         self._set_up(view)
         return KueueWaits(view, self._quotas, self._queue_of, self._amounts)
 
@@ -89,9 +90,8 @@ class Kueue:
                 if stops:
                     yield from map(Preempt, stops)
                     found = self._flavor(view, queue.name, first)
-                    placement = None if found is None else self._scorer.place(view, first, found[0])
-                    if placement is not None:
-                        yield Start(first, placement)
+                    if found is not None:
+                        yield from start_of(self._scorer.place, view, first, found[0])
                     return
 
     def _set_up(self, view: ClusterView) -> None:

@@ -167,7 +167,7 @@ class PlanAhead:
     """Plans the ``window`` shortest ready tasks over the next ``slots`` times. Those are now and the next expected ends
     of runs: each task starts at most once, on one type, the GPUs held at each of the times are no more than will be
     free, and the sum of completion times is least (those left out count as ending after everything else). What the plan
-    starts now is started; the rest is planned anew when something changes.
+    starts now is started; the rest is planned again when something changes.
 
     This is TetriSched's plan-ahead with exact start times of the value function "the sooner the better" in place of
     its space-time language (Tumanov et al., EuroSys 2016). Clairvoyant, not preemptive. Costly by definition: an
@@ -252,7 +252,7 @@ def plan_slots(
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """HiGHS sometimes writes to standard output although it was told not to; it goes nowhere."""
+    """HiGHS sometimes writes to standard output even when asked not to; discard that."""
     sys.stdout.flush()
     kept = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -361,7 +361,7 @@ class AlloX:
     """Minimises the sum of completion times of the ``window`` ready tasks: each is assigned to a lane (a GPU of
     some type, or as many as it asks for side by side) and a place from the end of that lane's queue; a task in place k
     from the end delays k completions by its seconds there, and waits until the lane is free. Those in front of lanes
-    that are free now start. Solved anew whenever something has changed.
+    that are free now start. It is solved again whenever something has changed.
 
     ``window`` bounds who competes: a quarter are those who have waited longest, so that nobody starves, the others
     those with the least GPU time. Clairvoyant, not preemptive. Costly by definition: an assignment of window x (lanes x
@@ -402,7 +402,7 @@ class AlloX:
 
 
 def assign(seconds: np.ndarray, wait_s: np.ndarray, places: int) -> list[list[int]]:
-    """Per lane its tasks in order, so that the sum of completion times is least.
+    """Assign tasks to lanes, in order, minimising the sum of completion times.
 
     ``seconds`` (tasks, lanes) float64 with ``inf`` where a task may not run, ``wait_s`` (lanes,) the time until each
     lane is free; up to ``places`` tasks per lane, more where that is not enough for all."""

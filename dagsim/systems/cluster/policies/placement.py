@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf, log
 from typing import Protocol, TypeAlias
 
-from dagsim.model import Demand, Placement, Share
+from dagsim.model import Demand, Placement, Share, Start
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, NodeState, Run, TaskState
 
@@ -29,6 +29,7 @@ __all__ = [
     "fill",
     "fragmentation",
     "placing",
+    "start_of",
     "with_room",
 ]
 
@@ -80,6 +81,14 @@ PLACEMENT_RULES: Registry[PlacementRule] = Registry(
 def placing(placement: str | PlacementRule) -> PlacementRule:
     """The placement itself, or the one of that name."""
     return PLACEMENT_RULES.create(placement) if isinstance(placement, str) else placement
+
+
+def start_of(
+    place: Callable[..., Placement | None], view: ClusterView, task: TaskState | None, *type_: int
+) -> tuple[Start, ...]:
+    """The start of ``task`` where ``place`` finds room (on the given type, if any); empty without room or task."""
+    placement = None if task is None else place(view, task, *type_)
+    return () if task is None or placement is None else (Start(task, placement),)
 
 
 class ComparativeAdvantage:
@@ -213,7 +222,7 @@ class _Alike:
 
 
 def alignment(machine: NodeState, gpus: float, cpus: int, memory: int) -> float:
-    """The dot product of a demand and what is free, as fractions of the machine. CPUs and memory are in millionths."""
+    """The dot product of demand and free resources, as fractions of the machine. CPUs and memory are in millionths."""
     node, total = machine.node, 0.0
     if node.gpus:
         free = machine.idle + sum(machine.shares.values()) / MICRO
@@ -336,7 +345,7 @@ def _deal(room: dict[int, int], needed: int) -> Placement:
 _Typical: TypeAlias = Sequence[tuple[DemandClass, float]]
 """Demands and their probabilities."""
 _State: TypeAlias = tuple[int, int, int, tuple[tuple[int, int], ...]]
-"""What a machine has free: the bit mask of idle GPUs, CPUs, memory, shares of GPUs."""
+"""The free resources of a machine: the bit mask of idle GPUs, CPUs, memory, shares of GPUs."""
 
 
 class Fgd:
@@ -357,7 +366,7 @@ class Fgd:
         self._asked: dict[Demand, int] = {}
         self._count = 0
         self._growths: dict[tuple[int, Demand], tuple[_State, float, int | None]] = {}
-        """Per node and demand: the node's state when it was looked at, the growth there, and on which GPU."""
+        """By node and demand: the node's state when it was looked at, the growth there, and on which GPU."""
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         demand = task.demand

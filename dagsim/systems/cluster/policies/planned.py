@@ -46,7 +46,7 @@ class Planned:
         self._plan: dict[_Key, tuple[Site, Booking]] = {}
         """Tasks that are planned and not wholly started."""
         self._lanes: list[list[tuple[float, int, _Key]]] = []
-        """Per lane the tasks planned on it: planned start, a running number, key."""
+        """The tasks planned on each lane: planned start, a running number, key."""
         self._last = -1
         """The job planned last."""
         self._count = 0
@@ -67,7 +67,7 @@ class Planned:
                 self._leave(waiting, task)
 
     def _follow(self, view: ClusterView, waiting: _Waiting) -> Iterator[Decision]:
-        """Start what is ready and next on all its lanes."""
+        """Start the tasks that are ready and next on all their lanes."""
         again, machines = True, view.machines.list
         while again:
             again = False

@@ -51,7 +51,7 @@ class Problem:
     """A DAG, and the sites it may run on. A site is a set of lanes of the calendar: a processor, or a node's GPUs."""
 
     seconds: Sequence[Sequence[float]]
-    """Per task and site; ``inf`` where it may not run."""
+    """By task and site; ``inf`` where it may not run."""
     parents: Sequence[Sequence[int]]
     children: Sequence[Sequence[int]]
     order: Sequence[int]
@@ -230,11 +230,11 @@ class _DynamicLevels:
         self._seems = np.full(shape, -inf)
         """The level as it is known."""
         self._highest = np.full(shape[1], -inf)
-        """Per task the highest of these."""
+        """The highest of these, by task."""
         widths, self._width = np.unique(np.array(problem.width), return_inverse=True)
         self._widths: list[int] = widths.tolist()
         self._idle_s = [self._look(site) for site in range(shape[0])]
-        """Per site and width the first time when anything could start there."""
+        """By site and width, the first time when anything could start there."""
         self._shared = [
             [other for other, lanes in enumerate(problem.lanes) if not set(lanes).isdisjoint(mine)]
             for mine in problem.lanes
@@ -274,7 +274,7 @@ class _DynamicLevels:
         self._highest = self._seems.max(axis=0)
 
     def _look(self, site: int) -> list[float]:
-        """Per width the first time when anything could start on the site."""
+        """By width, the first time when anything could start on the site."""
         problem, lanes = self._problem, self._problem.lanes[site]
         return [
             problem.calendar.idle_s(lanes, width, problem.now_s) if 0 < width <= len(lanes) else problem.now_s
@@ -340,14 +340,14 @@ class Calendar:
         self._gaps: list[list[tuple[float, float]]] = [[] for _ in range(count)]
         """Per lane ``(start, end)`` of each time between two bookings, or before the first."""
         self._end: list[float] = [0.0] * count
-        """Per lane the end of the last booking."""
+        """The end of the last booking of each lane."""
 
     def earliest(
         self, lanes: Sequence[int], width: int, ready_s: float, seconds: float
     ) -> tuple[float, tuple[int, ...]]:
         """The first time from ``ready_s`` on that ``width`` lanes are free for ``seconds``, and which. It may lie
         between what is planned or behind it; lanes that end latest before it come first, so that gaps stay whole.
-        ``inf`` and nothing if there are not so many lanes.
+        ``inf`` and nothing if there are too few lanes.
 
         Looks at the first ``GAPS`` times at which something ends, then behind everything. O(lanes x (gaps + log
         bookings)).

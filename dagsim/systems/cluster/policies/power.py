@@ -12,7 +12,7 @@ from dagsim.model import Decision, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, TaskState
 from dagsim.systems.cluster.policies.orders import by_seconds, width
-from dagsim.systems.cluster.policies.placement import PlacementRule, placing
+from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
 __all__ = ["EnergySaver", "PowerCap", "busy_watts"]
 
@@ -48,9 +48,7 @@ class EnergySaver:
         pair = groups.first(view.machines)
         if pair is None and not view.pending:  # the types it may use have left for good
             pair = view.typed_queue(by_seconds).first_fit()
-        placement = None if pair is None else self._place(view, *pair)
-        if pair is not None and placement is not None:
-            yield Start(pair[0], placement)
+        yield from start_of(self._place, view, *pair or (None,))
 
 
 class PowerCap:

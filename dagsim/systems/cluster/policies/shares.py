@@ -9,11 +9,11 @@ from math import inf, trunc
 from typing import Literal, NamedTuple, TypeAlias
 
 from dagsim.errors import ConfigError
-from dagsim.model import Decision, Start
+from dagsim.model import Decision
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.orders import width
-from dagsim.systems.cluster.policies.placement import PlacementRule, placing
+from dagsim.systems.cluster.policies.placement import PlacementRule, placing, start_of
 
 __all__ = [
     "Account",
@@ -39,7 +39,7 @@ _Amounts: TypeAlias = tuple[float, float, float]
 """GPUs, CPU cores and GB of memory."""
 _NOTHING: _Amounts = (0.0, 0.0, 0.0)
 Due: TypeAlias = Callable[[TaskState], float]
-"""What its holder is due for the task, relative to others; must not change while the task is in the system."""
+"""The share due to its holder for the task, relative to others; must not change while the task is in the system."""
 
 
 class FairShares:
@@ -61,10 +61,7 @@ class FairShares:
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         turns = view.index(self, lambda: _Turns(self, _capacity(view)))
-        task = turns.first(view)
-        placement = None if task is None else self._place(view, task)
-        if task is not None and placement is not None:
-            yield Start(task, placement)
+        yield from start_of(self._place, view, turns.first(view))
 
     def share(self, holder: Hashable, held: _Amounts, total: _Amounts) -> float:
         """The holder's resources, of a cluster with ``total``, over what it is due."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from heapq import heappop, heappush
+from inspect import signature
 from math import ceil, floor, inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dagsim.errors import ConfigError
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.preemption import make_room
 from dagsim.systems.cluster.policies.shares import Weights
@@ -28,11 +30,10 @@ from dagsim.systems.cluster.policies.slurm_rules import (
     SlurmRules,
     SlurmWaits,
     account_of,
-    bits,
     user_of,
 )
 
-__all__ = ["SlurmMultifactor"]
+__all__ = ["SlurmMultifactor", "SlurmSettings"]
 
 
 _LATE_S = 1e-6
@@ -43,6 +44,102 @@ _CHOICES = {
     "bf_ties": ("wait", "fit"),
     "gangs": ("packed", "distinct"),
 }
+_POSITIVE = ("sched_interval_s", "bf_interval_s", "queue_depth", "bf_resolution_s")
+_NOT_NEGATIVE = (
+    "requeue_delay_s",
+    "over_time_s",
+    "bf_window_s",
+    "bf_phase_s",
+    "calc_phase_s",
+    "sched_min_interval_s",
+    "bf_max_job_test",
+)
+_OF_PRIORITIES = (
+    "max_age_s",
+    "half_life_s",
+    "calc_period_s",
+    "damping",
+    "favor_small",
+    "relative_size",
+    "max_tres",
+    "accrue_always",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSettings:
+    """The parameters of ``slurm-multifactor`` (docs/schedulers.md says what each does)."""
+
+    order: str = "multifactor"
+    age: float = 1000.0
+    fair_share: float = 100_000.0
+    job_size: float = 1000.0
+    partition: float = 10_000.0
+    qos: float = 0.0
+    assoc: float = 0.0
+    tres_gpus: float = 0.0
+    tres_cpus: float = 0.0
+    tres_memory: float = 0.0
+    algorithm: FairShare = "tree"
+    damping: float = 1.0
+    half_life_s: float = 14 * 86400.0
+    max_age_s: float = 14 * 86400.0
+    calc_period_s: float = 300.0
+    calc_phase_s: float = 0.0
+    favor_small: bool = False
+    relative_size: bool = False
+    max_tres: bool = False
+    accrue_always: bool = False
+    queue_depth: int = 100
+    sched_interval_s: float = 60.0
+    sched_min_interval_s: float = 0.0
+    backfill: bool = True
+    bf_interval_s: float = 30.0
+    bf_phase_s: float = 0.0
+    bf_window_s: float = 86400.0
+    bf_max_job_test: int = 100
+    bf_resolution_s: float = 60.0
+    bf_ties: str = "wait"
+    preempt: str = "off"
+    requeue_delay_s: float = 121.0
+    kill: str = "partition"
+    over_time_s: float = 0.0
+    gangs: str = "packed"
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ConfigError(
+                    f"slurm-multifactor: {name} must be {' or '.join(choices)}, got {getattr(self, name)!r}"
+                )
+        for names, least, words in ((_POSITIVE, 5e-324, "above 0"), (_NOT_NEGATIVE, 0.0, "0 or more")):
+            for name in names:
+                if not least <= getattr(self, name) < inf:
+                    raise ConfigError(f"slurm-multifactor: {name} must be {words}, got {getattr(self, name)!r}")
+
+    def priorities(self) -> PrioritySettings:
+        """The part that priorities are calculated by.
+
+        Raises:
+            ConfigError: A value that is out of range.
+        """
+        tres = {"gpus": self.tres_gpus, "cpus": self.tres_cpus, "memory_gb": self.tres_memory}
+        return PrioritySettings(
+            Weights(self.age, self.assoc, self.fair_share, self.job_size, self.partition, self.qos, tres),
+            fair_share=self.algorithm,
+            **{name: getattr(self, name) for name in _OF_PRIORITIES},
+        )
+
+    @property
+    def origin_s(self) -> float:
+        """The calculation of priorities that all later ones count from, at or before 0."""
+        phase_s = self.calc_phase_s % self.calc_period_s
+        return phase_s - self.calc_period_s if phase_s else 0.0
+
+    @property
+    def distinct(self) -> bool:
+        """Instances of a gang go to different nodes."""
+        return self.gangs == "distinct"
 
 
 class _Kept(NamedTuple):
@@ -71,87 +168,16 @@ class SlurmMultifactor:
     O(running + jobs tested x times x nodes), a calculation O(pending log pending).
     """
 
-    def __init__(
-        self,
-        order: str = "multifactor",
-        age: float = 1000.0,
-        fair_share: float = 100_000.0,
-        job_size: float = 1000.0,
-        partition: float = 10_000.0,
-        qos: float = 0.0,
-        assoc: float = 0.0,
-        tres_gpus: float = 0.0,
-        tres_cpus: float = 0.0,
-        tres_memory: float = 0.0,
-        algorithm: FairShare = "tree",
-        damping: float = 1.0,
-        half_life_s: float = 14 * 86400.0,
-        max_age_s: float = 14 * 86400.0,
-        calc_period_s: float = 300.0,
-        calc_phase_s: float = 0.0,
-        favor_small: bool = False,
-        relative_size: bool = False,
-        max_tres: bool = False,
-        accrue_always: bool = False,
-        queue_depth: int = 100,
-        sched_interval_s: float = 60.0,
-        sched_min_interval_s: float = 0.0,
-        backfill: bool = True,
-        bf_interval_s: float = 30.0,
-        bf_phase_s: float = 0.0,
-        bf_window_s: float = 86400.0,
-        bf_max_job_test: int = 100,
-        bf_resolution_s: float = 60.0,
-        bf_ties: str = "wait",
-        preempt: str = "off",
-        requeue_delay_s: float = 121.0,
-        kill: str = "partition",
-        over_time_s: float = 0.0,
-        gangs: str = "packed",
-    ) -> None:
-        given = {"order": order, "preempt": preempt, "kill": kill, "bf_ties": bf_ties, "gangs": gangs}
-        for name, value in given.items():
-            if value not in _CHOICES[name]:
-                raise ConfigError(f"slurm-multifactor: {name} must be {' or '.join(_CHOICES[name])}, got {value!r}")
-        positive = {"sched_interval_s": sched_interval_s, "bf_interval_s": bf_interval_s, "queue_depth": queue_depth}
-        for name, number in (positive | {"bf_resolution_s": bf_resolution_s}).items():
-            if not 0 < number < inf:
-                raise ConfigError(f"slurm-multifactor: {name} must be above 0, got {number!r}")
-        waits = {"requeue_delay_s": requeue_delay_s, "over_time_s": over_time_s, "bf_window_s": bf_window_s}
-        for name, number in (
-            waits
-            | {
-                "bf_phase_s": bf_phase_s,
-                "calc_phase_s": calc_phase_s,
-                "sched_min_interval_s": sched_min_interval_s,
-                "bf_max_job_test": bf_max_job_test,
-            }
-        ).items():
-            if not 0 <= number < inf:
-                raise ConfigError(f"slurm-multifactor: {name} must be 0 or more, got {number!r}")
-        tres = {"gpus": tres_gpus, "cpus": tres_cpus, "memory_gb": tres_memory}
-        weights = Weights(age, assoc, fair_share, job_size, partition, qos, tres)
-        self._settings = PrioritySettings(
-            weights,
-            max_age_s,
-            half_life_s,
-            calc_period_s,
-            algorithm,
-            damping,
-            favor_small,
-            relative_size,
-            max_tres,
-            accrue_always,
-        )
-        self._origin_s = calc_phase_s % calc_period_s - calc_period_s if calc_phase_s % calc_period_s else 0.0
-        self._basic = order == "basic"
-        self._depth, self._sweep_every_s, self._rest_s = queue_depth, sched_interval_s, sched_min_interval_s
-        self._backfills, self._interval_s, self._phase_s = backfill, bf_interval_s, bf_phase_s
-        self._window_s, self._tests, self._resolution_s = bf_window_s, bf_max_job_test, bf_resolution_s
-        self._closed = bf_ties == "wait"
-        self._preempt, self._delay_s = preempt, requeue_delay_s
-        self._kill, self._over_s = kill, over_time_s
-        self._distinct = gangs == "distinct"
+    __signature__ = signature(SlurmSettings)
+
+    def __init__(self, **settings: Any) -> None:
+        """``settings`` are those of ``SlurmSettings``, by name.
+
+        Raises:
+            ConfigError: A value that is out of range.
+        """
+        self._set = SlurmSettings(**settings)
+        self._priorities = self._set.priorities()
         self._now = inf
         self._released = -1
         """``ClusterState.released`` as last seen: a node that comes back moves it."""
@@ -163,10 +189,10 @@ class SlurmMultifactor:
         """Who made the latest start: the main loop, or ``backfill``."""
 
     def wait_rules(self, view: ClusterView) -> SlurmWaits:
-        """Its limits and partitions, for whoever asks what kept a job waiting."""
-        return SlurmWaits(view, distinct=self._distinct)
+        """Its limits and partitions, for explanations of waits."""
+        return SlurmWaits(view, distinct=self._set.distinct)
 
-    # What it is told.
+    # Events.
 
     def started(self, run: Run, now: float) -> None:
         """Take in a run."""
@@ -177,7 +203,7 @@ class SlurmMultifactor:
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         self._book.begin(run.id, self._asked(task, run.instances), now)
         rules.holdings.take(run.id, rules.holders(run.job), amounts)
-        limit_s, kill_s = rules.limit_s(task, run.type), rules.kill_s(task, run.type) + self._over_s
+        limit_s, kill_s = rules.limit_s(task, run.type), rules.kill_s(task, run.type) + self._set.over_time_s
         nodes = run.nodes
         self._runs[run.id] = _Kept(run.job.number, part.name, qos.name, nodes, now, now + limit_s, part.exclusive)
         self._latest[run.job.number] = now
@@ -220,8 +246,8 @@ class SlurmMultifactor:
         if view.machines.released != self._released:  # a node may have come back
             self._released, self._changed = view.machines.released, True
         self._book.calculate(now)
-        stale = self._book.rounds != self._rounds and not self._basic
-        if stale and (self._preempt != "off" or pending.any_fits(view.machines)):  # else nobody looks at them
+        stale = self._book.rounds != self._rounds and self._set.order != "basic"
+        if stale and (self._set.preempt != "off" or pending.any_fits(view.machines)):  # else nobody looks at them
             self._rounds = self._book.rounds
             pending.rank_anew(self._book, self._book.calculated_s)
         for task in pending.admit(now):
@@ -232,10 +258,10 @@ class SlurmMultifactor:
         if holdings.freed:
             freed, holdings.freed = holdings.freed, {}
             pending.recall(freed, holdings)
-        if now == self._main_s or now >= self._main_s + self._rest_s - _LATE_S:
+        if now == self._main_s or now >= self._main_s + self._set.sched_min_interval_s - _LATE_S:
             self._main_s = now
             yield from self._main(view, pending)
-        if self._backfills and (self._changed or pending.changed) and self._tick_s(now) <= now:
+        if self._set.backfill and (self._changed or pending.changed) and self._tick_s(now) <= now:
             self._cycle_s, self._changed, pending.changed = now, False, False
             if pending.any_fits(view.machines):  # else there is nothing to plan for
                 yield from self._backfill(view, pending)
@@ -248,11 +274,11 @@ class SlurmMultifactor:
         nodes = view.cluster.nodes
         totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
         capacity = Capacity(len(nodes), *totals)
-        self._book = PriorityBook(self._settings, view.queues or QueueTree(), capacity, self._origin_s)
-        self._rules = SlurmRules(view, kill=self._kill, distinct=self._distinct)
+        self._book = PriorityBook(self._priorities, view.queues or QueueTree(), capacity, self._set.origin_s)
+        self._rules = SlurmRules(view, kill=self._set.kill, distinct=self._set.distinct)
         self._runs: dict[int, _Kept] = {}
         self._latest: dict[int, float] = {}
-        """Per job its latest start."""
+        """The latest start of each job."""
         self._count: dict[int, int] = {}
         """Runs by node."""
         self._whole = 0
@@ -269,7 +295,7 @@ class SlurmMultifactor:
         self._sweep_s = inf
         """When the main loop looks at all jobs, after it has looked at ``queue_depth`` of more."""
         self._no_delay = False
-        """What comes back now was suspended, and may go on at once."""
+        """Runs that come back now were suspended, and may go on at once."""
 
     def _pending(self, view: ClusterView) -> PendingJobs:
         return PendingJobs(self._rank, self._ranks, self._eligible_s)
@@ -277,7 +303,7 @@ class SlurmMultifactor:
     def _rank(self, task: TaskState) -> tuple[int, int]:
         """Tier and slot of a task, its priority computed if it has none yet."""
         tier, key = self._rules.partition(task.job).tier, (task.order, task.piece)
-        if self._basic:
+        if self._set.order == "basic":
             return tier, -1
         slot = self._ranks.slot(key)
         if slot < 0:
@@ -288,7 +314,7 @@ class SlurmMultifactor:
         return tier, slot
 
     def _eligible_s(self, task: TaskState) -> float:
-        return task.ready_s + (self._delay_s if task.piece and not self._no_delay else 0.0)
+        return task.ready_s + (self._set.requeue_delay_s if task.piece and not self._no_delay else 0.0)
 
     def _asked(self, task: TaskState, instances: int) -> Asked:
         job, (gpus, cpus, memory_gb, _) = task.job.job, task.demand.demand
@@ -308,21 +334,21 @@ class SlurmMultifactor:
 
     def _tick_s(self, now: float) -> float:
         """The next time for a backfill."""
-        ticks = ceil((max(now, self._cycle_s) - self._phase_s) / self._interval_s - _LATE_S)
-        tick_s = self._phase_s + ticks * self._interval_s
-        return tick_s if tick_s > self._cycle_s + _LATE_S else tick_s + self._interval_s
+        ticks = ceil((max(now, self._cycle_s) - self._set.bf_phase_s) / self._set.bf_interval_s - _LATE_S)
+        tick_s = self._set.bf_phase_s + ticks * self._set.bf_interval_s
+        return tick_s if tick_s > self._cycle_s + _LATE_S else tick_s + self._set.bf_interval_s
 
     def _wake_s(self, view: ClusterView, pending: PendingJobs) -> float:
         """When something is to be done next although nothing happens."""
         now, found = view.now, [pending.next_s(), self._sweep_s]
         if self._deadlines:
             found.append(self._deadlines[0][0])
-        if pending.listed and self._rest_s:
-            found.append(self._main_s + self._rest_s)
-        if pending.listed and self._backfills and (self._changed or pending.changed):
+        if pending.listed and self._set.sched_min_interval_s:
+            found.append(self._main_s + self._set.sched_min_interval_s)
+        if pending.listed and self._set.backfill and (self._changed or pending.changed):
             found.append(self._tick_s(now))
-        if view.running and not self._basic and pending.any_fits(view.machines):
-            found.append(self._book.calculated_s + self._settings.calc_period_s)
+        if view.running and self._set.order != "basic" and pending.any_fits(view.machines):
+            found.append(self._book.calculated_s + self._set.calc_period_s)
         return min([each for each in found if each > now], default=inf)
 
     # Starting.
@@ -330,7 +356,7 @@ class SlurmMultifactor:
     def _main(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
         """Start jobs in order of priority, in each partition until one finds no room."""
         rules, listed = self._rules, pending.listed
-        most = inf if view.now >= self._sweep_s else self._depth
+        most = inf if view.now >= self._sweep_s else self._set.queue_depth
         self._sweep_s = inf
         blocked, at, tested = 0, 0, 0
         closed: set[str] = set()
@@ -344,7 +370,7 @@ class SlurmMultifactor:
                 at += 1
                 continue
             if tested >= most:
-                self._sweep_s = (floor(view.now / self._sweep_every_s) + 1) * self._sweep_every_s
+                self._sweep_s = (floor(view.now / self._set.sched_interval_s) + 1) * self._set.sched_interval_s
                 return
             room, holder, amounts = self._room(task)
             if not room and holder is not None:
@@ -353,7 +379,7 @@ class SlurmMultifactor:
             tested += 1
             nodes = rules.nodes[part.name] & ~blocked
             placement = self._fit(view, task, nodes, room)
-            if placement is None and self._preempt != "off" and self._preemptable:
+            if placement is None and self._set.preempt != "off" and self._preemptable:
                 yield from self._make_way(view, task, part)
                 placement = self._fit(view, task, nodes, room)
             if placement is None:
@@ -366,9 +392,11 @@ class SlurmMultifactor:
 
     def _backfill(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
         """One cycle over the first jobs by priority."""
-        listed, tests = pending.listed, self._tests
+        listed, tests = pending.listed, self._set.bf_max_job_test
         ends_s = {run: kept.limit_ends_s for run, kept in self._runs.items()}
-        plan = NodePlan(view, ends_s, self._whole, window_s=self._window_s, resolution_s=self._resolution_s)
+        plan = NodePlan(
+            view, ends_s, self._whole, window_s=self._set.bf_window_s, resolution_s=self._set.bf_resolution_s
+        )
         outlook = BackfillOutlook(
             listed,
             tests,
@@ -421,7 +449,9 @@ class SlurmMultifactor:
             open_ = nodes & view.machines.candidate_set(demand, type_)
             if not open_:
                 continue
-            kept = plan.kept(view.now, view.now + rules.limit_s(task, type_), closed=self._closed, of=open_)
+            kept = plan.kept(
+                view.now, view.now + rules.limit_s(task, type_), closed=self._set.bf_ties == "wait", of=open_
+            )
             placement = self._on(view, task, open_ & ~kept, room)
             if placement is not None and (best is None or placement[0].node < best[0].node):
                 best = placement
@@ -434,7 +464,7 @@ class SlurmMultifactor:
         for type_ in task.demand.types:
             limit_s = rules.limit_s(task, type_)
             nodes = rules.nodes[part.name] & rules.of_type[type_]
-            found = plan.earliest(task.demand, nodes, limit_s, alone=part.exclusive, distinct=self._distinct)
+            found = plan.earliest(task.demand, nodes, limit_s, alone=part.exclusive, distinct=self._set.distinct)
             if found is not None and (best is None or found[0] < best[0]):
                 best = found[0], found[0] + limit_s, found[1]
         if best is not None:
@@ -467,7 +497,7 @@ class SlurmMultifactor:
             if count and not wanted:
                 return (Share(node, int(min(count, task.waiting, room))),)
             if count:
-                count = min(wanted, 1 if self._distinct else count)
+                count = min(wanted, 1 if self._set.distinct else count)
                 shares.append(Share(node, count))
                 wanted -= count
                 if not wanted:
@@ -494,7 +524,7 @@ class SlurmMultifactor:
     def _mode(self, view: ClusterView, run: int, task: TaskState, part: NodePartition) -> str:
         """The way in which a run may be stopped for the task."""
         kept, rules = self._runs[run], self._rules
-        if self._preempt == "qos":
+        if self._set.preempt == "qos":
             quality = rules.qos[kept.qos]
             mode = quality.preempt if kept.qos in rules.quality(task.job).preempts else "off"
         else:

@@ -8,9 +8,10 @@ from heapq import heappop, heappush
 from math import ceil, floor, inf
 from typing import NamedTuple
 
+from dagsim.model.arithmetic import bits
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, NodeState, Run, TaskState
 from dagsim.systems.cluster.policies.slurm_priority import PriorityBook, RankColumns
-from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holder, Holdings, bits
+from dagsim.systems.cluster.policies.slurm_rules import Amounts, Holder, Holdings
 
 __all__ = ["BackfillOutlook", "NodePlan", "PendingJob", "PendingJobs", "Reservation"]
 
@@ -43,7 +44,7 @@ class NodePlan:
         self._known: dict[tuple[DemandClass, bool, int], list[tuple[float, float]]] = {}
         """Limits asked before for a demand on some nodes, and the first time found, which can only come later."""
         self._runs: dict[int, list[Run]] = {}
-        """Per node what runs there."""
+        """The runs on each node."""
         self._rooms: dict[tuple[DemandClass, bool], list[tuple[float, int, int]]] = {}
         self._of: dict[int, dict[tuple[DemandClass, bool], list[tuple[float, int, int]]]] = {}
         for run in view.running.values():
@@ -193,7 +194,7 @@ class PendingJobs:
     ) -> None:
         self.listed: list[PendingJob] = []
         self.arrived: list[TaskState] = []
-        """Tasks that became eligible since somebody last looked."""
+        """Tasks that became eligible since the last look."""
         self.changed = True
         """Something has come since the last backfill."""
         self._rank, self._ranks, self._eligible_s = rank, ranks, eligible_s
@@ -333,7 +334,7 @@ class BackfillOutlook:
         return place < last
 
     def is_hopeful(self, at: int) -> bool:
-        """True if somebody from ``at`` on could start."""
+        """True if a job from ``at`` on could start."""
         place = max(self._next, at)
         while place < min(self._end, len(self._listed)):
             task = self._listed[place].task

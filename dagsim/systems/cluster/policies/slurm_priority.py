@@ -127,7 +127,7 @@ class PriorityBook:
         self._rate: dict[str, tuple[float, int]] = {}
         """Per user, the billing of all that has run since before the last calculation, and how many runs that are."""
         self._runs: dict[int, tuple[str, float, float]] = {}
-        """Per run its user, billing and start."""
+        """The user, billing and start of each run."""
         self._fresh: dict[int, None] = {}
         """Runs that started since the last calculation."""
         self._most_partition = max([each.priority for each in self.partitions.values()]) or 1.0
@@ -308,14 +308,14 @@ _FLOATS, _INTS = ("fixed", "since_s", "latest"), ("tier", "order", "piece", "use
 class RankColumns:
     """Per pending job, by *slot*, everything that its priority follows from. Plain data.
 
-    O(1) per job that comes or goes, O(n log n) with a small constant when all are ranked anew.
+    O(1) per job that comes or goes, O(n log n) with a small constant when all are ranked again.
     """
 
     def __init__(self) -> None:
         self._slots: dict[_Key, int] = {}
         self._free = list(range(_SLOTS - 1, -1, -1))
         self._dropped: list[int] = []
-        """Slots to be free once all are ranked anew; up to then somebody may still sort by them."""
+        """Slots that are free once all are ranked again; until then a sort may still use them."""
         self._users: dict[str, int] = {}
         self._floats = {name: np.full(_SLOTS, nan) for name in _FLOATS}
         self._ints = {name: np.zeros(_SLOTS, np.int64) for name in _INTS}

@@ -8,9 +8,10 @@ from typing import NamedTuple, TypeAlias
 
 from dagsim.errors import ConfigError
 from dagsim.model import Caps, Demand, NodePartition, Qos, QueueTree
+from dagsim.model.arithmetic import bits
 from dagsim.systems.cluster.api import ClusterView, JobState, NodeState, TaskState
 
-__all__ = ["Amounts", "Holder", "Holdings", "SlurmRules", "SlurmWaits", "account_of", "bits", "user_of"]
+__all__ = ["Amounts", "Holder", "Holdings", "SlurmRules", "SlurmWaits", "account_of", "user_of"]
 
 
 class SlurmRules:
@@ -22,7 +23,7 @@ class SlurmRules:
         self.qos = {each.name: each for each in queues.qos} or {"": Qos("")}
         self.holdings = Holdings()
         self.nodes = {part.name: _members(part, view) for part in self.partitions.values()}
-        """Per partition its nodes, as a bit set."""
+        """The nodes of each partition, as a bit set."""
         self.of_type = [0] * len(view.gpu_types)
         for machine in view.machines.list:
             self.of_type[machine.type] |= machine.bit
@@ -201,7 +202,7 @@ class Holdings:
         self._held: dict[Holder, list[float]] = {}
         self._runs: dict[int, tuple[tuple[Holder, ...], Amounts]] = {}
         self.freed: dict[Holder, None] = {}
-        """Holders that have given something back since somebody last looked."""
+        """Holders that have given something back since the last look."""
 
     def limit(self, holder: Holder, caps: Caps) -> None:
         """Set the limits of a holder; one without any is forgotten."""
@@ -307,11 +308,3 @@ class SlurmWaits:
 
 def _named(holder: Holder) -> str:
     return _WORDS[holder[0]].format(*holder[1:])
-
-
-def bits(mask: int) -> Iterator[int]:
-    """The places of the bits that are set, lowest first."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low

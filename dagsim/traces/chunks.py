@@ -1,0 +1,534 @@
+"""Tables of text as typed columns, chunk by chunk: the one road from bytes to columns.
+
+pandas parses a block of bytes if all its lines have the same number of plain fields. Any other block, and a small
+file (for which importing pandas would take longer), is split row by row. Both ways give the same ``Table``.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from io import BytesIO
+from itertools import chain, islice
+from math import nan
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from dagsim.errors import TraceError
+from dagsim.traces.report import ReadReport
+from dagsim.traces.source import LINE_BITS, Row, Source
+from dagsim.workload.arrays import Labels, objects
+from dagsim.workload.records import clipped
+
+__all__ = ["FileLayout", "Form", "Table", "csv_form", "date_seconds", "local_seconds", "read_tables", "tables_of"]
+
+_BLOCK_BYTES = 1 << 22
+_SMALL_BYTES = 1 << 18
+_ROWS = 1 << 16
+"""Rows of a chunk that is split row by row, and of a step of other work."""
+_ODD = (b"\0", b"\x1f")
+_OTHER_BLANKS = (b"\v", b"\f", b"\x1c", b"\x1d", b"\x1e")
+"""Characters that ``str.split`` takes for blanks and pandas does not."""
+_LETTERS, _BETWEEN = 19, {4: ord("-"), 7: ord("-"), 13: ord(":"), 16: ord(":"), 19: 0}
+"""Length of a date, and its characters that are not digits, except for the 11th."""
+_FIRSTS = np.arange("1970-01", "10000-02", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
+"""The first day of each month, in days since 1970."""
+
+
+class FileLayout(NamedTuple):
+    """Where the columns of a form stand in one file."""
+
+    places: Sequence[int | None]
+    """The field of each column; none where the file lacks it."""
+    width: int
+    """Fields of each row."""
+    is_header: bool
+    """Whether the first row was a header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a table is written, and which of its columns are read as numbers and as texts."""
+
+    numbers: Collection[int]
+    texts: Collection[int]
+    layout: Callable[[list[str], str], FileLayout]
+    """Finds the columns from the fields of the first row and its ``file:line``."""
+    separator: str = ","
+    """A blank stands for any number of blanks and tabs."""
+    quoted: bool = True
+    """CSV; otherwise fields simply lie between separators."""
+    comment: str = ""
+    """Lines that begin so (after blanks) are passed over."""
+    heading: str = ""
+    """Rows whose first field this is are passed over."""
+    strips: bool = False
+    """Remove blanks around each text."""
+    misfit: Callable[[list[str], int, str], None] = lambda fields, width, where: None
+    """Raises an error for a row with a wrong number of fields that should not just be dropped."""
+
+    def split(self, line: str) -> list[str]:
+        """The fields of a line without quotes."""
+        return line.split() if self.separator == " " else line.split(self.separator)
+
+    def passes_over(self, line: str) -> bool:
+        """True if a line is blank or a comment."""
+        if not self.quoted:
+            text = line.strip()
+            return not text or bool(self.comment and text.startswith(self.comment))
+        return not line
+
+
+def csv_form(
+    columns: Sequence[str],
+    optional: Sequence[str] = (),
+    *,
+    numbers: Collection[int],
+    texts: Collection[int],
+    names: Sequence[str] = (),
+    separator: str = ",",
+    header: bool = False,
+) -> Form:
+    """The form of a CSV file, with the columns that ``Source.rows`` with these arguments gives."""
+    wanted = [name.lower() for name in (*columns, *optional)]
+
+    def layout(first: list[str], where: str) -> FileLayout:
+        there = [name.strip().lower() for name in first]
+        missing = [name for name in columns if name.lower() not in there]
+        if header and missing:
+            raise TraceError(
+                f"{where}: the header lacks {', '.join(map(repr, missing))}; it has {clipped(', '.join(first))}"
+            )
+        if missing:
+            headless = names or (*columns, *optional)[: max(len(first), len(columns))]
+            there = [name.lower() for name in headless]
+        places = [there.index(name) if name in there else None for name in wanted]
+        return FileLayout(places, len(there), not missing)
+
+    return Form(numbers, texts, layout, separator)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Rows of a source: numbers, texts, and where each row stands."""
+
+    source: Source
+    form: Form
+    line: np.ndarray  # (n,) int64, as ``Source.where`` takes it
+    values: dict[int, np.ndarray]  # (n,) float64 by column: NaN where the text is not a number
+    words_of: dict[int, np.ndarray]  # (n,) object by column; of number columns only where a text is not a number
+    raw: np.ndarray  # (n,) object: the line, or its fields
+    layouts: dict[int, FileLayout]  # by the file's place in the source
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    def has(self, column: int) -> bool:
+        """True if a file has the column."""
+        return any(layout.places[column] is not None for layout in self.layouts.values())
+
+    def numbers(self, column: int, blank: float = nan) -> np.ndarray:
+        """(n,) float64: ``float`` of the texts, NaN where that fails, ``blank`` where a text is empty."""
+        values = self.values[column]
+        return values if blank != blank else np.where(self.blank(column), blank, values)
+
+    def blank(self, column: int) -> np.ndarray:
+        """(n,) bool: the text is empty, or the file lacks the column."""
+        if column in self.words_of:
+            empty: np.ndarray = self.words_of[column] == ""
+            return empty
+        missing: np.ndarray = np.isnan(self.values[column])
+        return missing
+
+    def unreadable(self, column: int) -> np.ndarray:
+        """(n,) bool: the text is not a number. ``nan`` is one."""
+        wrong: np.ndarray = np.isnan(self.values[column])
+        if column in self.words_of:
+            texts = self.words_of[column]
+            for row in np.flatnonzero(wrong).tolist():
+                wrong[row] = not texts[row] or "nan" not in texts[row].lower()
+        return wrong
+
+    def texts(self, column: int) -> np.ndarray:
+        """(n,) object: the texts of a column that is read as texts."""
+        return self.words_of[column]
+
+    def words(self, column: int) -> Labels:
+        """The texts of a column, each distinct one once."""
+        return Labels.numbered(self.words_of[column].tolist())
+
+    def fields(self, row: int) -> list[str]:
+        """All columns of one row as texts."""
+        raw = self.raw[row]
+        fields = self.form.split(raw) if isinstance(raw, str) else raw
+        return _picked(fields, self.layouts[int(self.line[row]) >> LINE_BITS].places, self.form.strips)
+
+    def where(self, row: int) -> str:
+        """``file:line`` of a row."""
+        return self.source.where(int(self.line[row]))
+
+    def chosen(self, rows: np.ndarray) -> Table:
+        """The rows at these places."""
+        return Table(
+            self.source,
+            self.form,
+            self.line[rows],
+            {column: values[rows] for column, values in self.values.items()},
+            {column: texts[rows] for column, texts in self.words_of.items()},
+            self.raw[rows],
+            self.layouts,
+        )
+
+    @classmethod
+    def joined(cls, tables: Sequence[Table]) -> Table:
+        """The rows of several tables of one source, one after the other."""
+        first = tables[0]
+        if len(tables) == 1:
+            return first
+        texts = {}
+        for column in dict.fromkeys(chain.from_iterable([table.words_of for table in tables])):
+            texts[column] = np.concatenate([table._all_texts(column) for table in tables])
+        return cls(
+            first.source,
+            first.form,
+            np.concatenate([table.line for table in tables]),
+            {column: np.concatenate([table.values[column] for table in tables]) for column in first.values},
+            texts,
+            np.concatenate([table.raw for table in tables]),
+            {place: layout for table in tables for place, layout in table.layouts.items()},
+        )
+
+    def _all_texts(self, column: int) -> np.ndarray:
+        """The texts of a column; of numbers, only whether they are empty."""
+        if column in self.words_of:
+            return self.words_of[column]
+        return np.where(np.isnan(self.values[column]), "", "0").astype(object)
+
+
+def read_tables(source: Source, form: Form, report: ReadReport) -> Iterator[Table]:
+    """The rows of all files of a source, in chunks; counts rows, and drops those with a wrong number of fields.
+
+    Raises:
+        TraceError: A file cannot be read, or its columns cannot be found.
+    """
+    for place, file in enumerate(source.files):
+        yield from _File(source, file, place, form, report).tables()
+
+
+def tables_of(source: Source, form: Form, width: int, rows: Iterable[Row]) -> Iterator[Table]:
+    """Rows whose fields are the columns of a form already, in chunks."""
+    layout, rows = FileLayout(range(width), width, False), iter(rows)
+    while batch := list(islice(rows, _ROWS)):
+        line, fields = zip(*batch, strict=True)
+        columns = dict(enumerate(zip(*fields, strict=True)))
+        layouts = dict.fromkeys(range(len(source.files)), layout)
+        yield _typed(source, form, layouts, np.array(line, np.int64), columns, layout.places, objects(fields))
+
+
+class _File:
+    """One reading of one file."""
+
+    def __init__(self, source: Source, file: Source, place: int, form: Form, report: ReadReport) -> None:
+        self._source, self._file, self._form, self._report = source, file, form, report
+        self._place = place
+        self._layout: FileLayout | None = None
+
+    def tables(self) -> Iterator[Table]:
+        form, small = self._form, self._file.size_bytes() < _SMALL_BYTES
+        blocks = _blocks(self._file)
+        for first, data in blocks:
+            line, data = self._begun(first, data)
+            if not data:
+                continue
+            if not small and self._layout is not None and (table := self._parsed(line, data)) is not None:
+                yield table
+            elif form.quoted and b'"' in data:  # a field may reach into the next block
+                yield from self._split(self._records(chain([(line, data)], blocks)))
+            else:
+                yield from self._split(self._records([(line, data)]))
+
+    def _begun(self, line: int, data: bytes) -> tuple[int, bytes]:
+        """The block without the lines before its first row; finds the layout if that needs no CSV parser."""
+        form = self._form
+        while data:
+            text, _, rest = data.partition(b"\n")
+            if not form.passes_over(text.decode()):
+                if self._layout is not None or (form.quoted and (b'"' in text or b"\0" in text)):
+                    break
+                self._layout = form.layout(form.split(text.decode()), self._where(line))
+                if not self._layout.is_header:
+                    break
+            line, data = line + 1, rest
+        return line, data
+
+    def _parsed(self, line: int, data: bytes) -> Table | None:
+        """The rows of a block as pandas reads them; nothing if it is not plain enough."""
+        layout, form = self._layout, self._form
+        assert layout is not None
+        data = data.rstrip(b"\n")
+        if any(odd in data for odd in _ODD) or (form.quoted and b'"' in data):
+            return None
+        if (form.comment and form.comment.encode() in data) or (form.heading and form.heading.encode() in data):
+            return None
+        if form.separator == " " and (any(blank in data for blank in _OTHER_BLANKS) or not data.isascii()):
+            return None
+        ends = np.append(np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")), len(data))
+        sizes = np.diff(ends, prepend=-1)
+        if sizes.min() < 2 or sizes.max() > csv.field_size_limit():
+            return None
+        if not _is_regular(data, ends, layout.width, form.separator):
+            return None
+        numbers = {place for column in form.numbers if (place := layout.places[column]) is not None}
+        texts = {place for column in form.texts if (place := layout.places[column]) is not None}
+        columns = _parsed(data, numbers, texts, form.separator)
+        if columns is None or any(len(column) != len(ends) for column in columns.values()):
+            return None
+        self._report.rows += len(ends)
+        return self._table(line + np.arange(len(ends)), columns, objects(data.decode().split("\n")))
+
+    def _records(self, blocks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[str]]]:
+        """Rows with the number of the line they begin on."""
+        form = self._form
+        if not form.quoted:
+            for first, data in blocks:
+                for line, text in enumerate(data.decode().removesuffix("\n").split("\n"), first):
+                    if not form.passes_over(text):
+                        yield line, form.split(text)
+            return
+        first = 0
+
+        def lines() -> Iterator[str]:
+            nonlocal first
+            for start, data in blocks:
+                first = first or start
+                yield from (f"{text}\n" for text in data.decode().removesuffix("\n").split("\n"))
+
+        table = csv.reader(lines(), delimiter=form.separator)
+        read = 0
+        try:
+            for row in table:
+                if row:
+                    yield first + read, row
+                read = table.line_num
+        except csv.Error as error:
+            raise TraceError(f"{self._where(first + read)}: not CSV ({error})") from None
+
+    def _split(self, records: Iterator[tuple[int, list[str]]]) -> Iterator[Table]:
+        """The rows of records, with columns made of their texts."""
+        report, form = self._report, self._form
+        while batch := list(islice(records, _ROWS)):
+            lines, rows = [], []
+            for line, row in batch:
+                if self._layout is None:
+                    self._layout = form.layout(row, self._where(line))
+                    if self._layout.is_header:
+                        continue
+                if form.heading and row[0] == form.heading:
+                    continue
+                report.rows += 1
+                if len(row) == self._layout.width:
+                    lines.append(line)
+                    rows.append(row)
+                else:
+                    form.misfit(row, self._layout.width, self._where(line))
+                    report.drop("with a wrong number of fields", self._where(line), detail=f"{len(row)}")
+            if not rows:
+                continue
+            columns = dict(enumerate(zip(*rows, strict=True)))
+            yield self._table(np.array(lines), columns, objects(rows))
+
+    def _table(self, line: np.ndarray, columns: dict[int, Any], raw: np.ndarray) -> Table:
+        layout, number = self._layout, line + (self._place << LINE_BITS)
+        assert layout is not None
+        return _typed(self._source, self._form, {self._place: layout}, number, columns, layout.places, raw)
+
+    def _where(self, line: int) -> str:
+        return f"{self._file}:{line}"
+
+
+def _typed(
+    source: Source,
+    form: Form,
+    layouts: dict[int, FileLayout],
+    line: np.ndarray,
+    fields: Mapping[int, Any],
+    places: Sequence[int | None],
+    raw: np.ndarray,
+) -> Table:
+    """A table of ``fields`` by their places: sequences of texts, or float64."""
+    values: dict[int, np.ndarray] = {}
+    words: dict[int, np.ndarray] = {}
+    for column in (*form.numbers, *form.texts):
+        place = places[column]
+        listed: Any = None if place is None else fields[place]
+        if getattr(listed, "dtype", None) == np.float64:
+            values[column] = listed
+        elif listed is None and column in form.numbers:
+            values[column] = np.full(len(line), nan)
+        else:
+            texts = (
+                [""] * len(line) if listed is None else list(map(str.strip, listed)) if form.strips else list(listed)
+            )
+            words[column] = objects(texts)
+            if column in form.numbers:
+                values[column] = _floats(texts)
+    return Table(source, form, line, values, words, raw, layouts)
+
+
+def local_seconds(texts: np.ndarray, zone: ZoneInfo | None) -> np.ndarray:
+    """(n,) float64: dates in a zone (UTC, if none) as seconds since 1970, NaN where a text is not just a date."""
+    seconds = date_seconds(texts)
+    if zone is not None:
+        dated = ~np.isnan(seconds)
+        minutes, place = np.unique(seconds[dated] // 60, return_inverse=True)
+        ahead = [datetime.fromtimestamp(60 * each, UTC).replace(tzinfo=zone).utcoffset() for each in minutes.tolist()]
+        seconds[dated] -= np.array([each.total_seconds() for each in ahead if each is not None])[place]
+    return seconds
+
+
+def date_seconds(texts: np.ndarray) -> np.ndarray:
+    """(n,) float64: texts like ``2017-10-09 07:01:55`` as seconds since 1970, NaN where they are not just so."""
+    blocks = [_seconds(texts[start : start + _ROWS]) for start in range(0, len(texts), _ROWS)]
+    return np.concatenate(blocks) if blocks else np.zeros(0)
+
+
+def _seconds(texts: np.ndarray) -> np.ndarray:
+    try:
+        letters = texts.astype(f"S{_LETTERS + 1}").view(np.uint8).reshape(-1, _LETTERS + 1).T.copy()
+    except UnicodeEncodeError:
+        return np.full(len(texts), nan)
+    fine = (letters[10] == ord(" ")) | (letters[10] == ord("T"))
+    for at, letter in _BETWEEN.items():
+        fine &= letters[at] == letter
+    digits = letters - np.uint8(ord("0"))
+    for at in range(_LETTERS):
+        if at not in _BETWEEN and at != 10:
+            fine &= digits[at] < 10
+    century, years, month, day, hour, minute, second = (
+        digits[at].astype(np.int32) * 10 + digits[at + 1] for at in (0, 2, 5, 8, 11, 14, 17)
+    )
+    year = century * 100 + years
+    fine &= (year >= 1970) & (month >= 1) & (month <= 12) & (hour < 24) & (minute < 60) & (second < 60)
+    months = np.where(fine, (year - 1970) * 12 + month - 1, 0)
+    first = _FIRSTS[months]
+    fine &= (day >= 1) & (day <= _FIRSTS[months + 1] - first)
+    return np.where(fine, (first + day - 1) * 86_400 + (hour * 3_600 + minute * 60 + second), nan)
+
+
+def _blocks(file: Source) -> Iterator[tuple[int, bytes]]:
+    """Whole lines, with the number of the first, their ends as LF.
+
+    Raises:
+        TraceError: Damaged data or text that is not UTF-8; the message names the line.
+    """
+    rest, line, start = b"", 1, True
+    try:
+        with file.open_binary() as stream:
+            while read := stream.read(_BLOCK_BYTES):
+                cut = read.rfind(b"\n") + 1
+                data, rest = rest + read[:cut], read[cut:] if cut else rest + read
+                if not cut:
+                    continue
+                data = _clean(data, start)
+                yield line, data
+                line, start = line + data.count(b"\n"), False
+        if rest:
+            yield line, _clean(rest, start)
+    except (TraceError, UnicodeDecodeError):
+        for _ in file.lines():  # raises the error with the line
+            pass
+        raise
+
+
+def _clean(data: bytes, start: bool) -> bytes:
+    data = data.removeprefix(b"\xef\xbb\xbf") if start else data
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if not data.isascii():
+        data.decode()
+    return data
+
+
+def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> dict[int, np.ndarray] | None:
+    """The fields of lines by place: float64 where all are numbers or empty, else object; nothing where pandas fails."""
+    import pandas as pd
+
+    for number in ("float64", "object"):  # the second time where something is not a number
+        dtypes: Any = {**dict.fromkeys(numbers, number), **dict.fromkeys(texts, "object")}
+        try:
+            frame: Any = pd.read_csv(
+                BytesIO(data),
+                sep=r"\s+" if separator == " " else separator,
+                header=None,
+                usecols=sorted(dtypes),
+                dtype=dtypes,
+                quoting=csv.QUOTE_NONE,
+                na_values=[""],
+                keep_default_na=False,
+                engine="c",
+                low_memory=False,
+                **_exact(pd.__version__),
+            )
+        except (ValueError, OverflowError):
+            continue
+        columns = {}
+        for place in dtypes:
+            column = frame[place]
+            if column.dtype == np.float64 and place in numbers:
+                columns[place] = column.to_numpy()
+            else:
+                column = np.array(column, object)
+                column[pd.isna(column)] = ""
+                columns[place] = column
+        return columns
+    return None
+
+
+def _is_regular(data: bytes, ends: np.ndarray, fields: int, separator: str) -> bool:
+    """True if each line has this number of fields: its separators lie within the line."""
+    letters, begin, each = np.frombuffer(data, np.uint8), 0, fields if separator == " " else fields - 1
+    for start in range(0, len(ends), _ROWS):
+        these = ends[start : start + _ROWS]
+        block = letters[begin : these[-1]]
+        if separator == " ":
+            inside = (block != ord(" ")) & (block != ord("\t")) & (block != ord("\n"))
+            marks = np.flatnonzero(inside & ~np.concatenate([[False], inside[:-1]]))
+        else:
+            marks = np.flatnonzero(block == ord(separator))
+        marks += begin
+        if len(marks) != each * len(these) or each < 1:
+            return False
+        if not ((marks[each - 1 :: each] < these).all() and (marks[each::each] > these[:-1]).all()):
+            return False
+        begin = int(these[-1])
+    return True
+
+
+def _picked(fields: Sequence[str], places: Sequence[int | None], strips: bool) -> list[str]:
+    picked = ["" if place is None else fields[place] for place in places]
+    return [text.strip() for text in picked] if strips else picked
+
+
+def _floats(texts: list[str]) -> np.ndarray:
+    """``float`` of each text, NaN where that fails."""
+    try:
+        return np.array(list(map(float, texts)), np.float64)
+    except ValueError:
+        return np.array(list(map(_float, texts)), np.float64)
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return nan
+
+
+def _exact(version: str) -> dict[str, Any]:
+    """The option that makes pandas round floats as ``float`` does; pandas 3.1 and later always do."""
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return {} if (major, minor) >= (3, 1) else {"float_precision": "round_trip"}

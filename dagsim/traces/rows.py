@@ -1,0 +1,549 @@
+"""Rows of a table as jobs: what is wrong with them, which belong together, and the order in which
+jobs arrive.
+
+A reader checks all rows of a table at once. ``Findings`` holds what there is to report, each with
+the rows that it is about, and ``JobBatch.block`` reports it job by job, as if rows had been read
+one after the other. Tables that do not fit into memory are split by arrival, so that each part
+holds whole jobs and parts follow one another (``in_parts``).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from itertools import chain
+from math import inf, nan
+from tempfile import TemporaryFile
+from typing import IO, NamedTuple, Protocol
+
+import numpy as np
+
+from dagsim.model import Demand, Job
+from dagsim.model.arithmetic import numbered
+from dagsim.traces.chunks import Table, date_seconds
+from dagsim.traces.fields import Dirty, are_counts, seconds_since_1970
+from dagsim.traces.report import ReadReport
+from dagsim.workload.arrays import JobArrays, TaskKind, combinations, objects, ranges
+from dagsim.workload.records import MOST_INSTANCES
+
+__all__ = [
+    "Block",
+    "Checks",
+    "Findings",
+    "Grouped",
+    "JobBatch",
+    "arrivals",
+    "dates",
+    "in_parts",
+    "job_blocks",
+    "kinds_of_rows",
+    "repeated",
+    "row_blocks",
+    "rows_by_job",
+    "single_rows",
+    "with_others",
+]
+
+ROWS_IN_MEMORY = 1 << 21
+"""Rows up to which a table is read at once."""
+
+
+class Block(NamedTuple):
+    """Jobs in order of arrival, and the number of rows that each was made of."""
+
+    jobs: JobArrays
+    rows: np.ndarray  # (J,) int64
+
+
+class _Located(Protocol):
+    """Rows whose ``file:line`` is known."""
+
+    def where(self, row: int) -> str: ...
+
+
+class _Finding(NamedTuple):
+    """Something to report of some rows."""
+
+    rows: np.ndarray  # int64: places in the table
+    text: str
+    drops: bool
+    stage: int
+    """Findings of an earlier stage are reported first."""
+    order: np.ndarray
+    """The order of findings of one job and stage; ties are reported in the order found."""
+    counts: np.ndarray | None
+    """Rows (or times) that each stands for; 1 if left out."""
+    details: Mapping[int, str]
+    """More about single rows."""
+
+
+class Findings:
+    """What there is to report of the rows of a table, in the order in which it was found."""
+
+    def __init__(self) -> None:
+        self._listed: list[_Finding] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._listed)
+
+    def drop(
+        self,
+        rows: np.ndarray,
+        reason: str,
+        *,
+        stage: int = 0,
+        order: np.ndarray | None = None,
+        counts: np.ndarray | None = None,
+        details: Mapping[int, str] | None = None,
+    ) -> None:
+        """Rows that are not kept; ``counts`` are the rows that each stands for. In order of rows
+        unless given."""
+        if len(rows):
+            order = rows if order is None else order
+            self._listed.append(_Finding(rows, reason, True, stage, order, counts, details or {}))
+
+    def note(
+        self,
+        rows: np.ndarray,
+        text: str,
+        *,
+        stage: int = 0,
+        order: np.ndarray | None = None,
+        counts: np.ndarray | None = None,
+    ) -> None:
+        """Something that is tolerated about rows."""
+        if len(rows):
+            self._listed.append(_Finding(rows, text, False, stage, rows if order is None else order, counts, {}))
+
+    def one(self, row: int, text: str, drops: bool, count: int = 1, detail: str = "") -> None:
+        """Something about a single row, of a job that is looked at row by row: reported in the
+        order of the calls."""
+        order = np.array([len(self._listed)])
+        details = {row: detail} if detail else {}
+        self._listed.append(_Finding(np.array([row]), text, drops, 0, order, np.array([count]), details))
+
+    def forget(self, rows: np.ndarray) -> None:
+        """Remove what was found about rows, (n,) bool."""
+        kept = [~rows[finding.rows] for finding in self._listed]
+        self._listed = [
+            finding._replace(
+                rows=finding.rows[mask],
+                order=finding.order[mask],
+                counts=None if finding.counts is None else finding.counts[mask],
+            )
+            for finding, mask in zip(self._listed, kept, strict=True)
+        ]
+
+    def reasons(self) -> dict[int, str]:
+        """Why rows are dropped, by row."""
+        return {
+            row: finding.details.get(row, finding.text)
+            for finding in self._listed
+            if finding.drops
+            for row in finding.rows.tolist()
+        }
+
+    def tell(self, report: ReadReport, table: _Located, job: np.ndarray, last: int) -> None:
+        """Report everything about jobs up to ``last``; ``job`` is (n,), the job of each row of the
+        table.
+
+        Raises:
+            TraceError: A row is dropped in strict mode.
+        """
+        if not self._listed:
+            return
+        rows = np.concatenate([finding.rows for finding in self._listed])
+        which = np.repeat(np.arange(len(self._listed)), [len(finding.rows) for finding in self._listed])
+        stages = np.array([finding.stage for finding in self._listed])[which]
+        counts = np.concatenate(
+            [
+                np.ones(len(finding.rows), np.int64) if finding.counts is None else finding.counts
+                for finding in self._listed
+            ]
+        )
+        places = np.concatenate([finding.order for finding in self._listed])
+        order = np.lexsort((which, places, stages, job[rows]))
+        order = order[job[rows[order]] <= last]
+        told = 0
+        for row, finding, count in zip(*[column[order].tolist() for column in (rows, which, counts)], strict=True):
+            if not report.strict and not report.lists_more:
+                break
+            text, drops, details = (
+                self._listed[finding].text,
+                self._listed[finding].drops,
+                self._listed[finding].details,
+            )
+            if drops:
+                report.drop(text, table.where(row), count, details.get(row, ""))
+            else:
+                report.note(text, table.where(row), count)
+            told += 1
+        rest = order[told:]  # beyond what is listed only counts matter
+        totals = np.bincount(which[rest], counts[rest], len(self._listed)).astype(np.int64)
+        for finding in dict.fromkeys(which[rest].tolist()):
+            tally = report.dropped if self._listed[finding].drops else report.noted
+            tally[self._listed[finding].text] += int(totals[finding])
+
+
+class JobBatch(NamedTuple):
+    """The jobs of a table in order of arrival: those that are kept, and what there is to report of
+    all."""
+
+    table: _Located
+    every: JobArrays
+    """Jobs that are not kept may hold anything that no job can."""
+    kept: np.ndarray  # (J,) bool
+    rows: np.ndarray  # (J,) int64: rows that each kept job was made of
+    job: np.ndarray  # (n,) int64: the job of each row of the table
+    findings: Findings
+
+    def block(self, report: ReadReport, most: int | None) -> Block:
+        """The first ``most`` jobs that are kept; reports everything up to the last of them.
+
+        Raises:
+            TraceError: A row is dropped in strict mode.
+        """
+        kept = np.flatnonzero(self.kept)
+        last = len(self.kept)
+        if most is not None and len(kept) >= most:
+            kept = kept[:most]
+            last = int(kept[-1])
+        self.findings.tell(report, self.table, self.job, last)
+        rows = self.rows[kept]
+        report.kept += int(rows.sum())
+        return Block(self.every.chosen(kept), rows)
+
+
+class Checks:
+    """The rows of a table whose fields are checked, column by column; a row is dropped for its
+    first fault."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.findings = Findings()
+        self.usable = np.ones(len(table), bool)
+
+    def drop(self, faulty: np.ndarray, reason: str, details: Mapping[int, str] | None = None) -> None:
+        """Drop the rows of a (n,) mask that are still usable."""
+        self.findings.drop(np.flatnonzero(faulty & self.usable), reason, details=details)
+        self.usable &= ~faulty
+
+    def note(self, rows: np.ndarray, text: str) -> None:
+        """Note something about the rows of a (n,) mask that are still usable."""
+        self.findings.note(np.flatnonzero(rows & self.usable), text)
+
+    def number(self, column: int, field: str, blank: float = nan, where: np.ndarray | None = None) -> np.ndarray:
+        """(n,) float64: the numbers of a column; rows (``where``) without a finite number are
+        dropped."""
+        return self.finite(self.table.numbers(column, blank), column, field, where)
+
+    def finite(self, values: np.ndarray, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:
+        """The values of a column, where rows (``where``) without a finite number are dropped."""
+        faulty = ~np.isfinite(values)
+        if where is not None:
+            faulty &= where
+        if faulty.any():
+            empty = self.table.blank(column)
+            if column in self.table.words_of:
+                texts = self.table.words_of[column]
+                empty = _mask([row for row in np.flatnonzero(faulty).tolist() if not texts[row].strip()], len(faulty))
+            self.drop(faulty & empty, f"without {field}")
+            self.drop(faulty & ~empty, f"whose {field} is no number")
+        return values
+
+    def count(
+        self,
+        column: int,
+        field: str,
+        least: int = 1,
+        most: int = MOST_INSTANCES,
+        *,
+        blank: float = nan,
+        where: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """(n,) float64: whole numbers from ``least`` to ``most``; other rows are dropped."""
+        values = self.number(column, field, blank, where)
+        faulty = ~are_counts(values, least, most)
+        self.drop(faulty if where is None else faulty & where, f"whose {field} is impossible")
+        return values
+
+    def date(self, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:
+        """(n,) float64: dates without a zone as seconds since 1970; other rows are dropped."""
+        texts, seconds = self.table.texts(column), dates(self.table, column)
+        reasons: dict[str, list[int]] = {}
+        for row in np.flatnonzero(np.isnan(seconds) if where is None else np.isnan(seconds) & where).tolist():
+            try:
+                seconds_since_1970(texts[row], field)
+            except Dirty as reason:
+                reasons.setdefault(str(reason), []).append(row)
+        for text, rows in reasons.items():
+            self.drop(_mask(rows, len(texts)), text)
+        return seconds
+
+    def impossible(self, jobs: JobArrays) -> None:
+        """Drop rows whose jobs, one per row, cannot be."""
+        details = {row: str(error) for row, error in jobs.faults(self.usable)}
+        self.drop(_mask(list(details), len(self.usable)), "that ask for what cannot be", details)
+
+
+def single_rows(checks: Checks, jobs: JobArrays, ids: np.ndarray, times: np.ndarray) -> JobBatch:
+    """A job per row, in order of arrival; of the rows of one id only the earliest is kept.
+
+    ``jobs`` has a job for each row. ``ids`` (n,) object and ``times`` (n,) float64 say which rows
+    are of one job and when they come: inf where that cannot be read. Rows that are not usable may
+    hold anything.
+    """
+    table, findings = checks.table, checks.findings
+    groups = rows_by_job(ids, times)
+    first = groups.row[groups.first[:-1]].copy()
+    again: dict[str, list[tuple[int, int]]] = {}
+    for job in np.flatnonzero(np.diff(groups.first) > 1).tolist():
+        rows = groups.row[groups.first[job] : groups.first[job + 1]]
+        first[job], *others = rows[np.argsort(times[rows], kind="stable")].tolist()
+        fields = table.fields(int(first[job]))
+        for place, row in enumerate(others):
+            reason = "given twice" if table.fields(row) == fields else "whose id another row has"
+            again.setdefault(reason, []).append((row, place))
+    findings.forget(_mask([row for rows in again.values() for row, _ in rows], len(table)))
+    for reason, pairs in again.items():
+        rows, order = np.array(pairs, np.int64).T
+        findings.drop(rows, reason, stage=-1, order=order)
+    rows_of = np.ones(len(first), np.int64)
+    return JobBatch(table, jobs.chosen(first), checks.usable[first], rows_of, groups.job_of_row(), findings)
+
+
+def row_blocks(
+    read: Callable[[ReadReport], Iterator[Table]],
+    id: int,
+    times: Callable[[Table], np.ndarray],
+    jobs: Callable[[Checks], JobArrays],
+    report: ReadReport,
+    most: int | None,
+) -> Iterator[Block]:
+    """The jobs of a table that has one row for each, sorted by arrival.
+
+    ``read`` reads the table, and ``id`` is the column of the jobs' ids. ``times`` gives the arrival
+    of each row, ``inf`` where it cannot be read. ``jobs`` makes a job of each row and drops those
+    that cannot be kept.
+    """
+
+    def keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
+        ids = table.texts(id)
+        if (unnamed := ids == "").any():
+            ids = ids.copy()
+            for row in np.flatnonzero(unnamed).tolist():
+                ids[row] = f"row {int(table.line[row])}"
+        return ids, times(table)
+
+    def batch(table: Table) -> JobBatch:
+        checks = Checks(table)
+        checks.drop(table.texts(id) == "", "without an id")
+        made = jobs(checks)
+        checks.impossible(made)
+        return single_rows(checks, made, *keys(table))
+
+    return job_blocks(map(batch, in_parts(read, keys, report)), report, most)
+
+
+def with_others(
+    batch: JobBatch, make: Callable[[int, list[int]], tuple[Job, int] | None], first: np.ndarray, members: np.ndarray
+) -> JobBatch:
+    """The batch with the jobs that are not kept made row by row, where that is possible.
+
+    ``make`` gets the place of a job and its rows, which are in ``members`` from ``first`` of the
+    job on, and gives the job and the number of rows that it is made of.
+    """
+    made = {}
+    for place in np.flatnonzero(~batch.kept).tolist():
+        job = make(place, members[first[place] : first[place + 1]].tolist())
+        if job is not None:
+            made[place] = job
+    if not made:
+        return batch
+    plain, places = np.flatnonzero(batch.kept), list(made)
+    every = JobArrays.joined([batch.every.chosen(plain), JobArrays.of([job for job, _ in made.values()])])
+    order = np.argsort(np.concatenate([plain, places]), kind="stable")
+    kept, rows = batch.kept.copy(), batch.rows.copy()
+    kept[places], rows[places] = True, [count for _, count in made.values()]
+    filler = np.zeros(len(kept), np.int64)
+    filler[np.sort(np.concatenate([plain, places]))] = order
+    return batch._replace(every=every.chosen(filler), kept=kept, rows=rows)
+
+
+def job_blocks(batches: Iterable[JobBatch], report: ReadReport, most: int | None) -> Iterator[Block]:
+    """The first ``most`` jobs of batches that follow each other."""
+    for batch in batches:
+        block = batch.block(report, most)
+        most = None if most is None else most - len(block.jobs)
+        yield block
+        if most == 0:
+            return
+
+
+def arrivals(table: Table, column: int) -> np.ndarray:
+    """(n,) float64: the seconds of a column, at least 0; 0 where it is empty, ``inf`` where it is
+    not a number."""
+    seconds = np.where(table.unreadable(column), inf, table.numbers(column))
+    return np.where(table.blank(column), 0.0, np.fmax(seconds, 0.0))
+
+
+def dates(table: Table, column: int) -> np.ndarray:
+    """(n,) float64: dates without a zone as seconds since 1970, NaN for other texts."""
+    texts = table.texts(column)
+    seconds = date_seconds(texts)
+    for row in np.flatnonzero(np.isnan(seconds) & (texts != "")).tolist():
+        with suppress(Dirty):
+            seconds[row] = seconds_since_1970(texts[row], "")
+    return seconds
+
+
+class Grouped(NamedTuple):
+    """The rows of J jobs, job by job in order of arrival."""
+
+    row: np.ndarray  # (n,) int64: place in the table
+    first: np.ndarray  # (J + 1,) int64: where the rows of each job begin
+    time: np.ndarray  # (J,) float64: arrival
+    ids: np.ndarray  # (J,) object
+
+    @property
+    def job(self) -> np.ndarray:
+        """(n,) int64: the job of each entry of ``row``."""
+        return np.repeat(np.arange(len(self.ids)), np.diff(self.first))
+
+    def job_of_row(self) -> np.ndarray:
+        """(n,) int64: the job of each row of the table."""
+        job = np.empty(len(self.row), np.int64)
+        job[self.row] = self.job
+        return job
+
+    def ordered(self, jobs: np.ndarray) -> Grouped:
+        """The jobs at these places, in this order."""
+        sizes = np.diff(self.first)[jobs]
+        first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        return Grouped(self.row[ranges(self.first[jobs], sizes)], first, self.time[jobs], self.ids[jobs])
+
+
+def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
+    """Rows by job, jobs by their earliest time, then by first appearance."""
+    code, distinct = numbered(ids.tolist())
+    by_job = np.argsort(code, kind="stable")
+    begins = np.flatnonzero(np.diff(code[by_job], prepend=-1))
+    earliest = np.minimum.reduceat(times[by_job], begins)
+    order = np.lexsort((by_job[begins], earliest))
+    sizes = np.diff(begins, append=len(code))[order]
+    row = by_job[ranges(begins[order], sizes)]
+    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    return Grouped(row, first, earliest[order], objects(distinct)[order])
+
+
+def in_parts(
+    read: Callable[[ReadReport], Iterator[Table]],
+    keys: Callable[[Table], tuple[np.ndarray, np.ndarray]],
+    report: ReadReport,
+) -> Iterator[Table]:
+    """The rows that ``read`` gives, at most ``ROWS_IN_MEMORY`` at once: parts with whole jobs, in
+    order of arrival.
+
+    ``keys`` gives ids and times of rows, as ``rows_by_job`` takes them. A table that is too large
+    is read twice: once for the arrival of each job, and once to write rows to a temporary file for
+    each part.
+    """
+    tables, count, stream = [], 0, read(report)
+    for table in stream:
+        tables.append(table)
+        count += len(table)
+        if count > ROWS_IN_MEMORY:
+            break
+    else:
+        if count:
+            yield Table.joined(tables)
+        return
+    arrivals = _Arrivals(keys)
+    for table in chain(tables, stream):
+        arrivals.add(table)
+    first = tables[0]
+    del tables
+    bounds = arrivals.bounds()
+    with ExitStack() as stack:
+        files = [stack.enter_context(TemporaryFile()) for _ in range(len(bounds) + 1)]
+        for table in read(ReadReport()):
+            part = np.searchsorted(bounds, arrivals.of(table), "right")
+            for place in np.unique(part).tolist():
+                some = table.chosen(np.flatnonzero(part == place))
+                pickle.dump((some.line, some.values, some.words_of, some.raw, some.layouts), files[place], 5)
+        for file in files:
+            file.seek(0)
+            if pieces := list(_loaded(file, first)):
+                yield Table.joined(pieces)
+
+
+class _Arrivals:
+    """The earliest time and the number of rows of each job, by a hash of its id."""
+
+    def __init__(self, keys: Callable[[Table], tuple[np.ndarray, np.ndarray]]) -> None:
+        self._keys = keys
+        self._hashes, self._times = np.zeros(0, np.int64), np.zeros(0)
+        self._sizes = np.zeros(0, np.int64)
+
+    def add(self, table: Table) -> None:
+        """Take in the jobs of these rows."""
+        ids, times = self._keys(table)
+        hashes = np.concatenate([self._hashes, _hashes(ids)])
+        self._hashes, place = np.unique(hashes, return_inverse=True)
+        earliest = np.full(len(self._hashes), inf)
+        np.minimum.at(earliest, place, np.concatenate([self._times, times]))
+        sizes = np.concatenate([self._sizes, np.ones(len(ids), np.int64)])
+        self._times, self._sizes = earliest, np.bincount(place, sizes).astype(np.int64)
+
+    def bounds(self) -> np.ndarray:
+        """Times at which parts begin, all but the first."""
+        order = np.argsort(self._times, kind="stable")
+        rows = np.cumsum(self._sizes[order]) // (ROWS_IN_MEMORY // 2)
+        return np.unique(self._times[order][np.flatnonzero(np.diff(rows)) + 1])
+
+    def of(self, table: Table) -> np.ndarray:
+        """(n,) float64: the arrival of each row's job."""
+        times: np.ndarray = self._times[np.searchsorted(self._hashes, _hashes(self._keys(table)[0]))]
+        return times
+
+
+def _hashes(ids: np.ndarray) -> np.ndarray:
+    return np.fromiter(map(hash, ids.tolist()), np.int64, len(ids))
+
+
+def _loaded(file: IO[bytes], like: Table) -> Iterator[Table]:
+    while True:
+        try:
+            columns = pickle.load(file)
+        except EOFError:
+            return
+        yield Table(like.source, like.form, *columns)
+
+
+def kinds_of_rows(
+    usable: np.ndarray, columns: Sequence[np.ndarray], kind: Callable[..., TaskKind]
+) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
+    """(n,) int32: places in the kinds, and the kind of each combination of values that a ``usable``
+    row has."""
+    if not usable.any():
+        return np.zeros(len(usable), np.int32), (TaskKind(Demand(0.0)),)
+    few = [column[usable] for column in columns]
+    codes, firsts = combinations(few)
+    every = np.zeros(len(usable), np.int32)
+    every[usable] = codes
+    return every, tuple([kind(*values) for values in zip(*[each[firsts].tolist() for each in few], strict=True)])
+
+
+def repeated(keys: np.ndarray) -> np.ndarray:
+    """(n,) bool: an earlier row has the same key."""
+    _, first = np.unique(keys, return_index=True)
+    again = np.ones(len(keys), bool)
+    again[first] = False
+    return again
+
+
+def _mask(rows: list[int], count: int) -> np.ndarray:
+    mask = np.zeros(count, bool)
+    mask[rows] = True
+    return mask
