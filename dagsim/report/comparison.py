@@ -273,7 +273,7 @@ def whatif_table(
         else:
             ratio = (cells.ratio if cells.interval == "-" else f"{cells.ratio}\n{cells.interval}",)
         rows.append((choice.cluster, choice.policy, *values, *ratio, cells.verdict))
-    notes = (*_whatif_notes([choice.result for choice in choices], sample, n), *([prices.said()] if prices else []))
+    notes = (*_whatif_notes([choice.result for choice in choices], sample, n), *([prices.sentence()] if prices else []))
     title = f"what if: {workload}{f', {_counted(n, sample)}' if n else ''}"
     return Grid(title, tuple(heads), rows, notes, (0, 1, len(heads) - 1))
 
@@ -327,7 +327,7 @@ def plan_table(planned: SizeSearch, today: Size, target: Target, *, workload: st
         "empty cluster; interval: of the mean, Student's t on its logarithm. lost: jobs turned away."
     )
     if priced:
-        notes.append(prices.said())
+        notes.append(prices.sentence())
     texts = (len(heads) - 1,)
     return Grid(f"plan: {target} on {workload}", tuple(heads), rows, tuple(notes), texts)
 
